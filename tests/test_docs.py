@@ -1,0 +1,109 @@
+"""The documents say what is so: dependencies, commands and links are held against the project itself."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.needs import need_program
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(page.relative_to(ROOT) for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+# In pieces, so that this file does not name what it looks for.
+REGISTRIES = "|".join(("py" + "pi", "python" + "hosted", "npm" + "js", "deb" + "ian", "crates"))
+MACHINE_PATHS = "|".join(("wo" + "rk", "ro" + "ot", "ho" + "me", "t" + "mp", "Us" + "ers"))
+ELSEWHERE = re.compile(rf"\b({REGISTRIES})\.(org|com|io)\b|(?<![\w.$}}~*-])/({MACHINE_PATHS})/\w")
+
+
+def read(name: str | Path) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z]+):.*##", read("Makefile"), re.MULTILINE))
+
+
+def declared_dependencies() -> set[str]:
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    return {re.split(r"[^a-z0-9-]", requirement, maxsplit=1)[0] for requirement in requirements}
+
+
+def tracked_files() -> list[Path]:
+    git = need_program("git", "git")
+    listed = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_every_dependency_is_explained_and_nothing_else() -> None:
+    """The rows of docs/dependencies.md are the dependencies of pyproject.toml, each once."""
+    explained = re.findall(r"^\| `([a-z0-9-]+)` \|", read("docs/dependencies.md"), re.MULTILINE)
+    assert len(explained) == len(set(explained))
+    assert set(explained) == declared_dependencies()
+
+
+def test_the_lock_pins_every_dependency_with_hashes() -> None:
+    """requirements.lock has each dependency at one version, and a hash for every pin."""
+    pins = re.split(r"^(?=[a-z0-9])", read("requirements.lock"), flags=re.MULTILINE)[1:]
+    assert declared_dependencies() <= {re.split(r"[=\[]", pin, maxsplit=1)[0] for pin in pins}
+    assert [pin.splitlines()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
+
+
+def test_the_lock_names_no_address() -> None:
+    """Whoever installs the lock gets the packages from the index they trust."""
+    assert (
+        re.findall(r"https?:|--(?:extra-)?index|--find-links|file:| @ |(?:via|-r) .*/", read("requirements.lock")) == []
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_make_command_in_the_documents_exists(page: Path) -> None:
+    """A page tells nobody to make what cannot be made."""
+    commands = re.findall(r"^make ([a-z]+)|`make (?:[A-Z]+=\S+ )?([a-z]+)", read(page), re.MULTILINE)
+    assert {bare or quoted for bare, quoted in commands} <= make_targets()
+
+
+def test_every_make_command_is_documented() -> None:
+    """CONTRIBUTING.md has all of them, and the README the two that a newcomer needs."""
+    assert set(re.findall(r"^\| `make ([a-z]+)`", read("CONTRIBUTING.md"), re.MULTILINE)) == make_targets()
+    assert {"up", "test"} <= set(re.findall(r"^make ([a-z]+)", read("README.md"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
+    """A relative link names a file that is there."""
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", read(page))
+    assert [link for link in links if not (ROOT / page.parent / link).exists()] == []
+
+
+def test_every_document_can_be_reached_from_the_readme() -> None:
+    """No page is an orphan: each is linked from a page that is linked from the README."""
+    found, queue = {Path("README.md")}, [Path("README.md")]
+    while queue:
+        page = queue.pop()
+        for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+\.md)", read(page)):
+            target = (ROOT / page.parent / link).resolve().relative_to(ROOT.resolve())
+            if target not in found:
+                found.add(target)
+                queue.append(target)
+    assert set(PAGES) == found
+
+
+def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
+    """The project works wherever it is cloned, with whatever index is configured there."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+        for path in tracked_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if ELSEWHERE.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("line", ["index at " + "py" + "pi.org", "cd /" + "wo" + "rk/main", "open('/" + "t" + "mp/x')"])
+def test_a_registry_or_a_machine_path_would_be_found(line: str) -> None:
+    """The pattern of the test above does match what it is for."""
+    assert ELSEWHERE.search(line)
