@@ -26,7 +26,7 @@ check: $(READY) ## Lint, format, types, import rules
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
+	$(VENV)/bin/lint-imports --no-logo
 
 bench: $(READY) ## Measure, against raw SQLite on this machine; ARGS="..." goes to the benchmark
 	@$(VENV)/bin/python -m bench $(ARGS)
@@ -43,8 +43,10 @@ clean: ## Remove .venv and all caches, not your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# An interpreter that is gone (upgraded, removed) makes the environment anew.
-$(READY): requirements.lock pyproject.toml scripts/make-venv $(shell test -x $(VENV)/bin/python || echo always)
+# Made anew when the interpreter is gone (upgraded, removed) or the project has moved.
+STALE := $(shell test -x $(VENV)/bin/python && test "$$(cat $(VENV)/.location 2>/dev/null)" = "$$(pwd -P)" || echo always)
+
+$(READY): requirements.lock pyproject.toml scripts/make-venv $(STALE)
 	@scripts/make-venv $(VENV)
 
 always:
