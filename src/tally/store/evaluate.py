@@ -1,0 +1,289 @@
+"""Runs expression trees against items: conditions, updates and projections, as DynamoDB would.
+
+Nothing here changes an item in place: an update returns a new item that shares what did not change, so the function that
+computes it may run twice.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation, Overflow
+from typing import Any, TypeAlias
+
+from tally.store.errors import InvalidExpression, InvalidNumber
+from tally.store.expressions import (
+    Absent,
+    Action,
+    Add,
+    And,
+    BeginsWith,
+    Between,
+    Compare,
+    Condition,
+    Contains,
+    Discard,
+    Exists,
+    IfAbsent,
+    In,
+    Joined,
+    Literal,
+    Not,
+    Or,
+    Path,
+    Remove,
+    Set,
+    TypeIs,
+)
+from tally.store.values import MAX_DIGITS, Item, type_of
+
+MISSING: Any = object()
+_EXACT = Context(prec=MAX_DIGITS, Emax=999, Emin=-999, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow, Inexact])
+_ORDERED = ("S", "N", "B")
+
+
+def holds(condition: Condition, item: Mapping[str, Any]) -> bool:
+    """Whether the condition is true of the item; an item that is not there is an empty one."""
+    return _TESTS[type(condition)](condition, item)
+
+
+def find(item: Any, path: Path) -> Any:
+    """What is at the path, or MISSING."""
+    value = item
+    for part in path.parts:
+        if isinstance(part, str):
+            if not isinstance(value, dict) or part not in value:
+                return MISSING
+        elif not isinstance(value, list | tuple) or part >= len(value):
+            return MISSING
+        value = value[part]
+    return value
+
+
+def _resolve(operand: Any, item: Mapping[str, Any]) -> Any:
+    kind = type(operand)
+    if kind is Literal:
+        return operand.value
+    if kind is Path:
+        return item.get(operand.parts[0], MISSING) if len(operand.parts) == 1 else find(item, operand)
+    return _size(find(item, operand.path))
+
+
+def _size(value: Any) -> Any:
+    if isinstance(value, str):
+        return len(value.encode())
+    return len(value) if isinstance(value, bytes | list | tuple | dict | set | frozenset) else MISSING
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Whether two values are of one type and the same: 1 is not True, a list of both is not either."""
+    if left is MISSING or right is MISSING or type_of(left) != type_of(right):
+        return False
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(equal, left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(equal(value, right[name]) for name, value in left.items())
+    return bool(left == right)
+
+
+def _ordered(left: Any, right: Any) -> tuple[Any, Any] | None:
+    """Both values in a form that Python orders as DynamoDB does, or None where they have no common order."""
+    if left is MISSING or right is MISSING:
+        return None
+    kind = type_of(left)
+    if kind != type_of(right) or kind not in _ORDERED:
+        return None
+    return (left.encode(), right.encode()) if kind == "S" else (left, right)
+
+
+def _compare(node: Compare, item: Mapping[str, Any]) -> bool:
+    left, right = _resolve(node.left, item), _resolve(node.right, item)
+    if node.operator == "=":
+        return equal(left, right)
+    if node.operator == "<>":
+        return not equal(left, right)
+    pair = _ordered(left, right)
+    return pair is not None and _ORDER[node.operator](*pair)
+
+
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "<": lambda left, right: bool(left < right),
+    "<=": lambda left, right: bool(left <= right),
+    ">": lambda left, right: bool(left > right),
+    ">=": lambda left, right: bool(left >= right),
+}
+
+
+def _between(node: Between, item: Mapping[str, Any]) -> bool:
+    value = _resolve(node.value, item)
+    low, high = _ordered(_resolve(node.low, item), value), _ordered(value, _resolve(node.high, item))
+    return low is not None and high is not None and bool(low[0] <= low[1]) and bool(high[0] <= high[1])
+
+
+def _in(node: In, item: Mapping[str, Any]) -> bool:
+    value = _resolve(node.value, item)
+    return any(equal(value, _resolve(option, item)) for option in node.options)
+
+
+def _type_is(node: TypeIs, item: Mapping[str, Any]) -> bool:
+    value = find(item, node.path)
+    return value is not MISSING and type_of(value) == node.type
+
+
+def _begins_with(node: BeginsWith, item: Mapping[str, Any]) -> bool:
+    value, prefix = find(item, node.path), _resolve(node.prefix, item)
+    if isinstance(value, str) and isinstance(prefix, str):
+        return value.startswith(prefix)
+    return isinstance(value, bytes) and isinstance(prefix, bytes) and value.startswith(prefix)
+
+
+def _contains(node: Contains, item: Mapping[str, Any]) -> bool:
+    value, element = find(item, node.path), _resolve(node.element, item)
+    if isinstance(value, str):
+        return isinstance(element, str) and element in value
+    if isinstance(value, bytes):
+        return isinstance(element, bytes) and element in value
+    return isinstance(value, list | tuple | set | frozenset) and any(equal(each, element) for each in value)
+
+
+_TESTS: dict[type, Callable[[Any, Mapping[str, Any]], bool]] = {
+    And: lambda node, item: holds(node.left, item) and holds(node.right, item),
+    Or: lambda node, item: holds(node.left, item) or holds(node.right, item),
+    Not: lambda node, item: not holds(node.inner, item),
+    Exists: lambda node, item: find(item, node.path) is not MISSING,
+    Absent: lambda node, item: find(item, node.path) is MISSING,
+    Compare: _compare,
+    Between: _between,
+    In: _in,
+    TypeIs: _type_is,
+    BeginsWith: _begins_with,
+    Contains: _contains,
+}
+
+
+def project(item: Mapping[str, Any], paths: Sequence[Path]) -> Item:
+    """The parts of an item that the paths lead to; chosen list elements stand together, in their order."""
+    chosen = _pick(item, [path.parts for path in paths])
+    return {} if chosen is MISSING else dict(chosen)
+
+
+_Route: TypeAlias = tuple[str | int, ...]
+
+
+def _pick(value: Any, routes: Iterable[_Route]) -> Any:
+    heads: dict[str | int, list[_Route]] = {}
+    for route in routes:
+        heads.setdefault(route[0], []).append(route[1:])
+    chosen: dict[Any, Any] = {}
+    for head, tails in heads.items():
+        inner = find(value, Path((head,)))
+        if inner is not MISSING and tails != [()]:
+            inner = _pick(inner, tails)
+        if inner is not MISSING:
+            chosen[head] = inner
+    if not chosen:
+        return MISSING
+    return [chosen[position] for position in sorted(chosen)] if isinstance(value, list | tuple) else chosen
+
+
+def apply(actions: Sequence[Action], item: Mapping[str, Any]) -> Item:
+    """The item after an update. Every right side sees the item as it was before."""
+    changes = [(action.path.parts, _outcome(action, item)) for action in actions]
+    return dict(_change(item, changes)) if changes else dict(item)
+
+
+def _outcome(action: Action, item: Mapping[str, Any]) -> Any:
+    """What will stand at the action's path; MISSING takes it away."""
+    if isinstance(action, Set):
+        return _compute(action.value, item)
+    if isinstance(action, Remove):
+        return MISSING
+    old = find(item, action.path)
+    if isinstance(action, Add):
+        return _added(action, old)
+    if isinstance(action, Discard):
+        return _discarded(action, old)
+    raise InvalidExpression(f"{type(action).__name__} is no step of an update")
+
+
+def _added(action: Add, old: Any) -> Any:
+    value = action.value.value
+    if old is MISSING:
+        return value
+    if type_of(old) != type_of(value):
+        raise InvalidExpression(f"add to {action.path}: it is {type_of(old)}, not {type_of(value)}")
+    return _sum("+", old, value) if type_of(value) == "N" else frozenset(old) | frozenset(value)
+
+
+def _discarded(action: Discard, old: Any) -> Any:
+    value = action.value.value
+    if old is MISSING:
+        return MISSING
+    if type_of(old) != type_of(value):
+        raise InvalidExpression(f"discard from {action.path}: it is {type_of(old)}, not {type_of(value)}")
+    return (frozenset(old) - frozenset(value)) or MISSING
+
+
+def _compute(operand: Any, item: Mapping[str, Any]) -> Any:
+    if isinstance(operand, Literal):
+        return operand.value
+    if isinstance(operand, Path):
+        value = find(item, operand)
+        if value is MISSING:
+            raise InvalidExpression(f"the update refers to {operand}, which the item does not have")
+        return value
+    if isinstance(operand, IfAbsent):
+        value = find(item, operand.path)
+        return _compute(operand.otherwise, item) if value is MISSING else value
+    left, right = _compute(operand.left, item), _compute(operand.right, item)
+    if isinstance(operand, Joined):
+        if type_of(left) != "L" or type_of(right) != "L":
+            raise InvalidExpression(f"only lists can be joined, not {type_of(left)} and {type_of(right)}")
+        return [*left, *right]
+    return _sum(operand.operator, left, right)
+
+
+def _sum(operator: str, left: Any, right: Any) -> Any:
+    if type_of(left) != "N" or type_of(right) != "N":
+        raise InvalidExpression(f"{operator} wants numbers, not {type_of(left)} and {type_of(right)}")
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right if operator == "+" else left - right
+    try:
+        if operator == "+":
+            return _EXACT.add(Decimal(left), Decimal(right))
+        return _EXACT.subtract(Decimal(left), Decimal(right))
+    except (Inexact, Overflow):
+        raise InvalidNumber(f"{left} {operator} {right} has more than {MAX_DIGITS} digits") from None
+
+
+def _change(value: Any, changes: Sequence[tuple[_Route, Any]]) -> Any:
+    """A copy of a map or list with each change made at its route."""
+    heads: dict[str | int, list[tuple[_Route, Any]]] = {}
+    for route, outcome in changes:
+        heads.setdefault(route[0], []).append((route[1:], outcome))
+    outcomes: dict[Any, Any] = {}
+    for head, rest in heads.items():
+        if rest[0][0] == ():
+            outcomes[head] = rest[0][1]
+            continue
+        inner = find(value, Path((head,)))
+        if inner is MISSING:
+            raise InvalidExpression(f"the path of the update leads through {head}, which is not there")
+        outcomes[head] = _change(inner, rest)
+    if isinstance(value, dict):
+        return _change_map(value, outcomes)
+    if isinstance(value, list | tuple):
+        return _change_list(value, outcomes)
+    raise InvalidExpression("the path of the update leads through a value that is neither a map nor a list")
+
+
+def _change_map(value: dict[str, Any], outcomes: dict[Any, Any]) -> dict[str, Any]:
+    if any(isinstance(head, int) for head in outcomes):
+        raise InvalidExpression("the path of the update takes a map for a list")
+    return {name: each for name, each in {**value, **outcomes}.items() if each is not MISSING}
+
+
+def _change_list(value: Sequence[Any], outcomes: dict[Any, Any]) -> list[Any]:
+    """Positions are those of the list as it was; what is set past its end is appended in the order of positions."""
+    if any(isinstance(head, str) for head in outcomes):
+        raise InvalidExpression("the path of the update takes a list for a map")
+    changed = [outcomes.get(position, each) for position, each in enumerate(value)]
+    changed += [outcomes[position] for position in sorted(outcomes) if position >= len(value)]
+    return [each for each in changed if each is not MISSING]

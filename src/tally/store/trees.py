@@ -1,0 +1,215 @@
+"""Whether an expression tree can mean anything: operand types, overlaps, counts. What `validate.py` asks of each tree."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from tally.store.errors import InvalidExpression
+from tally.store.expressions import (
+    Absent,
+    Action,
+    Add,
+    And,
+    BeginsWith,
+    Between,
+    Compare,
+    Condition,
+    Contains,
+    Discard,
+    Exists,
+    IfAbsent,
+    In,
+    Joined,
+    Literal,
+    Not,
+    Or,
+    Path,
+    Remove,
+    Set,
+    Size,
+    Sum,
+    TypeIs,
+)
+from tally.store.schema import Table
+from tally.store.values import measure, type_of
+
+MAX_OPERATORS = 300
+MAX_OPTIONS = 100
+_ORDERED = ("S", "N", "B")
+_SETS = ("SS", "NS", "BS")
+_TYPES = ("S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS)
+
+
+def check_condition(condition: Condition) -> None:
+    """Refuse a tree with operands that can never fit, or with too many operators."""
+    if not isinstance(condition, Condition):
+        raise InvalidExpression(f"a condition is built with F(…), present(…), absent(…); {condition!r} is none")
+    for count, node in enumerate(nodes(condition), 1):
+        if count > MAX_OPERATORS:
+            raise InvalidExpression(f"an expression has at most {MAX_OPERATORS} operators")
+        _check_node(node)
+
+
+def nodes(condition: Condition) -> Iterator[Condition]:
+    """Every condition in the tree."""
+    waiting: list[Condition] = [condition]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, And | Or):
+            waiting += (node.left, node.right)
+        elif isinstance(node, Not):
+            waiting.append(node.inner)
+        yield node
+
+
+def names_in(condition: Condition) -> set[str]:
+    """The top-level attributes that the tree speaks of."""
+    return {str(path.parts[0]) for node in nodes(condition) for path in _paths(node)}
+
+
+def check_projection(paths: Sequence[Path]) -> None:
+    """Refuse a projection that asks for one place twice."""
+    if len(paths) > 1:
+        _check_overlap(paths)
+
+
+def check_actions(table: Table, actions: Iterable[Action]) -> None:
+    """Refuse an update that touches the key, or one place twice, or adds what cannot be added."""
+    actions = tuple(actions)
+    for action in actions:
+        if not isinstance(action, Action):
+            raise InvalidExpression(f"an update is made of F(…).set, remove, add and discard; {action!r} is none")
+        if action.path.parts[0] in table.key_names:
+            raise InvalidExpression(f"{action.path.parts[0]} is part of the key and cannot be updated")
+        _check_action(action)
+    if len(actions) > 1:
+        _check_overlap([action.path for action in actions])
+
+
+def _check_action(action: Action) -> None:
+    if isinstance(action, Set):
+        _check_update_operand(action.value)
+    elif isinstance(action, Add):
+        if _literal_type(action.value, str(action.path)) not in ("N", *_SETS):
+            raise InvalidExpression(f"add to {action.path}: a number or a set, not {type_of(action.value.value)}")
+    elif isinstance(action, Discard):
+        if _literal_type(action.value, str(action.path)) not in _SETS:
+            raise InvalidExpression(f"discard from {action.path}: a set, not {type_of(action.value.value)}")
+    elif not isinstance(action, Remove):
+        raise InvalidExpression(f"{type(action).__name__} is no step of an update")
+
+
+def _check_update_operand(operand: Any) -> None:
+    if isinstance(operand, Literal):
+        measure(operand.value, "update")
+    elif isinstance(operand, Sum):
+        for side in (operand.left, operand.right):
+            _check_update_operand(side)
+            if isinstance(side, Literal) and type_of(side.value) != "N":
+                raise InvalidExpression(f"{operand.operator} wants numbers, not {type_of(side.value)}")
+            if isinstance(side, Joined | Sum):
+                raise InvalidExpression(f"{operand.operator} takes fields and numbers, not a nested expression")
+    elif isinstance(operand, Joined):
+        for side in (operand.left, operand.right):
+            _check_update_operand(side)
+            if isinstance(side, Literal) and type_of(side.value) != "L":
+                raise InvalidExpression(f"a list can only be joined with a list, not {type_of(side.value)}")
+            if isinstance(side, Joined | Sum):
+                raise InvalidExpression("a joined list takes fields and lists, not a nested expression")
+    elif isinstance(operand, IfAbsent):
+        _check_update_operand(operand.otherwise)
+        if isinstance(operand.otherwise, Sum):
+            raise InvalidExpression("if_absent takes a field, a value or a joined list, not a sum")
+
+
+def _check_node(node: Condition) -> None:
+    if isinstance(node, Compare):
+        _check_distinct(node.left, node.right)
+        if node.operator not in ("=", "<>"):
+            _want_ordered(node.operator, node.left, node.right)
+    elif isinstance(node, Between):
+        _check_between(node)
+    elif isinstance(node, In):
+        if not 0 < len(node.options) <= MAX_OPTIONS:
+            raise InvalidExpression(f"in takes 1 to {MAX_OPTIONS} options, not {len(node.options)}")
+    elif isinstance(node, BeginsWith):
+        _check_distinct(node.path, node.prefix)
+        if isinstance(node.prefix, Literal) and type_of(node.prefix.value) not in ("S", "B"):
+            raise InvalidExpression(f"begins_with wants a string or binary, not {type_of(node.prefix.value)}")
+    elif isinstance(node, Contains):
+        _check_distinct(node.path, node.element)
+    elif isinstance(node, TypeIs) and node.type not in _TYPES:
+        raise InvalidExpression(f"{node.type!r} is not one of the types {', '.join(_TYPES)}")
+    for literal in _literals(node):
+        _literal_type(literal, type(node).__name__.lower())
+
+
+def _check_between(node: Between) -> None:
+    _want_ordered("between", node.value, node.low, node.high)
+    if isinstance(node.low, Literal) and isinstance(node.high, Literal):
+        low, high = node.low.value, node.high.value
+        if type_of(low) != type_of(high):
+            raise InvalidExpression("between wants two bounds of one type")
+        if isinstance(low, str):
+            low, high = low.encode(), high.encode()
+        if low > high:
+            raise InvalidExpression("between wants its lower bound first")
+
+
+def _want_ordered(operator: str, *operands: Any) -> None:
+    for operand in operands:
+        if isinstance(operand, Literal) and type_of(operand.value) not in _ORDERED:
+            raise InvalidExpression(f"{operator} compares strings, numbers and binaries, not {type_of(operand.value)}")
+
+
+def _check_distinct(left: Any, right: Any) -> None:
+    if isinstance(left, Path | Size) and left == right:
+        raise InvalidExpression(f"{left} is compared with itself")
+
+
+def _operands(node: Condition) -> tuple[Any, ...]:
+    if isinstance(node, Compare):
+        return node.left, node.right
+    if isinstance(node, Between):
+        return node.value, node.low, node.high
+    if isinstance(node, In):
+        return node.value, *node.options
+    if isinstance(node, BeginsWith):
+        return node.path, node.prefix
+    if isinstance(node, Contains):
+        return node.path, node.element
+    if isinstance(node, Exists | Absent | TypeIs):
+        return (node.path,)
+    return ()
+
+
+def _paths(node: Condition) -> Iterator[Path]:
+    for operand in _operands(node):
+        if isinstance(operand, Path):
+            yield operand
+        elif isinstance(operand, Size):
+            yield operand.path
+
+
+def _literals(node: Condition) -> Iterator[Literal]:
+    return (operand for operand in _operands(node) if isinstance(operand, Literal))
+
+
+def _literal_type(literal: Literal, where: str) -> str:
+    measure(literal.value, where)
+    return type_of(literal.value)
+
+
+def _check_overlap(paths: Sequence[Path]) -> None:
+    """Two paths collide where one leads through the other, or where one place would be both a map and a list."""
+    ordered = [path.parts for path in paths]
+    for position, left in enumerate(ordered):
+        for right in ordered[position + 1 :]:
+            shared = 0
+            for one, other in zip(left, right, strict=False):
+                if one != other:
+                    break
+                shared += 1
+            if shared in (len(left), len(right)):
+                raise InvalidExpression(f"the paths {Path(left)} and {Path(right)} overlap")
+            if shared and isinstance(left[shared], int) != isinstance(right[shared], int):
+                raise InvalidExpression(f"the paths {Path(left)} and {Path(right)} take one place for a map and a list")

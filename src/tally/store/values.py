@@ -1,0 +1,180 @@
+"""The ten types of a value, their limits and their sizes.
+
+| type | in Python | | type | in Python |
+|---|---|---|---|---|
+| S string | `str` | | L list | `list` (a tuple is taken as one) |
+| N number | `int` or `Decimal`, exact; never `float` | | M map | `dict` with string keys |
+| B binary | `bytes` | | SS, NS, BS sets | `set` or `frozenset` of one of S, N, B; never empty |
+| BOOL | `bool` | | NULL | `None` |
+
+`measure` is the one gate: it refuses what DynamoDB would refuse, and returns the size that DynamoDB would bill.
+"""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+from tally.store.errors import InvalidNumber, InvalidValue, ItemTooLarge
+
+Item: TypeAlias = dict[str, Any]
+Key: TypeAlias = Mapping[str, Any]
+Type: TypeAlias = Literal["S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS"]
+
+MAX_ITEM_BYTES = 400 * 1024
+MAX_DEPTH = 32
+MAX_DIGITS = 38
+MAX_NAME_BYTES = 65_535
+_SMALL = 10**18
+_LARGEST = Decimal("9.9999999999999999999999999999999999999E+125")
+_SMALLEST = Decimal("1E-130")
+_CONTAINER_BYTES = 3
+_ELEMENT_BYTES = 1
+
+_TYPES: dict[type, Type] = {
+    str: "S",
+    int: "N",
+    Decimal: "N",
+    bytes: "B",
+    bool: "BOOL",
+    type(None): "NULL",
+    list: "L",
+    tuple: "L",
+    dict: "M",
+}
+
+
+def type_of(value: Any) -> Type:
+    """The DynamoDB type of a value."""
+    found = _TYPES.get(type(value))
+    if found:
+        return found
+    if isinstance(value, set | frozenset):
+        return _set_type(value)
+    raise InvalidValue(f"{type(value).__name__} is not a type the store knows")
+
+
+def _set_type(value: set[Any] | frozenset[Any]) -> Type:
+    kinds = {type_of(element) for element in value}
+    if len(kinds) != 1:
+        raise InvalidValue("a set must hold at least one element" if not kinds else "a set must hold one type only")
+    kind = kinds.pop()
+    if kind == "S":
+        return "SS"
+    if kind == "N":
+        return "NS"
+    if kind == "B":
+        return "BS"
+    raise InvalidValue(f"a set holds strings, numbers or binaries, not {kind}")
+
+
+def measure_item(item: Mapping[str, Any]) -> int:
+    """The size of an item in bytes, once every value in it has been found good."""
+    if not isinstance(item, Mapping):
+        raise InvalidValue(f"an item is a map of attributes, not {type(item).__name__}")
+    size = 0
+    for name, value in item.items():
+        size += _measure_name(name)
+        if type(value) is str:  # by far the most common type: spared the look-up and the call
+            size += len(value) if value.isascii() else len(_utf8(value, name))
+        else:
+            size += measure(value, name)
+    if size > MAX_ITEM_BYTES:
+        raise ItemTooLarge(f"the item has {size} bytes; at most {MAX_ITEM_BYTES} fit")
+    return size
+
+
+def _measure_name(name: Any) -> int:
+    if type(name) is not str:
+        raise InvalidValue(f"an attribute's name is a string, not {type(name).__name__}")
+    size = len(name) if name.isascii() else len(_utf8(name, "attribute name"))
+    if not 0 < size <= MAX_NAME_BYTES:
+        raise InvalidValue(f"an attribute's name has 1 to {MAX_NAME_BYTES} bytes, not {size}")
+    return size
+
+
+def measure(value: Any, where: str, depth: int = 0) -> int:
+    """The size of one value in bytes; `where` names it in errors."""
+    measurer = _MEASURERS.get(type(value))
+    if measurer is None:
+        raise InvalidValue(f"{where}: {type(value).__name__} is not a type the store knows")
+    return measurer(value, where, depth)
+
+
+def _measure_string(value: str, where: str, _depth: int) -> int:
+    return len(value) if value.isascii() else len(_utf8(value, where))
+
+
+def _utf8(value: str, where: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"{where}: not a valid Unicode string ({error.reason})") from None
+
+
+def _measure_integer(value: int, where: str, _depth: int) -> int:
+    if -_SMALL < value < _SMALL:
+        return len(str(abs(value)).rstrip("0")) // 2 + 1 + (value < 0) + 1
+    return _measure_decimal(Decimal(value), where, _depth)
+
+
+def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
+    if not value.is_finite():
+        raise InvalidNumber(f"{where}: {value} is not a number that can be stored")
+    if not value:
+        return 1
+    digits = value.as_tuple().digits
+    significant = len("".join(map(str, digits)).strip("0"))
+    if significant > MAX_DIGITS:
+        raise InvalidNumber(f"{where}: a number has at most {MAX_DIGITS} significant digits, not {significant}")
+    magnitude = value.copy_abs()
+    if magnitude > _LARGEST:
+        raise InvalidNumber(f"{where}: a number's magnitude is at most {_LARGEST}")
+    if magnitude < _SMALLEST:
+        raise InvalidNumber(f"{where}: a number's magnitude is at least {_SMALLEST}")
+    return significant // 2 + 1 + (value < 0) + 1
+
+
+def _refuse_float(value: float, where: str, _depth: int) -> int:
+    raise InvalidNumber(f"{where}: a float is not exact; give {value!r} as a Decimal or an int")
+
+
+def _measure_list(value: list[Any] | tuple[Any, ...], where: str, depth: int) -> int:
+    _check_depth(where, depth)
+    return _CONTAINER_BYTES + sum(measure(element, where, depth + 1) + _ELEMENT_BYTES for element in value)
+
+
+def _measure_map(value: dict[str, Any], where: str, depth: int) -> int:
+    _check_depth(where, depth)
+    size = _CONTAINER_BYTES
+    for name, element in value.items():
+        size += _measure_name(name) + measure(element, where, depth + 1) + _ELEMENT_BYTES
+    return size
+
+
+def _measure_set(value: set[Any] | frozenset[Any], where: str, depth: int) -> int:
+    try:
+        _set_type(value)
+    except InvalidValue as error:
+        raise InvalidValue(f"{where}: {error}") from None
+    return sum(measure(element, where, depth) for element in value)
+
+
+def _check_depth(where: str, depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        raise InvalidValue(f"{where}: lists and maps nest at most {MAX_DEPTH} levels deep")
+
+
+_MEASURERS: dict[type, Callable[[Any, str, int], int]] = {
+    str: _measure_string,
+    int: _measure_integer,
+    Decimal: _measure_decimal,
+    float: _refuse_float,
+    bool: lambda _value, _where, _depth: 1,
+    type(None): lambda _value, _where, _depth: 1,
+    bytes: lambda value, _where, _depth: len(value),
+    list: _measure_list,
+    tuple: _measure_list,
+    dict: _measure_map,
+    set: _measure_set,
+    frozenset: _measure_set,
+}
