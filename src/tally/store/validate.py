@@ -85,6 +85,12 @@ def check_delete(operation: Delete) -> None:
     _check_returns(operation.returns, ("NONE", "ALL_OLD"))
 
 
+def check_check(operation: Check) -> None:
+    """A check wants exactly the table's key, and a condition."""
+    check_key(operation.table, operation.key)
+    check_condition(operation.condition)
+
+
 def check_query(operation: Query) -> KeyRange:
     """The range that the key condition describes."""
     index = _index(operation)
@@ -187,8 +193,7 @@ def _check_write(write: Write) -> int:
     elif isinstance(write, Delete):
         check_delete(write)
     elif isinstance(write, Check):
-        check_key(write.table, write.key)
-        check_condition(write.condition)
+        check_check(write)
     else:
         raise InvalidRequest(f"a transaction holds Put, Update, Delete and Check, not {type(write).__name__}")
     if not isinstance(write, Check) and write.returns != "NONE":

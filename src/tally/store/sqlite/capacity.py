@@ -1,0 +1,51 @@
+"""What an operation costs, by DynamoDB's rules.
+
+Reads count in steps of 4 KB, half when eventual; writes in steps of 1 KB; both double in a transaction; and every index that a
+write moves or changes is written too.
+"""
+
+from collections.abc import Iterable
+
+from tally.store.api import Capacity
+from tally.store.sqlite.layout import Change
+
+_READ_STEP = 4096
+_WRITE_STEP = 1024
+
+
+def of_read(size: int, *, consistent: bool) -> Capacity:
+    """The cost of reading so many bytes at once; reading nothing costs a step."""
+    steps = max(1, -(-size // _READ_STEP))
+    return Capacity(read=float(steps) if consistent else steps / 2)
+
+
+def of_transaction_reads(sizes: Iterable[int]) -> Capacity:
+    """The cost of reading items as they stood together."""
+    return Capacity(read=sum(2.0 * max(1, -(-size // _READ_STEP)) for size in sizes))
+
+
+def of_write(size: int) -> float:
+    """The cost of writing so many bytes."""
+    return float(max(1, -(-size // _WRITE_STEP)))
+
+
+def of_change(change: Change) -> Capacity:
+    """The cost of a change: the larger of before and after, and what it moves in the indexes."""
+    units = of_write(max(change.before_size, change.after_size))
+    for index in change.layout.indexes:
+        before = index.carry(change.before) if change.before is not None and index.read_key(change.before) else None
+        after = index.carry(change.after) if change.after is not None and index.read_key(change.after) else None
+        if before == after:
+            continue
+        old = 0 if before is None else index.carried_size(before, change.before_size)
+        new = 0 if after is None else index.carried_size(after, change.after_size)
+        if before is not None and after is not None and index.read_key(before) != index.read_key(after):
+            units += of_write(old) + of_write(new)
+        else:
+            units += of_write(max(old, new))
+    return Capacity(write=units)
+
+
+def of_transaction(changes: Iterable[Change | None]) -> Capacity:
+    """The cost of a transaction's writes and checks."""
+    return Capacity(write=sum(2.0 * (1.0 if change is None else of_change(change).write) for change in changes))

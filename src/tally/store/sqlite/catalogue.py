@@ -1,0 +1,161 @@
+"""Which tables there are.
+
+The database holds the declarations, so that every process on it keeps every index, also one that a newer process added.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import apsw
+
+from tally.store.errors import TableDiffers, TableExists, TableNotFound
+from tally.store.schema import Index, KeyPart, Local, Projection, Table
+from tally.store.sqlite.codec import unpack
+from tally.store.sqlite.layout import Layout, compile_layout, create_index, create_rows, index_name, rows_name
+
+
+class Catalogue:
+    """The tables of one database, read again whenever the database says that they changed."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._layouts: Mapping[str, Layout] = {}
+        self._generation = -1
+        self.refresh(connection)
+
+    def refresh(self, connection: apsw.Connection) -> None:
+        """Read the declarations again if they changed."""
+        generation: Any = connection.execute("SELECT value FROM generation").fetchall()[0][0]
+        if generation != self._generation:
+            rows: list[Any] = connection.execute("SELECT declaration FROM tables").fetchall()
+            tables = [_from_json(declaration) for (declaration,) in rows]
+            self._layouts = {table.name: compile_layout(table) for table in tables}
+            self._generation = generation
+
+    def layout(self, name: str) -> Layout:
+        """The layout of a table."""
+        found = self._layouts.get(name)
+        if found is None:
+            raise TableNotFound(f"there is no table {name}")
+        return found
+
+    def known(self, name: str, connection: apsw.Connection) -> Layout:
+        """The layout of a table that another process may have made a moment ago."""
+        found = self._layouts.get(name)
+        if found is None:
+            self.refresh(connection)
+            found = self.layout(name)
+        return found
+
+    def names(self) -> list[str]:
+        """The names of all tables."""
+        return sorted(self._layouts)
+
+    def create(self, connection: apsw.Connection, table: Table) -> None:
+        """Make a table."""
+        if table.name in self._layouts:
+            raise TableExists(f"there is already a table {table.name}")
+        connection.execute(create_rows(table.name))
+        for index in table.by_name:
+            connection.execute(create_index(table.name, index))
+        self._record(connection, table)
+
+    def ensure(self, connection: apsw.Connection, table: Table) -> None:
+        """Make a table, or bring its indexes and time to live to what is declared."""
+        layout = self._layouts.get(table.name)
+        if layout is None:
+            self.create(connection, table)
+            return
+        stored = layout.table
+        if stored.key != table.key:
+            raise TableDiffers(f"table {table.name} has the key {stored.key_names}; a key cannot be changed")
+        if _bare(stored) == _bare(table):
+            return
+        self._change(connection, layout, table)
+        self._record(connection, table)
+
+    def drop(self, connection: apsw.Connection, name: str) -> None:
+        """Remove a table with all that is in it."""
+        for index in self.layout(name).table.by_name:
+            connection.execute(f"DROP TABLE {index_name(name, index)}")
+        connection.execute(f"DROP TABLE {rows_name(name)}")
+        connection.execute("DELETE FROM tables WHERE name = ?", (name,))
+        self._changed(connection)
+
+    def _change(self, connection: apsw.Connection, layout: Layout, table: Table) -> None:
+        stored = layout.table
+        for name, index in stored.by_name.items():
+            if table.by_name.get(name) != index:
+                connection.execute(f"DROP TABLE {index_name(table.name, name)}")
+        added = {name for name, index in table.by_name.items() if stored.by_name.get(name) != index}
+        for name in added:
+            connection.execute(create_index(table.name, name))
+        if added or stored.ttl != table.ttl:
+            _backfill(connection, compile_layout(table), added)
+
+    def _record(self, connection: apsw.Connection, table: Table) -> None:
+        connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, _to_json(table)))
+        self._changed(connection)
+
+    def _changed(self, connection: apsw.Connection) -> None:
+        connection.execute("UPDATE generation SET value = value + 1")
+        self.refresh(connection)
+
+
+def _backfill(connection: apsw.Connection, layout: Layout, added: set[str]) -> None:
+    """Fill new indexes and the expiry from the rows that are there."""
+    indexes = [index for index in layout.indexes if index.index.name in added]
+    update = f"UPDATE {layout.rows} SET expires = ? WHERE pk = ? AND sk = ?"
+    rows: list[Any] = connection.execute(f"SELECT pk, sk, item, expires FROM {layout.rows}").fetchall()
+    for pk, sk, packed, expires in rows:
+        item = unpack(packed)
+        for index in indexes:
+            key = index.read_key(item)
+            if key is not None:
+                connection.execute(index.insert, (*key, pk, sk))
+        if layout.expires(item) != expires:
+            connection.execute(update, (layout.expires(item), pk, sk))
+
+
+def _bare(table: Table) -> Table:
+    """A table without the attributes that are a contract of its readers and no business of the engine."""
+    return replace(table, attributes=(), version="", indexes=tuple(sorted(table.by_name.values(), key=lambda index: index.name)))
+
+
+def _to_json(table: Table) -> str:
+    def part(key: KeyPart | None) -> list[str] | None:
+        return None if key is None else [key.name, key.type]
+
+    indexes = [
+        {
+            "name": index.name,
+            "partition": part(index.partition),
+            "sort": part(index.sort),
+            "local": index.local,
+            "projection": [index.projection.kind, *index.projection.names],
+        }
+        for index in table.by_name.values()
+    ]
+    bare = {"name": table.name, "partition": part(table.partition), "sort": part(table.sort), "ttl": table.ttl}
+    return json.dumps({**bare, "indexes": indexes})
+
+
+def _from_json(text: str) -> Table:
+    stored = json.loads(text)
+
+    def part(pair: Any) -> KeyPart:
+        return KeyPart(*pair)
+
+    def index(entry: Any) -> Index | Local:
+        kind, *names = entry["projection"]
+        sort = part(entry["sort"]) if entry["sort"] else None
+        return Index(entry["name"], part(entry["partition"]), sort, Projection(kind, tuple(names)), entry["local"])
+
+    return Table(
+        stored["name"],
+        part(stored["partition"]),
+        part(stored["sort"]) if stored["sort"] else None,
+        tuple(index(entry) for entry in stored["indexes"]),
+        stored["ttl"],
+    )

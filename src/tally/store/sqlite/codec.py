@@ -1,0 +1,48 @@
+"""Items as bytes in a row: MessagePack, with extensions for the types it does not have (exact decimals and sets)."""
+
+from decimal import Decimal
+from typing import Any
+
+import ormsgpack
+
+from tally.store.values import MAX_DIGITS, Item
+
+_DECIMAL, _SET = 1, 2
+_OPTIONS = ormsgpack.OPT_PASSTHROUGH_BIG_INT
+_SMALL = 10**18
+
+
+def pack(item: Any) -> bytes:
+    """An item as bytes."""
+    return ormsgpack.packb(item, default=_extend, option=_OPTIONS)
+
+
+def unpack(packed: bytes) -> Item:
+    """The item in the bytes."""
+    item: Item = ormsgpack.unpackb(packed, ext_hook=_restore)
+    return item
+
+
+def _extend(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        if -_SMALL < value < _SMALL and value == (whole := int(value)):
+            return whole
+        return ormsgpack.Ext(_DECIMAL, str(value).encode())
+    if isinstance(value, set | frozenset):
+        return ormsgpack.Ext(_SET, pack(list(value)))
+    if isinstance(value, int):
+        return ormsgpack.Ext(_DECIMAL, str(value).encode())
+    raise TypeError(f"{type(value).__name__} cannot be packed")
+
+
+def _restore(tag: int, packed: bytes) -> Any:
+    if tag == _SET:
+        return frozenset(ormsgpack.unpackb(packed, ext_hook=_restore))
+    return exact(Decimal(bytes(packed).decode()))
+
+
+def exact(value: Decimal) -> int | Decimal:
+    """A number in its plainest form: an int where it is whole and short enough to be read as one."""
+    if value == value.to_integral_value() and value.adjusted() < MAX_DIGITS:
+        return int(value)
+    return value.normalize()

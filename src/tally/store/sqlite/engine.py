@@ -1,0 +1,215 @@
+"""The embedded engine: DynamoDB's semantics on one SQLite file that several processes of a machine may share.
+
+Reads run where they are asked for: a point read takes some microseconds, less than handing it to a thread would. Writes go to
+the one writer thread and are answered after its fsync.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from tally.store.api import (
+    MAX_BATCH_GET_BYTES,
+    BatchFound,
+    BatchGet,
+    BatchWrite,
+    BatchWritten,
+    Capacity,
+    Delete,
+    Found,
+    Get,
+    Page,
+    Put,
+    Query,
+    Scan,
+    Transacted,
+    Transaction,
+    TransactionFound,
+    TransactionGet,
+    Update,
+    Write,
+    Written,
+)
+from tally.store.errors import Unavailable
+from tally.store.evaluate import project
+from tally.store.schema import Table
+from tally.store.sqlite import capacity
+from tally.store.sqlite.catalogue import Catalogue
+from tally.store.sqlite.codec import unpack
+from tally.store.sqlite.files import connect, open_database, translate
+from tally.store.sqlite.layout import Layout
+from tally.store.sqlite.reads import Reader
+from tally.store.sqlite.sweep import sweep
+from tally.store.sqlite.writer import Writer
+from tally.store.sqlite.writes import Prepared, prepare, transact, write_one
+from tally.store.trees import check_projection
+from tally.store.validate import (
+    check_batch_get,
+    check_batch_write,
+    check_query,
+    check_scan,
+    check_transaction,
+    check_transaction_get,
+)
+from tally.store.values import Item
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def open_sqlite(directory: Path | str, clock: Callable[[], float] = time.time) -> AsyncIterator["SqliteEngine"]:
+    """The engine on a data directory, closed at the end with all that was asked for done."""
+    engine = SqliteEngine(Path(directory), clock)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+class SqliteEngine:
+    """See `open_sqlite`. One engine belongs to one event loop."""
+
+    name = "sqlite"
+
+    def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self.path = open_database(directory)
+        self._connection = connect(self.path)
+        self._catalogue = Catalogue(self._connection)
+        self._writer = Writer(self.path, asyncio.get_running_loop(), self._catalogue.refresh)
+        self._open = True
+
+    async def get(self, operation: Get) -> Found:
+        layout = self._layout(operation.table)
+        if operation.projection:
+            check_projection(operation.projection)
+        item, size = self._row(layout, operation)
+        return Found(item, capacity.of_read(size, consistent=operation.consistent))
+
+    async def put(self, operation: Put) -> Written:
+        return await self._write(operation)
+
+    async def update(self, operation: Update) -> Written:
+        return await self._write(operation)
+
+    async def delete(self, operation: Delete) -> Written:
+        return await self._write(operation)
+
+    async def query(self, operation: Query) -> Page:
+        wanted = check_query(operation)
+        return await Reader(self._reading(), self._layout(operation.table), operation).page(wanted)
+
+    async def scan(self, operation: Scan) -> Page:
+        check_scan(operation)
+        return await Reader(self._reading(), self._layout(operation.table), operation).page(None)
+
+    async def batch_get(self, operation: BatchGet) -> BatchFound:
+        check_batch_get(operation)
+        layout = self._layout(operation.table)
+        items: list[Item] = []
+        cost, total = Capacity(), 0
+        for position, key in enumerate(operation.keys):
+            found, size = self._row(layout, Get(operation.table, key, operation.projection))
+            total += size
+            if total > MAX_BATCH_GET_BYTES:
+                return BatchFound(items, operation.keys[position:], cost)
+            cost += capacity.of_read(size, consistent=operation.consistent)
+            if found is not None:
+                items.append(found)
+        return BatchFound(items, (), cost)
+
+    async def batch_write(self, operation: BatchWrite) -> BatchWritten:
+        check_batch_write(operation)
+        table = operation.table
+        layout = self._layout(table)
+        writes: list[Write] = [Put(table, item) for item in operation.puts]
+        writes += [Delete(table, key) for key in operation.deletes]
+        cost = await self._submit(partial(self._write_all, [prepare(layout, write) for write in writes]))
+        return BatchWritten(None, cost)
+
+    async def transact(self, operation: Transaction) -> Transacted:
+        check_transaction(operation)
+        steps = [prepare(self._layout(write.table), write) for write in operation.writes]
+        return Transacted(await self._submit(partial(self._transact, steps, operation)))
+
+    async def transact_get(self, operation: TransactionGet) -> TransactionFound:
+        check_transaction_get(operation)
+        connection = self._reading()
+        layouts = [self._layout(get.table) for get in operation.gets]
+        # One read transaction, and no await inside it: all gets see one moment.
+        with connection:
+            rows = [self._row(layout, get) for layout, get in zip(layouts, operation.gets, strict=True)]
+        return TransactionFound([item for item, _ in rows], capacity.of_transaction_reads(size for _, size in rows))
+
+    async def create_table(self, table: Table) -> None:
+        await self._submit(partial(self._catalogue.create, table=table))
+
+    async def ensure_table(self, table: Table) -> None:
+        await self._submit(partial(self._catalogue.ensure, table=table))
+
+    async def drop_table(self, name: str) -> None:
+        await self._submit(partial(self._catalogue.drop, name=name))
+
+    async def describe_table(self, name: str) -> Table:
+        self._catalogue.refresh(self._reading())
+        return self._catalogue.layout(name).table
+
+    async def list_tables(self) -> list[str]:
+        self._catalogue.refresh(self._reading())
+        return self._catalogue.names()
+
+    async def sweep(self, table: Table, now: float, limit: int) -> int:
+        return await self._submit(lambda connection: sweep(connection, self._catalogue.layout(table.name), now, limit))
+
+    async def ping(self) -> None:
+        """Readable, and the writer answers: an empty group goes through its queue."""
+        await self._submit(lambda _connection: None)
+
+    async def close(self) -> None:
+        if self._open:
+            self._open = False
+            await self._writer.close()
+            self._connection.close()
+
+    def _layout(self, table: Table) -> Layout:
+        return self._catalogue.known(table.name, self._connection)
+
+    def _reading(self) -> apsw.Connection:
+        if not self._open:
+            raise Unavailable("the store is closed")
+        return self._connection
+
+    def _row(self, layout: Layout, get: Get) -> tuple[Item | None, int]:
+        try:
+            row = self._reading().execute(layout.select, layout.checked_key(get.key)).fetchone()
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        if row is None:
+            return None, 0
+        item = unpack(row[0])
+        return (project(item, get.projection) if get.projection else item), row[1]
+
+    async def _write(self, write: Put | Update | Delete) -> Written:
+        prepared = prepare(self._layout(write.table), write)
+        return await self._submit(partial(self._write_one, prepared))
+
+    async def _submit(self, work: Callable[[apsw.Connection], T]) -> T:
+        return await self._writer.submit(work)
+
+    # What follows runs on the writer's thread, inside its transaction, with the catalogue as it stands in the database.
+
+    def _write_one(self, prepared: Prepared, connection: apsw.Connection) -> Written:
+        return write_one(connection, self._catalogue.layout(prepared.write.table.name), prepared)
+
+    def _write_all(self, steps: list[Prepared], connection: apsw.Connection) -> Capacity:
+        return sum((self._write_one(step, connection).capacity for step in steps), Capacity())
+
+    def _transact(self, steps: list[Prepared], operation: Transaction, connection: apsw.Connection) -> Capacity:
+        pairs = [(self._catalogue.layout(step.write.table.name), step) for step in steps]
+        return transact(connection, pairs, operation, self._clock())

@@ -1,0 +1,104 @@
+"""Opens the database file: its settings, its version, and SQLite's errors in the store's words."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from tally.store.errors import StorageFull, StorageTooNew, StorageUnwritable, StoreError, Unavailable
+
+FILE_NAME = "store.db"
+FORMAT_VERSION = 1
+_APPLICATION_ID = 0x54414C59  # "TALY", so that `file` can tell what it is
+_PAGE_BYTES = 8192
+_CACHE_KIB = 64 * 1024
+_MMAP_BYTES = 2**31 - 65536  # a read connection's page cache is void after every commit; mapped pages are not
+_BUSY_SECONDS = 10.0
+_BUSY_PAUSE = 0.0005
+
+_CATALOGUE = """
+CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, declaration TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tokens (token TEXT PRIMARY KEY, fingerprint BLOB NOT NULL, used REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tokens_used ON tokens (used);
+CREATE TABLE IF NOT EXISTS generation (one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL);
+INSERT OR IGNORE INTO generation VALUES (1, 0);
+"""
+
+
+def open_database(directory: Path) -> Path:
+    """The path of the database in the directory, made and marked as ours where it is new."""
+    path = _prepare_directory(directory)
+    connection = connect(path)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        connection.execute(_CATALOGUE)
+        connection.execute("COMMIT")
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    finally:
+        connection.close()
+    return path
+
+
+def connect(path: Path) -> apsw.Connection:
+    """A connection with our settings: write-ahead log, fsync at every commit, no checkpoint on the commit path."""
+    try:
+        connection = apsw.Connection(str(path))
+        connection.set_busy_handler(_patience())
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        _check_version(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    return connection
+
+
+def translate(error: apsw.Error, path: object = "the store") -> StoreError:
+    """SQLite's error in the store's words."""
+    if isinstance(error, apsw.FullError):
+        return StorageFull("the disk is full: nothing of this write was stored")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Unavailable(f"another process held {path} for more than {_BUSY_SECONDS:.0f} s")
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError | apsw.NotADBError | apsw.CorruptError):
+        return StorageUnwritable(f"{path} cannot be used: {error}")
+    return Unavailable(f"{path}: {error}")
+
+
+def _prepare_directory(directory: Path) -> Path:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageUnwritable(f"the data directory {directory} cannot be made: {error.strerror}") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise StorageUnwritable(f"the data directory {directory} cannot be written")
+    return directory / FILE_NAME
+
+
+def _check_version(connection: apsw.Connection, path: Path) -> None:
+    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    if application not in (0, _APPLICATION_ID):
+        raise StorageUnwritable(f"{path} is a database of another program")
+    if version > FORMAT_VERSION:
+        raise StorageTooNew(f"{path} has format {version}, written by a newer Tally; this one knows {FORMAT_VERSION}")
+
+
+def _patience() -> Callable[[int], bool]:
+    """Waits for another process's lock in short steps: SQLite's own waiting sleeps up to 100 ms at a time."""
+    begun = 0.0
+
+    def wait(attempt: int) -> bool:
+        nonlocal begun
+        if attempt == 0:
+            begun = time.monotonic()
+        time.sleep(_BUSY_PAUSE)
+        return time.monotonic() - begun < _BUSY_SECONDS
+
+    return wait

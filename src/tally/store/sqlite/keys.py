@@ -1,0 +1,97 @@
+"""Keys as bytes whose order is DynamoDB's order: strings and binaries bytewise, numbers by value.
+
+A number becomes a sign, a decimal exponent and its digits, with everything turned round for negatives. Zero stands between.
+"""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from tally.store.schema import MAX_PARTITION_BYTES, MAX_SORT_BYTES, Index, KeyPart, KeyType, Table, check_key
+
+_NEGATIVE, _ZERO, _POSITIVE = b"\x7f", b"\x80", b"\x81"
+_EXPONENT_OFFSET = 129
+_TURNED = bytes(255 - value for value in range(256))
+_END_OF_NEGATIVE = b"\xff"
+
+RowKey: TypeAlias = tuple[bytes, bytes]
+
+
+def encode_number(value: int | Decimal) -> bytes:
+    """A number as bytes that sort by its value."""
+    if not value:
+        return _ZERO
+    if isinstance(value, int):
+        text = str(abs(value))
+        exponent = len(text)
+    else:
+        _sign, digits, scale = value.as_tuple()
+        text = "".join(map(str, digits)).lstrip("0")
+        exponent = len(text) + int(scale)
+    body = bytes((exponent + _EXPONENT_OFFSET,)) + text.rstrip("0").encode()
+    return _POSITIVE + body if value > 0 else _NEGATIVE + body.translate(_TURNED) + _END_OF_NEGATIVE
+
+
+_ENCODERS: dict[KeyType, Callable[[Any], bytes]] = {"S": str.encode, "N": encode_number, "B": bytes}
+
+
+def encode_part(part: KeyPart, value: Any) -> bytes:
+    """A key attribute's value as bytes."""
+    return _ENCODERS[part.type](value)
+
+
+def row_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
+    """A function from an item or key, already found good, to the bytes of its primary key."""
+    partition, sort = table.partition, table.sort
+    first, encode_first = partition.name, _ENCODERS[partition.type]
+    if sort is None:
+        return lambda item: (encode_first(item[first]), b"")
+    second, encode_second = sort.name, _ENCODERS[sort.type]
+    return lambda item: (encode_first(item[first]), encode_second(item[second]))
+
+
+def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
+    """A function from exactly a key to its bytes; good strings, the common case, are checked as they are encoded."""
+    read = row_key_reader(table)
+
+    def read_checked(key: Mapping[str, Any]) -> RowKey:
+        check_key(table, key)
+        return read(key)
+
+    if any(part.type != "S" for part in table.key):
+        return read_checked
+    first = table.partition.name
+    second = table.sort.name if table.sort else None
+
+    def read_strings(key: Mapping[str, Any]) -> RowKey:
+        one, two = key.get(first), key.get(second) if second else ""
+        if type(one) is str and type(two) is str and len(key) == (2 if second else 1):
+            pk, sk = one.encode(), two.encode()
+            if 0 < len(pk) <= MAX_PARTITION_BYTES and (0 < len(sk) <= MAX_SORT_BYTES or second is None):
+                return pk, sk
+        return read_checked(key)
+
+    return read_strings
+
+
+def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | None]:
+    """A function from an item to the bytes of its key in the index, or None where the item is not in it."""
+    partition, sort = index.partition, index.sort
+
+    first, encode_first = partition.name, _ENCODERS[partition.type]
+    if sort is None:
+        return lambda item: (encode_first(item[first]), b"") if first in item else None
+    second, encode_second = sort.name, _ENCODERS[sort.type]
+
+    def read(item: Mapping[str, Any]) -> RowKey | None:
+        if first in item and second in item:
+            return encode_first(item[first]), encode_second(item[second])
+        return None
+
+    return read
+
+
+def successor(prefix: bytes) -> bytes | None:
+    """The first bytes behind everything that starts with the prefix; None where there is nothing behind."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None

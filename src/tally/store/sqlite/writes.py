@@ -1,0 +1,163 @@
+"""What a write does to the rows and their indexes, inside the writer's transaction. It decides first and writes last."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import apsw
+from msgspec import Struct
+
+from tally.store.api import Capacity, Check, Delete, Put, Returns, Transaction, Update, Write, Written
+from tally.store.errors import ConditionFailed, InvalidRequest, Reason, TokenMismatch, TransactionCancelled
+from tally.store.evaluate import apply, holds, project
+from tally.store.schema import Table
+from tally.store.sqlite import capacity
+from tally.store.sqlite.codec import exact, pack, unpack
+from tally.store.sqlite.keys import RowKey
+from tally.store.sqlite.layout import Change, Layout
+from tally.store.validate import check_check, check_delete, check_put, check_update, check_written
+from tally.store.values import Item
+
+TOKEN_SECONDS = 600.0
+
+
+class Prepared(Struct, frozen=True):
+    """A write with all that could be worked out before its turn came: its key's bytes and, for a put, the item's."""
+
+    write: Write
+    key: RowKey
+    size: int = 0
+    packed: bytes = b""
+
+
+def prepare(layout: Layout, write: Write) -> Prepared:
+    """Check a write and encode what can be encoded."""
+    if isinstance(write, Put):
+        size = check_put(write)
+        return Prepared(write, layout.read_key(write.item), size, pack(write.item))
+    _CHECKS[type(write)](write)
+    return Prepared(write, layout.read_key(write.key))
+
+
+_CHECKS: dict[type, Callable[[Any], None]] = {Update: check_update, Delete: check_delete, Check: check_check}
+
+
+def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[Item | None, int]:
+    """The item at a key and its size."""
+    row = connection.execute(layout.select, key).fetchone()
+    return (None, 0) if row is None else (unpack(row[0]), row[1])
+
+
+def decide(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> Change | None:
+    """What a write would change; None for a mere check. Raises ConditionFailed with the item that stands in the way."""
+    write, key = prepared.write, prepared.key
+    before, before_size = read_row(connection, layout, key)
+    if write.condition is not None and not holds(write.condition, before or {}):
+        raise ConditionFailed(f"table {layout.table.name}: the condition does not hold", before)
+    if isinstance(write, Check):
+        return None
+    if isinstance(write, Delete):
+        return Change(layout, key, before, before_size, None, 0)
+    if isinstance(write, Put):
+        return Change(layout, key, before, before_size, write.item, prepared.size, prepared.packed)
+    after = apply(write.actions, before if before is not None else dict(write.key))
+    return Change(layout, key, before, before_size, after, check_written(layout.table, after), pack(after))
+
+
+def carry_out(connection: apsw.Connection, change: Change) -> None:
+    """Write a change, and whatever it moves in the indexes."""
+    layout, key = change.layout, change.key
+    if change.after is not None:
+        values = (*key, change.packed, change.after_size, layout.expires(change.after))
+        connection.execute(layout.upsert, values)
+    elif change.before is not None:
+        connection.execute(layout.delete, key)
+    for index in layout.indexes:
+        old = index.read_key(change.before) if change.before is not None else None
+        new = index.read_key(change.after) if change.after is not None else None
+        if old == new:
+            continue
+        if old is not None:
+            connection.execute(index.delete, (*old, *key))
+        if new is not None:
+            connection.execute(index.insert, (*new, *key))
+
+
+def write_one(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> Written:
+    """Do a single write."""
+    change = decide(connection, layout, prepared)
+    if change is None:
+        return Written(None, Capacity())
+    carry_out(connection, change)
+    return Written(_returned(prepared.write, change), capacity.of_change(change))
+
+
+def _returned(write: Write, change: Change) -> Item | None:
+    returns: Returns = "NONE" if isinstance(write, Check) else write.returns
+    if returns == "NONE":
+        return None
+    item = change.before if returns.endswith("OLD") else change.after
+    if item is None or returns.startswith("ALL") or not isinstance(write, Update):
+        return item
+    return project(item, [action.path for action in write.actions])
+
+
+def transact(
+    connection: apsw.Connection, steps: Sequence[tuple[Layout, Prepared]], operation: Transaction, now: float
+) -> Capacity:
+    """All writes of a transaction, or none and a reason for each."""
+    if operation.token is not None and _seen(connection, operation, now):
+        return Capacity()
+    changes: list[Change | None] = []
+    reasons: list[Reason] = []
+    for layout, prepared in steps:
+        try:
+            changes.append(decide(connection, layout, prepared))
+            reasons.append(Reason("None"))
+        except ConditionFailed as failure:
+            reasons.append(Reason("ConditionalCheckFailed", str(failure), failure.item))
+        except InvalidRequest as failure:
+            reasons.append(Reason("ValidationError", str(failure)))
+    if len(changes) < len(operation.writes):
+        raise TransactionCancelled(reasons)
+    for change in changes:
+        if change is not None:
+            carry_out(connection, change)
+    if operation.token is not None:
+        _remember(connection, operation, now)
+    return capacity.of_transaction(changes)
+
+
+def _seen(connection: apsw.Connection, operation: Transaction, now: float) -> bool:
+    query = "SELECT fingerprint FROM tokens WHERE token = ? AND used > ?"
+    row = connection.execute(query, (operation.token, now - TOKEN_SECONDS)).fetchone()
+    if row is None:
+        return False
+    if row[0] != _fingerprint(operation.writes):
+        raise TokenMismatch(f"the client token {operation.token} was used for another transaction")
+    return True
+
+
+def _remember(connection: apsw.Connection, operation: Transaction, now: float) -> None:
+    connection.execute("DELETE FROM tokens WHERE used <= ?", (now - TOKEN_SECONDS,))
+    connection.execute("INSERT INTO tokens VALUES (?, ?, ?)", (operation.token, _fingerprint(operation.writes), now))
+
+
+def _fingerprint(writes: Sequence[Write]) -> bytes:
+    """The same for the same writes, whatever the order of names in a map or of elements in a set."""
+    return hashlib.sha256(repr(_canonical(list(writes))).encode()).digest()
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Table):
+        return value.name
+    if isinstance(value, Struct):
+        return type(value).__name__, [_canonical(getattr(value, name)) for name in value.__struct_fields__]
+    if isinstance(value, Mapping):
+        return "M", sorted((name, _canonical(each)) for name, each in value.items())
+    if isinstance(value, set | frozenset):
+        return "S", sorted(repr(_canonical(each)) for each in value)
+    if isinstance(value, list | tuple):
+        return [_canonical(each) for each in value]
+    return exact(value) if isinstance(value, Decimal) else value
