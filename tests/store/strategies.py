@@ -1,0 +1,210 @@
+"""Made-up values, tables, items, keys, conditions, updates and operations, for hypothesis.
+
+Everything is drawn from small pools, so that what is drawn meets: a condition speaks of attributes that items have, an update
+follows paths that lead somewhere, two writes hit one key. Operations are plain data (`tally.store.api`), which is what lets
+hypothesis shrink a failing sequence and print it.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tally.store.expressions import (
+    Absent,
+    Action,
+    Add,
+    And,
+    BeginsWith,
+    Between,
+    Compare,
+    Condition,
+    Contains,
+    Discard,
+    Exists,
+    IfAbsent,
+    In,
+    Joined,
+    Literal,
+    Not,
+    Or,
+    Path,
+    Remove,
+    Set,
+    Size,
+    Sum,
+    TypeIs,
+)
+from tally.store.values import Item
+
+# "name" and "size" are reserved words of DynamoDB; "a.b" is one attribute with a dot.
+NAMES = ("a", "b", "list", "map", "name", "a.b")
+INNER = ("k", "n", "size")
+TYPES = ("S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS")
+
+PATHS = (
+    *(Path((name,)) for name in NAMES),
+    Path(("map", "k")),
+    Path(("map", "n")),
+    Path(("map", "size")),
+    Path(("map", "k", 0)),
+    Path(("map", "k", "k")),
+    Path(("list", 0)),
+    Path(("list", 1)),
+    Path(("list", 2)),
+    Path(("list", 9)),
+    Path(("list", 0, "k")),
+    Path(("list", 0, 0)),
+    Path(("a", "k")),
+    Path(("a", 0)),
+    Path(("gone",)),
+    Path(("gone", "k")),
+)
+
+
+def wide_numbers() -> SearchStrategy[Decimal]:
+    """Numbers of up to 38 digits, anywhere in the range."""
+
+    def build(digits: int, first: int, negative: bool) -> Decimal:
+        number = Decimal((int(negative), tuple(map(int, str(digits))), first - len(str(digits)) + 1))
+        return number if digits else Decimal(0)
+
+    return st.builds(build, st.integers(0, 10**38 - 1), st.integers(-92, 125), st.booleans())
+
+
+def numbers() -> SearchStrategy[Any]:
+    """Mostly small numbers, which meet, and some at the edges."""
+    near = st.integers(-3, 3)
+    fractions = st.decimals(-5, 5, allow_nan=False, places=1)
+    edges = st.sampled_from(
+        [Decimal("1E-130"), Decimal("9.9999999999999999999999999999999999999E+125"), Decimal("-1E-130"), 10**37, -(10**37)]
+    )
+    return st.one_of(near, near, fractions, edges, wide_numbers())
+
+
+def strings(smallest: int = 0) -> SearchStrategy[str]:
+    """Short strings, some of them beyond ASCII and beyond the basic plane."""
+    pool = ("x", "y", "xy", "yx", "é", "\uffff", "😀", "x😀")
+    drawn = st.text(st.characters(exclude_categories=["Cs"]), min_size=smallest, max_size=5)
+    return st.one_of(st.sampled_from(pool), st.sampled_from(pool), drawn)
+
+
+def binaries(smallest: int = 0) -> SearchStrategy[bytes]:
+    """Short binaries."""
+    return st.one_of(st.sampled_from((b"x", b"xy", b"\x00", b"\xff")), st.binary(min_size=smallest, max_size=4))
+
+
+def scalars(smallest: int = 0) -> SearchStrategy[Any]:
+    """One of the five types that hold no other."""
+    return st.one_of(numbers(), strings(smallest), binaries(smallest), st.booleans(), st.none())
+
+
+def sets(smallest: int = 0) -> SearchStrategy[frozenset[Any]]:
+    """A set of strings, numbers or binaries."""
+    kinds: tuple[SearchStrategy[Any], ...] = (strings(smallest), numbers(), binaries(smallest))
+    return st.one_of(*(st.frozensets(kind, min_size=1, max_size=3) for kind in kinds))
+
+
+def _containers(inside: SearchStrategy[Any]) -> SearchStrategy[Any]:
+    return st.one_of(
+        st.lists(inside, max_size=3),
+        st.dictionaries(st.sampled_from(INNER), inside, max_size=3),
+    )
+
+
+def values(smallest: int = 0) -> SearchStrategy[Any]:
+    """Any value; `smallest` is the least length of strings and binaries."""
+    return st.recursive(st.one_of(scalars(smallest), sets(smallest)), _containers, max_leaves=5)
+
+
+def items(smallest: int = 0) -> SearchStrategy[Item]:
+    """Attributes without a key. `list` and `map` are what they say, most of the time."""
+    value = values(smallest)
+    lists = st.one_of(st.lists(value, max_size=3), st.lists(value, max_size=3), value)
+    maps = st.dictionaries(st.sampled_from(INNER), value, max_size=3)
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "a": value,
+            "b": st.one_of(numbers(), value),
+            "list": lists,
+            "map": st.one_of(maps, maps, value),
+            "name": strings(smallest),
+            "a.b": value,
+        },
+    )
+
+
+def paths(pool: Sequence[Path] = PATHS) -> SearchStrategy[Path]:
+    """A place in an item, which is there more often than not."""
+    return st.sampled_from(pool)
+
+
+def _operands(smallest: int) -> SearchStrategy[Any]:
+    literal = st.builds(Literal, st.one_of(scalars(smallest), values(smallest)))
+    return st.one_of(literal, literal, paths(), st.builds(Size, paths()))
+
+
+def _simple_conditions(smallest: int) -> SearchStrategy[Condition]:
+    operand = _operands(smallest)
+    ordered = st.builds(Literal, st.one_of(numbers(), strings(smallest), binaries(smallest)))
+    prefix = st.builds(Literal, st.one_of(strings(smallest), binaries(smallest)))
+    subject = st.one_of(paths(), paths(), st.builds(Size, paths()))
+    return st.one_of(
+        st.builds(Compare, st.sampled_from(("=", "<>")), subject, operand),
+        st.builds(Compare, st.sampled_from(("<", "<=", ">", ">=")), subject, st.one_of(ordered, paths())),
+        st.builds(Between, subject, ordered, ordered),
+        st.builds(Between, subject, paths(), ordered),
+        st.builds(In, subject, st.lists(operand, min_size=1, max_size=3).map(tuple)),
+        st.builds(Exists, paths()),
+        st.builds(Absent, paths()),
+        st.builds(TypeIs, paths(), st.sampled_from(TYPES)),
+        st.builds(BeginsWith, paths(), st.one_of(prefix, paths())),
+        st.builds(Contains, paths(), operand),
+    )
+
+
+def conditions(smallest: int = 0) -> SearchStrategy[Condition]:
+    """Any condition, of a few tests joined at will."""
+
+    def join(inner: SearchStrategy[Condition]) -> SearchStrategy[Condition]:
+        return st.one_of(st.builds(And, inner, inner), st.builds(Or, inner, inner), st.builds(Not, inner))
+
+    return st.recursive(_simple_conditions(smallest), join, max_leaves=4)
+
+
+def _update_operands(smallest: int) -> SearchStrategy[Any]:
+    literal = st.builds(Literal, values(smallest))
+    simple = st.one_of(literal, paths())
+    number = st.one_of(st.builds(Literal, numbers()), paths())
+    a_list = st.one_of(st.builds(Literal, st.lists(values(smallest), max_size=2)), st.just(Path(("list",))), paths())
+    counted = st.builds(IfAbsent, paths(), st.builds(Literal, numbers()))
+    listed = st.builds(IfAbsent, paths(), st.builds(Literal, st.lists(scalars(smallest), max_size=1)))
+    return st.one_of(
+        literal,
+        simple,
+        st.builds(Sum, st.sampled_from("+-"), st.one_of(number, counted), number),
+        st.builds(IfAbsent, paths(), simple),
+        st.builds(Joined, st.one_of(a_list, listed), a_list),
+    )
+
+
+def actions(smallest: int = 0) -> SearchStrategy[Action]:
+    """One step of an update, of attributes that are no keys."""
+    addend = st.builds(Literal, st.one_of(numbers(), sets(smallest)))
+    operand = _update_operands(smallest)
+    return st.one_of(
+        st.builds(Set, paths(), operand),
+        st.builds(Set, paths(), operand),
+        st.builds(Remove, paths()),
+        st.builds(Add, paths(), addend),
+        st.builds(Discard, paths(), st.builds(Literal, sets(smallest))),
+    )
+
+
+def updates(smallest: int = 0) -> SearchStrategy[tuple[Action, ...]]:
+    """The steps of an update, mostly of places apart from each other."""
+    apart = st.lists(actions(smallest), min_size=1, max_size=4, unique_by=lambda action: action.path.parts[0])
+    return st.one_of(apart, apart, st.lists(actions(smallest), min_size=1, max_size=3)).map(tuple)

@@ -1,0 +1,104 @@
+"""Conditions, updates and projections, run against items in memory."""
+
+from copy import deepcopy
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tally.store.errors import InvalidRequest
+from tally.store.evaluate import MISSING, apply, equal, find, holds, project
+from tally.store.expressions import Action, Condition, F, Path, Remove, Set, path_of
+from tests.store.cases import HOLDS, IMPOSSIBLE, ITEM, PROJECTIONS, UPDATES, after
+from tests.store.strategies import conditions, items, paths, updates, values
+
+
+@pytest.mark.parametrize("condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()])
+def test_a_condition_holds_and_its_negation_does_not(condition: Condition) -> None:
+    assert holds(condition, ITEM) is True
+    assert holds(~condition, ITEM) is False
+
+
+@pytest.mark.parametrize(
+    ("actions", "changes"), [pytest.param(*case, id=name) for name, case in UPDATES.items()]
+)
+def test_an_update_makes_a_new_item(actions: tuple[Action, ...], changes: dict[str, Any]) -> None:
+    before = deepcopy(ITEM)
+    assert equal(apply(actions, ITEM), after(changes))
+    assert equal(before, ITEM)
+
+
+@pytest.mark.parametrize("actions", [pytest.param(actions, id=name) for name, actions in IMPOSSIBLE.items()])
+def test_an_update_that_the_item_does_not_allow_is_refused(actions: tuple[Action, ...]) -> None:
+    with pytest.raises(InvalidRequest):
+        apply(actions, ITEM)
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [pytest.param(*case, id=name) for name, case in PROJECTIONS.items()])
+def test_a_projection_picks_parts_in_their_places(chosen: tuple[Path, ...], expected: dict[str, Any]) -> None:
+    assert equal(project(ITEM, chosen), expected)
+
+
+def test_an_update_of_nothing_makes_an_item_of_what_it_sets() -> None:
+    assert apply((F("a").set(1), F("b").add(2), F("c").remove(), F("d").discard({1})), {}) == {"a": 1, "b": 2}
+
+
+def test_find_tells_a_null_from_nothing() -> None:
+    assert find(ITEM, path_of("nothing")) is None
+    assert find(ITEM, path_of("gone")) is MISSING
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        (1, Decimal("1.0"), True),
+        (1, True, False),
+        ([1], [True], False),
+        ({"a": [0]}, {"a": [False]}, False),
+        ((1, 2), [1, 2], True),
+        ({1}, frozenset({Decimal(1)}), True),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ("a", b"a", False),
+        (None, MISSING, False),
+        (MISSING, MISSING, False),
+    ],
+)
+def test_values_are_equal_if_type_and_content_are(left: Any, right: Any, same: bool) -> None:
+    assert equal(left, right) is same
+
+
+@given(conditions(), items())
+def test_every_condition_has_an_answer_for_every_item(condition: Condition, item: dict[str, Any]) -> None:
+    assert holds(condition, item) is not holds(~condition, item)
+
+
+@given(values())
+def test_every_value_equals_itself(value: Any) -> None:
+    assert equal(value, deepcopy(value))
+
+
+@given(updates(), items())
+def test_an_update_never_changes_the_item_it_is_given(actions: tuple[Action, ...], item: dict[str, Any]) -> None:
+    before = deepcopy(item)
+    try:
+        first, second = apply(actions, item), apply(actions, item)
+        assert equal(first, second)
+    except InvalidRequest:
+        pass  # refused is an answer as well; the item must be as it was either way
+    assert equal(item, before)
+
+
+@given(paths(), values(), items())
+def test_what_was_set_is_found_there(path: Path, value: Any, item: dict[str, Any]) -> None:
+    if any(isinstance(part, int) for part in path.parts):
+        return  # a position past the end appends elsewhere
+    try:
+        changed = apply((F(*path.parts).set(value),), item)
+    except InvalidRequest:
+        assert find(item, Path(path.parts[:-1])) is MISSING or not isinstance(find(item, Path(path.parts[:-1])), dict)
+        return
+    assert equal(find(changed, path), value)
+    assert isinstance(F(*path.parts).set(value), Set)
+    removed = apply((Remove(path),), changed)
+    assert find(removed, path) is MISSING
