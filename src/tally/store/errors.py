@@ -66,6 +66,14 @@ class AccessViolation(InvalidRequest):
     """An access that no pattern declares: another table or operation, an unannounced Scan, an endless page loop."""
 
 
+class BoundExceeded(AccessViolation):
+    """A call read or wrote more items than its access pattern's bound, or the bound that it gave itself."""
+
+
+class InvalidLockFile(InvalidRequest):
+    """A schema lock file cannot be read: it is damaged, or of a newer format."""
+
+
 class Refused(StoreError):
     """The request was understood, and the answer is no."""
 

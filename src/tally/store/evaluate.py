@@ -68,7 +68,7 @@ def _resolve(operand: Any, item: Mapping[str, Any]) -> Any:
 
 def _size(value: Any) -> Any:
     if isinstance(value, str):
-        return len(value.encode())
+        return len(value) if value.isascii() else len(value.encode("utf-16-le")) // 2
     return len(value) if isinstance(value, bytes | list | tuple | dict | set | frozenset) else MISSING
 
 

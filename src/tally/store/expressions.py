@@ -35,7 +35,7 @@ class Literal(Struct, frozen=True):
 
 
 class Size(Struct, frozen=True):
-    """The size of what is at a path: characters of a string, bytes of a binary, elements of the rest."""
+    """The size of what is at a path: UTF-16 units of a string, bytes of a binary, elements of the rest."""
 
     path: Path
 

@@ -26,6 +26,8 @@ MAX_PARTITION_BYTES = 2048
 MAX_SORT_BYTES = 1024
 MAX_GLOBAL_INDEXES = 20
 MAX_LOCAL_INDEXES = 5
+MAX_INCLUDED = 100
+MAX_KEY_NAME_BYTES = 255
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 
 
@@ -218,12 +220,27 @@ def _check_table(table: Table) -> None:
         raise InvalidSchema(f"table {table.name}: a local index wants a table with a sort key")
     types: dict[str, str] = {}
     for part in (*table.key, *(part for index in table.by_name.values() for part in index_key(index))):
+        if not 0 < len(part.name.encode()) <= MAX_KEY_NAME_BYTES:
+            raise InvalidSchema(f"table {table.name}: a key attribute's name has 1 to {MAX_KEY_NAME_BYTES} bytes")
         if types.setdefault(part.name, part.type) != part.type:
             raise InvalidSchema(f"table {table.name}: the key attribute {part.name} is declared with two types")
     for key in (table.key, *(index_key(index) for index in table.by_name.values())):
         if len({part.name for part in key}) != len(key):
             raise InvalidSchema(f"table {table.name}: one attribute cannot be both partition and sort key")
+    _check_projections(table)
     _check_attributes(table, types)
+
+
+def _check_projections(table: Table) -> None:
+    included = [name for index in table.by_name.values() for name in index.projection.names]
+    if len(included) > MAX_INCLUDED:
+        raise InvalidSchema(f"table {table.name}: its indexes include at most {MAX_INCLUDED} attributes together")
+    for index in table.by_name.values():
+        names = index.projection.names
+        if (index.projection.kind == "INCLUDE") != bool(names):
+            raise InvalidSchema(f"table {table.name}, index {index.name}: INCLUDE names attributes, ALL and KEYS_ONLY do not")
+        if len(set(names)) != len(names):
+            raise InvalidSchema(f"table {table.name}, index {index.name}: an attribute is included twice")
 
 
 def _check_attributes(table: Table, key_types: dict[str, str]) -> None:

@@ -127,8 +127,10 @@ def _check_node(node: Condition) -> None:
         if node.operator not in ("=", "<>"):
             _want_ordered(node.operator, node.left, node.right)
     elif isinstance(node, Between):
+        _check_distinct(node.value, node.low, node.high)
         _check_between(node)
     elif isinstance(node, In):
+        _check_distinct(node.value, *node.options)
         if not 0 < len(node.options) <= MAX_OPTIONS:
             raise InvalidExpression(f"in takes 1 to {MAX_OPTIONS} options, not {len(node.options)}")
     elif isinstance(node, BeginsWith):
@@ -161,9 +163,9 @@ def _want_ordered(operator: str, *operands: Any) -> None:
             raise InvalidExpression(f"{operator} compares strings, numbers and binaries, not {type_of(operand.value)}")
 
 
-def _check_distinct(left: Any, right: Any) -> None:
-    if isinstance(left, Path | Size) and left == right:
-        raise InvalidExpression(f"{left} is compared with itself")
+def _check_distinct(first: Any, *others: Any) -> None:
+    if isinstance(first, Path) and first in others:
+        raise InvalidExpression(f"{first} is compared with itself")
 
 
 def _operands(node: Condition) -> tuple[Any, ...]:

@@ -27,6 +27,7 @@ MAX_NAME_BYTES = 65_535
 _SMALL = 10**18
 _LARGEST = Decimal("9.9999999999999999999999999999999999999E+125")
 _SMALLEST = Decimal("1E-130")
+_MAX_NUMBER_BYTES = 21
 _CONTAINER_BYTES = 3
 _ELEMENT_BYTES = 1
 
@@ -111,10 +112,18 @@ def _utf8(value: str, where: str) -> bytes:
         raise InvalidValue(f"{where}: not a valid Unicode string ({error.reason})") from None
 
 
-def _measure_integer(value: int, where: str, _depth: int) -> int:
+def _measure_integer(value: int, where: str, depth: int) -> int:
+    if not value:
+        return 1
     if -_SMALL < value < _SMALL:
-        return len(str(abs(value)).rstrip("0")) // 2 + 1 + (value < 0) + 1
-    return _measure_decimal(Decimal(value), where, _depth)
+        text = str(abs(value))
+        return _number_bytes(len(text) - 1, len(text) - len(text.rstrip("0")), negative=value < 0)
+    return _measure_decimal(Decimal(value), where, depth)
+
+
+def _number_bytes(high: int, low: int, *, negative: bool) -> int:
+    """Digits are stored in pairs, aligned to the point; `high` and `low` are the powers of ten of the first and last digit."""
+    return min(high // 2 - low // 2 + 2 + negative, _MAX_NUMBER_BYTES)
 
 
 def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
@@ -122,8 +131,8 @@ def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
         raise InvalidNumber(f"{where}: {value} is not a number that can be stored")
     if not value:
         return 1
-    digits = value.as_tuple().digits
-    significant = len("".join(map(str, digits)).strip("0"))
+    digits = "".join(map(str, value.as_tuple().digits))
+    significant = len(digits.strip("0"))
     if significant > MAX_DIGITS:
         raise InvalidNumber(f"{where}: a number has at most {MAX_DIGITS} significant digits, not {significant}")
     magnitude = value.copy_abs()
@@ -131,7 +140,8 @@ def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
         raise InvalidNumber(f"{where}: a number's magnitude is at most {_LARGEST}")
     if magnitude < _SMALLEST:
         raise InvalidNumber(f"{where}: a number's magnitude is at least {_SMALLEST}")
-    return significant // 2 + 1 + (value < 0) + 1
+    high = value.adjusted()
+    return _number_bytes(high, high - significant + 1, negative=value < 0)
 
 
 def _refuse_float(value: float, where: str, _depth: int) -> int:
@@ -160,8 +170,8 @@ def _measure_set(value: set[Any] | frozenset[Any], where: str, depth: int) -> in
 
 
 def _check_depth(where: str, depth: int) -> None:
-    if depth >= MAX_DEPTH:
-        raise InvalidValue(f"{where}: lists and maps nest at most {MAX_DEPTH} levels deep")
+    if depth >= MAX_DEPTH - 1:
+        raise InvalidValue(f"{where}: values nest at most {MAX_DEPTH} levels deep, the innermost value counted")
 
 
 _MEASURERS: dict[type, Callable[[Any, str, int], int]] = {

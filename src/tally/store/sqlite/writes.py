@@ -100,7 +100,7 @@ def _returned(write: Write, change: Change) -> Item | None:
     item = change.before if returns.endswith("OLD") else change.after
     if item is None or returns.startswith("ALL") or not isinstance(write, Update):
         return item
-    return project(item, [action.path for action in write.actions])
+    return project(item, [action.path for action in write.actions]) or None
 
 
 def transact(

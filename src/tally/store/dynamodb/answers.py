@@ -1,0 +1,82 @@
+"""What DynamoDB answers, as the store's results."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tally.store.api import (
+    BatchFound,
+    BatchWrite,
+    BatchWritten,
+    Capacity,
+    Found,
+    Page,
+    Transacted,
+    TransactionFound,
+    Written,
+)
+from tally.store.encode import item_from_wire
+from tally.store.schema import Table
+from tally.store.values import Item
+
+_Answer = Mapping[str, Any]
+
+
+def found(answer: _Answer) -> Found:
+    """What a GetItem found."""
+    return Found(_item(answer.get("Item")), Capacity(read=_units(answer)))
+
+
+def written(answer: _Answer) -> Written:
+    """What a single write returned; no attributes at all and none left to return are one and the same."""
+    return Written(_item(answer.get("Attributes")), Capacity(write=_units(answer)))
+
+
+def page(answer: _Answer) -> Page:
+    """A page of a Query or a Scan."""
+    items = [item_from_wire(item) for item in answer["Items"]]
+    return Page(items, _item(answer.get("LastEvaluatedKey")), answer["ScannedCount"], Capacity(read=_units(answer)))
+
+
+def batch_found(answer: _Answer, name: str) -> BatchFound:
+    """What a BatchGetItem found in its one table, and what it did not get to."""
+    items = [item_from_wire(item) for item in answer["Responses"].get(name, ())]
+    left = answer.get("UnprocessedKeys", {}).get(name, {}).get("Keys", ())
+    return BatchFound(items, tuple(item_from_wire(key) for key in left), Capacity(read=_units(answer)))
+
+
+def batch_written(answer: _Answer, table: Table, name: str) -> BatchWritten:
+    """What a BatchWriteItem did not get to in its one table."""
+    left: Sequence[_Answer] = answer.get("UnprocessedItems", {}).get(name, ())
+    unprocessed = BatchWrite(
+        table,
+        puts=tuple(item_from_wire(write["PutRequest"]["Item"]) for write in left if "PutRequest" in write),
+        deletes=tuple(item_from_wire(write["DeleteRequest"]["Key"]) for write in left if "DeleteRequest" in write),
+    )
+    return BatchWritten(unprocessed if left else None, Capacity(write=_units(answer)))
+
+
+def transacted(answer: _Answer) -> Transacted:
+    """The cost of a transaction; one that had happened before, under the same token, costs reads."""
+    capacity = Capacity()
+    for part in _parts(answer):
+        read = part.get("ReadCapacityUnits", 0.0)
+        capacity += Capacity(read, part.get("WriteCapacityUnits", part.get("CapacityUnits", 0.0) - read))
+    return Transacted(capacity)
+
+
+def transaction_found(answer: _Answer) -> TransactionFound:
+    """What a TransactGetItems found, in the order of the gets."""
+    return TransactionFound([_item(one.get("Item")) for one in answer["Responses"]], Capacity(read=_units(answer)))
+
+
+def _item(wire: Mapping[str, Any] | None) -> Item | None:
+    return item_from_wire(wire) if wire else None
+
+
+def _units(answer: _Answer) -> float:
+    return float(sum(part.get("CapacityUnits", 0.0) for part in _parts(answer)))
+
+
+def _parts(answer: _Answer) -> Iterable[_Answer]:
+    consumed = answer.get("ConsumedCapacity") or ()
+    return (consumed,) if isinstance(consumed, Mapping) else consumed

@@ -1,0 +1,63 @@
+"""Work in pieces: chunks that fit one request, a few of them at once, and what a request left undone tried again.
+
+A batch request may leave part of its work undone when the service is busy or the answer would be too large. `complete`
+sends the rest again, after a pause that grows while nothing gets done, with full jitter so that many clients do not come
+back together.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tally.kit.clock import Clock
+from tally.store.errors import Throttled
+
+T = TypeVar("T")
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 5.0
+FRUITLESS_ROUNDS = 8
+
+
+def chunks(work: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The work in order, in pieces of at most `size`."""
+    return (work[start : start + size] for start in range(0, len(work), size))
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How to wait for a busy service: `jitter` gives a number from 0 to 1."""
+
+    clock: Clock
+    jitter: Callable[[], float]
+
+    async def pause(self, fruitless: int) -> None:
+        """Wait up to twice as long after each round in which nothing got done."""
+        await self.clock.sleep(self.jitter() * min(LONGEST_PAUSE, FIRST_PAUSE * 2**fruitless))
+
+
+async def complete(work: Sequence[T], send: Callable[[Sequence[T]], Awaitable[Sequence[T]]], patience: Patience) -> None:
+    """Send the work, and what `send` returns as undone again, until nothing is left; Throttled if it stays that way."""
+    fruitless = 0
+    while undone := await send(work):
+        fruitless = 0 if len(undone) < len(work) else fruitless + 1
+        if fruitless == FRUITLESS_ROUNDS:
+            raise Throttled(f"{len(undone)} items of a batch were left undone {fruitless} times in a row")
+        await patience.pause(fruitless)
+        work = undone
+
+
+async def run_bounded(jobs: Iterable[Callable[[], Awaitable[None]]], at_once: int) -> None:
+    """Run all jobs, at most so many at once; the first that fails stops the others, and its error is raised."""
+    waiting = iter(jobs)
+
+    async def work_off() -> None:
+        for job in waiting:
+            await job()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(work_off())
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None

@@ -1,0 +1,158 @@
+"""Single requests, each held to its access pattern and metered: what the store sends is always one of these.
+
+Each takes plain arguments, builds the operation, and returns what a repository wants to have of the answer. `guard.py` says
+whether it may go out; `meters.py` counts what it cost.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, TypeVar
+
+from tally.kit.clock import Clock, SystemClock
+from tally.store import api
+from tally.store.access import Invocation, current_invocation
+from tally.store.api import Engine, Page, Returns
+from tally.store.errors import AccessViolation, Refused
+from tally.store.expressions import Action, Condition, F, Path, path_of
+from tally.store.guard import admit, clamp, outside, settle
+from tally.store.meters import Meters
+from tally.store.schema import Table
+from tally.store.values import Item, Key
+
+Projected: TypeAlias = Iterable[str | F]
+Sent = TypeVar("Sent", bound=api.Operation)
+Answer = TypeVar("Answer", bound="Answered")
+
+
+class Answered(Protocol):
+    """What every answer of an engine has."""
+
+    @property
+    def capacity(self) -> api.Capacity: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """One engine, watched. `clock` and `jitter` are for the pauses between retries; `meters` may be shared by several."""
+
+    engine: Engine
+    clock: Clock = field(default_factory=SystemClock)
+    meters: Meters = field(default_factory=Meters)
+    jitter: Callable[[], float] = random.random
+
+    async def get(self, table: Table, key: Key, *, project: Projected = (), consistent: bool = False) -> Item | None:
+        """The item at this key, or None."""
+        found = await self._run(self.engine.get, api.Get(table, key, paths_of(project), consistent))
+        return found.item
+
+    async def put(
+        self, table: Table, item: Item, *, condition: Condition | None = None, returns: Returns = "NONE"
+    ) -> Item | None:
+        """Put an item in place of whatever stood there; the old one if `returns` asks for it."""
+        written = await self._run(self.engine.put, api.Put(table, item, condition, returns))
+        return written.item
+
+    async def update(
+        self, table: Table, key: Key, *actions: Action, condition: Condition | None = None, returns: Returns = "NONE"
+    ) -> Item | None:
+        """Change an item, or make it where there is none and the condition lets it be; what `returns` asks for."""
+        written = await self._run(self.engine.update, api.Update(table, key, actions, condition, returns))
+        return written.item
+
+    async def delete(
+        self, table: Table, key: Key, *, condition: Condition | None = None, returns: Returns = "NONE"
+    ) -> Item | None:
+        """Leave no item at this key; the old one if `returns` asks for it."""
+        written = await self._run(self.engine.delete, api.Delete(table, key, condition, returns))
+        return written.item
+
+    async def query(
+        self,
+        table: Table,
+        where: Condition,
+        *,
+        index: str | None = None,
+        filter: Condition | None = None,  # noqa: A002 - DynamoDB's word
+        project: Projected = (),
+        forward: bool = True,
+        limit: int | None = None,
+        start: Key | None = None,
+        consistent: bool = False,
+    ) -> Page:
+        """One page of a partition, in the order of its sort key. `limit` counts items before the filter."""
+        paths = paths_of(project)
+        return await self._page(api.Query(table, where, index, filter, paths, forward, limit, start, consistent))
+
+    async def scan(
+        self,
+        table: Table,
+        *,
+        index: str | None = None,
+        filter: Condition | None = None,  # noqa: A002 - DynamoDB's word
+        project: Projected = (),
+        limit: int | None = None,
+        start: Key | None = None,
+        consistent: bool = False,
+    ) -> Page:
+        """One page of a whole table or index, in no promised order."""
+        return await self._page(api.Scan(table, index, filter, paths_of(project), limit, start, consistent))
+
+    async def batch_get(
+        self, table: Table, keys: Sequence[Key], *, project: Projected = (), consistent: bool = False
+    ) -> api.BatchFound:
+        """Up to 100 items in one request, and the keys it did not get to."""
+        return await self._run(self.engine.batch_get, api.BatchGet(table, tuple(keys), paths_of(project), consistent))
+
+    async def batch_write(self, table: Table, *, puts: Sequence[Item] = (), deletes: Sequence[Key] = ()) -> api.BatchWrite | None:
+        """Up to 25 writes in one request, each on its own; what it did not get to."""
+        written = await self._run(self.engine.batch_write, api.BatchWrite(table, tuple(puts), tuple(deletes)))
+        return written.unprocessed
+
+    async def transact(self, writes: Sequence[api.Write], *, token: str | None = None) -> None:
+        """Up to 100 writes and checks, together or not at all. With a token, a retry within ten minutes is harmless."""
+        await self._run(self.engine.transact, api.Transaction(tuple(writes), token))
+
+    async def transact_get(self, gets: Sequence[api.Get]) -> list[Item | None]:
+        """Up to 100 items as they stood together at one moment, in the order asked for."""
+        found = await self._run(self.engine.transact_get, api.TransactionGet(tuple(gets)))
+        return found.items
+
+    async def _page(self, operation: api.Query | api.Scan, *, bounded: bool = False) -> Page:
+        invocation = self._invocation(operation)
+        if isinstance(operation, api.Query):
+            return await self._run(self.engine.query, clamp(invocation, operation), bounded=bounded)
+        return await self._run(self.engine.scan, clamp(invocation, operation), bounded=bounded)
+
+    def _invocation(self, operation: api.Operation) -> Invocation:
+        invocation = current_invocation()
+        if invocation is None:
+            raise outside(operation)
+        return invocation
+
+    async def _run(self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False) -> Answer:
+        invocation = self._invocation(operation)
+        meter = invocation.meter or invocation.attach(self.meters, self.clock)
+        try:
+            use = admit(invocation, operation, bounded=bounded)
+        except AccessViolation:
+            meter.whole.errors += 1
+            raise
+        counted = meter.operations[use.key]
+        started = self.clock.monotonic()
+        try:
+            answer = await send(operation)
+            counted.consumed(settle(invocation, operation, answer), answer.capacity)
+        except Refused:
+            counted.refused += 1
+            raise
+        except Exception:
+            counted.errors += 1
+            raise
+        finally:
+            counted.took(self.clock.monotonic() - started)
+        return answer
+
+
+def paths_of(project: Projected) -> tuple[Path, ...]:
+    return tuple(one.path if isinstance(one, F) else path_of(one) for one in project)
