@@ -1,5 +1,6 @@
 """The store on DynamoDB: AWS's service, or anything that speaks its protocol, by its endpoint.
 
-`engine.py` has the operations, `requests.py` turns them into DynamoDB's requests, `answers.py` reads what comes back, `faults.py` is
-the one table from the service's errors to the store's, `patience.py` decides what is sent again, and `tables.py` makes tables.
+`engine.py` has the operations: `requests.py` turns them into DynamoDB's requests, `patience.py` sends them and decides what is
+sent again, `answers.py` reads what comes back, and `faults.py` is the one table from the service's errors to the store's.
+`tables.py` makes and changes tables, which `descriptions.py` puts into DynamoDB's words.
 """

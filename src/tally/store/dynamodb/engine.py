@@ -100,8 +100,8 @@ def _check_sum(response_dict: dict[str, Any], **_event: Any) -> None:
     """Refuse an answer that was damaged on the way; the client checks this only as a part of its own retries."""
     expected = response_dict["headers"].get("x-amz-crc32")
     if expected is not None:
-        actual = zlib.crc32(response_dict["body"])
-        if actual != int(expected):
+        actual = str(zlib.crc32(response_dict["body"]))
+        if actual != expected:
             raise ChecksumError(checksum_type="crc32", expected_checksum=expected, actual_checksum=actual)
 
 
@@ -110,9 +110,7 @@ class DynamoDBEngine:
 
     name = "dynamodb"
 
-    def __init__(
-        self, client: "DynamoDBClient", table_prefix: str, patience: Patience, resources: AsyncExitStack
-    ) -> None:
+    def __init__(self, client: "DynamoDBClient", table_prefix: str, patience: Patience, resources: AsyncExitStack) -> None:
         self._client = client
         self._prefix = table_prefix
         self._patience = patience
@@ -165,16 +163,12 @@ class DynamoDBEngine:
         """A transaction without a token gets one of our own, so that it too can be sent again."""
         validate.check_transaction(operation)
         request = requests.transaction_request(operation, self._name, operation.token or str(uuid.uuid4()))
-        return answers.transacted(
-            await self._send(Kind.TOKENED, operation, self._client.transact_write_items, request)
-        )
+        return answers.transacted(await self._send(Kind.TOKENED, operation, self._client.transact_write_items, request))
 
     async def transact_get(self, operation: TransactionGet) -> TransactionFound:
         validate.check_transaction_get(operation)
         request = requests.transaction_get_request(operation, self._name)
-        return answers.transaction_found(
-            await self._send(Kind.READ, operation, self._client.transact_get_items, request)
-        )
+        return answers.transaction_found(await self._send(Kind.READ, operation, self._client.transact_get_items, request))
 
     async def create_table(self, table: Table) -> None:
         await self._tables.create(table)
@@ -206,9 +200,7 @@ class DynamoDBEngine:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
     def _name(self, table: Table) -> str:

@@ -1,8 +1,8 @@
 """What the service's errors mean: for the caller, and for the question whether a request may be sent again.
 
-The one table from DynamoDB's codes to the store's errors is `_CODES`; a `ValidationException` is read more closely by `_MESSAGES`.
-A `Fault` says two things besides. `again`: the request was certainly not carried out and may pass later. `unknown`: it may have been
-carried out, and nobody can tell, because the connection broke after sending or the service failed in the middle.
+The one table from DynamoDB's codes to the store's errors is `_CODES`; a `ValidationException` is read more closely by
+`_MESSAGES`. A `Fault` says two things besides. `again`: the request was certainly not carried out and may pass later.
+`unknown`: it may have been carried out and nobody can tell, since the connection broke or the service failed midway.
 """
 
 from collections.abc import Callable, Mapping

@@ -41,7 +41,7 @@ class Kind(Enum):
 class Patience:
     """How often and how long to try; no pause is begun that would end later than `deadline` seconds after the start.
 
-    A transaction that is still in progress wants a try at least five seconds after the first, which these defaults leave room for.
+    A transaction in progress wants a try at least five seconds after the first; these defaults leave room for it.
     """
 
     attempts: int = 10

@@ -1,0 +1,161 @@
+"""Makes, changes, describes and removes tables, each step awaited until the service has really taken it.
+
+Tables are billed per request. An index is added or dropped one at a time, since DynamoDB allows no more; `ensure` looks at the
+table anew before each step, so several programs may ensure one table at once, and what a killed one left is finished later.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tally.store.dynamodb.descriptions import check_changeable, create_request, moving, next_change, table_from
+from tally.store.dynamodb.faults import NotOffered
+from tally.store.dynamodb.patience import Kind, Patience, send
+from tally.store.errors import InvalidRequest, TableExists, TableNotFound, Unavailable
+from tally.store.schema import Table
+
+if TYPE_CHECKING:
+    from types_aiobotocore_dynamodb import DynamoDBClient
+
+Answer = TypeVar("Answer")
+
+# An index over very many items takes the service longer to fill; whoever asks for it can ask again.
+SETTLE_SECONDS = 600.0
+FIRST_LOOK_SECONDS = 0.02
+LONGEST_LOOK_SECONDS = 5.0
+MOST_CHANGES = 100
+
+
+class Tables:
+    """The tables of one service that begin with a prefix, which callers of this never see."""
+
+    def __init__(self, client: "DynamoDBClient", prefix: str, patience: Patience) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._patience = patience
+
+    async def create(self, table: Table) -> None:
+        """Make the table, with its indexes and TTL, and return when it can be used."""
+        request = create_request(table, self._prefix + table.name)
+        await self._send(Kind.WRITE, "CreateTable", table.name, self._client.create_table, request)
+        await self._settled(table.name)
+        await self._set_ttl(table)
+
+    async def ensure(self, table: Table) -> None:
+        """Make the table, or change it until it is as declared."""
+        try:
+            current = await self._settled(table.name)
+        except TableNotFound:
+            try:
+                return await self.create(table)
+            except TableExists:  # another program was faster
+                current = await self._settled(table.name)
+        check_changeable(table, current)
+        await self._change_indexes(table, current)
+        return await self._set_ttl(table)
+
+    async def drop(self, name: str) -> None:
+        """Remove the table and return when it is gone."""
+        request = {"TableName": self._prefix + name}
+        try:
+            await self._send(Kind.WRITE, "DeleteTable", name, self._client.delete_table, request)
+        except TableExists:  # it is in use: still being made or changed
+            await self._settled(name)
+            await self._send(Kind.WRITE, "DeleteTable", name, self._client.delete_table, request)
+        await self._until(name, lambda: self._gone(name))
+
+    async def describe(self, name: str) -> Table:
+        """The table as the service knows it."""
+        return table_from(await self._description(name), name, await self._ttl(name))
+
+    async def names(self) -> list[str]:
+        """The names of all tables with our prefix, without it."""
+        names: list[str] = []
+        request: dict[str, Any] = {}
+        while True:
+            answer: Mapping[str, Any] = await self._send(Kind.READ, "ListTables", "", self._client.list_tables, request)
+            names += answer["TableNames"]
+            last = answer.get("LastEvaluatedTableName")
+            if last is None:
+                break
+            request = {"ExclusiveStartTableName": last}
+        return sorted(name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix))
+
+    async def _change_indexes(self, table: Table, current: Table) -> None:
+        for _ in range(MOST_CHANGES):
+            change = next_change(table, current, self._prefix + table.name)
+            if change is None:
+                return
+            try:
+                await self._send(Kind.WRITE, "UpdateTable", table.name, self._client.update_table, change)
+            except TableExists:  # it is in use: another program changes it now, so see what is left when that is done
+                await self._patience.clock.sleep(FIRST_LOOK_SECONDS)
+            current = await self._settled(table.name)
+        raise Unavailable(f"table {table.name}: others keep changing its indexes")
+
+    async def _settled(self, name: str) -> Table:
+        """The table, without its TTL, once it and all of its indexes are at rest."""
+        await self._until(name, lambda: self._unrest(name))
+        return table_from(await self._description(name), name)
+
+    async def _unrest(self, name: str) -> str | None:
+        return moving(await self._description(name))
+
+    async def _gone(self, name: str) -> str | None:
+        try:
+            await self._description(name)
+        except TableNotFound:
+            return None
+        return "it is still being deleted"
+
+    async def _until(self, name: str, trouble: Callable[[], Awaitable[str | None]]) -> None:
+        """Look again and again, less and less often, until there is no trouble left."""
+        clock = self._patience.clock
+        end = clock.monotonic() + SETTLE_SECONDS
+        pause = FIRST_LOOK_SECONDS
+        while (found := await trouble()) is not None:
+            if clock.monotonic() + pause > end:
+                raise Unavailable(f"table {name}: {found}, after {SETTLE_SECONDS:.0f} seconds")
+            await clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_LOOK_SECONDS)
+
+    async def _set_ttl(self, table: Table) -> None:
+        current = await self._ttl(table.name)
+        if current != table.ttl and current is not None:
+            await self._switch_ttl(table.name, current, on=False)
+        if current != table.ttl and table.ttl is not None:
+            await self._switch_ttl(table.name, table.ttl, on=True)
+
+    async def _ttl(self, name: str) -> str | None:
+        request = {"TableName": self._prefix + name}
+        try:
+            answer = await self._send(Kind.READ, "DescribeTimeToLive", name, self._client.describe_time_to_live, request)
+        except NotOffered:
+            return None
+        description = answer["TimeToLiveDescription"]
+        on = description.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+        return description.get("AttributeName") if on else None
+
+    async def _switch_ttl(self, name: str, attribute: str, *, on: bool) -> None:
+        specification = {"Enabled": on, "AttributeName": attribute}
+        request = {"TableName": self._prefix + name, "TimeToLiveSpecification": specification}
+        try:
+            await self._send(Kind.WRITE, "UpdateTimeToLive", name, self._client.update_time_to_live, request)
+        except NotOffered:
+            return  # nothing expires there by itself; no reader relies on it
+        except InvalidRequest as error:
+            raise Unavailable(f"DynamoDB changes the TTL of a table once an hour at most: {error}") from error
+
+    async def _description(self, name: str) -> Mapping[str, Any]:
+        request = {"TableName": self._prefix + name}
+        answer = await self._send(Kind.READ, "DescribeTable", name, self._client.describe_table, request)
+        return answer["Table"]
+
+    async def _send(
+        self,
+        kind: Kind,
+        operation: str,
+        name: str,
+        method: Callable[..., Awaitable[Answer]],
+        request: Mapping[str, Any],
+    ) -> Answer:
+        return await send(self._patience, kind, f"{operation} on {self._prefix + name}", method, request)

