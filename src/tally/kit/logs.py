@@ -1,0 +1,151 @@
+"""Structured logs: one JSON object a line, or readable text on a terminal, with secrets masked.
+
+    log = logger()
+    log.info("Score updated successfully", action="score_update", scoreDelta=100, newScore=1500)
+
+Every line has the same fields: timestamp, level, service, requestId, userId, action, message and data, which holds
+whatever else was given; and correlationId where one is known. What is true of a whole request or job run is bound
+once, with `bind`, and is found on every line it causes. The standard library's loggers, uvicorn's among them, write
+through here too.
+"""
+
+import logging
+import sys
+import traceback
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Final, TextIO, cast
+
+import msgspec
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor, WrappedLogger
+
+from tally.kit.clock import Clock
+from tally.kit.masking import mask, mask_text
+from tally.settings import Settings
+
+LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known about the work under way, and stands on each of its lines."""
+
+    service: str | None = None
+    request_id: str | None = None
+    correlation_id: str | None = None
+    user_id: str | None = None
+    action: str | None = None
+
+
+_context: ContextVar[Context] = ContextVar("log_context", default=Context())  # noqa: B039  (it is frozen)
+
+
+def current() -> Context:
+    return _context.get()
+
+
+def start(context: Context) -> None:
+    """Begin with a context of one's own, as each request and each run of a job does."""
+    _context.set(context)
+
+
+def bind(**changes: str | None) -> None:
+    """Add to the context of this task: `bind(user_id=user.id)`."""
+    _context.set(replace(_context.get(), **changes))
+
+
+@contextmanager
+def bound(**changes: str | None) -> Iterator[None]:
+    """Add to the context for a while."""
+    token = _context.set(replace(_context.get(), **changes))
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+def logger() -> FilteringBoundLogger:
+    """A logger that writes the way `configure` said last, also if it was made before."""
+    return cast(FilteringBoundLogger, structlog.get_logger())
+
+
+def configure(settings: Settings, clock: Clock, stream: TextIO | None = None, service: str = "tally") -> None:
+    """Send all logs of this process to `stream` (standard error), in the form that the settings ask for."""
+    stream = stream or sys.stderr
+    as_text = settings.log_format == "text" or (settings.log_format == "auto" and stream.isatty())
+    renderer: Processor = _Text(stream.isatty()) if as_text else _render_json
+    level = LEVELS[settings.log_level]
+    structlog.configure(
+        processors=[_Entry(clock, service), renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_Bridge()], level=level, force=True)
+    # Its news of starting and stopping is told by Tally itself.
+    logging.getLogger("uvicorn").setLevel(max(level, logging.WARNING))
+
+
+class _Entry:
+    """Turns what was logged, and its context, into the fields of a line."""
+
+    def __init__(self, clock: Clock, service: str) -> None:
+        self._clock = clock
+        self._service = service
+
+    def __call__(self, _: WrappedLogger, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        context = _context.get()
+        message, action, error = event.pop("event", ""), event.pop("action", None), event.pop("exc_info", None)
+        data = mask(event)
+        if error:
+            data["exception"] = mask_text(_traceback(error))
+        entry = {
+            "timestamp": self._clock.now().isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z",
+            "level": method,
+            "service": context.service or self._service,
+            "requestId": context.request_id,
+            "userId": context.user_id,
+            "action": action or context.action,
+            "message": mask_text(str(message)),
+            "data": data,
+        }
+        if context.correlation_id is not None:
+            entry["correlationId"] = context.correlation_id
+        return entry
+
+
+def _traceback(error: object) -> str:
+    """The traceback of an exception, of `sys.exc_info()`'s triple, or of what is being handled now."""
+    if isinstance(error, tuple):
+        error = error[1]
+    elif not isinstance(error, BaseException):
+        error = sys.exc_info()[1]
+    return "".join(traceback.format_exception(error)).rstrip() if isinstance(error, BaseException) else ""
+
+
+def _render_json(_: WrappedLogger, __: str, entry: MutableMapping[str, Any]) -> str:
+    return msgspec.json.encode(entry).decode()
+
+
+class _Text:
+    """A line for a person: time, level, message, and the rest as name=value."""
+
+    def __init__(self, colors: bool) -> None:
+        self._console = structlog.dev.ConsoleRenderer(colors=colors, sort_keys=False, pad_event_to=0)
+
+    def __call__(self, wrapped: WrappedLogger, method: str, entry: MutableMapping[str, Any]) -> str:
+        known = {name: entry[name] for name in ("action", "userId", "requestId") if entry[name]}
+        flat = {**entry["data"], **known}
+        flat |= {"timestamp": entry["timestamp"][11:-1], "level": entry["level"], "event": entry["message"]}
+        return self._console(wrapped, method, flat)
+
+
+class _Bridge(logging.Handler):
+    """Hands on what the standard library's loggers are told."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = max(logging.DEBUG, min(logging.CRITICAL, record.levelno // 10 * 10))
+        logger().log(level, record.getMessage(), logger=record.name, exc_info=record.exc_info)
