@@ -1,0 +1,254 @@
+"""What stands around every request: its id, its log context, its figures, and its errors on the wire.
+
+`RequestScope` is the outermost layer of the app. It takes the client's X-Request-Id or makes one, puts it on the
+response whatever happens, and counts the request under its route's template. `Boundary` stands around each backend
+and turns errors into answers: domain errors by the one table `STATUS`, unknown paths and methods, and, as a 500 that
+tells nothing, whatever was not foreseen. How an error looks differs by backend and is its `ErrorWire`.
+
+Both are plain ASGI: no task and no queue is made for a request.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tally import errors
+from tally.kit import logs
+from tally.kit.clock import Clock
+from tally.kit.ids import new_uuid
+from tally.kit.metrics import Metrics
+
+STATUS: Final[Mapping[type[errors.TallyError], int]] = {
+    errors.Invalid: 400,
+    errors.Unauthenticated: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.TooLarge: 413,
+    errors.UnsupportedMedia: 415,
+    errors.RateLimited: 429,
+    errors.Unavailable: 503,
+}
+# What the web server's own refusals are called.
+CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed"}
+# The client was gone before there was an answer; the figure that proxies log for it.
+CLIENT_GONE: Final = 499
+
+_sane_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_log = logs.logger()
+
+
+class Json(Response):
+    """A response whose content is a msgspec struct, or anything else that msgspec encodes."""
+
+    media_type = "application/json"
+
+    def render(self, content: object) -> bytes:
+        return msgspec.json.encode(content)
+
+
+class ErrorBody(Protocol):
+    """A msgspec struct that is the body of an error on some wire."""
+
+    @classmethod
+    def of(cls, code: str, message: str, details: Mapping[str, object]) -> Any: ...
+
+
+class FlatError(msgspec.Struct, frozen=True):
+    """`{"error": "CODE", "message": "…"}`."""
+
+    error: str
+    message: str
+
+    @classmethod
+    def of(cls, code: str, message: str, details: Mapping[str, object]) -> "FlatError":  # noqa: ARG003
+        return cls(code, message)
+
+
+class CodeAndMessage(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+
+
+class NestedError(msgspec.Struct, frozen=True):
+    """`{"error": {"code": "…", "message": "…"}}`."""
+
+    error: CodeAndMessage
+
+    @classmethod
+    def of(cls, code: str, message: str, details: Mapping[str, object]) -> "NestedError":  # noqa: ARG003
+        return cls(CodeAndMessage(code, message))
+
+
+class CodeMessageDetails(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class EnvelopeError(msgspec.Struct, frozen=True):
+    """`{"success": false, "error": {"code": "…", "message": "…", "details": {…}}}`."""
+
+    success: bool
+    error: CodeMessageDetails
+
+    @classmethod
+    def of(cls, code: str, message: str, details: Mapping[str, object]) -> "EnvelopeError":
+        return cls(success=False, error=CodeMessageDetails(code, message, dict(details)))
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorWire:
+    """How the errors of a backend look: the body's shape, and its own names for codes where they differ."""
+
+    shape: type[ErrorBody] = NestedError
+    codes: Mapping[str, str] = field(default_factory=dict)
+    upper_case: bool = False
+    challenge: str = "Bearer"
+
+    def body(self, problem: "Problem") -> Any:
+        code = self.codes.get(problem.code) or (problem.code.upper() if self.upper_case else problem.code)
+        return self.shape.of(code, problem.message, problem.details)
+
+    def response(self, problem: "Problem") -> Response:
+        headers = dict(problem.headers)
+        if problem.status == 401:
+            headers["WWW-Authenticate"] = self.challenge
+        return Json(self.body(problem), problem.status, headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error as HTTP will tell it, before a wire gives it its shape."""
+
+    status: int
+    code: str
+    message: str
+    details: Mapping[str, object] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+UNEXPECTED: Final = Problem(500, "internal_error", "Something went wrong here; the request id finds it in the logs")
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """What to tell a client about `error`, or None if it was not foreseen and is nobody's business outside."""
+    if isinstance(error, HTTPException):
+        code = CODES.get(error.status_code, "http_error")
+        return Problem(error.status_code, code, error.detail, headers=error.headers or {})
+    if not isinstance(error, errors.TallyError):
+        return None
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
+    if status is None:
+        return None
+    wait = getattr(error, "retry_after", None)
+    headers = {} if wait is None else {"Retry-After": str(max(1, math.ceil(wait)))}
+    return Problem(status, error.code, error.message, error.details, headers)
+
+
+class Boundary:
+    """Stands around a backend: its name on log lines, its errors on the wire."""
+
+    def __init__(self, app: ASGIApp, wire: ErrorWire, service: str | None = None) -> None:
+        self._app = app
+        self._wire = wire
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._service is not None:
+            logs.bind(service=self._service)
+        is_started = False
+
+        async def watching_send(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watching_send)
+        except ClientDisconnect:
+            _log.debug("The client went away", action="client_gone", path=scope["path"])
+        except Exception as error:
+            if is_started:
+                raise  # the server cuts the connection, so that nobody takes half an answer for a whole one
+            await self._answer(error, scope, receive, send)
+
+    async def _answer(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = problem_of(error)
+        if problem is None:
+            problem = UNEXPECTED
+            where = {"method": scope["method"], "path": scope["path"]}
+            _log.error("Unexpected error", action="unexpected_error", exc_info=error, **where)
+        await self._wire.response(problem)(scope, receive, send)
+
+
+class RequestScope:
+    """The outermost layer: request id, log context, figures, and the access log if it is wanted."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, clock: Clock, access_log: bool = False) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._clock = clock
+        self._access_log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id, correlation_id = _ids(scope["headers"])
+        logs.start(logs.Context(request_id=request_id, correlation_id=correlation_id))
+        header = (b"x-request-id", request_id.encode())
+        status = CLIENT_GONE
+
+        async def identified_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), header]
+            await send(message)
+
+        started = self._clock.monotonic()
+        self._metrics.requests_under_way.inc()
+        try:
+            await self._app(scope, receive, identified_send)
+        finally:
+            self._metrics.requests_under_way.dec()
+            self._record(scope, status, self._clock.monotonic() - started)
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route = route_of(scope)
+        self._metrics.observe_request(scope["method"], route, status, seconds)
+        if self._access_log:
+            where = {"method": scope["method"], "route": route, "path": scope["path"]}
+            took = round(seconds * 1000, 3)
+            _log.info("Request answered", action="http_request", status=status, milliseconds=took, **where)
+
+
+def route_of(scope: Scope) -> str:
+    """The template of the route that matched, such as `/devices/devices/{hardware_id}`, or `unmatched`."""
+    route = scope.get("route")
+    return f"{scope.get('root_path', '')}{route.path_format}" if isinstance(route, Route) else "unmatched"
+
+
+def _ids(headers: list[tuple[bytes, bytes]]) -> tuple[str, str]:
+    """The request's id and its correlation id: the client's, if they are sane, or else one of our own."""
+    request_id = correlation_id = None
+    for name, value in headers:
+        if name == b"x-request-id" and _sane_id.fullmatch(value):
+            request_id = value.decode()
+        elif name == b"x-correlation-id" and _sane_id.fullmatch(value):
+            correlation_id = value.decode()
+    request_id = request_id or new_uuid()
+    return request_id, correlation_id or request_id
