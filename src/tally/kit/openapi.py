@@ -1,0 +1,154 @@
+"""The OpenAPI document of an app, made of the operations it serves and the msgspec structs they name.
+
+Besides what an operation declares, the document has what the kit itself answers: 400 where there is a query or a
+body, 413 and 415 where there is a body, 401 where there is security.
+"""
+
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from tally.errors import Invalid, TallyError, TooLarge, Unauthenticated, UnsupportedMedia
+from tally.kit.http import problem_of
+from tally.kit.operations import Api, Operation
+
+Json = dict[str, Any]
+
+MALFORMED: Final = Invalid("hardware_id is missing", code="missing_field", field="hardware_id")
+TOO_LARGE: Final = TooLarge("The body must not be longer than 1048576 bytes", limit=1048576)
+NOT_JSON: Final = UnsupportedMedia("The content type must be application/json", field="Content-Type")
+UNKNOWN_CALLER: Final = Unauthenticated("The credential is missing or does not hold")
+REFERENCE: Final = "#/components/schemas/"
+REQUEST_ID: Final = {
+    "X-Request-Id": {"description": "Identifies the request in the logs.", "schema": {"type": "string"}},
+}
+
+_parameter = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+class _Schemas:
+    """The JSON schemas of all structs that are named, each defined once."""
+
+    def __init__(self, kinds: Sequence[Any]) -> None:
+        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=REFERENCE + "{name}")
+        self._by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+
+    def of(self, kind: Any) -> Json:
+        return self._by_kind[id(kind)]
+
+    def fields(self, kind: Any) -> Json:
+        fields: Json = self.components[self.of(kind)["$ref"].removeprefix(REFERENCE)]
+        return fields
+
+
+def document(title: str, version: str, description: str, apis: Sequence[Api]) -> Json:
+    """The document for all of `apis`, each under its prefix and with a tag of its name."""
+    schemas = _Schemas([kind for api in apis for kind in _kinds(api)])
+    paths: dict[str, Json] = {}
+    for api in apis:
+        for operation in api.operations:
+            path = _parameter.sub(r"{\1}", api.prefix + operation.path)
+            paths.setdefault(path, {})[operation.method.lower()] = _operation(api, operation, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version, "description": description},
+        "tags": [{"name": api.title, "description": api.description} for api in apis],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": dict(chain.from_iterable(api.security_schemes.items() for api in apis)),
+        },
+    }
+
+
+def _kinds(api: Api) -> list[Any]:
+    named = [kind for each in api.operations for kind in (each.query, each.request, each.response) if kind is not None]
+    return [*named, api.wire.shape]
+
+
+def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
+    told: Json = {
+        "tags": [api.title],
+        "summary": operation.summary,
+        "operationId": _operation_id(api, operation),
+        "parameters": [*_path_parameters(operation.path), *_query_parameters(operation.query, schemas)],
+        "responses": {str(operation.status): _success(operation, schemas), **_errors(api, operation, schemas)},
+    }
+    if operation.description:
+        told["description"] = operation.description
+    if operation.security:
+        told["security"] = [{name: []} for name in operation.security]
+    if operation.request is not None:
+        content = _content("application/json", schemas.of(operation.request), operation.request_example)
+        told["requestBody"] = {"required": True, "content": content}
+    return told
+
+
+def _operation_id(api: Api, operation: Operation) -> str:
+    words = re.findall(r"\w+", f"{api.name} {operation.method.lower()} {operation.path}")
+    return "_".join(words)
+
+
+def _path_parameters(path: str) -> list[Json]:
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in _parameter.findall(path)]
+
+
+def _query_parameters(query: Any, schemas: _Schemas) -> list[Json]:
+    if query is None:
+        return []
+    fields = schemas.fields(query)
+    return [
+        {"name": name, "in": "query", "required": name in fields.get("required", ()), "schema": held}
+        for name, held in fields["properties"].items()
+    ]
+
+
+def _success(operation: Operation, schemas: _Schemas) -> Json:
+    told: Json = {"description": HTTPStatus(operation.status).phrase, "headers": REQUEST_ID}
+    if operation.response is not None:
+        schema = schemas.of(operation.response)
+        told["content"] = _content(operation.media_type, schema, operation.response_example)
+    elif operation.media_type != "application/json":
+        told["content"] = _content(operation.media_type, {"type": "string"}, operation.response_example)
+    return told
+
+
+def _errors(api: Api, operation: Operation, schemas: _Schemas) -> Json:
+    by_status: dict[str, Json] = {}
+    for error in [*operation.errors, *_implied(operation)]:
+        problem = problem_of(error)
+        if problem is None:
+            raise ValueError(f"{operation.method} {operation.path} declares {error!r}, which has no status")
+        told = by_status.setdefault(
+            str(problem.status),
+            {
+                "description": HTTPStatus(problem.status).phrase,
+                "headers": REQUEST_ID,
+                "content": {"application/json": {"schema": schemas.of(api.wire.shape), "examples": {}}},
+            },
+        )
+        body = msgspec.to_builtins(api.wire.body(problem))
+        told["content"]["application/json"]["examples"][problem.code] = {"summary": problem.message, "value": body}
+    return dict(sorted(by_status.items()))
+
+
+def _implied(operation: Operation) -> list[TallyError]:
+    implied: list[TallyError] = []
+    if operation.request is not None:
+        implied += [MALFORMED, TOO_LARGE, NOT_JSON]
+    elif operation.query is not None:
+        implied.append(MALFORMED)
+    if operation.security:
+        implied.append(UNKNOWN_CALLER)
+    return implied
+
+
+def _content(media_type: str, schema: Json, example: object) -> Json:
+    told: Json = {"schema": schema}
+    if example is not None:
+        told["example"] = msgspec.to_builtins(example)
+    return {media_type: told}
