@@ -1,0 +1,140 @@
+"""Serves an app on a real socket: uvicorn, with a stop that is clean.
+
+The socket is bound and listening before anything else starts, so that a port in use is known at once. A stop (Ctrl-C,
+SIGTERM or `Server.stop`) first tells the app, so that streams end; then requests under way have their grace to
+finish; then the app's lifespan closes what it opened. A second Ctrl-C does not wait.
+"""
+
+import asyncio
+import errno
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tally.kit.eventstream import ABORT
+
+KEEP_ALIVE_SECONDS = 75  # longer than the idle time-out of the usual load balancers
+
+
+class CannotListen(Exception):
+    """There is no listening on that address; the message says why, for a person."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens on the address, or CannotListen."""
+    try:
+        # A name such as localhost may stand for several addresses: of these, the one most clients try.
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except socket.gaierror as error:
+        raise CannotListen(f"{host} is no address that this machine knows: {error.strerror}") from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CannotListen(f"Port {port} on {host} is in use by another program") from error
+        raise CannotListen(f"Cannot listen on port {port} of {host}: {error.strerror}") from error
+
+
+def url_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Protocol(HttpToolsProtocol):
+    """Lets a response cut its own connection, which ASGI has no word for."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
+
+
+class Server(uvicorn.Server):
+    """Serves `app` until it is told to stop."""
+
+    def __init__(
+        self,
+        app: Starlette,
+        *,
+        grace: int = 10,
+        trusted_proxies: str = "127.0.0.1",
+        on_listening: Callable[[], object] = lambda: None,
+        on_stopping: Callable[[], object] = lambda: None,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=_Protocol,
+            lifespan="off",  # run here, so that what goes wrong in it is raised here
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            forwarded_allow_ips=trusted_proxies,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=grace,
+        )
+        super().__init__(config)
+        self._app = app
+        self._on_listening = on_listening
+        self._on_stopping = on_stopping
+
+    async def run_on(self, listening: socket.socket) -> None:
+        """Start the app, serve on the socket, and stop the app."""
+        try:
+            async with self._app.router.lifespan_context(self._app):
+                await self.serve([listening])
+        finally:
+            listening.close()
+
+    def stop(self) -> None:
+        """Stop cleanly; called again, stop at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_listening()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stopping()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `run_until_stopped`: uvicorn would raise them again, and so end with their exit code."""
+        yield
+
+
+def run_until_stopped(server: Server, listening: socket.socket) -> None:
+    """Run the server in this process; SIGINT and SIGTERM stop it."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, server.stop)
+        await server.run_on(listening)
+
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(main())
+
+
+@asynccontextmanager
+async def serving(app: Starlette, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serve `app` beside whatever this loop does, at the URL that is yielded; simulators and tests run this way."""
+    listening = listen(host, port)
+    is_listening = asyncio.Event()
+    server = Server(app, on_listening=is_listening.set)
+    running = asyncio.create_task(server.run_on(listening), name="server")
+    started = asyncio.create_task(is_listening.wait())
+    try:
+        await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        yield url_of(listening)
+    finally:
+        started.cancel()
+        server.stop()
+        await running
