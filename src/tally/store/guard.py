@@ -1,48 +1,198 @@
 """The rules that hold a call to its access pattern: which operation may go out, and when a call has had enough.
 
-`admit` refuses before anything is sent. `clamp` sees to it that a page never brings more than one item past the bound, and
-`settle` counts what came back and raises `BoundExceeded` if that one item was there. This runs with every operation of the
-store, so each looks at the operation's type once and no more.
+`admit` refuses before anything is sent. `clamp` sees to it that a page never brings more than one item past
+the bound, and `settle` counts what came back and raises `BoundExceeded` if that one item was there. This runs with every
+operation of the store, so what depends on the operation's type is looked up, not asked for in turn.
 """
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from tally.store.access import Invocation
 from tally.store.api import (
+    BatchGet,
+    BatchWrite,
+    BatchWritten,
+    Delete,
+    Get,
     Operation,
+    Put,
     Query,
     Scan,
+    Transaction,
+    TransactionGet,
+    Update,
     operation_name,
 )
-from tally.store.patterns import UseKey
+from tally.store.errors import AccessViolation, BoundExceeded
+from tally.store.patterns import Pattern, Use, UseKey
 
 Paged = TypeVar("Paged", Query, Scan)
 
 
-class Tally(NamedTuple):
-    """Items that an operation looked at, wrote, and brought back or changed."""
-
-    reads: int
-    writes: int
-    items: int
-
-
 def admit(invocation: Invocation, operation: Operation, *, bounded: bool = False) -> UseKey:
-    """Which declared use this operation is, or AccessViolation. `bounded`: the caller stops its page loop itself."""
+    """Which declared use this operation is, or AccessViolation. `bounded`: the caller ends its page loop itself."""
+    return _ADMIT[type(operation)](invocation, operation, bounded)
+
+
+def _admit_page(invocation: Invocation, operation: Query | Scan, bounded: bool) -> UseKey:
+    pattern, key = invocation.pattern, (operation_name(operation), operation.index)
+    use = _declared(invocation, key)
+    _check_table(pattern, operation.table.name)
+    if operation.filter is not None and use.name == "Scan" and not use.filtered:
+        raise _violation(pattern, "it does not declare that its Scan filters")
+    if operation.start is not None and invocation.pages and pattern.bound is None and not bounded:
+        raise _violation(pattern, "a second page wants a bound: declare one, or read with items(bound=...)")
+    _check_room(invocation, 0, 0)
+    invocation.pages += 1
+    return key
+
+
+def _admit_write(invocation: Invocation, operation: Put | Update | Delete, _: bool) -> UseKey:
+    pattern, key = invocation.pattern, (operation_name(operation), None)
+    use = _declared(invocation, key)
+    _check_table(pattern, operation.table.name)
+    if use.conditional and operation.condition is None:
+        raise _violation(pattern, f"it declares a conditional {use.name}, and this one has no condition")
+    _check_room(invocation, 0, 1)
+    return key
+
+
+def _admit_get(invocation: Invocation, operation: Get | BatchGet, _: bool) -> UseKey:
+    key = (operation_name(operation), None)
+    _declared(invocation, key)
+    _check_table(invocation.pattern, operation.table.name)
+    _check_room(invocation, len(operation.keys) if isinstance(operation, BatchGet) else 1, 0)
+    return key
+
+
+def _admit_batch_write(invocation: Invocation, operation: BatchWrite, _: bool) -> UseKey:
+    key = (operation_name(operation), None)
+    _declared(invocation, key)
+    _check_table(invocation.pattern, operation.table.name)
+    _check_room(invocation, 0, _size(operation))
+    return key
+
+
+def _admit_transaction(invocation: Invocation, operation: Transaction | TransactionGet, _: bool) -> UseKey:
+    pattern, key = invocation.pattern, (operation_name(operation), None)
+    _declared(invocation, key)
+    writes = operation.writes if isinstance(operation, Transaction) else ()
+    gets = operation.gets if isinstance(operation, TransactionGet) else ()
+    strange = {part.table.name for part in (*writes, *gets)} - pattern.table_names
+    if strange:
+        raise _violation(pattern, f"it does not declare table {min(strange)}")
+    _check_room(invocation, len(gets), len(writes))
+    return key
+
+
+def _declared(invocation: Invocation, key: UseKey) -> Use:
     pattern = invocation.pattern
     if invocation.ended:
         raise _violation(pattern, "its method has returned; a task it left behind may not go on in its name")
-    paged = type(operation) is Query or type(operation) is Scan
-    key = operation_name(operation), operation.index if paged else None
     use = pattern.allowed.get(key)
     if use is None:
         where = "" if key[1] is None else f" on {key[1]}"
         raise _violation(pattern, f"it declares {pattern.operation_label}, not {key[0]}{where}")
-    _check_tables(pattern, operation)
-    if use.conditional and getattr(operation, "condition", None) is None:
-        raise _violation(pattern, f"it declares a conditional {use.name}, and this one has no condition")
-    if paged:
-        _check_page(invocation, operation, use, bounded=bounded)
-    elif pattern.bound is not None:
-        check_room(invocation, _EXPECTED[type(operation)](operation))
-    return key
+    return use
+
+
+def _check_table(pattern: Pattern, name: str) -> None:
+    if name != pattern.table.name:
+        raise _violation(pattern, f"it is about table {pattern.table.name}, not {name}")
+
+
+def _check_room(invocation: Invocation, reads: int, writes: int) -> None:
+    bound = invocation.pattern.bound
+    if bound is None:
+        return
+    if invocation.read + reads > bound:
+        raise _exceeded(invocation.pattern, "read", bound)
+    if invocation.written + writes > bound:
+        raise _exceeded(invocation.pattern, "written", bound)
+
+
+def resolve_bound(invocation: Invocation, bound: int | None, used: int) -> int:
+    """How many more items a helper may touch: the bound it was given, or else what is left of the pattern's."""
+    pattern = invocation.pattern
+    if bound is None:
+        if pattern.bound is None:
+            raise _violation(pattern, "this wants a bound: declare one, or give bound=...")
+        return pattern.bound - used
+    if bound < 1 or (pattern.bound is not None and bound > pattern.bound):
+        raise _violation(pattern, f"a bound of {bound} is not between 1 and the declared {pattern.bound}")
+    return bound
+
+
+def clamp(invocation: Invocation, operation: Paged) -> Paged:
+    """The same page, read no further than one item past the bound."""
+    bound = invocation.pattern.bound
+    if bound is None:
+        return operation
+    most = max(bound - invocation.read, 0) + 1
+    if operation.limit is not None and (type(operation.limit) is not int or operation.limit <= most):
+        return operation
+    return replace(operation, limit=most)
+
+
+def settle(invocation: Invocation, operation: Operation, answer: Any) -> int:
+    """Count what an answer brought, and return how many items that were; BoundExceeded if it was too much."""
+    reads, writes, items = _COUNTS[type(operation)](operation, answer)
+    invocation.read += reads
+    invocation.written += writes
+    bound = invocation.pattern.bound
+    if bound is not None and invocation.read > bound:
+        raise _exceeded(invocation.pattern, "read", bound)
+    return items
+
+
+def outside(what: str) -> AccessViolation:
+    """The error for an operation that no pattern stands behind."""
+    return AccessViolation(f"{what} outside of any access pattern: put @access on the repository's method")
+
+
+def _violation(pattern: Pattern, why: str) -> AccessViolation:
+    return AccessViolation(f"access pattern {pattern.name!r}: {why}")
+
+
+def _exceeded(pattern: Pattern, done: str, bound: int) -> BoundExceeded:
+    return BoundExceeded(f"access pattern {pattern.name!r}: more than {bound} items would be {done} in one call")
+
+
+def _size(operation: BatchWrite | None) -> int:
+    return 0 if operation is None else len(operation.puts) + len(operation.deletes)
+
+
+def _count_batch_write(operation: BatchWrite, answer: BatchWritten) -> tuple[int, int, int]:
+    done = _size(operation) - _size(answer.unprocessed)
+    return 0, done, done
+
+
+_ADMIT: dict[type, Callable[[Invocation, Any, bool], UseKey]] = {
+    Get: _admit_get,
+    Put: _admit_write,
+    Update: _admit_write,
+    Delete: _admit_write,
+    Query: _admit_page,
+    Scan: _admit_page,
+    BatchGet: _admit_get,
+    BatchWrite: _admit_batch_write,
+    Transaction: _admit_transaction,
+    TransactionGet: _admit_transaction,
+}
+
+# How many items an operation read and wrote, and how many it found or changed.
+_COUNTS: dict[type, Callable[[Any, Any], tuple[int, int, int]]] = {
+    Get: lambda _, answer: (1, 0, 1 if answer.item is not None else 0),
+    Put: lambda _, __: (0, 1, 1),
+    Update: lambda _, __: (0, 1, 1),
+    Delete: lambda _, __: (0, 1, 1),
+    Query: lambda _, page: (page.scanned, 0, len(page.items)),
+    Scan: lambda _, page: (page.scanned, 0, len(page.items)),
+    BatchGet: lambda get, answer: (len(get.keys) - len(answer.unprocessed), 0, len(answer.items)),
+    BatchWrite: _count_batch_write,
+    Transaction: lambda transaction, _: (0, len(transaction.writes), len(transaction.writes)),
+    TransactionGet: lambda get, answer: (len(get.gets), 0, sum(item is not None for item in answer.items)),
+}

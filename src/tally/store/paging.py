@@ -6,11 +6,13 @@ back together.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tally.kit.clock import Clock
+from tally.kit.retry import full_jitter
 from tally.store.errors import Throttled
 
 T = TypeVar("T")
@@ -26,14 +28,14 @@ def chunks(work: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How to wait for a busy service: `jitter` gives a number from 0 to 1."""
+    """How to wait for a busy service."""
 
     clock: Clock
-    jitter: Callable[[], float]
+    chance: random.Random
 
     async def pause(self, fruitless: int) -> None:
         """Wait up to twice as long after each round in which nothing got done."""
-        await self.clock.sleep(self.jitter() * min(LONGEST_PAUSE, FIRST_PAUSE * 2**fruitless))
+        await self.clock.sleep(full_jitter(fruitless + 1, FIRST_PAUSE, LONGEST_PAUSE, self.chance))
 
 
 async def complete(work: Sequence[T], send: Callable[[Sequence[T]], Awaitable[Sequence[T]]], patience: Patience) -> None:

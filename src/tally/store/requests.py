@@ -11,8 +11,8 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from tally.kit.clock import Clock, SystemClock
 from tally.store import api
-from tally.store.access import Invocation, current_invocation
-from tally.store.api import Engine, Page, Returns
+from tally.store.access import current_invocation
+from tally.store.api import Engine, Page, Returns, operation_name
 from tally.store.errors import AccessViolation, Refused
 from tally.store.expressions import Action, Condition, F, Path, path_of
 from tally.store.guard import admit, clamp, outside, settle
@@ -34,12 +34,12 @@ class Answered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """One engine, watched. `clock` and `jitter` are for the pauses between retries; `meters` may be shared by several."""
+    """One engine, watched. `clock` and `chance` are for the pauses between retries; `meters` may be shared by several."""
 
     engine: Engine
     clock: Clock = field(default_factory=SystemClock)
     meters: Meters = field(default_factory=Meters)
-    jitter: Callable[[], float] = random.random
+    chance: random.Random = field(default_factory=random.SystemRandom)
 
     async def get(self, table: Table, key: Key, *, project: Projected = (), consistent: bool = False) -> Item | None:
         """The item at this key, or None."""
@@ -119,27 +119,24 @@ class Requests:
         return found.items
 
     async def _page(self, operation: api.Query | api.Scan, *, bounded: bool = False) -> Page:
-        invocation = self._invocation(operation)
+        invocation = current_invocation()
+        if invocation is None:
+            raise outside(operation_name(operation))
         if isinstance(operation, api.Query):
             return await self._run(self.engine.query, clamp(invocation, operation), bounded=bounded)
         return await self._run(self.engine.scan, clamp(invocation, operation), bounded=bounded)
 
-    def _invocation(self, operation: api.Operation) -> Invocation:
+    async def _run(self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False) -> Answer:
         invocation = current_invocation()
         if invocation is None:
-            raise outside(operation)
-        return invocation
-
-    async def _run(self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False) -> Answer:
-        invocation = self._invocation(operation)
-        meter = invocation.meter or invocation.attach(self.meters, self.clock)
+            raise outside(operation_name(operation))
+        started = self.clock.monotonic()
+        meter = invocation.meter or invocation.attach(self.meters, self.clock, started)
         try:
-            use = admit(invocation, operation, bounded=bounded)
+            counted = meter.operations[admit(invocation, operation, bounded=bounded)]
         except AccessViolation:
             meter.whole.errors += 1
             raise
-        counted = meter.operations[use.key]
-        started = self.clock.monotonic()
         try:
             answer = await send(operation)
             counted.consumed(settle(invocation, operation, answer), answer.capacity)
@@ -155,4 +152,4 @@ class Requests:
 
 
 def paths_of(project: Projected) -> tuple[Path, ...]:
-    return tuple(one.path if isinstance(one, F) else path_of(one) for one in project)
+    return tuple(one.path if isinstance(one, F) else path_of(one) for one in project) if project else ()

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from tally.store import api
 from tally.store.access import current_invocation
-from tally.store.errors import AccessViolation, BoundExceeded
+from tally.store.errors import BoundExceeded
 from tally.store.expressions import Condition
-from tally.store.guard import resolve_bound
+from tally.store.guard import outside, resolve_bound
 from tally.store.paging import Patience, chunks, complete, run_bounded
 from tally.store.requests import Projected, Requests, paths_of
 from tally.store.schema import Table, check_key
@@ -116,7 +116,9 @@ class Store(Requests):
             yield item
 
     async def _all(self, operation: api.Query | api.Scan, bound: int | None, overflow: Overflow) -> AsyncGenerator[Item, None]:
-        invocation = self._invocation(operation)
+        invocation = current_invocation()
+        if invocation is None:
+            raise outside(api.operation_name(operation))
         left = most = resolve_bound(invocation, bound, invocation.read)
         # One item past the bound tells "that was all" from "there is more".
         spare = 1 if overflow == "raise" else 0
@@ -136,13 +138,13 @@ class Store(Requests):
     def _reserve(self, count: int, bound: int | None, *, reads: bool) -> None:
         invocation = current_invocation()
         if invocation is None:
-            raise AccessViolation("a batch outside of any access pattern: see @access")
+            raise outside("a batch")
         most = resolve_bound(invocation, bound, invocation.read if reads else invocation.written)
         if count > most:
             raise BoundExceeded(f"access pattern {invocation.pattern.name!r}: {count} items are more than {most}")
 
     async def _in_chunks(self, work: Sequence[T], size: int, send: Callable[[Sequence[T]], Awaitable[Sequence[T]]]) -> None:
-        patience = Patience(self.clock, self.jitter)
+        patience = Patience(self.clock, self.chance)
         await run_bounded((partial(complete, chunk, send, patience) for chunk in chunks(work, size)), REQUESTS_AT_ONCE)
 
 

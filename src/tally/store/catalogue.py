@@ -1,0 +1,161 @@
+"""All repositories of a program, by backend: which patterns and tables there are, and whether they keep the rules.
+
+    catalogue = Catalogue({"cricket": (Fixtures, Follows), "devices": (Readings,)})
+    check_repositories(catalogue)
+
+A repository owns the tables in its `tables`, or else those of its patterns; it may read the tables in its `reads`, which
+another one owns. The composition root makes the catalogue: nothing registers itself.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from tally.store.access import pattern_of, patterns_of
+from tally.store.errors import AccessViolation
+from tally.store.patterns import Pattern
+from tally.store.schema import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One pattern, and where it is declared."""
+
+    backend: str
+    repository: type
+    method: str
+    pattern: Pattern
+
+    @property
+    def place(self) -> str:
+        """As a person would look for it."""
+        return f"{self.repository.__name__}.{self.method}"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The repository classes of each backend."""
+
+    backends: Mapping[str, tuple[type, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def entries(self, backend: str | None = None) -> list[Entry]:
+        """The patterns of all backends or of one, in the order of their declaration."""
+        return [
+            Entry(name, repository, method, pattern)
+            for name, repositories in self.backends.items()
+            if backend in {None, name}
+            for repository in repositories
+            for method, pattern in patterns_of(repository).items()
+        ]
+
+    def tables(self) -> list[Table]:
+        """Every table that a repository owns, by name."""
+        owned = {table.name: table for repository in self._repositories() for table in tables_of(repository)}
+        return [owned[name] for name in sorted(owned)]
+
+    def users_of(self, table: str, index: str) -> list[Entry]:
+        """The patterns that read an index."""
+        return [entry for entry in self.entries() if entry.pattern.table.name == table and index in entry.pattern.indexes]
+
+    def _repositories(self) -> Iterator[type]:
+        for repositories in self.backends.values():
+            yield from repositories
+
+
+def tables_of(repository: type) -> tuple[Table, ...]:
+    """The tables that a repository owns."""
+    stated: tuple[Table, ...] | None = getattr(repository, "tables", None)
+    if stated is not None:
+        return stated
+    read = {table.name for table in reads_of(repository)}
+    named = {
+        table.name: table
+        for pattern in patterns_of(repository).values()
+        for table in (pattern.table, *pattern.tables)
+        if table.name not in read
+    }
+    return tuple(named.values())
+
+
+def reads_of(repository: type) -> tuple[Table, ...]:
+    """The tables of others that a repository reads."""
+    stated: tuple[Table, ...] = getattr(repository, "reads", ())
+    return stated
+
+
+def check_repositories(catalogue: Catalogue) -> None:
+    """Raise AccessViolation with all that is wrong with the repositories, if anything is."""
+    problems = find_problems(catalogue)
+    if problems:
+        raise AccessViolation("\n".join(problems))
+
+
+def find_problems(catalogue: Catalogue) -> list[str]:
+    """What is wrong with the repositories, one sentence each."""
+    problems = _ownership(catalogue)
+    for backend, repositories in catalogue.backends.items():
+        problems += _same_names(catalogue, backend)
+        for repository in repositories:
+            problems += _strangers(repository)
+            problems += _undeclared(repository)
+    return problems
+
+
+def _ownership(catalogue: Catalogue) -> list[str]:
+    problems: list[str] = []
+    owners: dict[str, type] = {}
+    declared: dict[str, Table] = {}
+    repositories = [repository for each in catalogue.backends.values() for repository in each]
+    for repository in repositories:
+        for table in tables_of(repository):
+            owner = owners.setdefault(table.name, repository)
+            if owner is not repository:
+                problems.append(f"table {table.name} is owned by {owner.__name__} and by {repository.__name__}")
+    for repository in repositories:
+        patterns = patterns_of(repository).values()
+        used = [table for pattern in patterns for table in (pattern.table, *pattern.tables)]
+        problems += [
+            f"table {table.name} is declared in two ways, the second one in {repository.__name__}"
+            for table in dict.fromkeys((*tables_of(repository), *reads_of(repository), *used))
+            if declared.setdefault(table.name, table) != table
+        ]
+        problems += [
+            f"{repository.__name__} reads table {table.name}, which no repository owns"
+            for table in reads_of(repository)
+            if table.name not in owners
+        ]
+    return problems
+
+
+def _same_names(catalogue: Catalogue, backend: str) -> list[str]:
+    first: dict[str, Entry] = {}
+    problems = []
+    for entry in catalogue.entries(backend):
+        other = first.setdefault(entry.pattern.name, entry)
+        if other is not entry:
+            problems.append(f"{backend}: {other.place} and {entry.place} are both called {entry.pattern.name!r}")
+    return problems
+
+
+def _strangers(repository: type) -> list[str]:
+    owned = {table.name for table in tables_of(repository)}
+    read = {table.name for table in reads_of(repository)}
+    problems = []
+    for method, pattern in patterns_of(repository).items():
+        place = f"{repository.__name__}.{method}"
+        for name in sorted(pattern.table_names - owned):
+            if name not in read:
+                problems.append(f"{place} is about table {name}, which {repository.__name__} does not own")
+            elif not pattern.reads_only:
+                problems.append(f"{place} writes to table {name}, which {repository.__name__} may only read")
+    return problems
+
+
+def _undeclared(repository: type) -> list[str]:
+    methods = inspect.getmembers_static(repository, inspect.isfunction)
+    return [
+        f"{repository.__name__}.{name} is public and no access pattern: declare it with @access, or give it a leading _"
+        for name, method in methods
+        if not name.startswith("_") and pattern_of(method) is None
+    ]
