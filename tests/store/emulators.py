@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tally.store.dynamodb.engine import Credentials, DynamoDBEngine, open_dynamodb
+from tally.store.dynamodb import Credentials, DynamoDBEngine, open_dynamodb
 from tests.needs import need_program, skip_or_fail
 from tests.store.features import Features, features
 
@@ -84,13 +84,12 @@ async def engine_at(url: str, credentials: Credentials | None = MADE_UP) -> Asyn
     """An engine on a service, which takes its tables away at the end."""
     region = os.environ.get("AWS_REGION", "us-east-1")
     prefix = f"tally-test-{secrets.token_hex(4)}-"
-    engine = await open_dynamodb(endpoint=url, region=region, credentials=credentials, table_prefix=prefix)
-    try:
-        yield engine
-    finally:
-        for name in await engine.list_tables():
-            await engine.drop_table(name)
-        await engine.close()
+    async with open_dynamodb(endpoint=url, region=region, credentials=credentials, table_prefix=prefix) as engine:
+        try:
+            yield engine
+        finally:
+            for name in await engine.list_tables():
+                await engine.drop_table(name)
 
 
 @contextlib.contextmanager

@@ -4,3 +4,8 @@
 sent again, `answers.py` reads what comes back, and `faults.py` is the one table from the service's errors to the store's.
 `tables.py` makes and changes tables, which `descriptions.py` puts into DynamoDB's words.
 """
+
+from tally.store.dynamodb.engine import Credentials, DynamoDBEngine, open_dynamodb
+from tally.store.dynamodb.patience import Patience
+
+__all__ = ["Credentials", "DynamoDBEngine", "Patience", "open_dynamodb"]

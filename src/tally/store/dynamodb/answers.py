@@ -22,8 +22,8 @@ _Answer = Mapping[str, Any]
 
 
 def found(answer: _Answer) -> Found:
-    """What a GetItem found."""
-    return Found(_item(answer.get("Item")), Capacity(read=_units(answer)))
+    """What a GetItem found. An item of which the projection left nothing is still an item."""
+    return Found(_found(answer), Capacity(read=_units(answer)))
 
 
 def written(answer: _Answer) -> Written:
@@ -66,7 +66,11 @@ def transacted(answer: _Answer) -> Transacted:
 
 def transaction_found(answer: _Answer) -> TransactionFound:
     """What a TransactGetItems found, in the order of the gets."""
-    return TransactionFound([_item(one.get("Item")) for one in answer["Responses"]], Capacity(read=_units(answer)))
+    return TransactionFound([_found(one) for one in answer["Responses"]], Capacity(read=_units(answer)))
+
+
+def _found(answer: _Answer) -> Item | None:
+    return item_from_wire(answer["Item"]) if "Item" in answer else None
 
 
 def _item(wire: Mapping[str, Any] | None) -> Item | None:

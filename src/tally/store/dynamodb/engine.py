@@ -1,19 +1,19 @@
 """The engine on DynamoDB: each operation is checked here as on every engine, sent with patience, and read back.
 
-    engine = await open_dynamodb(region="eu-central-1", table_prefix="prod-")
-    async with engine: ...
+    async with open_dynamodb(region="eu-central-1", table_prefix="prod-") as engine:
+        await engine.get(Get(FIXTURES, {"matchId": "65432"}))
 
 Without an endpoint it is AWS's service in that region; without credentials the client looks where AWS's tools look (the
 environment, the profile, the machine's role). The role needs the item operations on the tables, and ListTables for `ping`.
 """
 
+import asyncio
 import uuid
 import zlib
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
@@ -43,6 +43,7 @@ from tally.store.api import (
 from tally.store.dynamodb import answers, requests
 from tally.store.dynamodb.patience import Kind, Patience, send
 from tally.store.dynamodb.tables import Tables
+from tally.store.errors import Unavailable
 from tally.store.schema import Table
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Credentials:
     session_token: str | None = field(default=None, repr=False)
 
 
+@asynccontextmanager
 async def open_dynamodb(
     *,
     endpoint: str | None = None,
@@ -70,8 +72,8 @@ async def open_dynamodb(
     connect_timeout: float = 2.0,
     read_timeout: float = 10.0,
     patience: Patience | None = None,
-) -> "DynamoDBEngine":
-    """An engine on the service at `endpoint`, whose tables there all begin with `table_prefix`."""
+) -> "AsyncIterator[DynamoDBEngine]":
+    """An engine on the service at `endpoint`, where the names of its tables all begin with `table_prefix`."""
     config = AioConfig(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
@@ -80,20 +82,21 @@ async def open_dynamodb(
         parameter_validation=False,  # every request was checked by our own rules, more closely
         user_agent_extra="tally",
     )
-    resources = AsyncExitStack()
-    client = await resources.enter_async_context(
-        get_session().create_client(
-            "dynamodb",
-            region_name=region,
-            endpoint_url=endpoint,
-            aws_access_key_id=credentials.access_key if credentials else None,
-            aws_secret_access_key=credentials.secret_key if credentials else None,
-            aws_session_token=credentials.session_token if credentials else None,
-            config=config,
-        )
-    )
-    client.meta.events.register("before-parse.dynamodb", _check_sum)
-    return DynamoDBEngine(client, table_prefix, patience or Patience(), resources)
+    async with get_session().create_client(
+        "dynamodb",
+        region_name=region,
+        endpoint_url=endpoint,
+        aws_access_key_id=credentials.access_key if credentials else None,
+        aws_secret_access_key=credentials.secret_key if credentials else None,
+        aws_session_token=credentials.session_token if credentials else None,
+        config=config,
+    ) as client:
+        client.meta.events.register("before-parse.dynamodb", _check_sum)
+        engine = DynamoDBEngine(client, table_prefix, patience or Patience())
+        try:
+            yield engine
+        finally:
+            await engine.close()
 
 
 def _check_sum(response_dict: dict[str, Any], **_event: Any) -> None:
@@ -110,12 +113,15 @@ class DynamoDBEngine:
 
     name = "dynamodb"
 
-    def __init__(self, client: "DynamoDBClient", table_prefix: str, patience: Patience, resources: AsyncExitStack) -> None:
+    def __init__(self, client: "DynamoDBClient", table_prefix: str, patience: Patience) -> None:
         self._client = client
         self._prefix = table_prefix
         self._patience = patience
-        self._resources = resources
         self._tables = Tables(client, table_prefix, patience)
+        self._closed = False
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def get(self, operation: Get) -> Found:
         validate.check_get(operation)
@@ -195,13 +201,10 @@ class DynamoDBEngine:
         await send(once, Kind.READ, "ListTables", self._client.list_tables, {"Limit": 1})
 
     async def close(self) -> None:
-        await self._resources.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
+        """Take nothing new, let what was begun come to its end, and close the connections."""
+        self._closed = True
+        await self._idle.wait()
+        await self._client.close()
 
     def _name(self, table: Table) -> str:
         return self._prefix + table.name
@@ -211,4 +214,13 @@ class DynamoDBEngine:
     ) -> Answer:
         table = getattr(operation, "table", None)
         where = operation_name(operation) + (f" on {self._name(table)}" if table else "")
-        return await send(self._patience, kind, where, method, request)
+        if self._closed:
+            raise Unavailable(f"{where}: the engine is closed")
+        self._under_way += 1
+        self._idle.clear()
+        try:
+            return await send(self._patience, kind, where, method, request)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
