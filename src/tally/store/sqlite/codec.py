@@ -1,6 +1,6 @@
 """Items as bytes in a row: MessagePack, with extensions for the types it does not have (exact decimals and sets)."""
 
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import ormsgpack
@@ -10,6 +10,8 @@ from tally.store.values import MAX_DIGITS, Item
 _DECIMAL, _SET = 1, 2
 _OPTIONS = ormsgpack.OPT_PASSTHROUGH_BIG_INT
 _SMALL = 10**18
+# The default context rounds to 28 digits.
+_EXACT = Context(prec=MAX_DIGITS)
 
 
 def pack(item: Any) -> bytes:
@@ -45,4 +47,4 @@ def exact(value: Decimal) -> int | Decimal:
     """A number in its plainest form: an int where it is whole and short enough to be read as one."""
     if value == value.to_integral_value() and value.adjusted() < MAX_DIGITS:
         return int(value)
-    return value.normalize()
+    return value.normalize(_EXACT)
