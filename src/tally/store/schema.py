@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tally.store.errors import InvalidKey, InvalidSchema, UnknownIndex
-from tally.store.values import Item, Type, type_of
+from tally.store.values import Item, Type, measure, type_of
 
 KeyType: TypeAlias = Literal["S", "N", "B"]
 MAX_PARTITION_BYTES = 2048
 MAX_SORT_BYTES = 1024
+_SURELY_SHORT = 1024
+_NOTHING: Any = object()
 MAX_GLOBAL_INDEXES = 20
 MAX_LOCAL_INDEXES = 5
 MAX_INCLUDED = 100
@@ -186,16 +188,17 @@ def check_item_keys(table: Table, item: Mapping[str, Any]) -> None:
 
 def check_key_part(table: Table, part: KeyPart, item: Mapping[str, Any], index: str | None = None) -> None:
     """Refuse a key attribute that is missing, of the wrong type, empty or too long."""
+    value = item.get(part.name, _NOTHING)
+    if type(value) is str and part.type == "S" and 0 < len(value) <= _SURELY_SHORT and value.isascii():
+        return
     where = f"table {table.name}" if index is None else f"table {table.name}, index {index}"
-    try:
-        value = item[part.name]
-    except KeyError:
-        raise InvalidKey(f"{where}: the key attribute {part.name} is missing") from None
+    if value is _NOTHING:
+        raise InvalidKey(f"{where}: the key attribute {part.name} is missing")
     if type_of(value) != part.type:
         raise InvalidKey(f"{where}: the key attribute {part.name} is of type {part.type}, not {type_of(value)}")
+    size = measure(value, part.name)
     if part.type == "N":
         return
-    size = len(value) if part.type == "B" or value.isascii() else len(value.encode())
     if not size:
         raise InvalidKey(f"{where}: the key attribute {part.name} is empty")
     most = MAX_PARTITION_BYTES if part.name in (table.partition.name, _partition(table, index)) else MAX_SORT_BYTES

@@ -24,10 +24,12 @@ MAX_ITEM_BYTES = 400 * 1024
 MAX_DEPTH = 32
 MAX_DIGITS = 38
 MAX_NAME_BYTES = 65_535
-_SMALL = 10**18
+_TOO_LARGE = 10**126
 _LARGEST = Decimal("9.9999999999999999999999999999999999999E+125")
 _SMALLEST = Decimal("1E-130")
 _MAX_NUMBER_BYTES = 21
+_REMEMBERED_NAMES = 4096
+_NAME_BYTES: dict[str, int] = {}
 _CONTAINER_BYTES = 3
 _ELEMENT_BYTES = 1
 
@@ -74,31 +76,35 @@ def measure_item(item: Mapping[str, Any]) -> int:
         raise InvalidValue(f"an item is a map of attributes, not {type(item).__name__}")
     size = 0
     for name, value in item.items():
-        size += _measure_name(name)
+        size += _NAME_BYTES.get(name) or _measure_name(name)
         if type(value) is str:  # by far the most common type: spared the look-up and the call
             size += len(value) if value.isascii() else len(_utf8(value, name))
         else:
-            size += measure(value, name)
+            size += _MEASURERS.get(type(value), _refuse_type)(value, name, 0)
     if size > MAX_ITEM_BYTES:
         raise ItemTooLarge(f"the item has {size} bytes; at most {MAX_ITEM_BYTES} fit")
     return size
 
 
 def _measure_name(name: Any) -> int:
+    """Names come from a program's code, and are few: what was measured once is remembered, within reason."""
     if type(name) is not str:
         raise InvalidValue(f"an attribute's name is a string, not {type(name).__name__}")
     size = len(name) if name.isascii() else len(_utf8(name, "attribute name"))
     if not 0 < size <= MAX_NAME_BYTES:
         raise InvalidValue(f"an attribute's name has 1 to {MAX_NAME_BYTES} bytes, not {size}")
+    if len(_NAME_BYTES) < _REMEMBERED_NAMES and size < 256:
+        _NAME_BYTES[name] = size
     return size
 
 
 def measure(value: Any, where: str, depth: int = 0) -> int:
     """The size of one value in bytes; `where` names it in errors."""
-    measurer = _MEASURERS.get(type(value))
-    if measurer is None:
-        raise InvalidValue(f"{where}: {type(value).__name__} is not a type the store knows")
-    return measurer(value, where, depth)
+    return _MEASURERS.get(type(value), _refuse_type)(value, where, depth)
+
+
+def _refuse_type(value: Any, where: str, _depth: int) -> int:
+    raise InvalidValue(f"{where}: {type(value).__name__} is not a type the store knows")
 
 
 def _measure_string(value: str, where: str, _depth: int) -> int:
@@ -112,18 +118,24 @@ def _utf8(value: str, where: str) -> bytes:
         raise InvalidValue(f"{where}: not a valid Unicode string ({error.reason})") from None
 
 
-def _measure_integer(value: int, where: str, depth: int) -> int:
+def _measure_integer(value: int, where: str, _depth: int) -> int:
     if not value:
         return 1
-    if -_SMALL < value < _SMALL:
-        text = str(abs(value))
-        return _number_bytes(len(text) - 1, len(text) - len(text.rstrip("0")), negative=value < 0)
-    return _measure_decimal(Decimal(value), where, depth)
+    magnitude = -value if value < 0 else value
+    if magnitude >= _TOO_LARGE:
+        raise InvalidNumber(f"{where}: a number's magnitude is at most {_LARGEST}")
+    text = str(magnitude)
+    digits = len(text)
+    significant = len(text.rstrip("0"))
+    if significant > MAX_DIGITS:
+        raise InvalidNumber(f"{where}: a number has at most {MAX_DIGITS} significant digits, not {significant}")
+    return _number_bytes(digits - 1, digits - significant, value < 0)
 
 
-def _number_bytes(high: int, low: int, *, negative: bool) -> int:
+def _number_bytes(high: int, low: int, negative: bool) -> int:
     """Digits are stored in pairs, aligned to the point; `high` and `low` are the powers of ten of the first and last digit."""
-    return min(high // 2 - low // 2 + 2 + negative, _MAX_NUMBER_BYTES)
+    size = high // 2 - low // 2 + 2 + negative
+    return min(_MAX_NUMBER_BYTES, size)
 
 
 def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
@@ -141,7 +153,7 @@ def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
     if magnitude < _SMALLEST:
         raise InvalidNumber(f"{where}: a number's magnitude is at least {_SMALLEST}")
     high = value.adjusted()
-    return _number_bytes(high, high - significant + 1, negative=value < 0)
+    return _number_bytes(high, high - significant + 1, value < 0)
 
 
 def _refuse_float(value: float, where: str, _depth: int) -> int:
@@ -157,7 +169,8 @@ def _measure_map(value: dict[str, Any], where: str, depth: int) -> int:
     _check_depth(where, depth)
     size = _CONTAINER_BYTES
     for name, element in value.items():
-        size += _measure_name(name) + measure(element, where, depth + 1) + _ELEMENT_BYTES
+        size += _NAME_BYTES.get(name) or _measure_name(name)
+        size += measure(element, where, depth + 1) + _ELEMENT_BYTES
     return size
 
 

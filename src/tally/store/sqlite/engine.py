@@ -130,13 +130,13 @@ class SqliteEngine:
         layout = self._layout(table)
         writes: list[Write] = [Put(table, item) for item in operation.puts]
         writes += [Delete(table, key) for key in operation.deletes]
-        cost = await self._submit(partial(self._write_all, [prepare(layout, write) for write in writes]))
+        cost = await self._writer.submit(partial(self._write_all, [prepare(layout, write) for write in writes]))
         return BatchWritten(None, cost)
 
     async def transact(self, operation: Transaction) -> Transacted:
         check_transaction(operation)
         steps = [prepare(self._layout(write.table), write) for write in operation.writes]
-        return Transacted(await self._submit(partial(self._transact, steps, operation)))
+        return Transacted(await self._writer.submit(partial(self._transact, steps, operation)))
 
     async def transact_get(self, operation: TransactionGet) -> TransactionFound:
         check_transaction_get(operation)
@@ -148,13 +148,13 @@ class SqliteEngine:
         return TransactionFound([item for item, _ in rows], capacity.of_transaction_reads(size for _, size in rows))
 
     async def create_table(self, table: Table) -> None:
-        await self._submit(partial(self._catalogue.create, table=table))
+        await self._writer.submit(partial(self._catalogue.create, table=table))
 
     async def ensure_table(self, table: Table) -> None:
-        await self._submit(partial(self._catalogue.ensure, table=table))
+        await self._writer.submit(partial(self._catalogue.ensure, table=table))
 
     async def drop_table(self, name: str) -> None:
-        await self._submit(partial(self._catalogue.drop, name=name))
+        await self._writer.submit(partial(self._catalogue.drop, name=name))
 
     async def describe_table(self, name: str) -> Table:
         self._catalogue.refresh(self._reading())
@@ -165,11 +165,11 @@ class SqliteEngine:
         return self._catalogue.names()
 
     async def sweep(self, table: Table, now: float, limit: int) -> int:
-        return await self._submit(lambda connection: sweep(connection, self._catalogue.layout(table.name), now, limit))
+        return await self._writer.submit(lambda connection: sweep(connection, self._catalogue.layout(table.name), now, limit))
 
     async def ping(self) -> None:
         """Readable, and the writer answers: an empty group goes through its queue."""
-        await self._submit(lambda _connection: None)
+        await self._writer.submit(lambda _connection: None)
 
     async def close(self) -> None:
         if self._open:
@@ -195,12 +195,9 @@ class SqliteEngine:
         item = unpack(row[0])
         return (project(item, get.projection) if get.projection else item), row[1]
 
-    async def _write(self, write: Put | Update | Delete) -> Written:
+    def _write(self, write: Put | Update | Delete) -> "asyncio.Future[Written]":
         prepared = prepare(self._layout(write.table), write)
-        return await self._submit(partial(self._write_one, prepared))
-
-    async def _submit(self, work: Callable[[apsw.Connection], T]) -> T:
-        return await self._writer.submit(work)
+        return self._writer.submit(partial(self._write_one, prepared))
 
     # What follows runs on the writer's thread, inside its transaction, with the catalogue as it stands in the database.
 

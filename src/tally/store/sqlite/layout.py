@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from msgspec import Struct
+
 from tally.store.schema import Index, Table, index_key
 from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, row_key_reader
 from tally.store.values import Item, measure_item
@@ -44,6 +46,7 @@ class Layout:
     checked_key: Callable[[Mapping[str, Any]], RowKey]
     indexes: tuple[IndexLayout, ...]
     select: str
+    select_size: str
     upsert: str
     delete: str
     expired: str
@@ -59,8 +62,7 @@ class Layout:
         return float(until) if isinstance(until, int | Decimal) and not isinstance(until, bool) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """An item before and after, decided and not yet written. `after` is None where nothing will be left."""
 
     layout: Layout
@@ -92,6 +94,7 @@ def compile_layout(table: Table) -> Layout:
         checked_key=checked_key_reader(table),
         indexes=tuple(_compile_index(table, index) for index in table.by_name.values()),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
+        select_size=f"SELECT size FROM {rows} WHERE pk = ? AND sk = ?",
         upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
         " SET item = excluded.item, size = excluded.size, expires = excluded.expires",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",

@@ -86,11 +86,21 @@ def carry_out(connection: apsw.Connection, change: Change) -> None:
 
 def write_one(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> Written:
     """Do a single write."""
+    write = prepared.write
+    if isinstance(write, Put) and write.condition is None and write.returns == "NONE" and not layout.indexes:
+        return _overwrite(connection, layout, prepared, write.item)
     change = decide(connection, layout, prepared)
     if change is None:
         return Written(None, Capacity())
     carry_out(connection, change)
-    return Written(_returned(prepared.write, change), capacity.of_change(change))
+    return Written(_returned(write, change), capacity.of_change(change))
+
+
+def _overwrite(connection: apsw.Connection, layout: Layout, prepared: Prepared, item: Item) -> Written:
+    """The plainest put: of what stood there only the size matters, for the cost."""
+    row: Any = connection.execute(layout.select_size, prepared.key).fetchone()
+    connection.execute(layout.upsert, (*prepared.key, prepared.packed, prepared.size, layout.expires(item)))
+    return Written(None, Capacity(write=capacity.of_write(prepared.size if row is None else max(prepared.size, row[0]))))
 
 
 def _returned(write: Write, change: Change) -> Item | None:
