@@ -30,7 +30,7 @@ SIGNATURE_BYTES: Final = 16
 # The keys of a table and of one index, at their longest, with room for their names.
 MAX_LENGTH: Final = 16_384
 
-_decoder = msgspec.msgpack.Decoder(list[tuple[str, Tag, str | bytes]])
+_decoder = msgspec.msgpack.Decoder(list[tuple[str, Tag, bytes]])
 
 
 def fingerprint(name: str, **query: str | int | None) -> str:
@@ -79,15 +79,17 @@ def _decoded(cursor: str) -> bytes:
     return sealed
 
 
-def _tagged(value: KeyValue) -> tuple[Tag, str | bytes]:
-    if isinstance(value, str):
-        return "s", value
+def _tagged(value: KeyValue) -> tuple[Tag, bytes]:
     if isinstance(value, bytes):
         return "b", value
-    return ("n", str(value)) if isinstance(value, Decimal) else ("i", str(value))
+    tag: Tag = "s" if isinstance(value, str) else "n" if isinstance(value, Decimal) else "i"
+    return tag, str(value).encode()
 
 
-def _untagged(tag: Tag, value: str | bytes) -> KeyValue:
-    if isinstance(value, bytes) or tag == "s":
+def _untagged(tag: Tag, value: bytes) -> KeyValue:
+    if tag == "b":
         return value
-    return Decimal(value) if tag == "n" else int(value)
+    text = value.decode()
+    if tag == "s":
+        return text
+    return Decimal(text) if tag == "n" else int(text)

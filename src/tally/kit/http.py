@@ -38,8 +38,9 @@ STATUS: Final[Mapping[type[errors.TallyError], int]] = {
     errors.RateLimited: 429,
     errors.Unavailable: 503,
 }
-# What the web server's own refusals are called.
+# What the router's own refusals are called.
 CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed"}
+NOTHING_HERE: Final = "There is nothing at this path"
 # The client was gone before there was an answer; the figure that proxies log for it.
 CLIENT_GONE: Final = 499
 
@@ -144,7 +145,8 @@ def problem_of(error: Exception) -> Problem | None:
     """What to tell a client about `error`, or None if it was not foreseen and is nobody's business outside."""
     if isinstance(error, HTTPException):
         code = CODES.get(error.status_code, "http_error")
-        return Problem(error.status_code, code, error.detail, headers=error.headers or {})
+        message = NOTHING_HERE if error.status_code == 404 else error.detail
+        return Problem(error.status_code, code, message, headers=error.headers or {})
     if not isinstance(error, errors.TallyError):
         return None
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)

@@ -67,7 +67,8 @@ def document(title: str, version: str, description: str, apis: Sequence[Api]) ->
 
 def _kinds(api: Api) -> list[Any]:
     named = [kind for each in api.operations for kind in (each.query, each.request, each.response) if kind is not None]
-    return [*named, api.wire.shape]
+    others = [type(example) for each in api.operations for example in each.other_responses.values()]
+    return [*named, *others, api.wire.shape]
 
 
 def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
@@ -76,7 +77,11 @@ def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
         "summary": operation.summary,
         "operationId": _operation_id(api, operation),
         "parameters": [*_path_parameters(operation.path), *_query_parameters(operation.query, schemas)],
-        "responses": {str(operation.status): _success(operation, schemas), **_errors(api, operation, schemas)},
+        "responses": {
+            str(operation.status): _success(operation, schemas),
+            **{str(status): _other(status, example, schemas) for status, example in operation.other_responses.items()},
+            **_errors(api, operation, schemas),
+        },
     }
     if operation.description:
         told["description"] = operation.description
@@ -115,6 +120,11 @@ def _success(operation: Operation, schemas: _Schemas) -> Json:
     elif operation.media_type != "application/json":
         told["content"] = _content(operation.media_type, {"type": "string"}, operation.response_example)
     return told
+
+
+def _other(status: int, example: object, schemas: _Schemas) -> Json:
+    content = _content("application/json", schemas.of(type(example)), example)
+    return {"description": HTTPStatus(status).phrase, "headers": REQUEST_ID, "content": content}
 
 
 def _errors(api: Api, operation: Operation, schemas: _Schemas) -> Json:

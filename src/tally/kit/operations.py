@@ -50,6 +50,8 @@ class Operation:
     response: Any = None
     response_example: Any = None
     status: int = 200
+    # Answers besides the usual one that are no errors of the domain: status to example.
+    other_responses: Mapping[int, Any] = field(default_factory=dict)
     media_type: str = "application/json"
     errors: tuple[TallyError, ...] = ()
     security: tuple[str, ...] = ()

@@ -1,18 +1,20 @@
 """Serves an app on a real socket: uvicorn, with a stop that is clean.
 
-The socket is bound and listening before anything else starts, so that a port in use is known at once. A stop (Ctrl-C,
-SIGTERM or `Server.stop`) first tells the app, so that streams end; then requests under way have their grace to
-finish; then the app's lifespan closes what it opened. A second Ctrl-C does not wait.
+The socket is bound and listening before anything else starts, so that a port in use is known at once. A stop first
+tells the app, so that streams end; then requests under way have their grace to finish; then the app's lifespan closes
+what it opened. A second Ctrl-C does not wait.
 """
 
 import asyncio
 import errno
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import uvicorn
+import uvloop
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -81,17 +83,18 @@ class Server(uvicorn.Server):
         self._on_listening = on_listening
         self._on_stopping = on_stopping
 
-    async def run_on(self, listening: socket.socket) -> None:
-        """Start the app, serve on the socket, and stop the app."""
+    async def run_on(self, listening: socket.socket, stop: asyncio.Event) -> None:
+        """Start the app, serve on the socket until `stop` is set, and stop the app."""
+        watcher = asyncio.create_task(self._exit_when(stop))
         try:
             async with self._app.router.lifespan_context(self._app):
                 await self.serve([listening])
         finally:
+            watcher.cancel()
             listening.close()
 
-    def stop(self) -> None:
-        """Stop cleanly; called again, stop at once."""
-        self.force_exit = self.should_exit
+    async def _exit_when(self, stop: asyncio.Event) -> None:
+        await stop.wait()
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -108,26 +111,40 @@ class Server(uvicorn.Server):
         yield
 
 
-def run_until_stopped(server: Server, listening: socket.socket) -> None:
-    """Run the server in this process; SIGINT and SIGTERM stop it."""
+def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run `main` in a loop of its own. SIGINT or SIGTERM set the event it is given; a second one cancels it."""
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
+    async def watched() -> None:
+        stop = asyncio.Event()
+        task = asyncio.current_task()
+
+        def on_signal() -> None:
+            if stop.is_set() and task is not None:
+                task.cancel()
+            stop.set()
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, server.stop)
-        await server.run_on(listening)
+            asyncio.get_running_loop().add_signal_handler(number, on_signal)
+        await main(stop)
 
-    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-        runner.run(main())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(watched())
 
 
 @asynccontextmanager
-async def serving(app: Starlette, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+async def serving(
+    app: Starlette,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    grace: int = 10,
+    on_stopping: Callable[[], object] = lambda: None,
+) -> AsyncIterator[str]:
     """Serve `app` beside whatever this loop does, at the URL that is yielded; simulators and tests run this way."""
     listening = listen(host, port)
-    is_listening = asyncio.Event()
-    server = Server(app, on_listening=is_listening.set)
-    running = asyncio.create_task(server.run_on(listening), name="server")
+    is_listening, stop = asyncio.Event(), asyncio.Event()
+    server = Server(app, grace=grace, on_listening=is_listening.set, on_stopping=on_stopping)
+    running = asyncio.create_task(server.run_on(listening, stop), name="server")
     started = asyncio.create_task(is_listening.wait())
     try:
         await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,5 +153,6 @@ async def serving(app: Starlette, host: str = "127.0.0.1", port: int = 0) -> Asy
         yield url_of(listening)
     finally:
         started.cancel()
-        server.stop()
-        await running
+        stop.set()
+        await asyncio.wait({running})
+    running.result()

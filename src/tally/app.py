@@ -1,0 +1,178 @@
+"""The composition root: the one place that builds things and joins them, and the app that serves them.
+
+`assembled` opens what must be opened, in order, and yields the `Parts`; leaving it closes them in reverse.
+`build_app` makes the Starlette app of the parts. Nobody imports this module but the command line and the tests.
+
+    async with assembled(settings) as parts:
+        app = build_app(parts)
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from tally import __version__
+from tally.kit import keyfile, logs
+from tally.kit.clock import Clock, DeadlinePassed, SystemClock, finish_within
+from tally.kit.cursors import Cursors
+from tally.kit.docs import page
+from tally.kit.http import Json, RequestScope
+from tally.kit.hub import Hub
+from tally.kit.jobs import Job, JobRunner
+from tally.kit.locks import Locks
+from tally.kit.metrics import CONTENT_TYPE, Metrics
+from tally.kit.openapi import document
+from tally.kit.operations import Api, Operation
+from tally.settings import Settings
+
+PROBE_SECONDS: Final = 2.0
+DESCRIPTION: Final = "Four sports backends that read alike, on one store with DynamoDB's semantics."
+
+_log = logs.logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Something that must work before requests are welcome; `check` raises if it does not."""
+
+    name: str
+    check: Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """All that an instance is made of, built and open."""
+
+    settings: Settings
+    clock: Clock
+    metrics: Metrics
+    hub: Hub
+    cursors: Cursors
+    locks: Locks | None = None
+    probes: tuple[Probe, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    apis: tuple[Api, ...] = ()
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def job_runner(self) -> JobRunner:
+        return JobRunner(self.jobs, self.clock, self.metrics, self.locks, grace=self.settings.shutdown_grace)
+
+    def drain(self) -> None:
+        """Begin to stop: no longer ready, and streams end with word of when to come back."""
+        self.stopping.set()
+        self.hub.close()
+
+
+@asynccontextmanager
+async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Parts]:
+    """Open everything that `settings` ask for, and close it again in reverse order."""
+    clock = clock or SystemClock()
+    metrics = Metrics()
+    secret = settings.cursor_secret or keyfile.read_or_make(settings.data_dir / "cursor.key")
+    async with AsyncExitStack() as stack:
+        hub = Hub(clock, metrics)
+        stack.callback(hub.close)
+        yield Parts(settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=Cursors(secret))
+
+
+def build_app(parts: Parts) -> Starlette:
+    """The app that serves the parts: every backend under its name, and the routes of the instance itself."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with _Background(parts.hub.run()), parts.job_runner():
+            yield
+
+    mounts = [api.mount() for api in (*parts.apis, _Instance(parts).api)]
+    scope = Middleware(RequestScope, parts.metrics, parts.clock, parts.settings.access_log)
+    return Starlette(routes=mounts, middleware=[scope], lifespan=lifespan)
+
+
+class _Background:
+    """Runs a coroutine for as long as the context lasts."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work = work
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(self._work)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: str
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """`ready`, `not_ready` or `stopping`; and what each check found: `ok`, `failed` or `timed_out`."""
+
+    status: str
+    checks: dict[str, str]
+
+
+class _Instance:
+    """The routes of the instance itself, at the root, last: what no backend answers is answered here."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.api = Api(
+            name="",
+            description="The instance itself: whether it is well, its figures, and this page.",
+            operations=(
+                Operation("GET", "/health", self.health, "Alive", response=Health, response_example=Health("ok")),
+                Operation(
+                    *("GET", "/health/ready", self.ready, "Ready for requests"),
+                    response=Readiness,
+                    response_example=Readiness("ready", {"store": "ok"}),
+                    other_responses={503: Readiness("not_ready", {"store": "failed"})},
+                ),
+                Operation("GET", "/metrics", self.metrics, "Figures for Prometheus", media_type="text/plain"),
+                Operation("GET", "/openapi.json", self.openapi, "The OpenAPI document", response=dict),
+                Operation("GET", "/docs", self.docs, "The OpenAPI document as a page", media_type="text/html"),
+            ),
+        )
+        told = document("Tally", __version__, DESCRIPTION, [*parts.apis, self.api])
+        self._document = msgspec.json.encode(told)
+        self._page = page(told)
+
+    async def health(self, _: Request) -> Response:
+        return Json(Health("ok"))
+
+    async def ready(self, _: Request) -> Response:
+        probes = self._parts.probes
+        found = await asyncio.gather(*(self._check(probe) for probe in probes))
+        checks = {probe.name: result for probe, result in zip(probes, found, strict=True)}
+        if self._parts.stopping.is_set():
+            return Json(Readiness("stopping", checks), 503)
+        is_ready = set(found) <= {"ok"}
+        return Json(Readiness("ready" if is_ready else "not_ready", checks), 200 if is_ready else 503)
+
+    async def _check(self, probe: Probe) -> str:
+        try:
+            await finish_within(self._parts.clock, PROBE_SECONDS, probe.check())
+        except DeadlinePassed:
+            return "timed_out"
+        except Exception as error:  # noqa: BLE001  (whatever it is, the answer is that this does not work)
+            _log.warning("Not ready", action="readiness", check=probe.name, error=error)
+            return "failed"
+        return "ok"
+
+    async def metrics(self, _: Request) -> Response:
+        return Response(self._parts.metrics.render(), media_type=CONTENT_TYPE)
+
+    async def openapi(self, _: Request) -> Response:
+        return Response(self._document, media_type="application/json")
+
+    async def docs(self, _: Request) -> Response:
+        return HTMLResponse(self._page, headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"})
