@@ -1,0 +1,187 @@
+"""The command line: `tally up` to see it run, `tally serve` in production, and what one wants to know or do by hand.
+
+A group of commands that lives elsewhere is a typer of its own, and one line here: `cli.add_typer(patterns,
+name="patterns")`. Commands end with 0 if they did it, 1 if it failed, and 2 if it could not be tried: a wrong
+setting, a port in use.
+"""
+
+import asyncio
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tally import __version__
+from tally.app import assembled, build_app
+from tally.errors import TallyError
+from tally.kit import logs
+from tally.kit.clock import SystemClock
+from tally.kit.jobs import Job, Outcome, Run
+from tally.kit.server import CannotListen, Server, listen, run_until_stopped, url_of
+from tally.settings import Settings, SettingsError, markdown, read_settings, rows, unknown_variables
+
+cli = typer.Typer(help="Four sports backends that read alike, on one embedded store.", no_args_is_help=True, add_completion=False)
+job_commands = typer.Typer(help="The jobs that run on timers.", no_args_is_help=True)
+cli.add_typer(job_commands, name="job")
+
+Host = Annotated[str | None, typer.Option(help="Address to listen on, instead of TALLY_HOST.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on, instead of TALLY_PORT.")]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+# What a person sees first, once the server listens.
+PLACES = (("Documentation", "/docs"), ("Health", "/health"), ("Readiness", "/health/ready"), ("Metrics", "/metrics"))
+
+
+def main() -> None:
+    """Where the `tally` program starts."""
+    cli()
+
+
+@cli.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@cli.command()
+def up(host: Host = None, port: Port = None) -> None:
+    """Start everything in one process, and print where it is."""
+
+    def announce(url: str, settings: Settings) -> None:
+        table = Table("Tally is up", url)
+        for name, path in PLACES:
+            table.add_row(name, url + path)
+        table.add_row("Data", str(settings.data_dir.resolve()))
+        Console().print(table, "Ctrl-C stops it.")
+
+    _serve(_settings(host, port), announce)
+
+
+@cli.command()
+def serve(host: Host = None, port: Port = None) -> None:
+    """Serve in production: logs alone, and a clean stop on SIGTERM."""
+
+    def announce(url: str, _: Settings) -> None:
+        logs.logger().info("Listening", action="listening", url=url)
+
+    _serve(_settings(host, port), announce)
+
+
+@cli.command("settings")
+def show_settings(
+    as_json: AsJson = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/settings.md.")] = False,
+) -> None:
+    """Print every setting, its value and where the value comes from."""
+    if as_markdown:
+        typer.echo(markdown(), nl=False)
+        return
+    found = rows(_settings(), os.environ)
+    if as_json:
+        typer.echo(msgspec.json.encode(found))
+    elif sys.stdout.isatty():
+        table = Table("Setting", "Value", "From", "What for")
+        for row in found:
+            table.add_row(row.variable, row.value, row.source, row.help)
+        Console().print(table)
+    else:
+        for row in found:
+            typer.echo(f"{row.variable}={row.value}  # {row.source}; {row.type}; {row.help}")
+
+
+@job_commands.command("list")
+def list_jobs(as_json: AsJson = False) -> None:
+    """Print the jobs and how often they run."""
+
+    async def read() -> tuple[Job, ...]:
+        async with assembled(_settings()) as parts:
+            return parts.jobs
+
+    with _explained():
+        jobs = asyncio.run(read())
+    if as_json:
+        fields = ("name", "what", "interval", "lock_seconds", "deadline")
+        typer.echo(msgspec.json.encode([{field: getattr(job, field) for field in fields} for job in jobs]))
+        return
+    for job in jobs:
+        typer.echo(f"{job.name}  every {job.interval:g} s  {job.what}")
+
+
+@job_commands.command("run")
+def run_job(name: str) -> None:
+    """Run a job once, now, beside the instances that are running."""
+
+    async def run() -> Run:
+        async with assembled(_settings()) as parts:
+            return await parts.job_runner().run(name)
+
+    with _explained():
+        done = asyncio.run(run())
+    typer.echo(f"{name} {done.outcome} in {done.seconds:.3f} s" + (f": {done.error}" if done.error else ""))
+    if done.outcome is not Outcome.SUCCEEDED:
+        raise typer.Exit(1)
+
+
+def _serve(settings: Settings, announce: Callable[[str, Settings], None]) -> None:
+    with _explained():
+        listening = listen(settings.host, settings.port)
+        url = url_of(listening)
+
+        async def serve_until(stop: asyncio.Event) -> None:
+            async with assembled(settings) as parts:
+                server = Server(
+                    build_app(parts),
+                    grace=settings.shutdown_grace,
+                    trusted_proxies=settings.trusted_proxies,
+                    on_listening=lambda: announce(url, settings),
+                    on_stopping=parts.drain,
+                )
+                await server.run_on(listening, stop)
+
+        run_until_stopped(serve_until)
+
+
+def _settings(host: str | None = None, port: int | None = None) -> Settings:
+    """The settings in force, with what the command line says instead; logging is set up by them."""
+    with _explained():
+        settings = read_settings(os.environ)
+    settings = dataclasses.replace(
+        settings, host=settings.host if host is None else host, port=settings.port if port is None else port
+    )
+    logs.configure(settings, SystemClock())
+    for sentence in unknown_variables(os.environ):
+        typer.echo(sentence, err=True)
+    return settings
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn what a person can mend into a sentence and exit code 2."""
+    try:
+        yield
+    except SettingsError as error:
+        _refuse(*error.problems)
+    except CannotListen as error:
+        _refuse(f"{error}. Choose another with --host and --port, or TALLY_HOST and TALLY_PORT.")
+    except TallyError as error:
+        _refuse(error.message)
+
+
+def _refuse(*sentences: str) -> NoReturn:
+    for sentence in sentences:
+        typer.echo(sentence, err=True)
+    raise typer.Exit(2)
+
+
+if __name__ == "__main__":
+    main()
