@@ -68,10 +68,14 @@ async def ministack_engine() -> AsyncIterator[DynamoDBEngine]:
 
 @contextlib.asynccontextmanager
 async def given_engine(url: str) -> AsyncIterator[DynamoDBEngine]:
-    """An engine on the service that `given_url` named."""
+    """An engine on the service that `given_url` named; its tables are taken away at the end."""
     credentials = None if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_PROFILE" in os.environ else MADE_UP
     async with engine_at(url, credentials) as engine:
-        yield engine
+        try:
+            yield engine
+        finally:
+            for name in await engine.list_tables():
+                await engine.drop_table(name)
 
 
 def given_url() -> str | None:
@@ -81,15 +85,11 @@ def given_url() -> str | None:
 
 @contextlib.asynccontextmanager
 async def engine_at(url: str, credentials: Credentials | None = MADE_UP) -> AsyncIterator[DynamoDBEngine]:
-    """An engine on a service, which takes its tables away at the end."""
+    """An engine on a service."""
     region = os.environ.get("AWS_REGION", "us-east-1")
     prefix = f"tally-test-{secrets.token_hex(4)}-"
     async with open_dynamodb(endpoint=url, region=region, credentials=credentials, table_prefix=prefix) as engine:
-        try:
-            yield engine
-        finally:
-            for name in await engine.list_tables():
-                await engine.drop_table(name)
+        yield engine
 
 
 @contextlib.contextmanager

@@ -1,0 +1,388 @@
+"""What the DynamoDB engine sends again and what it does not, shown by a service that misbehaves on a real socket."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pytest
+
+from tally.store.api import BatchGet, BatchWrite, Check, Delete, Get, Put, Query, Scan, Transaction, TransactionGet, Update
+from tally.store.dynamodb import Credentials, DynamoDBEngine, Patience, open_dynamodb
+from tally.store.errors import InvalidKey, OutcomeUnknown, Throttled, TransactionCancelled, Unavailable
+from tally.store.expressions import F, absent
+from tally.store.schema import S, Table
+from tests.store.misbehaving import (
+    HurriedClock,
+    Reply,
+    Service,
+    answer,
+    broken,
+    cancelled,
+    closed,
+    cut_off,
+    damaged,
+    gateway,
+    misbehaving,
+    refusal,
+    reset,
+    silence,
+    throttled,
+)
+
+TABLE = Table("readings", partition=S("id"))
+KEY = {"id": "one"}
+ITEM = {"id": {"S": "one"}}
+ATTEMPTS = 6
+
+Call: TypeAlias = Callable[[DynamoDBEngine], Awaitable[Any]]
+
+READS: dict[str, Call] = {
+    "get": lambda engine: engine.get(Get(TABLE, KEY)),
+    "query": lambda engine: engine.query(Query(TABLE, F("id") == "one")),
+    "scan": lambda engine: engine.scan(Scan(TABLE)),
+    "batch_get": lambda engine: engine.batch_get(BatchGet(TABLE, (KEY,))),
+    "transact_get": lambda engine: engine.transact_get(TransactionGet((Get(TABLE, KEY),))),
+    "list_tables": lambda engine: engine.list_tables(),
+}
+WRITES: dict[str, Call] = {
+    "put": lambda engine: engine.put(Put(TABLE, {"id": "one"})),
+    "conditional put": lambda engine: engine.put(Put(TABLE, {"id": "one"}, condition=absent("id"))),
+    "update": lambda engine: engine.update(Update(TABLE, KEY, (F("count").add(1),))),
+    "delete": lambda engine: engine.delete(Delete(TABLE, KEY)),
+    "batch_write": lambda engine: engine.batch_write(BatchWrite(TABLE, puts=({"id": "one"},))),
+}
+# One answer that every operation can read.
+FINE = answer(
+    {
+        "Items": [],
+        "ScannedCount": 0,
+        "Responses": {"readings": [ITEM]},
+        "UnprocessedKeys": {},
+        "UnprocessedItems": {},
+        "TableNames": [],
+    }
+)
+FINE_TRANSACTION_GET = answer({"Responses": [{"Item": ITEM}]})
+BREAKS: dict[str, Reply] = {
+    "closed": closed,
+    "reset": reset,
+    "cut off": cut_off,
+    "internal error": broken,
+    "bad gateway": gateway,
+    "damaged": damaged,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A service, a clock, and an engine between them. One serves all tests, since a client takes long to build."""
+
+    service: Service
+    clock: HurriedClock
+    engine: DynamoDBEngine
+
+
+@pytest.fixture(scope="module")
+async def setting() -> AsyncIterator[Setting]:
+    clock = HurriedClock()
+    async with misbehaving() as service, opened(service.url, clock) as engine:
+        yield Setting(service, clock, engine)
+
+
+@pytest.fixture
+def service(setting: Setting) -> Service:
+    setting.service.forget()
+    return setting.service
+
+
+@pytest.fixture
+def clock(setting: Setting) -> HurriedClock:
+    setting.clock.pauses.clear()
+    return setting.clock
+
+
+@pytest.fixture
+def engine(setting: Setting, service: Service, clock: HurriedClock) -> DynamoDBEngine:
+    return setting.engine
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, clock: HurriedClock, read_timeout: float = 30.0, **patience: Any) -> AsyncIterator[DynamoDBEngine]:
+    """An engine that draws the longest pause each time."""
+    settings = {"attempts": ATTEMPTS, "first_pause": 1.0, "longest_pause": 8.0, "deadline": 60.0, **patience}
+    async with open_dynamodb(
+        endpoint=url,
+        credentials=Credentials("tally", "secret"),
+        read_timeout=read_timeout,
+        patience=Patience(clock=clock, draw=lambda _low, high: high, **settings),
+    ) as engine:
+        yield engine
+
+
+def refused_url() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("trouble", BREAKS)
+async def test_a_read_that_breaks_is_sent_again(name: str, trouble: str, engine: DynamoDBEngine, service: Service) -> None:
+    fine = FINE_TRANSACTION_GET if name == "transact_get" else FINE
+    service.replies += [BREAKS[trouble], fine]
+
+    await READS[name](engine)
+
+    assert len(service.sent) == 2
+    assert service.sent[0] == service.sent[1]
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("trouble", BREAKS)
+async def test_a_write_that_breaks_is_sent_once_and_its_outcome_is_unknown(
+    name: str, trouble: str, engine: DynamoDBEngine, service: Service, clock: HurriedClock
+) -> None:
+    service.replies += [BREAKS[trouble], FINE]
+
+    with pytest.raises(OutcomeUnknown, match="readings"):
+        await WRITES[name](engine)
+
+    assert len(service.sent) == 1
+    assert clock.pauses == []
+
+
+@pytest.mark.parametrize("name", [*READS, *WRITES])
+async def test_what_is_throttled_is_sent_again_after_growing_pauses(
+    name: str, engine: DynamoDBEngine, service: Service, clock: HurriedClock
+) -> None:
+    fine = FINE_TRANSACTION_GET if name == "transact_get" else FINE
+    service.replies += [throttled(), throttled(), throttled(), throttled(), throttled(), fine]
+
+    await {**READS, **WRITES}[name](engine)
+
+    assert len(service.sent) == 6
+    assert clock.pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
+
+
+async def test_throttling_that_does_not_end_is_told_after_the_last_attempt(
+    engine: DynamoDBEngine, service: Service, clock: HurriedClock
+) -> None:
+    service.replies.extend([throttled()] * 100)
+
+    with pytest.raises(Throttled, match="PutItem on readings"):
+        await WRITES["put"](engine)
+
+    assert len(service.sent) == ATTEMPTS
+    assert len(clock.pauses) == ATTEMPTS - 1
+
+
+async def test_no_pause_is_begun_that_would_end_after_the_deadline(service: Service, clock: HurriedClock) -> None:
+    service.replies.extend([throttled()] * 100)
+
+    async with opened(service.url, clock, deadline=4.0) as engine:
+        with pytest.raises(Throttled):
+            await READS["get"](engine)
+
+    assert clock.pauses == [1.0, 2.0]
+
+
+def test_pauses_are_drawn_from_zero_to_their_full_length() -> None:
+    drawn: list[tuple[float, float]] = []
+
+    def draw(low: float, high: float) -> float:
+        drawn.append((low, high))
+        return high / 2
+
+    patience = Patience(first_pause=0.5, longest_pause=3.0, draw=draw)
+
+    assert [patience.pause(attempt) for attempt in (1, 2, 3, 4, 50)] == [0.25, 0.5, 1.0, 1.5, 1.5]
+    assert drawn == [(0.0, 0.5), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.0, 3.0)]
+
+
+async def test_a_service_that_hangs_is_given_up_after_the_timeout_and_judged_as_one_that_broke(
+    service: Service, clock: HurriedClock
+) -> None:
+    async with opened(service.url, clock, read_timeout=1.0) as engine:
+        service.replies += [silence, FINE, silence, silence, FINE]
+
+        await READS["get"](engine)
+        with pytest.raises(OutcomeUnknown):
+            await WRITES["put"](engine)
+        await engine.transact(transaction())
+
+    assert [sent.operation for sent in service.sent] == ["GetItem"] * 2 + ["PutItem"] + ["TransactWriteItems"] * 2
+
+
+async def test_what_was_never_sent_is_tried_again_and_then_unavailable(clock: HurriedClock) -> None:
+    async with opened(refused_url(), clock) as engine:
+        for name, call in {**READS, **WRITES}.items():
+            clock.pauses.clear()
+            with pytest.raises(Unavailable) as caught:
+                await call(engine)
+            assert type(caught.value) is Unavailable, name
+            assert len(clock.pauses) == ATTEMPTS - 1, name
+
+
+async def test_a_host_without_an_address_is_tried_again_and_then_unavailable(clock: HurriedClock) -> None:
+    async with opened("http://nobody.invalid:8000", clock) as engine:
+        with pytest.raises(Unavailable) as caught:
+            await WRITES["update"](engine)
+
+    assert type(caught.value) is Unavailable
+    assert len(clock.pauses) == ATTEMPTS - 1
+
+
+async def test_a_write_goes_through_once_when_the_service_comes_up() -> None:
+    url = refused_url()
+    async with contextlib.AsyncExitStack() as stack:
+        started: list[Service] = []
+
+        async def start() -> None:
+            if not started:
+                started.append(await stack.enter_async_context(misbehaving(int(url.rpartition(":")[2]))))
+
+        engine = await stack.enter_async_context(opened(url, HurriedClock(at_pause=start)))
+
+        await WRITES["update"](engine)
+
+        assert [sent.operation for sent in started[0].sent] == ["UpdateItem"]
+
+
+async def test_a_write_in_conflict_with_a_transaction_is_sent_again(engine: DynamoDBEngine, service: Service) -> None:
+    service.replies += [refusal("TransactionConflictException"), FINE]
+
+    await WRITES["update"](engine)
+
+    assert len(service.sent) == 2
+
+
+def transaction(token: str | None = None) -> Transaction:
+    return Transaction((Put(TABLE, {"id": "one"}), Check(TABLE, {"id": "two"}, absent("id"))), token)
+
+
+@pytest.mark.parametrize("trouble", BREAKS)
+async def test_a_transaction_that_breaks_is_sent_again_with_the_same_token(
+    trouble: str, engine: DynamoDBEngine, service: Service
+) -> None:
+    service.replies += [BREAKS[trouble], BREAKS[trouble], FINE]
+
+    await engine.transact(transaction())
+
+    tokens = [sent.body["ClientRequestToken"] for sent in service.sent]
+    assert len(tokens) == 3
+    assert len(set(tokens)) == 1
+    assert len(tokens[0]) == 36
+
+
+async def test_two_transactions_without_tokens_get_different_ones(engine: DynamoDBEngine, service: Service) -> None:
+    await engine.transact(transaction())
+    await engine.transact(transaction())
+
+    assert len({sent.body["ClientRequestToken"] for sent in service.sent}) == 2
+
+
+async def test_a_given_token_is_kept(engine: DynamoDBEngine, service: Service) -> None:
+    service.replies += [closed, refusal("TransactionInProgressException"), FINE]
+
+    await engine.transact(transaction("my-own-token"))
+
+    assert [sent.body["ClientRequestToken"] for sent in service.sent] == ["my-own-token"] * 3
+
+
+async def test_a_transaction_in_conflict_is_sent_again(engine: DynamoDBEngine, service: Service) -> None:
+    service.replies += [cancelled("None", "TransactionConflict"), cancelled("ThrottlingError", "TransactionConflict"), FINE]
+
+    await engine.transact(transaction())
+
+    assert len(service.sent) == 3
+
+
+async def test_a_conflict_that_does_not_end_is_told_with_its_reasons(engine: DynamoDBEngine, service: Service) -> None:
+    service.replies.extend([cancelled("None", "TransactionConflict")] * 100)
+
+    with pytest.raises(TransactionCancelled) as caught:
+        await engine.transact(transaction())
+
+    assert [reason.code for reason in caught.value.reasons] == ["None", "TransactionConflict"]
+    assert len(service.sent) == ATTEMPTS
+
+
+async def test_a_transaction_that_is_only_throttled_ends_as_throttled(engine: DynamoDBEngine, service: Service) -> None:
+    service.replies.extend([cancelled("ProvisionedThroughputExceeded", "None")] * 100)
+
+    with pytest.raises(Throttled):
+        await engine.transact(transaction())
+
+    assert len(service.sent) == ATTEMPTS
+
+
+async def test_a_failed_condition_beside_a_conflict_is_told_at_once(engine: DynamoDBEngine, service: Service) -> None:
+    service.replies += [cancelled("TransactionConflict", "ConditionalCheckFailed"), FINE]
+
+    with pytest.raises(TransactionCancelled):
+        await engine.transact(transaction())
+
+    assert len(service.sent) == 1
+
+
+async def test_a_transaction_that_broke_once_and_never_got_through_has_an_unknown_outcome(
+    engine: DynamoDBEngine, service: Service
+) -> None:
+    service.replies.extend([closed] + [throttled()] * 100)
+
+    with pytest.raises(OutcomeUnknown):
+        await engine.transact(transaction())
+
+    assert len(service.sent) == ATTEMPTS
+
+
+async def test_a_transaction_refused_after_it_broke_is_refused(engine: DynamoDBEngine, service: Service) -> None:
+    """With its token, the second attempt would have been answered as done had the first one been applied."""
+    service.replies += [closed, cancelled("ConditionalCheckFailed", "None")]
+
+    with pytest.raises(TransactionCancelled):
+        await engine.transact(transaction())
+
+
+async def test_a_wrong_request_is_never_sent(engine: DynamoDBEngine, service: Service) -> None:
+    with pytest.raises(InvalidKey):
+        await engine.put(Put(TABLE, {"name": "no id"}))
+
+    assert service.sent == []
+
+
+async def test_a_ping_asks_once(engine: DynamoDBEngine, service: Service, clock: HurriedClock) -> None:
+    service.replies.extend([closed] * 2)
+
+    with pytest.raises(Unavailable):
+        await engine.ping()
+
+    assert [sent.operation for sent in service.sent] == ["ListTables"]
+    assert clock.pauses == []
+
+
+async def test_closing_waits_for_what_was_begun_and_takes_nothing_new(service: Service, clock: HurriedClock) -> None:
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+        await go_on.wait()
+        await answer({"Item": ITEM})(writer)
+
+    service.replies.append(late)
+    async with opened(service.url, clock) as engine:
+        reading = asyncio.create_task(engine.get(Get(TABLE, KEY)))
+        await arrived.wait()
+        closing = asyncio.create_task(engine.close())
+        await asyncio.sleep(0)  # the task begins
+
+        with pytest.raises(Unavailable, match="closed"):
+            await engine.get(Get(TABLE, KEY))
+        assert not closing.done()
+
+        go_on.set()
+        await closing
+        assert (await reading).item == {"id": "one"}
