@@ -109,8 +109,8 @@ def _item(response: Mapping[str, Any]) -> Item | None:
     return item_from_wire(item) if item else None
 
 
-def _invalid(message: str, _response: Mapping[str, Any]) -> Fault:
-    text = message.lower()
+def _invalid(message: str, response: Mapping[str, Any]) -> Fault:
+    text = response["Error"].get("Message", "").lower()
     for fragment, kind in _MESSAGES:
         if fragment in text:
             return Fault(kind(message))
@@ -167,11 +167,11 @@ _MESSAGES: tuple[tuple[str, type[InvalidRequest]], ...] = (
     ("type mismatch for key", InvalidKey),
     ("size of hashkey", InvalidKey),
     ("size of rangekey", InvalidKey),
-    ("empty string value. key", InvalidKey),
+    ("for a key attribute", InvalidKey),
     ("number of conditions on the keys", InvalidKey),
     ("expression", InvalidExpression),
     ("document path", InvalidExpression),
     ("attributevalue", InvalidValue),
-    ("empty set", InvalidValue),
+    ("may not be empty", InvalidValue),
     ("nesting levels", InvalidValue),
 )

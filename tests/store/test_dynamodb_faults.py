@@ -1,0 +1,200 @@
+"""What the service's errors become: one of the store's types each, with what the service told."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, NoCredentialsError, ParamValidationError
+
+from tally.store.dynamodb.faults import NotOffered, fault_of
+from tally.store.errors import (
+    ConditionFailed,
+    DuplicateItem,
+    InvalidExpression,
+    InvalidKey,
+    InvalidNumber,
+    InvalidPageKey,
+    InvalidRequest,
+    InvalidValue,
+    ItemTooLarge,
+    Refused,
+    RequestTooLarge,
+    StoreError,
+    TableExists,
+    TableNotFound,
+    Throttled,
+    TokenMismatch,
+    TooManyItems,
+    TransactionCancelled,
+    Unavailable,
+    UnknownIndex,
+)
+
+
+def answered(code: str, message: str = "it said so", status: int = 400, **fields: Any) -> ClientError:
+    response: Any = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+        **fields,
+    }
+    return ClientError(response, "PutItem")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "again"),
+    [
+        ("ConditionalCheckFailedException", ConditionFailed, False),
+        ("IdempotentParameterMismatchException", TokenMismatch, False),
+        ("ResourceNotFoundException", TableNotFound, False),
+        ("ResourceInUseException", TableExists, False),
+        ("ItemCollectionSizeLimitExceededException", Refused, False),
+        ("ValidationException", InvalidRequest, False),
+        ("SerializationException", InvalidRequest, False),
+        ("UnknownOperationException", NotOffered, False),
+        ("ProvisionedThroughputExceededException", Throttled, True),
+        ("RequestLimitExceeded", Throttled, True),
+        ("ThrottlingException", Throttled, True),
+        ("LimitExceededException", Throttled, True),
+        ("TransactionConflictException", Unavailable, True),
+        ("ReplicatedWriteConflictException", Unavailable, True),
+    ],
+)
+def test_each_code_becomes_one_type(code: str, kind: type[StoreError], again: bool) -> None:
+    fault = fault_of(answered(code), "PutItem on readings")
+
+    assert type(fault.error) is kind
+    assert str(fault.error) == "PutItem on readings: it said so"
+    assert (fault.again, fault.unknown) == (again, False)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("InternalServerError", 500), ("ServiceUnavailable", 503), ("TransactionInProgressException", 400), ("SomethingNew", 500)],
+)
+def test_a_failure_in_the_middle_leaves_the_outcome_unknown(code: str, status: int) -> None:
+    fault = fault_of(answered(code, status=status), "PutItem")
+
+    assert type(fault.error) is Unavailable
+    assert (fault.again, fault.unknown) == (False, True)
+
+
+def test_a_code_that_nobody_knows_is_unavailable_and_named() -> None:
+    fault = fault_of(answered("ExpiredTokenException", "The security token included in the request is expired"), "GetItem")
+
+    assert type(fault.error) is Unavailable
+    assert "ExpiredTokenException" in str(fault.error)
+    assert (fault.again, fault.unknown) == (False, False)
+
+
+def test_a_request_that_is_too_large_to_be_read_is_told_apart() -> None:
+    assert type(fault_of(answered("RequestEntityTooLarge", status=413), "BatchWriteItem").error) is RequestTooLarge
+
+
+def test_missing_credentials_are_unavailable() -> None:
+    assert type(fault_of(NoCredentialsError(), "GetItem").error) is Unavailable
+
+
+def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
+    assert type(fault_of(ParamValidationError(report="Unknown parameter"), "GetItem").error) is InvalidRequest
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("Item size has exceeded the maximum allowed size", ItemTooLarge),
+        ("Item size to update has exceeded the maximum allowed size", ItemTooLarge),
+        ("The provided starting key is invalid", InvalidPageKey),
+        ("The provided starting key does not match the range key predicate", InvalidPageKey),
+        ("Exclusive Start Key must have same size as table's key schema", InvalidPageKey),
+        ("The table does not have the specified index: by-day", UnknownIndex),
+        ("Transaction request cannot include multiple operations on one item", DuplicateItem),
+        ("Provided list of item keys contains duplicates", DuplicateItem),
+        ("Too many items requested for the BatchWriteItem call", TooManyItems),
+        ("Member must have length less than or equal to 10", TooManyItems),
+        ("Number overflow. Attempting to store a number with magnitude larger than supported range", InvalidNumber),
+        ("Attempting to store more than 38 significant digits in a Number", InvalidNumber),
+        ("DynamoDB only supports precision up to 38 digits", InvalidNumber),
+        ("The parameter cannot be converted to a numeric value: seven", InvalidNumber),
+        (
+            "One or more parameter values were invalid: Type mismatch for Index Key g Expected: S Actual: N IndexName: gsi",
+            InvalidKey,
+        ),
+        ("One or more parameter values were invalid: Type mismatch for key id expected: S actual: N", InvalidKey),
+        ("One or more parameter values were invalid: Missing the key id in the item", InvalidKey),
+        ("The provided key element does not match the schema", InvalidKey),
+        ("The update expression attempted to update a secondary index key to a value that is not supported", InvalidKey),
+        ("The AttributeValue for a key attribute cannot contain an empty string value. Key: id", InvalidKey),
+        ("Size of hashkey has exceeded the maximum size limit of2048 bytes", InvalidKey),
+        ("The document path provided in the update expression is invalid for update", InvalidExpression),
+        ("An operand in the update expression has an incorrect data type", InvalidExpression),
+        ("The provided expression refers to an attribute that does not exist in the item", InvalidExpression),
+        ("Invalid ConditionExpression: Expression size has exceeded the maximum allowed size", InvalidExpression),
+        ("One or more parameter values were invalid: An AttributeValue may not contain an empty string", InvalidValue),
+        ("One or more parameter values were invalid: An string set  may not be empty", InvalidValue),
+        ("Nesting Levels have exceeded supported limits: Attributes have nested depth of 33", InvalidValue),
+        ("Something else is wrong", InvalidRequest),
+    ],
+)
+def test_a_validation_error_is_read_by_its_message(message: str, kind: type[InvalidRequest]) -> None:
+    fault = fault_of(answered("ValidationException", message), "UpdateItem on readings")
+
+    assert type(fault.error) is kind
+    assert message in str(fault.error)
+    assert (fault.again, fault.unknown) == (False, False)
+
+
+def test_a_table_whose_name_is_in_the_table_of_messages_confuses_nobody() -> None:
+    fault = fault_of(answered("ValidationException", "Something else is wrong"), "PutItem on expression-log")
+
+    assert type(fault.error) is InvalidRequest
+
+
+def test_a_failed_condition_brings_the_item_that_stood_there() -> None:
+    error = answered("ConditionalCheckFailedException", Item={"id": {"S": "one"}, "count": {"N": "3"}})
+
+    fault = fault_of(error, "PutItem")
+
+    assert isinstance(fault.error, ConditionFailed)
+    assert fault.error.item == {"id": "one", "count": 3}
+
+
+def test_a_failed_condition_without_an_item_has_none() -> None:
+    fault = fault_of(answered("ConditionalCheckFailedException"), "PutItem")
+
+    assert isinstance(fault.error, ConditionFailed)
+    assert fault.error.item is None
+
+
+def test_the_reasons_of_a_cancelled_transaction_line_up_with_its_items() -> None:
+    reasons = [
+        {"Code": "None"},
+        {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed", "Item": {"id": {"S": "two"}}},
+        {"Code": "ValidationError", "Message": "An operand has an incorrect data type"},
+    ]
+
+    fault = fault_of(answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems")
+
+    assert isinstance(fault.error, TransactionCancelled)
+    none, failed, invalid = fault.error.reasons
+    assert (none.code, none.item) == ("None", None)
+    assert (failed.condition_failed, failed.item) == (True, {"id": "two"})
+    assert (invalid.code, invalid.message) == ("ValidationError", "An operand has an incorrect data type")
+    assert not fault.again
+
+
+@pytest.mark.parametrize(
+    ("codes", "again"),
+    [
+        (("TransactionConflict", "None"), True),
+        (("TransactionConflict", "ThrottlingError"), True),
+        (("TransactionConflict", "ConditionalCheckFailed"), False),
+        (("ItemCollectionSizeLimitExceeded", "None"), False),
+        ((), False),
+    ],
+)
+def test_a_cancelled_transaction_may_pass_later_if_every_obstacle_may(codes: tuple[str, ...], again: bool) -> None:
+    reasons = [{"Code": code} for code in codes]
+
+    fault = fault_of(answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems")
+
+    assert isinstance(fault.error, TransactionCancelled)
+    assert fault.again is again
