@@ -1,0 +1,55 @@
+"""The `engine` fixture: every test that asks for it runs on SQLite and on all DynamoDB services that are to be had.
+
+- `sqlite`: always.
+- `local`: AWS's DynamoDB Local, where there are Java and npm.
+- `ministack`: an emulator that is closer to today's service.
+- `given`: whatever `TALLY_TEST_DYNAMODB_URL` names.
+
+Real DynamoDB is the specification. Where an emulator is known to differ from it (`differences.py`), the test must fail, and the
+difference is a row of `docs/differences.md`.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from tally.store.api import Engine
+from tally.store.sqlite import open_sqlite
+from tests.store.differences import expected_to_fail
+from tests.store.emulators import given_engine, given_url, local_engine, ministack_engine
+from tests.store.tables import TABLES
+
+ENGINES = ("sqlite", "local", "ministack", *(("given",) if given_url() else ()))
+
+
+@pytest.fixture(scope="session", params=ENGINES)
+async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+    """An open engine with all shared tables in it."""
+    async with _open(request.param, tmp_path_factory) as engine:
+        for table in TABLES:
+            await engine.create_table(table)
+        yield engine
+
+
+def _open(name: str, folders: pytest.TempPathFactory) -> AbstractAsyncContextManager[Engine]:
+    if name == "sqlite":
+        return open_sqlite(folders.mktemp("sqlite"))
+    if name == "local":
+        return local_engine()
+    if name == "ministack":
+        return ministack_engine()
+    url = given_url()
+    assert url is not None
+    return given_engine(url)
+
+
+@pytest.fixture
+def engine(opened: Engine, request: pytest.FixtureRequest) -> Engine:
+    """An engine; where it is known to differ from DynamoDB in what the test is about, the test must fail."""
+    where = request.node.callspec.params["opened"]
+    case = request.node.callspec.id.removeprefix(where).removeprefix("-")
+    reason = expected_to_fail(request.node.originalname, case, where)
+    if reason:
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+    return opened

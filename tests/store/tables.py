@@ -1,0 +1,84 @@
+"""The tables that the suite shares. They are made once per engine; each test has keys of its own, from `fresh`."""
+
+import uuid
+from typing import Any
+
+from tally.store.api import Engine, Get, Page, Query, Scan
+from tally.store.schema import ALL, KEYS_ONLY, B, Global, Local, N, S, Table, include
+from tally.store.values import Item, Key
+
+PLAIN = Table("plain", partition=S("id"))
+
+STRINGS = Table("strings", partition=S("id"), sort=S("at"))
+NUMBERS = Table("numbers", partition=S("id"), sort=N("at"))
+BINARIES = Table("binaries", partition=S("id"), sort=B("at"))
+NUMBERED = Table("numbered", partition=N("id"), sort=N("at"))
+
+PLAYERS = Table(
+    "players",
+    partition=S("club"),
+    sort=S("name"),
+    indexes=(
+        Global("by-team", partition=S("team"), sort=N("points"), projection=ALL),
+        Global("by-status", partition=S("status"), projection=KEYS_ONLY),
+        Global("by-day", partition=N("day"), sort=S("city"), projection=include("note", "tags")),
+        Local("by-age", sort=N("age"), projection=ALL),
+        Local("by-city", sort=S("city"), projection=KEYS_ONLY),
+        Local("by-rank", sort=B("rank"), projection=include("note")),
+    ),
+)
+
+TOKENS = Table(
+    "tokens",
+    partition=S("id"),
+    indexes=(Global("by-owner", partition=S("owner"), projection=ALL),),
+    ttl="expires",
+)
+
+NEVER_MADE = Table("never-made", partition=S("id"), indexes=(Global("by-owner", partition=S("owner")),))
+
+TABLES = (PLAIN, STRINGS, NUMBERS, BINARIES, NUMBERED, PLAYERS, TOKENS)
+
+
+def fresh(prefix: str = "") -> str:
+    """A string that nobody has used before."""
+    return f"{prefix}{uuid.uuid4().hex}"
+
+
+def fresh_number() -> int:
+    """A number that nobody has used before."""
+    return uuid.uuid4().int % 10**20
+
+
+async def stored(engine: Engine, table: Table, key: Key) -> Item | None:
+    """What stands at a key now."""
+    return (await engine.get(Get(table, key, consistent=True))).item
+
+
+async def all_pages(engine: Engine, operation: Query | Scan, most: int = 100) -> list[Page]:
+    """Every page of a query or scan, from its start to its end."""
+    pages = []
+    start = operation.start
+    for _ in range(most):
+        page = await _page(engine, operation, start)
+        pages.append(page)
+        start = page.next
+        if start is None:
+            return pages
+    raise AssertionError(f"no end after {most} pages")
+
+
+async def all_items(engine: Engine, operation: Query | Scan, most: int = 100) -> list[Item]:
+    """Every item of a query or scan."""
+    return [item for page in await all_pages(engine, operation, most) for item in page.items]
+
+
+async def _page(engine: Engine, operation: Query | Scan, start: Key | None) -> Page:
+    if isinstance(operation, Query):
+        return await engine.query(_from(operation, start))
+    return await engine.scan(_from(operation, start))
+
+
+def _from(operation: Any, start: Key | None) -> Any:
+    fields = {name: getattr(operation, name) for name in operation.__struct_fields__}
+    return type(operation)(**{**fields, "start": start})
