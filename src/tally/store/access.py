@@ -82,11 +82,11 @@ class Invocation:
         self._elapsed = 0.0
         self._token: Token[Invocation | None] | None = None
 
-    def attach(self, meters: Meters, clock: Clock, now: float) -> PatternMeter:
+    def attach(self, meters: Meters, clock: Clock) -> PatternMeter:
         """Begin to measure, now that the store is reached."""
         self.meter = meters.of(self.pattern)
         self._clock = clock
-        self._started = now
+        self._started = clock.monotonic()
         return self.meter
 
     def __enter__(self) -> None:

@@ -1,8 +1,8 @@
 """The rules that hold a call to its access pattern: which operation may go out, and when a call has had enough.
 
 `admit` refuses before anything is sent. `clamp` sees to it that a page never brings more than one item past
-the bound, and `settle` counts what came back and raises `BoundExceeded` if that one item was there. This runs with every
-operation of the store, so what depends on the operation's type is looked up, not asked for in turn.
+the bound, `settle` counts what came back, and `check_room` raises `BoundExceeded` if that one item was there. This runs with
+every operation of the store, so what depends on the operation's type is looked up, not asked for in turn.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from tally.store.api import (
     operation_name,
 )
 from tally.store.errors import AccessViolation, BoundExceeded
-from tally.store.patterns import Pattern, Use, UseKey
+from tally.store.patterns import Use, UseKey
 
 Paged = TypeVar("Paged", Query, Scan)
 
@@ -40,39 +40,39 @@ def admit(invocation: Invocation, operation: Operation, *, bounded: bool = False
 def _admit_page(invocation: Invocation, operation: Query | Scan, bounded: bool) -> UseKey:
     pattern, key = invocation.pattern, (operation_name(operation), operation.index)
     use = _declared(invocation, key)
-    _check_table(pattern, operation.table.name)
+    _check_table(invocation, operation.table.name)
     if operation.filter is not None and use.name == "Scan" and not use.filtered:
-        raise _violation(pattern, "it does not declare that its Scan filters")
+        raise _violation(invocation, "it does not declare that its Scan filters")
     if operation.start is not None and invocation.pages and pattern.bound is None and not bounded:
-        raise _violation(pattern, "a second page wants a bound: declare one, or read with items(bound=...)")
-    _check_room(invocation, 0, 0)
+        raise _violation(invocation, "a second page wants a bound: declare one, or read with items(bound=...)")
+    check_room(invocation)
     invocation.pages += 1
     return key
 
 
 def _admit_write(invocation: Invocation, operation: Put | Update | Delete, _: bool) -> UseKey:
-    pattern, key = invocation.pattern, (operation_name(operation), None)
+    key = (operation_name(operation), None)
     use = _declared(invocation, key)
-    _check_table(pattern, operation.table.name)
+    _check_table(invocation, operation.table.name)
     if use.conditional and operation.condition is None:
-        raise _violation(pattern, f"it declares a conditional {use.name}, and this one has no condition")
-    _check_room(invocation, 0, 1)
+        raise _violation(invocation, f"it declares a conditional {use.name}, and this one has no condition")
+    check_room(invocation, 0, 1)
     return key
 
 
 def _admit_get(invocation: Invocation, operation: Get | BatchGet, _: bool) -> UseKey:
     key = (operation_name(operation), None)
     _declared(invocation, key)
-    _check_table(invocation.pattern, operation.table.name)
-    _check_room(invocation, len(operation.keys) if isinstance(operation, BatchGet) else 1, 0)
+    _check_table(invocation, operation.table.name)
+    check_room(invocation, len(operation.keys) if isinstance(operation, BatchGet) else 1, 0)
     return key
 
 
 def _admit_batch_write(invocation: Invocation, operation: BatchWrite, _: bool) -> UseKey:
     key = (operation_name(operation), None)
     _declared(invocation, key)
-    _check_table(invocation.pattern, operation.table.name)
-    _check_room(invocation, 0, _size(operation))
+    _check_table(invocation, operation.table.name)
+    check_room(invocation, 0, _size(operation))
     return key
 
 
@@ -83,35 +83,37 @@ def _admit_transaction(invocation: Invocation, operation: Transaction | Transact
     gets = operation.gets if isinstance(operation, TransactionGet) else ()
     strange = {part.table.name for part in (*writes, *gets)} - pattern.table_names
     if strange:
-        raise _violation(pattern, f"it does not declare table {min(strange)}")
-    _check_room(invocation, len(gets), len(writes))
+        raise _violation(invocation, f"it does not declare table {min(strange)}")
+    check_room(invocation, len(gets), len(writes))
     return key
 
 
 def _declared(invocation: Invocation, key: UseKey) -> Use:
     pattern = invocation.pattern
     if invocation.ended:
-        raise _violation(pattern, "its method has returned; a task it left behind may not go on in its name")
+        raise _violation(invocation, "its method has returned; a task it left behind may not go on in its name")
     use = pattern.allowed.get(key)
     if use is None:
         where = "" if key[1] is None else f" on {key[1]}"
-        raise _violation(pattern, f"it declares {pattern.operation_label}, not {key[0]}{where}")
+        raise _violation(invocation, f"it declares {pattern.operation_label}, not {key[0]}{where}")
     return use
 
 
-def _check_table(pattern: Pattern, name: str) -> None:
-    if name != pattern.table.name:
-        raise _violation(pattern, f"it is about table {pattern.table.name}, not {name}")
+def _check_table(invocation: Invocation, name: str) -> None:
+    own = invocation.pattern.table.name
+    if name != own:
+        raise _violation(invocation, f"it is about table {own}, not {name}")
 
 
-def _check_room(invocation: Invocation, reads: int, writes: int) -> None:
+def check_room(invocation: Invocation, reads: int = 0, writes: int = 0) -> None:
+    """BoundExceeded if so many more reads or writes would pass the pattern's bound, or if it has been passed already."""
     bound = invocation.pattern.bound
     if bound is None:
         return
     if invocation.read + reads > bound:
-        raise _exceeded(invocation.pattern, "read", bound)
+        raise too_many(invocation, "read", bound)
     if invocation.written + writes > bound:
-        raise _exceeded(invocation.pattern, "written", bound)
+        raise too_many(invocation, "written", bound)
 
 
 def resolve_bound(invocation: Invocation, bound: int | None, used: int) -> int:
@@ -119,10 +121,10 @@ def resolve_bound(invocation: Invocation, bound: int | None, used: int) -> int:
     pattern = invocation.pattern
     if bound is None:
         if pattern.bound is None:
-            raise _violation(pattern, "this wants a bound: declare one, or give bound=...")
+            raise _violation(invocation, "this wants a bound: declare one, or give bound=...")
         return pattern.bound - used
     if bound < 1 or (pattern.bound is not None and bound > pattern.bound):
-        raise _violation(pattern, f"a bound of {bound} is not between 1 and the declared {pattern.bound}")
+        raise _violation(invocation, f"a bound of {bound} is not between 1 and the declared {pattern.bound}")
     return bound
 
 
@@ -138,27 +140,27 @@ def clamp(invocation: Invocation, operation: Paged) -> Paged:
 
 
 def settle(invocation: Invocation, operation: Operation, answer: Any) -> int:
-    """Count what an answer brought, and return how many items that were; BoundExceeded if it was too much."""
+    """Count what an answer brought, and return how many items that were."""
     reads, writes, items = _COUNTS[type(operation)](operation, answer)
     invocation.read += reads
     invocation.written += writes
-    bound = invocation.pattern.bound
-    if bound is not None and invocation.read > bound:
-        raise _exceeded(invocation.pattern, "read", bound)
     return items
 
 
-def outside(what: str) -> AccessViolation:
-    """The error for an operation that no pattern stands behind."""
-    return AccessViolation(f"{what} outside of any access pattern: put @access on the repository's method")
+def too_many(invocation: Invocation, what: str, most: int) -> BoundExceeded:
+    """The error for a call that wants more than it may have; it is counted."""
+    _count_error(invocation)
+    return BoundExceeded(f"access pattern {invocation.pattern.name!r}: more than {most} items would be {what} in one call")
 
 
-def _violation(pattern: Pattern, why: str) -> AccessViolation:
-    return AccessViolation(f"access pattern {pattern.name!r}: {why}")
+def _violation(invocation: Invocation, why: str) -> AccessViolation:
+    _count_error(invocation)
+    return AccessViolation(f"access pattern {invocation.pattern.name!r}: {why}")
 
 
-def _exceeded(pattern: Pattern, done: str, bound: int) -> BoundExceeded:
-    return BoundExceeded(f"access pattern {pattern.name!r}: more than {bound} items would be {done} in one call")
+def _count_error(invocation: Invocation) -> None:
+    if invocation.meter is not None:
+        invocation.meter.whole.errors += 1
 
 
 def _size(operation: BatchWrite | None) -> int:

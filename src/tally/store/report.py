@@ -1,7 +1,7 @@
 """The access patterns as documents: JSON for programs, Markdown for the page in docs/.
 
-Both have the same fields for every pattern. The figures are those of one program's `Meters`. The Markdown has them only when it is
-told to, so that the page in docs/ changes only when a pattern does.
+Both have the same fields for every pattern. The figures are those of one program's `Meters`. The Markdown has them only when it
+is told to, so that the page in docs/ changes only when a pattern does.
 """
 
 from collections.abc import Iterable

@@ -11,12 +11,12 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from tally.kit.clock import Clock, SystemClock
 from tally.store import api
-from tally.store.access import current_invocation
+from tally.store.access import Invocation, current_invocation
 from tally.store.api import Engine, Page, Returns, operation_name
 from tally.store.errors import AccessViolation, Refused
 from tally.store.expressions import Action, Condition, F, Path, path_of
-from tally.store.guard import admit, clamp, outside, settle
-from tally.store.meters import Meters
+from tally.store.guard import admit, check_room, clamp, settle
+from tally.store.meters import Meters, PatternMeter
 from tally.store.schema import Table
 from tally.store.values import Item, Key
 
@@ -119,24 +119,22 @@ class Requests:
         return found.items
 
     async def _page(self, operation: api.Query | api.Scan, *, bounded: bool = False) -> Page:
-        invocation = current_invocation()
-        if invocation is None:
-            raise outside(operation_name(operation))
+        invocation, _ = self._entered(operation_name(operation))
         if isinstance(operation, api.Query):
             return await self._run(self.engine.query, clamp(invocation, operation), bounded=bounded)
         return await self._run(self.engine.scan, clamp(invocation, operation), bounded=bounded)
 
-    async def _run(self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False) -> Answer:
+    def _entered(self, what: str) -> tuple[Invocation, PatternMeter]:
+        """The running call of a pattern, and its meter."""
         invocation = current_invocation()
         if invocation is None:
-            raise outside(operation_name(operation))
+            raise AccessViolation(f"{what} outside of any access pattern: put @access on the repository's method")
+        return invocation, invocation.meter or invocation.attach(self.meters, self.clock)
+
+    async def _run(self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False) -> Answer:
+        invocation, meter = self._entered(operation_name(operation))
+        counted = meter.operations[admit(invocation, operation, bounded=bounded)]
         started = self.clock.monotonic()
-        meter = invocation.meter or invocation.attach(self.meters, self.clock, started)
-        try:
-            counted = meter.operations[admit(invocation, operation, bounded=bounded)]
-        except AccessViolation:
-            meter.whole.errors += 1
-            raise
         try:
             answer = await send(operation)
             counted.consumed(settle(invocation, operation, answer), answer.capacity)
@@ -148,6 +146,7 @@ class Requests:
             raise
         finally:
             counted.took(self.clock.monotonic() - started)
+        check_room(invocation)
         return answer
 
 

@@ -17,10 +17,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from tally.store import api
-from tally.store.access import current_invocation
-from tally.store.errors import BoundExceeded
 from tally.store.expressions import Condition
-from tally.store.guard import outside, resolve_bound
+from tally.store.guard import resolve_bound, too_many
 from tally.store.paging import Patience, chunks, complete, run_bounded
 from tally.store.requests import Projected, Requests, paths_of
 from tally.store.schema import Table, check_key
@@ -116,9 +114,7 @@ class Store(Requests):
             yield item
 
     async def _all(self, operation: api.Query | api.Scan, bound: int | None, overflow: Overflow) -> AsyncGenerator[Item, None]:
-        invocation = current_invocation()
-        if invocation is None:
-            raise outside(api.operation_name(operation))
+        invocation, _ = self._entered(api.operation_name(operation))
         left = most = resolve_bound(invocation, bound, invocation.read)
         # One item past the bound tells "that was all" from "there is more".
         spare = 1 if overflow == "raise" else 0
@@ -128,7 +124,7 @@ class Store(Requests):
             page = await self._page(replace(operation, limit=limit), bounded=True)
             left -= page.scanned
             if left < 0:
-                raise BoundExceeded(f"more than {most} items of table {operation.table.name} would be read")
+                raise too_many(invocation, "read", most)
             for item in page.items:
                 yield item
             if page.next is None:
@@ -136,12 +132,10 @@ class Store(Requests):
             operation = replace(operation, start=page.next)
 
     def _reserve(self, count: int, bound: int | None, *, reads: bool) -> None:
-        invocation = current_invocation()
-        if invocation is None:
-            raise outside("a batch")
+        invocation, _ = self._entered("a batch")
         most = resolve_bound(invocation, bound, invocation.read if reads else invocation.written)
         if count > most:
-            raise BoundExceeded(f"access pattern {invocation.pattern.name!r}: {count} items are more than {most}")
+            raise too_many(invocation, "read" if reads else "written", most)
 
     async def _in_chunks(self, work: Sequence[T], size: int, send: Callable[[Sequence[T]], Awaitable[Sequence[T]]]) -> None:
         patience = Patience(self.clock, self.chance)

@@ -1,0 +1,485 @@
+"""A repository's method does what its access pattern says, and the store refuses the rest before anything is sent."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tally.kit.clock import ManualClock
+from tally.store.access import (
+    BatchGetItem,
+    BatchWriteItem,
+    DeleteItem,
+    GetItem,
+    Operation,
+    PutItem,
+    Query,
+    Scan,
+    TransactWriteItems,
+    UpdateItem,
+    access,
+    current_invocation,
+    pattern_of,
+    patterns_of,
+)
+from tally.store.api import Check, Get, Put
+from tally.store.errors import AccessViolation, BoundExceeded, ConditionFailed, TransactionCancelled
+from tally.store.expressions import F, present
+from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.store import Store
+from tally.store.values import Item
+from tests.store.example import FIXTURES, FOLLOW_COUNTS, FOLLOWS, LOCKS, Fixtures, Follows, Locks, make_tables
+
+ENGLISH = F("leagueCode") == "eng"
+
+
+@pytest.fixture
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SqliteEngine]:
+    async with open_sqlite(tmp_path_factory.mktemp("access")) as engine:
+        await make_tables(engine)
+        yield engine
+
+
+@pytest.fixture
+def store(engine: SqliteEngine) -> Store:
+    return Store(engine, clock=ManualClock())
+
+
+def fixture(number: int, **more: Any) -> Item:
+    return {"matchId": f"m{number:03}", "leagueCode": "eng", "startTime": f"2026-05-{number:03}", **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Wayward:
+    """Methods that do not keep to their pattern."""
+
+    store: Store
+
+    @access("Other table", GetItem, table=FIXTURES)
+    async def other_table(self) -> None:
+        await self.store.get(LOCKS, {"lockKey": "a"})
+
+    @access("Other operation", GetItem, table=FIXTURES)
+    async def other_operation(self) -> None:
+        await self.store.put(FIXTURES, fixture(1))
+
+    @access("No index", Query, table=FIXTURES)
+    async def undeclared_index(self) -> None:
+        await self.store.query(FIXTURES, ENGLISH, index="league-index")
+
+    @access("Other index", Query.on("live-index"), table=FIXTURES)
+    async def other_index(self) -> None:
+        await self.store.query(FIXTURES, ENGLISH, index="league-index")
+
+    @access("Only index", Query.on("live-index"), table=FIXTURES)
+    async def table_instead_of_index(self) -> None:
+        await self.store.query(FIXTURES, F("matchId") == "m001")
+
+    @access("Query, not scan", Query, table=FIXTURES)
+    async def scan(self) -> None:
+        await self.store.scan(FIXTURES)
+
+    @access("Scan, no filter", Scan, table=FIXTURES, bound=10)
+    async def filter_of_a_scan(self) -> None:
+        await self.store.scan(FIXTURES, filter=present("live"))
+
+    @access("Conditional", PutItem.conditional + UpdateItem.conditional + DeleteItem.conditional, table=FIXTURES)
+    async def no_condition(self) -> None:
+        await self.store.delete(FIXTURES, {"matchId": "m001"})
+
+    @access("Single put", PutItem, table=FOLLOWS)
+    async def transaction(self) -> None:
+        await self.store.transact([Put(FOLLOWS, {"matchId": "m", "userId": "u", "expiresAt": 1})])
+
+    @access("Transaction", TransactWriteItems, table=FOLLOWS)
+    async def table_of_a_transaction(self) -> None:
+        await self.store.transact([Check(LOCKS, {"lockKey": "a"}, present("lockKey"))])
+
+    @access("Writes only", TransactWriteItems, table=FOLLOWS)
+    async def read_in_a_transaction(self) -> None:
+        await self.store.transact_get([Get(FOLLOWS, {"matchId": "m", "userId": "u"})])
+
+    @access("Too many writes", BatchWriteItem, table=FIXTURES, bound=3)
+    async def too_many_writes(self) -> None:
+        await self.store.batch_write(FIXTURES, puts=[fixture(number) for number in range(4)])
+
+    @access("Too many reads", BatchGetItem, table=FIXTURES, bound=3)
+    async def too_many_reads(self) -> None:
+        await self.store.batch_get(FIXTURES, [{"matchId": f"m{number}"} for number in range(4)])
+
+    @access("No bound", BatchGetItem, table=FIXTURES)
+    async def no_bound(self) -> None:
+        await self.store.get_many(FIXTURES, [{"matchId": "m001"}])
+
+    @access("Bound too wide", BatchGetItem, table=FIXTURES, bound=3)
+    async def wider_bound(self) -> None:
+        await self.store.get_many(FIXTURES, [{"matchId": "m001"}], bound=4)
+
+
+VIOLATIONS = {
+    "other_table": "about table example-fixtures, not example-locks",
+    "other_operation": "declares GetItem, not PutItem",
+    "undeclared_index": "declares Query, not Query on league-index",
+    "other_index": r"declares Query \(GSI\), not Query on league-index",
+    "table_instead_of_index": r"declares Query \(GSI\), not Query$",
+    "scan": "declares Query, not Scan",
+    "filter_of_a_scan": "does not declare that its Scan filters",
+    "no_condition": "declares a conditional DeleteItem",
+    "transaction": "declares PutItem, not TransactWriteItems",
+    "table_of_a_transaction": "does not declare table example-locks",
+    "read_in_a_transaction": "declares TransactWriteItems, not TransactGetItems",
+    "too_many_writes": "more than 3 items would be written",
+    "too_many_reads": "more than 3 items would be read",
+    "no_bound": "wants a bound",
+    "wider_bound": "a bound of 4 is not between 1 and the declared 3",
+}
+
+
+@pytest.mark.parametrize("method", VIOLATIONS)
+async def test_an_undeclared_access_is_refused_before_anything_is_sent(store: Store, method: str) -> None:
+    """It is an AccessViolation that names the pattern, it counts as an error, and no operation has been made."""
+    with pytest.raises(AccessViolation, match=VIOLATIONS[method]) as refusal:
+        await getattr(Wayward(store), method)()
+    pattern = patterns_of(Wayward)[method]
+    assert repr(pattern.name) in str(refusal.value)
+    assert store.meters.of(pattern).errors == 1
+    assert [meter.calls for meter in store.meters.of(pattern).operations.values() if meter.calls] == []
+
+
+def test_every_violation_is_tried() -> None:
+    assert set(patterns_of(Wayward)) == set(VIOLATIONS)
+
+
+async def test_a_call_outside_of_any_pattern_is_refused(store: Store) -> None:
+    """The store serves repositories: whoever holds it and has no pattern gets nothing, not even through the helpers."""
+    with pytest.raises(AccessViolation, match="GetItem outside of any access pattern"):
+        await store.get(FIXTURES, {"matchId": "m001"})
+    with pytest.raises(AccessViolation, match="Scan outside of any access pattern"):
+        await store.scan(FIXTURES)
+    with pytest.raises(AccessViolation, match="Query outside of any access pattern"):
+        _ = [item async for item in store.items(FIXTURES, ENGLISH, bound=10)]
+    with pytest.raises(AccessViolation, match="a batch outside of any access pattern"):
+        await store.write_many(FIXTURES, puts=[fixture(1)], bound=10)
+
+
+async def test_a_repository_reads_and_writes_as_it_declares(store: Store) -> None:
+    """Single items, ranges, indexes, batches and transactions, through the example's repositories."""
+    fixtures, follows = Fixtures(store), Follows(store)
+    await fixtures.put_many(fixture(number, venue="Lord's" if number % 2 else "Oval") for number in range(60))
+    assert await fixtures.get("m007") == fixture(7, venue="Lord's")
+    assert await fixtures.get("m999") is None
+    assert len(await fixtures.get_many([f"m{number:03}" for number in range(50, 70)])) == 10
+    page = await fixtures.of_league("eng", "2026-05-010", "2026-05-019", limit=4)
+    assert [item["matchId"] for item in page.items] == ["m010", "m011", "m012", "m013"]
+    page = await fixtures.of_league("eng", "2026-05-010", "2026-05-019", after=page.next)
+    assert [item["matchId"] for item in page.items] == [f"m01{number}" for number in range(4, 10)]
+    assert len(await fixtures.at_venue("Oval")) == 30
+
+    for user in ("ann", "bob", "cid", "dan"):
+        await follows.follow("m007", user, expires_at=100)
+    with pytest.raises(TransactionCancelled):
+        await follows.follow("m007", "ann", expires_at=100)
+    assert [follow["userId"] async for follow in follows.of_match("m007")] == ["ann", "bob", "cid", "dan"]
+    follow, match = await follows.with_match("m007", "ann")
+    assert follow is not None
+    assert match == fixture(7, venue="Lord's")
+    assert await follows.remove_all("m007") == 4
+    assert [follow async for follow in follows.of_match("m007")] == []
+
+
+async def test_a_condition_that_fails_is_an_answer_and_not_an_error(store: Store) -> None:
+    """A lock that is taken counts as refused; the pattern and its operation have no error."""
+    locks = Locks(store)
+    assert await locks.acquire("match:1", "first", now=100)
+    assert not await locks.acquire("match:1", "second", now=105)
+    assert await locks.acquire("match:1", "second", now=111)
+    with pytest.raises(ConditionFailed):
+        await locks.release("match:1", "first")
+    assert await locks.release("match:1", "second") == {"lockKey": "match:1", "owner": "second", "expiresAt": 121}
+    meter = store.meters.of(patterns_of(Locks)["acquire"])
+    assert (meter.whole.calls, meter.refused, meter.errors, meter.items) == (3, 1, 0, 2)
+    assert meter.capacity.write >= 2
+
+
+async def test_the_live_index_is_scanned_up_to_its_bound_and_no_further(store: Store) -> None:
+    """Twenty live matches are read; with one more the call fails, and no more than 21 items have been read for it."""
+    fixtures = Fixtures(store)
+    await fixtures.put_many(fixture(number, live="1") for number in range(20))
+    assert len(await fixtures.live()) == 20
+    await fixtures.put_many(fixture(number, live="1") for number in range(20, 60))
+    meter = store.meters.of(patterns_of(Fixtures)["live"])
+    before = meter.items
+    with pytest.raises(BoundExceeded, match="'Scan live fixtures': more than 20 items would be read"):
+        await fixtures.live()
+    assert meter.items - before == 21
+    assert meter.errors == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Page loops, with and without a bound."""
+
+    store: Store
+
+    async def _pages(self, start: Item | None = None) -> int:
+        count = 0
+        while True:
+            page = await self.store.query(FIXTURES, ENGLISH, index="league-index", limit=2, start=start)
+            count += len(page.items)
+            start = page.next
+            if start is None:
+                return count
+
+    @access("Unbounded", Query, table=FIXTURES, index="league-index")
+    async def unbounded(self, start: Item | None = None) -> int:
+        return await self._pages(start)
+
+    @access("Bounded", Query, table=FIXTURES, index="league-index", bound=7)
+    async def bounded(self) -> int:
+        return await self._pages()
+
+    @access("Two leagues", Query, table=FIXTURES, index="league-index")
+    async def two_leagues(self) -> int:
+        wheres = [F("leagueCode") == code for code in ("eng", "aus")]
+        pages = [self.store.query(FIXTURES, where, index="league-index") for where in wheres]
+        return sum(len(page.items) for page in await asyncio.gather(*pages))
+
+
+async def test_a_page_loop_needs_a_bound(store: Store) -> None:
+    """The first page is free, wherever it starts; the second one of the same call is not."""
+    await Fixtures(store).put_many(fixture(number) for number in range(7))
+    with pytest.raises(AccessViolation, match="a second page wants a bound"):
+        await Pages(store).unbounded()
+    page = await Fixtures(store).of_league("eng", "2026", "2027", limit=6)
+    assert await Pages(store).unbounded(page.next) == 1
+    assert await Pages(store).bounded() == 7
+    assert await Pages(store).two_leagues() == 7
+
+
+async def test_a_page_loop_ends_at_its_bound(store: Store) -> None:
+    await Fixtures(store).put_many(fixture(number) for number in range(8))
+    with pytest.raises(BoundExceeded, match="'Bounded': more than 7 items would be read"):
+        await Pages(store).bounded()
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """A generator that reads in its body and while it is cleaned up."""
+
+    store: Store
+    cleaned: list[str]
+
+    @access("Stream", Query + GetItem, table=FIXTURES, index="league-index", bound=100)
+    async def stream(self) -> AsyncGenerator[str, None]:
+        try:
+            async for item in self.store.items(FIXTURES, ENGLISH, index="league-index", page=1):
+                yield item["matchId"]
+        finally:
+            found = await self.store.get(FIXTURES, {"matchId": "m000"})
+            self.cleaned.append(found["matchId"] if found else "nothing")
+
+    @access("Outer", GetItem, table=FIXTURES)
+    async def outer(self) -> list[Any]:
+        before = current_invocation()
+        matches = [match async for match in self.stream()]
+        assert current_invocation() is before
+        await self.store.get(FIXTURES, {"matchId": "m000"})
+        return matches
+
+
+async def test_a_generator_never_lends_its_pattern_to_its_consumer(store: Store) -> None:
+    """Between two items the consumer's code runs in the same task, and has no pattern there."""
+    await Fixtures(store).put_many(fixture(number) for number in range(3))
+    streams = Streams(store, [])
+    seen = []
+    async for match in streams.stream():
+        assert current_invocation() is None
+        with pytest.raises(AccessViolation, match="outside of any access pattern"):
+            await store.get(FIXTURES, {"matchId": match})
+        seen.append(match)
+    assert seen == ["m000", "m001", "m002"]
+    assert current_invocation() is None
+    assert streams.cleaned == ["m000"]
+
+
+async def test_a_generator_that_is_left_early_cleans_up_under_its_pattern(store: Store) -> None:
+    await Fixtures(store).put_many(fixture(number) for number in range(3))
+    streams = Streams(store, [])
+    stream = streams.stream()
+    assert await anext(stream) == "m000"
+    await stream.aclose()
+    assert streams.cleaned == ["m000"]
+    meter = store.meters.of(patterns_of(Streams)["stream"])
+    assert meter.whole.calls == 1
+    assert [count.calls for count in meter.operations.values()] == [1, 1]
+
+
+async def test_patterns_nest_and_come_back(store: Store) -> None:
+    """A pattern that calls another one is under the other's rules until that one is done."""
+    await Fixtures(store).put_many(fixture(number) for number in range(3))
+    assert await Streams(store, []).outer() == ["m000", "m001", "m002"]
+    assert store.meters.of(patterns_of(Streams)["outer"]).items == 1
+
+
+async def test_concurrent_calls_do_not_share_what_they_have_read(store: Store) -> None:
+    """Twenty calls at once, each with its own bound of seven."""
+    await Fixtures(store).put_many(fixture(number) for number in range(7))
+    assert await asyncio.gather(*(Pages(store).bounded() for _ in range(20))) == [7] * 20
+    meter = store.meters.of(patterns_of(Pages)["bounded"])
+    assert (meter.whole.calls, meter.items, meter.errors) == (20, 140, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Untidy:
+    store: Store
+    go_on: asyncio.Event
+
+    async def _later(self) -> Item | None:
+        await self.go_on.wait()
+        return await self.store.get(FIXTURES, {"matchId": "m001"})
+
+    @access("Leaves a task behind", GetItem, table=FIXTURES)
+    async def leave(self) -> asyncio.Task[Item | None]:
+        return asyncio.create_task(self._later())
+
+
+async def test_a_task_that_outlives_its_pattern_is_refused(store: Store) -> None:
+    go_on = asyncio.Event()
+    task = await Untidy(store, go_on).leave()
+    go_on.set()
+    with pytest.raises(AccessViolation, match="its method has returned"):
+        await task
+
+
+async def test_a_call_that_never_reaches_the_store_is_not_counted(store: Store) -> None:
+    """An answer from memory is no access: "GetItem (on cache miss)" counts the misses."""
+
+    class Cached:
+        @access("Cached", GetItem.noted("on cache miss"), table=FIXTURES)
+        async def get(self, *, hit: bool) -> Item | None:
+            return {} if hit else await store.get(FIXTURES, {"matchId": "m001"})
+
+    cached = Cached()
+    await cached.get(hit=True)
+    await cached.get(hit=False)
+    assert store.meters.of(patterns_of(Cached)["get"]).whole.calls == 1
+
+
+async def test_latency_is_the_time_in_the_body_and_not_in_the_consumer(store: Store) -> None:
+    """The clock stands still in the store and moves in the consumer: nothing of that is the pattern's."""
+    clock = store.clock
+    assert isinstance(clock, ManualClock)
+    await Fixtures(store).put_many(fixture(number) for number in range(3))
+    async for _ in Streams(store, []).stream():
+        await clock.advance(10)
+    meter = store.meters.of(patterns_of(Streams)["stream"])
+    assert (meter.whole.calls, meter.whole.seconds) == (1, 0.0)
+
+
+async def test_latency_counts_what_the_body_does_after_reaching_the_store(store: Store) -> None:
+    clock = store.clock
+    assert isinstance(clock, ManualClock)
+
+    move = clock.advance
+
+    class Slow:
+        @access("Slow", GetItem, table=FIXTURES)
+        async def get(self) -> None:
+            await store.get(FIXTURES, {"matchId": "m001"})
+            await move(2)
+
+    await Slow().get()
+    meter = store.meters.of(patterns_of(Slow)["get"])
+    assert (meter.whole.seconds, meter.whole.slowest) == (2.0, 2.0)
+    assert [count.seconds for count in meter.operations.values()] == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("operation", "more", "problem"),
+    [
+        (Scan, {}, "a Scan must state its bound"),
+        (Query + Scan.on("live-index"), {}, "a Scan must state its bound"),
+        (Query, {"index": "no-index"}, "table example-fixtures has no index no-index"),
+        (Query.on("no-index"), {}, "table example-fixtures has no index no-index"),
+        (Query + Query, {}, "an operation is declared twice"),
+        (GetItem, {"bound": 0}, "a bound is a number of items from 1 up"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_when_it_is_made(operation: Operation, more: dict[str, Any], problem: str) -> None:
+    with pytest.raises(AccessViolation, match=f"access pattern 'Wrong': {problem}"):
+        access("Wrong", operation, table=FIXTURES, **more)
+
+
+def test_only_what_is_async_can_be_a_pattern() -> None:
+    def plain() -> None: ...
+
+    with pytest.raises(AccessViolation, match="neither async nor an async generator"):
+        access("Plain", GetItem, table=FIXTURES)(plain)
+    with pytest.raises(AccessViolation, match="it has no name"):
+        access(" ", GetItem, table=FIXTURES)
+
+
+@pytest.mark.parametrize("wrong", ["on", "conditional", "filtered"])
+def test_an_operation_refuses_what_it_never_has(wrong: str) -> None:
+    """A get has no index, a query no condition, a put no filter."""
+    with pytest.raises(AccessViolation, match="never"):
+        {
+            "on": lambda: GetItem.on("live-index"),
+            "conditional": lambda: Query.conditional,
+            "filtered": lambda: PutItem.filtered,
+        }[wrong]()
+
+
+@pytest.mark.parametrize(
+    ("operation", "label"),
+    [
+        (GetItem, "GetItem"),
+        (GetItem.noted("on cache miss"), "GetItem (on cache miss)"),
+        (Query.on("live-index"), "Query (GSI)"),
+        (Query + DeleteItem + UpdateItem, "Query + DeleteItem + UpdateItem"),
+        (Scan.filtered, "Scan + filter"),
+        (Scan.on("live-index").filtered, "Scan (GSI) + filter"),
+        (PutItem.conditional, "PutItem (conditional)"),
+        (GetItem + UpdateItem.conditional.noted("upsert"), "GetItem + UpdateItem (conditional, upsert)"),
+    ],
+)
+def test_an_operation_reads_as_in_the_tables_of_the_documents(operation: Operation, label: str) -> None:
+    @access("Labelled", operation, table=FIXTURES, bound=1)
+    async def method() -> None: ...
+
+    pattern = pattern_of(method)
+    assert pattern is not None
+    assert pattern.operation_label == label
+
+
+def test_a_pattern_keeps_the_name_and_the_signature_of_its_method() -> None:
+    assert Fixtures.get.__name__ == "get"
+    assert list(Fixtures.get.__annotations__) == ["match_id", "return"]
+    assert list(patterns_of(Fixtures)) == ["get", "get_many", "of_league", "live", "at_venue", "put_many", "archive"]
+
+
+def test_a_subclass_may_replace_a_pattern_or_hide_it() -> None:
+    class Quiet(Fixtures):
+        @access("Get fixture quietly", GetItem, table=FIXTURES)
+        async def get(self, match_id: str) -> Item | None:
+            return await self.store.get(FIXTURES, {"matchId": match_id})
+
+        live = None  # type: ignore[assignment]
+
+    assert patterns_of(Quiet)["get"].name == "Get fixture quietly"
+    assert "live" not in patterns_of(Quiet)
+    assert patterns_of(Quiet)["archive"] is patterns_of(Fixtures)["archive"]
+
+
+async def test_a_transaction_may_touch_the_tables_it_declares_and_no_other(store: Store) -> None:
+    """The pattern of the example declares both; what it wrote is there."""
+    await Follows(store).follow("m001", "ann", expires_at=5)
+
+    class Counts:
+        @access("Get count", GetItem, table=FOLLOW_COUNTS)
+        async def get(self) -> Item | None:
+            return await store.get(FOLLOW_COUNTS, {"matchId": "m001"})
+
+    assert await Counts().get() == {"matchId": "m001", "followers": 1}

@@ -1,0 +1,126 @@
+"""Repositories keep to their own tables, say of every public method what it is, and call no two things by one name."""
+
+from typing import ClassVar
+
+import pytest
+
+from tally.store.access import GetItem, PutItem, Query, TransactWriteItems, UpdateItem, access
+from tally.store.catalogue import Catalogue, check_repositories, find_problems, tables_of
+from tally.store.errors import AccessViolation
+from tally.store.schema import S, Table
+from tests.store.example import CATALOGUE, FIXTURES, FOLLOWS, LOCKS, Fixtures, Follows, Locks
+
+
+def test_the_example_keeps_all_rules() -> None:
+    check_repositories(CATALOGUE)
+    assert find_problems(CATALOGUE) == []
+
+
+def test_an_empty_catalogue_keeps_all_rules() -> None:
+    assert find_problems(Catalogue()) == []
+    assert Catalogue().tables() == []
+
+
+def test_a_catalogue_knows_its_tables_patterns_and_who_uses_an_index() -> None:
+    names = [table.name for table in CATALOGUE.tables()]
+    assert names == ["example-fixtures", "example-follow-counts", "example-follows", "example-locks"]
+    assert [entry.place for entry in CATALOGUE.entries("example")][:2] == ["Fixtures.get", "Fixtures.get_many"]
+    assert CATALOGUE.entries("another") == []
+    assert [entry.place for entry in CATALOGUE.users_of("example-fixtures", "live-index")] == ["Fixtures.live"]
+    assert CATALOGUE.users_of("example-follows", "live-index") == []
+
+
+class Plain:
+    """Without a word about tables: they are those of its patterns."""
+
+    @access("Get lock", GetItem, table=LOCKS)
+    async def get(self) -> None: ...
+
+    @access("Lock and follow", TransactWriteItems, table=LOCKS, tables=(FOLLOWS,))
+    async def both(self) -> None: ...
+
+
+def test_a_repository_owns_the_tables_of_its_patterns_unless_it_says_otherwise() -> None:
+    assert tables_of(Plain) == (LOCKS, FOLLOWS)
+    assert tables_of(Locks) == (LOCKS,)
+
+
+def test_two_repositories_never_own_one_table() -> None:
+    problems = find_problems(Catalogue({"one": (Fixtures, Follows, Locks), "two": (Plain,)}))
+    assert "table example-locks is owned by Locks and by Plain" in problems
+    assert "table example-follows is owned by Follows and by Plain" in problems
+
+
+class Reader:
+    tables: ClassVar = ()
+    reads: ClassVar = (LOCKS, FIXTURES)
+
+    @access("Read lock", GetItem, table=LOCKS)
+    async def get(self) -> None: ...
+
+
+class Meddler(Reader):
+    @access("Break lock", UpdateItem, table=LOCKS)
+    async def update(self) -> None: ...
+
+    @access("Break follow", PutItem, table=FOLLOWS)
+    async def put(self) -> None: ...
+
+
+def test_a_table_of_another_may_be_read_and_not_written() -> None:
+    assert find_problems(Catalogue({"example": (Fixtures, Follows, Locks, Reader)})) == []
+    assert find_problems(Catalogue({"example": (Fixtures, Follows, Locks, Meddler)})) == [
+        "Meddler.update writes to table example-locks, which Meddler may only read",
+        "Meddler.put is about table example-follows, which Meddler does not own",
+    ]
+
+
+def test_a_table_that_is_read_has_an_owner() -> None:
+    problems = find_problems(Catalogue({"example": (Fixtures, Reader)}))
+    assert problems == ["Reader reads table example-locks, which no repository owns"]
+
+
+def test_two_patterns_of_one_backend_never_have_one_name() -> None:
+    """Of two backends they may: each has its own page."""
+
+    class Twice:
+        tables: ClassVar = ()
+        reads: ClassVar = (LOCKS,)
+
+        @access("Acquire lock", Query, table=LOCKS)
+        async def acquire(self) -> None: ...
+
+    problems = find_problems(Catalogue({"example": (Locks, Twice)}))
+    assert problems == ["example: Locks.acquire and Twice.acquire are both called 'Acquire lock'"]
+    assert find_problems(Catalogue({"example": (Locks,), "other": (Twice,)})) == []
+
+
+def test_every_public_method_of_a_repository_is_a_pattern() -> None:
+    class Loose(Locks):
+        def helper(self) -> None: ...
+
+        def _private(self) -> None: ...
+
+    problems = find_problems(Catalogue({"example": (Loose,)}))
+    assert problems == [
+        "Loose.helper is public and no access pattern: declare it with @access, or give it a leading _",
+    ]
+
+
+def test_one_table_is_declared_once() -> None:
+    other = Table("example-locks", partition=S("key"))
+
+    class Other:
+        tables: ClassVar = ()
+        reads: ClassVar = (other,)
+
+        @access("Get other lock", GetItem, table=other)
+        async def get(self) -> None: ...
+
+    problems = find_problems(Catalogue({"example": (Locks, Other)}))
+    assert problems == ["table example-locks is declared in two ways, the second one in Other"]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(AccessViolation, match=r"owned by Locks and by Plain\n(.*\n)*.*reads table example-fixtures"):
+        check_repositories(Catalogue({"example": (Locks, Plain, Reader)}))

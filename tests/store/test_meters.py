@@ -1,0 +1,119 @@
+"""The figures of a pattern are right, cheap to read, and the same in JSON, Markdown and for Prometheus."""
+
+import bisect
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tally.kit.clock import ManualClock
+from tally.store.collector import PatternCollector
+from tally.store.meters import EDGES, Meter, Meters
+from tally.store.report import patterns_json, patterns_markdown
+from tally.store.sqlite import open_sqlite
+from tally.store.store import Store
+from tests.store.example import CATALOGUE, Fixtures, Locks, make_tables
+
+
+@pytest.fixture
+async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
+    """A store in which some patterns of the example have been used."""
+    async with open_sqlite(tmp_path_factory.mktemp("meters")) as engine:
+        await make_tables(engine)
+        store = Store(engine, ManualClock())
+        await Fixtures(store).put_many({"matchId": f"m{n}", "leagueCode": "eng", "startTime": "2026"} for n in range(30))
+        await Fixtures(store).get("m1")
+        await Fixtures(store).get("m2")
+        await Locks(store).acquire("lock", "me", now=1)
+        await Locks(store).acquire("lock", "you", now=1)
+        yield store
+
+
+@given(st.lists(st.floats(0, 20), min_size=1), st.floats(0.01, 1))
+def test_a_quantile_is_off_by_no_more_than_the_width_of_its_bucket(durations: list[float], share: float) -> None:
+    meter = Meter()
+    for seconds in durations:
+        meter.took(seconds)
+    exact = sorted(durations)[max(0, -(-round(share * len(durations) * 1000) // 1000) - 1)]
+    estimate = meter.quantile(share)
+    assert 0 <= estimate <= meter.slowest
+    assert abs(bisect.bisect_left(EDGES, estimate) - bisect.bisect_left(EDGES, exact)) <= 1
+
+
+def test_a_meter_that_was_never_used_shows_nothing() -> None:
+    assert (Meter().quantile(0.5), Meter().slowest, Meter().calls) == (0.0, 0.0, 0)
+
+
+async def test_json_has_every_pattern_with_its_fields_and_figures(store: Store) -> None:
+    rows = {row["pattern"]: row for row in json.loads(json.dumps(patterns_json(CATALOGUE, store.meters)))}
+    assert len(rows) == len(CATALOGUE.entries())
+    row = rows["Get fixture by ID"]
+    assert {name: row[name] for name in ("backend", "table", "index", "operation", "key_condition", "by", "bound", "method")} == {
+        "backend": "example",
+        "table": "example-fixtures",
+        "index": None,
+        "operation": "GetItem",
+        "key_condition": "PK=matchId",
+        "by": "both",
+        "bound": None,
+        "method": "Fixtures.get",
+    }
+    assert (row["trigger"], row["frequency"]) == ("GET /matches/:id, LiveScoreJob", "per request, every 2.5 s per live match")
+    assert (row["calls"], row["items"], row["read_units"], row["write_units"], row["errors"]) == (2, 2, 1.0, 0.0, 0)
+    assert rows["Acquire lock"]["refused"] == 1
+    assert rows["Batch write fixtures"]["items"] == 30
+    assert [operation["calls"] for operation in rows["Batch write fixtures"]["operations"]] == [2]
+    assert rows["Scan live fixtures"]["index"] == "live-index"
+
+
+async def test_two_stores_never_share_a_figure(store: Store) -> None:
+    """Counters belong to a store, not to the module or the method."""
+    assert all(row["calls"] == 0 for row in patterns_json(CATALOGUE, Meters()))
+    assert any(row["calls"] for row in patterns_json(CATALOGUE, store.meters))
+
+
+async def test_json_of_one_backend_has_no_other(store: Store) -> None:
+    assert patterns_json(CATALOGUE, store.meters, "example") == patterns_json(CATALOGUE, store.meters)
+    assert patterns_json(CATALOGUE, store.meters, "another") == []
+
+
+async def test_markdown_has_one_table_for_each_table_and_no_figures_unless_told(store: Store) -> None:
+    rows = patterns_json(CATALOGUE, store.meters)
+    page = patterns_markdown(rows)
+    assert [line for line in page.splitlines() if line.startswith("### ")] == [
+        "### example-fixtures",
+        "### example-follows",
+        "### example-locks",
+    ]
+    assert "| Get fixture by ID | both | GetItem |  | PK=matchId | GET /matches/:id, LiveScoreJob |" in page
+    assert "| Calls |" not in page
+    assert page == patterns_markdown(patterns_json(CATALOGUE, Meters()))
+    assert "| Calls | Errors | Items | Read units | Write units | p50 ms | p99 ms |" in patterns_markdown(rows, measured=True)
+
+
+def test_markdown_keeps_a_bar_or_a_line_break_inside_its_cell() -> None:
+    row = patterns_json(CATALOGUE, Meters())[0] | {"pattern": "a|b\nc\\d"}
+    assert r"| a\|b c\\d |" in patterns_markdown([row])
+
+
+async def test_prometheus_gets_the_same_figures(store: Store) -> None:
+    """Every operation of every pattern is a series, with a histogram that adds up."""
+    registry = CollectorRegistry()
+    registry.register(PatternCollector(CATALOGUE, store.meters))
+    families = {family.name: family for family in text_string_to_metric_families(generate_latest(registry).decode())}
+    samples = {
+        (sample.name, sample.labels["pattern"], sample.labels["operation"], sample.labels.get("le")): sample.value
+        for family in families.values()
+        for sample in family.samples
+    }
+    assert samples["tally_store_operation_seconds_count", "Get fixture by ID", "GetItem", None] == 2
+    assert samples["tally_store_operation_seconds_bucket", "Get fixture by ID", "GetItem", "+Inf"] == 2
+    assert samples["tally_store_operation_items_total", "Batch write fixtures", "BatchWriteItem", None] == 30
+    assert samples["tally_store_operation_refused_total", "Acquire lock", "PutItem", None] == 1
+    assert samples["tally_store_operation_read_total", "Get fixture by ID", "GetItem", None] == 1.0
+    operations = sum(len(entry.pattern.operation.uses) for entry in CATALOGUE.entries())
+    assert sum(name == "tally_store_operation_seconds_count" for name, *_ in samples) == operations

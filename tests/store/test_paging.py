@@ -1,0 +1,354 @@
+"""Batches of any size go out in requests of the allowed size, what is left undone is sent again, and every loop has a bound."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tally.kit.clock import ManualClock
+from tally.store.access import BatchGetItem, BatchWriteItem, Query, Scan, access, patterns_of
+from tally.store.api import BatchFound, BatchGet, BatchWrite, BatchWritten
+from tally.store.errors import (
+    AccessViolation,
+    BoundExceeded,
+    DuplicateItem,
+    InvalidKey,
+    ItemTooLarge,
+    StorageFull,
+    Throttled,
+    TooManyItems,
+)
+from tally.store.expressions import F
+from tally.store.paging import FIRST_PAUSE, FRUITLESS_ROUNDS, LONGEST_PAUSE, Patience, chunks, complete, run_bounded
+from tally.store.sqlite import SqliteEngine
+from tally.store.store import REQUESTS_AT_ONCE, Overflow, Store
+from tally.store.values import Item
+from tests.store.example import FOLLOWS, make_tables
+
+
+class BusyEngine(SqliteEngine):
+    """The SQLite engine behind a service that is busy: it takes only some of each batch, and notes what it was sent."""
+
+    takes = 1000
+    batches: list[int]
+    at_once = 0
+    most_at_once = 0
+
+    async def batch_get(self, operation: BatchGet) -> BatchFound:
+        async with _Counted(self, len(operation.keys)):
+            taken = operation.keys[: self.takes]
+            rest = operation.keys[self.takes :]
+            if not taken:
+                return BatchFound([], rest, (await super().batch_get(operation)).capacity)
+            return replace(await super().batch_get(replace(operation, keys=taken)), unprocessed=rest)
+
+    async def batch_write(self, operation: BatchWrite) -> BatchWritten:
+        async with _Counted(self, len(operation.puts) + len(operation.deletes)):
+            changes: list[tuple[str, Any]] = [("put", item) for item in operation.puts]
+            changes += [("delete", key) for key in operation.deletes]
+            taken, rest = (_batch(operation, part) for part in (changes[: self.takes], changes[self.takes :]))
+            answer = await super().batch_write(taken)
+            return replace(answer, unprocessed=rest if rest.puts or rest.deletes else None)
+
+
+@dataclass
+class _Counted:
+    engine: BusyEngine
+    size: int
+
+    async def __aenter__(self) -> None:
+        self.engine.batches.append(self.size)
+        self.engine.at_once += 1
+        self.engine.most_at_once = max(self.engine.most_at_once, self.engine.at_once)
+        await asyncio.sleep(0)
+
+    async def __aexit__(self, *_: object) -> None:
+        self.engine.at_once -= 1
+
+
+def _batch(operation: BatchWrite, changes: Sequence[tuple[str, Any]]) -> BatchWrite:
+    puts = tuple(content for kind, content in changes if kind == "put")
+    return replace(operation, puts=puts, deletes=tuple(content for kind, content in changes if kind == "delete"))
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    store: Store
+
+    @access("Get many", BatchGetItem, table=FOLLOWS, bound=1000)
+    async def get_many(self, keys: Sequence[Item], **more: Any) -> list[Item]:
+        return await self.store.get_many(FOLLOWS, keys, **more)
+
+    @access("Write many", BatchWriteItem, table=FOLLOWS, bound=1000)
+    async def write_many(self, **more: Any) -> None:
+        await self.store.write_many(FOLLOWS, **more)
+
+    @access("Write one batch", BatchWriteItem, table=FOLLOWS)
+    async def batch_write(self, **more: Any) -> BatchWrite | None:
+        return await self.store.batch_write(FOLLOWS, **more)
+
+    @access("Get one batch", BatchGetItem, table=FOLLOWS)
+    async def batch_get(self, keys: Sequence[Item]) -> BatchFound:
+        return await self.store.batch_get(FOLLOWS, keys)
+
+    @access("Items", Query, table=FOLLOWS)
+    async def items(self, match_id: str, **more: Any) -> list[str]:
+        return [item["userId"] async for item in self.store.items(FOLLOWS, F("matchId") == match_id, **more)]
+
+    @access("Bounded items", Query, table=FOLLOWS, bound=10)
+    async def bounded_items(self, match_id: str, **more: Any) -> list[str]:
+        return [item["userId"] async for item in self.store.items(FOLLOWS, F("matchId") == match_id, **more)]
+
+    @access("All items", Scan, table=FOLLOWS, bound=1000)
+    async def scan_items(self, **more: Any) -> list[Item]:
+        return [item async for item in self.store.scan_items(FOLLOWS, **more)]
+
+
+@pytest.fixture
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[BusyEngine]:
+    engine = BusyEngine(tmp_path_factory.mktemp("paging"))
+    engine.batches = []
+    try:
+        await make_tables(engine)
+        yield engine
+    finally:
+        await engine.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def repository(engine: BusyEngine, clock: ManualClock) -> Repository:
+    return Repository(Store(engine, clock, chance=random.Random(1)))
+
+
+def follow(number: int, match_id: str = "m") -> Item:
+    return {"matchId": match_id, "userId": f"u{number:04}", "expiresAt": number}
+
+
+def key(number: int, match_id: str = "m") -> Item:
+    return {"matchId": match_id, "userId": f"u{number:04}"}
+
+
+async def while_time_passes(clock: ManualClock, work: Awaitable[Any]) -> Any:
+    """The result of the work, with the clock moved on whenever somebody sleeps."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        sleeping = asyncio.ensure_future(clock.until_sleeping())
+        await asyncio.wait({task, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+        if sleeping.done():
+            await clock.advance(LONGEST_PAUSE)
+        sleeping.cancel()
+    return task.result()
+
+
+@given(st.lists(st.integers()), st.integers(1, 10))
+def test_chunks_are_the_work_in_order_and_none_is_too_large(work: list[int], size: int) -> None:
+    pieces = list(chunks(work, size))
+    assert [element for piece in pieces for element in piece] == work
+    assert all(0 < len(piece) <= size for piece in pieces)
+
+
+async def test_many_writes_go_out_in_batches_of_25_and_a_few_at_once(repository: Repository, engine: BusyEngine) -> None:
+    await repository.write_many(puts=[follow(number) for number in range(110)])
+    assert engine.batches == [25, 25, 25, 25, 10]
+    assert engine.most_at_once == REQUESTS_AT_ONCE
+    assert await repository.items("m", bound=200) == [f"u{number:04}" for number in range(110)]
+
+
+async def test_many_reads_go_out_in_batches_of_100_and_find_what_is_there(repository: Repository, engine: BusyEngine) -> None:
+    await repository.write_many(puts=[follow(number) for number in range(0, 300, 2)])
+    engine.batches.clear()
+    found = await repository.get_many([key(number) for number in range(230)])
+    assert sorted(engine.batches) == [30, 100, 100]
+    assert sorted(item["userId"] for item in found) == [f"u{number:04}" for number in range(0, 230, 2)]
+
+
+async def test_a_key_asked_for_twice_is_read_once(repository: Repository, engine: BusyEngine) -> None:
+    await repository.write_many(puts=[follow(1)])
+    assert await repository.get_many([key(1)] * 150) == [follow(1)]
+    assert engine.batches == [1, 1]
+
+
+async def test_only_the_projected_attributes_come_back(repository: Repository) -> None:
+    await repository.write_many(puts=[follow(1)])
+    assert await repository.get_many([key(1)], project=["expiresAt", F("userId")]) == [{"userId": "u0001", "expiresAt": 1}]
+
+
+async def test_puts_and_deletes_go_together(repository: Repository) -> None:
+    await repository.write_many(puts=[follow(number) for number in range(40)])
+    await repository.write_many(puts=[follow(50)], deletes=[key(number) for number in range(40)])
+    assert await repository.items("m", bound=200) == ["u0050"]
+
+
+async def test_nothing_to_do_is_no_request(repository: Repository, engine: BusyEngine) -> None:
+    assert await repository.get_many([]) == []
+    await repository.write_many()
+    assert engine.batches == []
+
+
+async def test_what_a_busy_service_leaves_undone_is_sent_again(
+    repository: Repository, engine: BusyEngine, clock: ManualClock
+) -> None:
+    """All is there in the end, none of it is counted twice against the bound, and time has passed in between."""
+    engine.takes = 7
+    await while_time_passes(clock, repository.write_many(puts=[follow(number) for number in range(1000)]))
+    engine.takes = 30
+    found = await while_time_passes(clock, repository.get_many([key(number) for number in range(1000)]))
+    assert sorted(item["userId"] for item in found) == [f"u{number:04}" for number in range(1000)]
+    assert engine.batches[:1] == [25]
+    assert 18 in engine.batches
+    assert clock.monotonic() > 0
+    meters = repository.store.meters
+    assert [meters.of(patterns_of(Repository)[name]).items for name in ("write_many", "get_many")] == [1000, 1000]
+
+
+async def test_a_service_that_takes_nothing_is_given_up_on(
+    repository: Repository, engine: BusyEngine, clock: ManualClock
+) -> None:
+    """Throttled, after so many rounds in which nothing got done, with growing pauses between them."""
+    engine.takes = 0
+    with pytest.raises(Throttled, match=f"3 items of a batch were left undone {FRUITLESS_ROUNDS} times in a row"):
+        await while_time_passes(clock, repository.get_many([key(number) for number in range(3)]))
+    assert engine.batches == [3] * FRUITLESS_ROUNDS
+
+
+async def test_pauses_grow_while_nothing_gets_done_and_start_over_after_progress() -> None:
+    """Full jitter: each pause is drawn between nothing and a limit that doubles, up to the longest."""
+    limits: list[tuple[float, float]] = []
+
+    class Longest(random.Random):
+        def uniform(self, a: float, b: float) -> float:
+            limits.append((a, b))
+            return 0.0
+
+    answers = iter([[1, 2, 3, 4]] * 7 + [[1, 2]] + [[1, 2]] + [[]])
+
+    async def send(work: Sequence[int]) -> Sequence[int]:
+        return next(answers)
+
+    await complete([1, 2, 3, 4], send, Patience(ManualClock(), Longest()))
+    assert limits == [*((0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**n)) for n in range(1, 8)), (0, FIRST_PAUSE), (0, FIRST_PAUSE * 2)]
+
+
+async def test_the_first_failure_stops_the_others_and_is_raised_as_it_is() -> None:
+    """No group of errors, and no job goes on behind the caller's back."""
+    finished, begun = [], asyncio.Event()
+
+    async def wait_for_ever() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+        finished.append("waited")
+
+    async def fail() -> None:
+        await begun.wait()
+        raise StorageFull("no room")
+
+    async def never() -> None:
+        finished.append("ran")
+
+    with pytest.raises(StorageFull, match="no room"):
+        await run_bounded([wait_for_ever, fail, never], at_once=2)
+    assert finished == []
+
+
+async def test_one_bad_item_among_many_stops_them_all_before_the_first_is_sent(
+    repository: Repository, engine: BusyEngine
+) -> None:
+    good = [follow(number) for number in range(100)]
+    with pytest.raises(InvalidKey, match="userId is missing"):
+        await repository.write_many(puts=[*good, {"matchId": "m"}])
+    with pytest.raises(ItemTooLarge):
+        await repository.write_many(puts=[*good, follow(200) | {"teamId": "x" * 500_000}])
+    with pytest.raises(DuplicateItem, match="u0003"):
+        await repository.write_many(puts=good, deletes=[key(3)])
+    with pytest.raises(InvalidKey, match="userId is missing"):
+        await repository.get_many([key(1), {"matchId": "m"}])
+    assert engine.batches == []
+
+
+async def test_more_than_the_bound_is_refused_before_anything_is_sent(repository: Repository, engine: BusyEngine) -> None:
+    with pytest.raises(BoundExceeded, match="'Write many': more than 1000 items would be written"):
+        await repository.write_many(puts=[follow(number) for number in range(1001)])
+    with pytest.raises(BoundExceeded, match="'Get many': more than 5 items would be read"):
+        await repository.get_many([key(number) for number in range(6)], bound=5)
+    assert engine.batches == []
+
+
+async def test_a_single_batch_has_the_services_limits(repository: Repository, engine: BusyEngine) -> None:
+    """26 writes and 101 reads are too many for one request; what was left undone is handed to the caller."""
+    with pytest.raises(TooManyItems, match="25"):
+        await repository.batch_write(puts=[follow(number) for number in range(26)])
+    with pytest.raises(TooManyItems, match="100"):
+        await repository.batch_get([key(number) for number in range(101)])
+    engine.takes = 2
+    rest = await repository.batch_write(puts=[follow(1), follow(2), follow(3)], deletes=[key(4)])
+    assert rest == BatchWrite(FOLLOWS, (follow(3),), (key(4),))
+    found = await repository.batch_get([key(1), key(2), key(3)])
+    assert (len(found.items), found.unprocessed) == (2, (key(3),))
+
+
+@pytest.mark.parametrize("page", [None, 1, 3, 7, 100])
+@pytest.mark.parametrize("overflow", ["raise", "stop"])
+async def test_a_loop_over_all_pages_ends_where_the_items_end(
+    repository: Repository, page: int | None, overflow: Overflow
+) -> None:
+    """Exactly as many items as the bound is not too many, whatever the size of a page."""
+    await repository.write_many(puts=[follow(number) for number in range(7)])
+    everything = [f"u{number:04}" for number in range(7)]
+    assert await repository.items("m", bound=7, page=page, overflow=overflow) == everything
+    assert await repository.items("m", bound=8, page=page, overflow=overflow) == everything
+    assert await repository.items("nobody", bound=1, page=page, overflow=overflow) == []
+
+
+@pytest.mark.parametrize("page", [None, 1, 3, 7, 100])
+async def test_a_loop_past_its_bound_raises_or_stops_as_it_was_told(repository: Repository, page: int | None) -> None:
+    await repository.write_many(puts=[follow(number) for number in range(7)])
+    with pytest.raises(BoundExceeded, match="'Items': more than 6 items would be read"):
+        await repository.items("m", bound=6, page=page)
+    assert len(await repository.items("m", bound=6, page=page, overflow="stop")) == 6
+
+
+async def test_a_loop_takes_the_bound_of_its_pattern_when_it_states_none(repository: Repository) -> None:
+    await repository.write_many(puts=[follow(number) for number in range(11)])
+    with pytest.raises(BoundExceeded, match="'Bounded items': more than 10 items would be read"):
+        await repository.bounded_items("m", page=4)
+    assert len(await repository.bounded_items("m", page=4, overflow="stop")) == 10
+    assert len(await repository.bounded_items("m", bound=3, overflow="stop")) == 3
+    with pytest.raises(AccessViolation, match="a bound of 11 is not between 1 and the declared 10"):
+        await repository.bounded_items("m", bound=11)
+    with pytest.raises(AccessViolation, match="this wants a bound"):
+        await repository.items("m")
+
+
+async def test_the_bound_counts_what_is_looked_at_before_the_filter(repository: Repository) -> None:
+    """A filter saves nothing: DynamoDB reads, and bills, what it then throws away."""
+    await repository.write_many(puts=[follow(number) for number in range(11)])
+    last = F("expiresAt") == 10
+    assert await repository.items("m", bound=11, filter=last) == ["u0010"]
+    with pytest.raises(BoundExceeded):
+        await repository.items("m", bound=10, filter=last)
+
+
+async def test_a_loop_goes_backwards_and_on_from_a_key(repository: Repository) -> None:
+    await repository.write_many(puts=[follow(number) for number in range(5)])
+    assert await repository.items("m", bound=9, forward=False, page=2) == ["u0004", "u0003", "u0002", "u0001", "u0000"]
+    assert await repository.items("m", bound=9, start=key(2)) == ["u0003", "u0004"]
+
+
+async def test_a_scan_goes_over_all_pages_up_to_its_bound(repository: Repository) -> None:
+    await repository.write_many(puts=[follow(number, f"m{number % 3}") for number in range(30)])
+    found = await repository.scan_items(page=7)
+    assert sorted(item["userId"] for item in found) == [f"u{number:04}" for number in range(30)]
+    with pytest.raises(BoundExceeded, match="more than 29 items would be read"):
+        await repository.scan_items(bound=29)
+    assert len(await repository.scan_items(bound=29, overflow="stop")) == 29
