@@ -186,6 +186,8 @@ def _check_item(table: Table, item: Item) -> int:
 
 
 def _check_write(write: Write) -> int:
+    if isinstance(write, Put | Update | Delete) and write.returns != "NONE":
+        raise InvalidRequest("a transaction returns no items")
     if isinstance(write, Put):
         return check_put(write)
     if isinstance(write, Update):
@@ -196,8 +198,6 @@ def _check_write(write: Write) -> int:
         check_check(write)
     else:
         raise InvalidRequest(f"a transaction holds Put, Update, Delete and Check, not {type(write).__name__}")
-    if not isinstance(write, Check) and write.returns != "NONE":
-        raise InvalidRequest("a transaction returns no items")
     return measure_item(dict(write.key))
 
 

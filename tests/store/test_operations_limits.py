@@ -1,0 +1,132 @@
+"""What fits and what does not, to the byte, on every engine."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tally.store.api import Engine, Put, Update
+from tally.store.errors import InvalidKey, InvalidNumber, InvalidRequest, InvalidValue, ItemTooLarge
+from tally.store.expressions import F
+from tally.store.values import MAX_ITEM_BYTES, measure_item
+from tests.store.tables import BINARIES, PLAIN, PLAYERS, STRINGS, fresh, stored
+
+
+def padded(item: dict[str, Any], size: int) -> dict[str, Any]:
+    """The item with an attribute `pad` that makes it so large."""
+    return {**item, "pad": "x" * (size - measure_item({**item, "pad": ""}))}
+
+
+FILLINGS: dict[str, dict[str, Any]] = {
+    "strings": {"a": "é😀", "b": "x" * 1000},
+    "numbers": {"a": 0, "b": 12, "c": Decimal("-1.5"), "d": 10**30, "e": Decimal("1E-130"), "f": 110},
+    "38 digits": {"a": 12345678901234567890123456789012345678, "b": Decimal("-1.2345678901234567890123456789012345678")},
+    "binaries": {"a": b"\x00" * 1000},
+    "truth and null": {"a": True, "b": None},
+    "lists and maps": {"a": [], "b": {}, "c": ["x", [1]], "d": {"k": {"l": "m"}}},
+    "sets": {"a": {"x", "yz"}, "b": {1, 22, 333}, "c": {b"x"}},
+    "long names": {"n" * 200: 1, "é" * 50: 2},
+}
+
+
+@pytest.mark.parametrize("filling", [pytest.param(filling, id=name) for name, filling in FILLINGS.items()])
+async def test_an_item_of_400_kb_fits_and_one_byte_more_does_not(engine: Engine, filling: dict[str, Any]) -> None:
+    """Whatever it is filled with, so that every type is measured as the service measures it."""
+    item = padded({"id": fresh(), **filling}, MAX_ITEM_BYTES)
+    await engine.put(Put(PLAIN, item))
+    assert await stored(engine, PLAIN, {"id": item["id"]}) == item
+    with pytest.raises(ItemTooLarge, match=f"{MAX_ITEM_BYTES + 1} bytes"):
+        await engine.put(Put(PLAIN, {**item, "pad": item["pad"] + "x"}))
+
+
+async def test_an_update_may_fill_an_item_to_400_kb_and_not_one_byte_more(engine: Engine) -> None:
+    key = {"id": fresh()}
+    half = padded(key, MAX_ITEM_BYTES // 2)
+    await engine.put(Put(PLAIN, half))
+    rest = MAX_ITEM_BYTES - MAX_ITEM_BYTES // 2 - len("more")
+    await engine.update(Update(PLAIN, key, (F("more").set("y" * rest),)))
+    with pytest.raises(ItemTooLarge, match="bytes|size"):
+        await engine.update(Update(PLAIN, key, (F("more").set("y" * (rest + 1)),)))
+    item = await stored(engine, PLAIN, key)
+    assert item is not None
+    assert len(item["more"]) == rest
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+async def test_a_partition_key_has_up_to_2048_bytes(engine: Engine, letter: str) -> None:
+    own = fresh()
+    longest = own + letter * ((2048 - len(own)) // len(letter.encode()))
+    await engine.put(Put(PLAIN, {"id": longest}))
+    assert await stored(engine, PLAIN, {"id": longest}) == {"id": longest}
+    with pytest.raises(InvalidKey, match="at most 2048"):
+        await engine.put(Put(PLAIN, {"id": longest + letter}))
+
+
+async def test_a_sort_key_has_up_to_1024_bytes(engine: Engine) -> None:
+    partition = fresh()
+    for table, one in ((STRINGS, "x"), (BINARIES, b"x")):
+        key = {"id": partition, "at": one * 1024}
+        await engine.put(Put(table, key))
+        assert await stored(engine, table, key) == key
+        with pytest.raises(InvalidKey, match="1025 bytes; at most 1024"):
+            await engine.put(Put(table, {"id": partition, "at": one * 1025}))
+
+
+async def test_an_index_key_has_up_to_2048_and_1024_bytes(engine: Engine) -> None:
+    item = {"club": fresh(), "name": "n", "team": "x" * 2048, "points": 1, "city": "x" * 1024, "rank": b"x" * 1024}
+    await engine.put(Put(PLAYERS, item))
+    for name, value in (("team", "x" * 2049), ("city", "x" * 1025), ("rank", b"x" * 1025)):
+        with pytest.raises(InvalidKey, match=f"{name} has {len(value)} bytes"):
+            await engine.put(Put(PLAYERS, {**item, name: value}))
+
+
+def nested(levels: int, kind: str) -> Any:
+    value: Any = "leaf"
+    for _ in range(levels - 1):
+        value = [value] if kind == "list" else {"n": value}
+    return value
+
+
+@pytest.mark.parametrize("kind", ["list", "map"])
+async def test_a_value_of_32_levels_fits_and_one_of_33_does_not(engine: Engine, kind: str) -> None:
+    key = {"id": fresh()}
+    await engine.put(Put(PLAIN, {**key, "deep": nested(32, kind)}))
+    assert await stored(engine, PLAIN, key) == {**key, "deep": nested(32, kind)}
+    with pytest.raises(InvalidValue, match="nest"):
+        await engine.put(Put(PLAIN, {**key, "deep": nested(33, kind)}))
+    with pytest.raises(InvalidValue, match="nest"):
+        await engine.update(Update(PLAIN, key, (F("deep").set(nested(33, kind)),)))
+
+
+BAD_VALUES: dict[str, tuple[Any, type[InvalidRequest], str]] = {
+    "a float": (0.5, InvalidNumber, "not exact"),
+    "39 digits": (10**38 + 1, InvalidNumber, "38 significant digits, not 39"),
+    "39 digits after the point": (Decimal("1." + "0" * 37 + "1"), InvalidNumber, "38 significant digits, not 39"),
+    "a number too large": (10**126, InvalidNumber, "at most"),
+    "a number too small": (Decimal("1E-131"), InvalidNumber, "at least"),
+    "no number": (Decimal("NaN"), InvalidNumber, "not a number"),
+    "infinity": (Decimal("Infinity"), InvalidNumber, "not a number"),
+    "an empty set": (set(), InvalidValue, "at least one element"),
+    "a mixed set": ({1, "x"}, InvalidValue, "one type only"),
+    "a set of nulls": ({None}, InvalidValue, "strings, numbers or binaries"),
+    "a set of tuples": ({(1, 2)}, InvalidValue, "strings, numbers or binaries"),
+    "half a surrogate pair": ("\ud83d", InvalidValue, "Unicode"),
+    "an object": (object(), InvalidValue, "object"),
+    "deep inside": ([{"k": [0.5]}], InvalidNumber, "not exact"),
+    "a name that is no string": ({1: "x"}, InvalidValue, "name is a string"),
+    "an empty name": ({"": "x"}, InvalidValue, "1 to 65535"),
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "words"), [pytest.param(*case, id=name) for name, case in BAD_VALUES.items()]
+)
+async def test_a_bad_value_is_refused_before_anything_is_written(
+    engine: Engine, value: Any, kind: type[InvalidRequest], words: str
+) -> None:
+    key = {"id": fresh()}
+    with pytest.raises(kind, match=words):
+        await engine.put(Put(PLAIN, {**key, "value": value}))
+    with pytest.raises(kind, match=words):
+        await engine.update(Update(PLAIN, key, (F("value").set(value),)))
+    assert await stored(engine, PLAIN, key) is None
