@@ -33,6 +33,10 @@ class Catalogue:
             self._layouts = {table.name: compile_layout(table) for table in tables}
             self._generation = generation
 
+    def forget(self) -> None:
+        """What was read or made in a transaction that was rolled back is not to be relied on."""
+        self._generation = -1
+
     def layout(self, name: str) -> Layout:
         """The layout of a table."""
         found = self._layouts.get(name)

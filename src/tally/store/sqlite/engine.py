@@ -43,11 +43,12 @@ from tally.store.sqlite import capacity
 from tally.store.sqlite.catalogue import Catalogue
 from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.files import connect, open_database, translate
+from tally.store.sqlite.groups import run_group
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.sweep import sweep
 from tally.store.sqlite.writer import Writer
-from tally.store.sqlite.writes import Prepared, prepare, transact, write_one
+from tally.store.sqlite.writes import Prepared, prepare, transact
 from tally.store.trees import check_projection
 from tally.store.validate import (
     check_batch_get,
@@ -82,7 +83,7 @@ class SqliteEngine:
         self.path = open_database(directory)
         self._connection = connect(self.path)
         self._catalogue = Catalogue(self._connection)
-        self._writer = Writer(self.path, asyncio.get_running_loop(), self._catalogue.refresh)
+        self._writer = Writer(self.path, asyncio.get_running_loop(), partial(run_group, self._catalogue), self._catalogue.forget)
         self._open = True
 
     async def get(self, operation: Get) -> Found:
@@ -130,8 +131,9 @@ class SqliteEngine:
         layout = self._layout(table)
         writes: list[Write] = [Put(table, item) for item in operation.puts]
         writes += [Delete(table, key) for key in operation.deletes]
-        cost = await self._writer.submit(partial(self._write_all, [prepare(layout, write) for write in writes]))
-        return BatchWritten(None, cost)
+        jobs = [self._writer.submit(prepared) for prepared in [prepare(layout, write) for write in writes]]
+        written: list[Written] = await asyncio.gather(*jobs)
+        return BatchWritten(None, sum((each.capacity for each in written), Capacity()))
 
     async def transact(self, operation: Transaction) -> Transacted:
         check_transaction(operation)
@@ -165,7 +167,10 @@ class SqliteEngine:
         return self._catalogue.names()
 
     async def sweep(self, table: Table, now: float, limit: int) -> int:
-        return await self._writer.submit(lambda connection: sweep(connection, self._catalogue.layout(table.name), now, limit))
+        swept: int = await self._writer.submit(
+            lambda connection: sweep(connection, self._catalogue.layout(table.name), now, limit)
+        )
+        return swept
 
     async def ping(self) -> None:
         """Readable, and the writer answers: an empty group goes through its queue."""
@@ -197,16 +202,9 @@ class SqliteEngine:
 
     def _write(self, write: Put | Update | Delete) -> "asyncio.Future[Written]":
         prepared = prepare(self._layout(write.table), write)
-        return self._writer.submit(partial(self._write_one, prepared))
-
-    # What follows runs on the writer's thread, inside its transaction, with the catalogue as it stands in the database.
-
-    def _write_one(self, prepared: Prepared, connection: apsw.Connection) -> Written:
-        return write_one(connection, self._catalogue.layout(prepared.write.table.name), prepared)
-
-    def _write_all(self, steps: list[Prepared], connection: apsw.Connection) -> Capacity:
-        return sum((self._write_one(step, connection).capacity for step in steps), Capacity())
+        return self._writer.submit(prepared)
 
     def _transact(self, steps: list[Prepared], operation: Transaction, connection: apsw.Connection) -> Capacity:
+        """Runs on the writer's thread, inside its transaction, with the catalogue as it stands in the database."""
         pairs = [(self._catalogue.layout(step.write.table.name), step) for step in steps]
         return transact(connection, pairs, operation, self._clock())

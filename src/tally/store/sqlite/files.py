@@ -12,7 +12,7 @@ from tally.store.errors import StorageFull, StorageTooNew, StorageUnwritable, St
 FILE_NAME = "store.db"
 FORMAT_VERSION = 1
 _APPLICATION_ID = 0x54414C59  # "TALY", so that `file` can tell what it is
-_PAGE_BYTES = 8192
+_PAGE_BYTES = 4096
 _CACHE_KIB = 64 * 1024
 _MMAP_BYTES = 2**31 - 65536  # a read connection's page cache is void after every commit; mapped pages are not
 _BUSY_SECONDS = 10.0

@@ -94,7 +94,7 @@ def compile_layout(table: Table) -> Layout:
         checked_key=checked_key_reader(table),
         indexes=tuple(_compile_index(table, index) for index in table.by_name.values()),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
-        select_size=f"SELECT size FROM {rows} WHERE pk = ? AND sk = ?",
+        select_size=f"SELECT (SELECT size FROM {rows} WHERE pk = ? AND sk = ?)",
         upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
         " SET item = excluded.item, size = excluded.size, expires = excluded.expires",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",

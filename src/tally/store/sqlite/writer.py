@@ -1,8 +1,8 @@
 """One thread writes, in groups: whatever waits shares one transaction and one fsync, and nobody is answered before it.
 
-A job is a function of the connection. It decides first and writes last, so a refused job (a failed condition) leaves nothing
-behind and the group goes on. If SQLite itself fails in the middle, the group is rolled back and its jobs run again one by one,
-so that each gets its own answer: jobs must therefore be safe to run twice.
+The engine says how a group is run (`groups.py`). A job decides first and writes last, so a refused one (a failed condition)
+leaves nothing behind and its group goes on. If SQLite itself fails in the middle, the group is rolled back and its jobs run
+again one by one, so that each gets its own answer: jobs must therefore be safe to run twice.
 """
 
 import asyncio
@@ -10,53 +10,54 @@ import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import apsw
 
-from tally.store.errors import StoreError, Unavailable
+from tally.store.errors import Unavailable
+from tally.store.sqlite.checkpoint import Checkpoint
 from tally.store.sqlite.files import connect, translate
 
-T = TypeVar("T")
-Work: TypeAlias = Callable[[apsw.Connection], Any]
 _MAX_GROUP = 512
-_CHECKPOINT_PAGES = 1_000
-_RESTART_PAGES = 16_000
 
 
-class _Job:
+class Job:
     """Work that waits for its turn, and the future of the one who asked."""
 
     __slots__ = ("failure", "future", "result", "work")
 
-    def __init__(self, work: Work, future: "asyncio.Future[Any]") -> None:
+    def __init__(self, work: Any, future: "asyncio.Future[Any]") -> None:
         self.work = work
         self.future = future
         self.result: Any = None
         self.failure: BaseException | None = None
 
 
+RunGroup: TypeAlias = Callable[[apsw.Connection, list[Job]], None]
+
+
 class Writer:
     """The one writer of this process. Other processes may have theirs: SQLite's lock orders them."""
 
-    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop, begun: Callable[[apsw.Connection], None]) -> None:
+    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop, run_group: RunGroup, rolled_back: Callable[[], None]) -> None:
         self._path = path
         self._loop = loop
-        self._begun = begun
+        self._run_group = run_group
+        self._rolled_back = rolled_back
         self._connection = connect(path)
-        self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closed = False
-        self._checkpoint = _Checkpoint(path)
+        self._checkpoint = Checkpoint(path)
         self._connection.set_wal_hook(self._checkpoint.committed)
         self._thread = threading.Thread(target=self._run, name="tally-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Callable[[apsw.Connection], T]) -> "asyncio.Future[T]":
+    def submit(self, work: Any) -> "asyncio.Future[Any]":
         """Ask for the work to be done; the future is answered once it is durable."""
         if self._closed:
             raise Unavailable("the store is closed")
         future = self._loop.create_future()
-        self._waiting.put(_Job(work, future))
+        self._waiting.put(Job(work, future))
         return future
 
     async def close(self) -> None:
@@ -77,8 +78,9 @@ class Writer:
                 self._loop.call_soon_threadsafe(_answer, group)
         self._connection.close()
 
-    def _next_group(self) -> tuple[list[_Job], bool]:
-        group: list[_Job] = []
+    def _next_group(self) -> tuple[list[Job], bool]:
+        """All that waits: fewer at a time let the loop work while this thread syncs, but then the two fight for Python's lock."""
+        group: list[Job] = []
         job = self._waiting.get()
         while job is not None:
             group.append(job)
@@ -90,7 +92,7 @@ class Writer:
                 return group, True
         return group, False
 
-    def _commit(self, group: list[_Job]) -> None:
+    def _commit(self, group: list[Job]) -> None:
         try:
             self._transaction(group)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer of the job that caused it
@@ -101,24 +103,20 @@ class Writer:
                     self._commit([job])
         self._checkpoint.restart_if_long(self._connection)
 
-    def _transaction(self, group: list[_Job]) -> None:
+    def _transaction(self, group: list[Job]) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            self._begun(connection)
-            for job in group:
-                try:
-                    job.result, job.failure = job.work(connection), None
-                except StoreError as refusal:
-                    job.failure = refusal
+            self._run_group(connection, group)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            self._rolled_back()
             raise
 
 
-def _answer(group: list[_Job]) -> None:
+def _answer(group: list[Job]) -> None:
     for job in group:
         if job.future.done():
             continue
@@ -126,52 +124,3 @@ def _answer(group: list[_Job]) -> None:
             job.future.set_result(job.result)
         else:
             job.future.set_exception(job.failure)
-
-
-class _Checkpoint:
-    """Copies the write-ahead log into the database beside the commits, and keeps the log short."""
-
-    def __init__(self, path: Path) -> None:
-        self._connection = connect(path)
-        self._wanted = threading.Event()
-        self._stopped = False
-        self._pages = 0
-        self._thread = threading.Thread(target=self._run, name="tally-store-checkpoint", daemon=True)
-        self._thread.start()
-
-    def committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        """Told by SQLite after each commit how long the log is."""
-        self._pages = pages
-        if pages > _CHECKPOINT_PAGES:
-            self._wanted.set()
-        return apsw.SQLITE_OK
-
-    def restart_if_long(self, connection: apsw.Connection) -> None:
-        """Under steady writing the log never empties by itself: now and then the writer waits for the little that is left."""
-        if self._pages > _RESTART_PAGES:
-            _checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
-            self._pages = 0
-
-    def close(self) -> None:
-        """Stop, leaving an empty log where nobody else uses it."""
-        self._stopped = True
-        self._wanted.set()
-        self._thread.join()
-        _checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        self._connection.close()
-
-    def _run(self) -> None:
-        while True:
-            self._wanted.wait()
-            self._wanted.clear()
-            if self._stopped:
-                return
-            _checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
-
-
-def _checkpoint(connection: apsw.Connection, mode: int) -> None:
-    """A checkpoint that cannot be had now (another process reads or checkpoints, the disk is full) is tried at a later commit."""
-    try:
-        connection.wal_checkpoint(mode=mode)
-    except apsw.Error:
-        return

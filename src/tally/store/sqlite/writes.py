@@ -87,8 +87,6 @@ def carry_out(connection: apsw.Connection, change: Change) -> None:
 def write_one(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> Written:
     """Do a single write."""
     write = prepared.write
-    if isinstance(write, Put) and write.condition is None and write.returns == "NONE" and not layout.indexes:
-        return _overwrite(connection, layout, prepared, write.item)
     change = decide(connection, layout, prepared)
     if change is None:
         return Written(None, Capacity())
@@ -96,11 +94,30 @@ def write_one(connection: apsw.Connection, layout: Layout, prepared: Prepared) -
     return Written(_returned(write, change), capacity.of_change(change))
 
 
-def _overwrite(connection: apsw.Connection, layout: Layout, prepared: Prepared, item: Item) -> Written:
-    """The plainest put: of what stood there only the size matters, for the cost."""
-    row: Any = connection.execute(layout.select_size, prepared.key).fetchone()
-    connection.execute(layout.upsert, (*prepared.key, prepared.packed, prepared.size, layout.expires(item)))
-    return Written(None, Capacity(write=capacity.of_write(prepared.size if row is None else max(prepared.size, row[0]))))
+def is_plain(layout: Layout, prepared: Prepared) -> bool:
+    """Whether a write is a put that asks nothing of what it replaces but the size, for the cost."""
+    write = prepared.write
+    return type(write) is Put and write.condition is None and write.returns == "NONE" and not layout.indexes
+
+
+def put_all(connection: apsw.Connection, layout: Layout, puts: Sequence[Prepared]) -> list[Written]:
+    """Plain puts of one table, with different keys, at the speed of SQLite rather than of Python."""
+    expires = layout.expires
+    sizes: list[Any] = connection.executemany(layout.select_size, [put.key for put in puts]).fetchall()
+    rows = [(*put.key, put.packed, put.size, expires(put.write.item)) for put in puts]  # type: ignore[union-attr]
+    connection.executemany(layout.upsert, rows)
+    return [_PLAIN[capacity.of_write(max(put.size, old or 0))] for put, (old,) in zip(puts, sizes, strict=True)]
+
+
+class _Plain(dict[float, Written]):
+    """One answer for each cost: plain puts are many, and their answers alike."""
+
+    def __missing__(self, units: float) -> Written:
+        self[units] = answer = Written(None, Capacity(write=units))
+        return answer
+
+
+_PLAIN = _Plain()
 
 
 def _returned(write: Write, change: Change) -> Item | None:

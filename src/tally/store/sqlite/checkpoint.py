@@ -1,0 +1,60 @@
+"""Copies the write-ahead log into the database beside the commits, and keeps the log short."""
+
+import threading
+from pathlib import Path
+
+import apsw
+
+from tally.store.sqlite.files import connect
+
+_CHECKPOINT_PAGES = 4_000  # 16 MB: long enough that a page written often is copied once
+_RESTART_PAGES = 32_000
+
+
+class Checkpoint:
+    """A thread with a connection of its own, woken by the writer's commits."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = connect(path)
+        self._wanted = threading.Event()
+        self._stopped = False
+        self._pages = 0
+        self._thread = threading.Thread(target=self._run, name="tally-store-checkpoint", daemon=True)
+        self._thread.start()
+
+    def committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        """Told by SQLite after each commit how long the log is."""
+        self._pages = pages
+        if pages > _CHECKPOINT_PAGES:
+            self._wanted.set()
+        return apsw.SQLITE_OK
+
+    def restart_if_long(self, connection: apsw.Connection) -> None:
+        """Under steady writing the log never empties by itself: now and then the writer waits for the little that is left."""
+        if self._pages > _RESTART_PAGES:
+            _checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
+            self._pages = 0
+
+    def close(self) -> None:
+        """Stop, leaving an empty log where nobody else uses it."""
+        self._stopped = True
+        self._wanted.set()
+        self._thread.join()
+        _checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._connection.close()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if self._stopped:
+                return
+            _checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+
+def _checkpoint(connection: apsw.Connection, mode: int) -> None:
+    """A checkpoint that cannot be had now (another process reads or checkpoints, the disk is full) is tried at a later commit."""
+    try:
+        connection.wal_checkpoint(mode=mode)
+    except apsw.Error:
+        return
