@@ -85,12 +85,21 @@ class Tables:
             change = next_change(table, current, self._prefix + table.name)
             if change is None:
                 return
-            try:
-                await self._send(Kind.WRITE, "UpdateTable", table.name, self._client.update_table, change)
-            except TableExists:  # it is in use: another program changes it now, so see what is left when that is done
-                await self._patience.clock.sleep(FIRST_LOOK_SECONDS)
-            current = await self._settled(table.name)
+            current = await self._changed(table, change)
         raise Unavailable(f"table {table.name}: others keep changing its indexes")
+
+    async def _changed(self, table: Table, change: Mapping[str, Any]) -> Table:
+        """The table after the change, or after what another program did to it in the meantime."""
+        try:
+            await self._send(Kind.WRITE, "UpdateTable", table.name, self._client.update_table, change)
+        except TableExists:  # it is in use: another program changes it now
+            await self._patience.clock.sleep(FIRST_LOOK_SECONDS)
+        except (TableNotFound, InvalidRequest):  # the index is gone or there already, if another program was faster
+            current = await self._settled(table.name)
+            if next_change(table, current, self._prefix + table.name) == change:
+                raise
+            return current
+        return await self._settled(table.name)
 
     async def _settled(self, name: str) -> Table:
         """The table, without its TTL, once it and all of its indexes are at rest."""
@@ -120,10 +129,18 @@ class Tables:
 
     async def _set_ttl(self, table: Table) -> None:
         current = await self._ttl(table.name)
-        if current != table.ttl and current is not None:
-            await self._switch_ttl(table.name, current, on=False)
-        if current != table.ttl and table.ttl is not None:
-            await self._switch_ttl(table.name, table.ttl, on=True)
+        if current == table.ttl:
+            return
+        try:
+            if current is not None:
+                await self._switch_ttl(table.name, current, on=False)
+            if table.ttl is not None:
+                await self._switch_ttl(table.name, table.ttl, on=True)
+        except NotOffered:
+            return  # nothing expires there by itself; no reader relies on it
+        except InvalidRequest as error:
+            if await self._ttl(table.name) != table.ttl:  # nor was another program faster
+                raise Unavailable(f"DynamoDB changes the TTL of a table once an hour at most: {error}") from error
 
     async def _ttl(self, name: str) -> str | None:
         request = {"TableName": self._prefix + name}
@@ -138,12 +155,7 @@ class Tables:
     async def _switch_ttl(self, name: str, attribute: str, *, on: bool) -> None:
         specification = {"Enabled": on, "AttributeName": attribute}
         request = {"TableName": self._prefix + name, "TimeToLiveSpecification": specification}
-        try:
-            await self._send(Kind.WRITE, "UpdateTimeToLive", name, self._client.update_time_to_live, request)
-        except NotOffered:
-            return  # nothing expires there by itself; no reader relies on it
-        except InvalidRequest as error:
-            raise Unavailable(f"DynamoDB changes the TTL of a table once an hour at most: {error}") from error
+        await self._send(Kind.WRITE, "UpdateTimeToLive", name, self._client.update_time_to_live, request)
 
     async def _description(self, name: str) -> Mapping[str, Any]:
         request = {"TableName": self._prefix + name}

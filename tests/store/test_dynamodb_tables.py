@@ -1,0 +1,363 @@
+"""Tables on a DynamoDB service: every step is awaited, changes go one index at a time, and a service without TTL will do."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tally.store.api import Engine, Put, Query
+from tally.store.dynamodb import Credentials, DynamoDBEngine, Patience, open_dynamodb
+from tally.store.errors import InvalidRequest, TableDiffers, TableExists, TableNotFound, Throttled, Unavailable
+from tally.store.expressions import F
+from tally.store.schema import KEYS_ONLY, Global, Index, Local, N, S, Table, include
+from tests.store.misbehaving import HurriedClock, Service, answer, misbehaving, refusal
+
+on_emulators = pytest.mark.parametrize("opened", ["local", "ministack"], indirect=True)
+
+BY_CITY = Global("by-city", partition=S("city"), sort=N("at"), projection=include("note", "mood"))
+BY_DAY = Global("by-day", partition=N("day"), projection=KEYS_ONLY)
+
+
+def fresh_table(**fields: Any) -> Table:
+    return Table(f"tables-{uuid.uuid4()}", S("id"), **{"sort": S("name"), **fields})
+
+
+def indexes_of(table: Table) -> set[Index]:
+    """The indexes in any order, and what they include in any order."""
+    return {
+        replace(index, projection=replace(index.projection, names=tuple(sorted(index.projection.names))))
+        for index in table.by_name.values()
+    }
+
+
+def assert_same(found: Table, declared: Table) -> None:
+    assert (found.name, found.key, found.ttl) == (declared.name, declared.key, declared.ttl)
+    assert indexes_of(found) == indexes_of(declared)
+
+
+@on_emulators
+async def test_a_table_is_described_as_it_was_declared(opened: Engine) -> None:
+    table = fresh_table(indexes=(BY_CITY, BY_DAY, Local("by-age", N("age"), KEYS_ONLY)), ttl="expires")
+
+    await opened.create_table(table)
+
+    assert_same(await opened.describe_table(table.name), table)
+    assert table.name in await opened.list_tables()
+
+
+@on_emulators
+async def test_a_table_that_is_there_is_not_made_again(opened: Engine) -> None:
+    table = fresh_table()
+    await opened.create_table(table)
+
+    with pytest.raises(TableExists, match=table.name):
+        await opened.create_table(table)
+
+
+@on_emulators
+async def test_a_dropped_table_is_gone(opened: Engine) -> None:
+    table = fresh_table()
+    await opened.create_table(table)
+
+    await opened.drop_table(table.name)
+
+    assert table.name not in await opened.list_tables()
+    with pytest.raises(TableNotFound, match=table.name):
+        await opened.describe_table(table.name)
+    with pytest.raises(TableNotFound, match=table.name):
+        await opened.drop_table(table.name)
+    with pytest.raises(TableNotFound, match=table.name):
+        await opened.put(Put(table, {"id": "1", "name": "2"}))
+
+
+@on_emulators
+async def test_ensuring_makes_a_table_and_then_leaves_it_alone(opened: Engine) -> None:
+    table = fresh_table(indexes=(BY_CITY,), ttl="expires")
+
+    await opened.ensure_table(table)
+    await opened.put(Put(table, {"id": "1", "name": "2"}))
+    await opened.ensure_table(table)
+
+    assert_same(await opened.describe_table(table.name), table)
+    assert (await opened.query(Query(table, F("id") == "1", consistent=True))).scanned == 1
+
+
+@on_emulators
+async def test_ensuring_drops_adds_and_replaces_indexes_and_fills_the_new_ones(opened: Engine) -> None:
+    before = fresh_table(indexes=(BY_CITY, BY_DAY))
+    after = replace(
+        before,
+        indexes=(Global("by-city", partition=S("city")), Global("by-mood", partition=S("mood")), Global("by-rank", N("rank"))),
+    )
+    await opened.create_table(before)
+    await opened.put(Put(before, {"id": "1", "name": "2", "city": "Ulm", "mood": "good"}))
+
+    await opened.ensure_table(after)
+
+    assert_same(await opened.describe_table(after.name), after)
+    page = await opened.query(Query(after, F("mood") == "good", index="by-mood"))
+    assert [item["city"] for item in page.items] == ["Ulm"]
+
+
+@on_emulators
+async def test_ensuring_sets_moves_and_ends_the_ttl(opened: Engine) -> None:
+    table = fresh_table()
+    await opened.create_table(table)
+
+    for ttl in ("expires", "until", None):
+        await opened.ensure_table(replace(table, ttl=ttl))
+        assert (await opened.describe_table(table.name)).ttl == ttl
+
+
+@on_emulators
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"partition": N("id"), "indexes": ()},
+        {"partition": S("other"), "indexes": ()},
+        {"sort": None, "indexes": ()},
+        {"sort": N("name")},
+        {"indexes": ()},
+        {"indexes": (Local("by-age", N("age"), KEYS_ONLY),)},
+        {"indexes": (Local("by-age", S("age")),)},
+        {"indexes": (Local("by-age", N("age")), Local("by-rank", N("rank")))},
+        {"indexes": (Global("by-age", S("id"), N("age")),)},
+    ],
+    ids=str,
+)
+async def test_a_key_or_local_index_that_differs_cannot_be_ensured(opened: Engine, changed: dict[str, Any]) -> None:
+    table = fresh_table(indexes=(Local("by-age", N("age")),))
+    await opened.create_table(table)
+
+    with pytest.raises(TableDiffers, match=table.name):
+        await opened.ensure_table(replace(table, **changed))
+
+    assert_same(await opened.describe_table(table.name), table)
+
+
+@on_emulators
+async def test_several_programs_may_ensure_one_table_at_once(opened: Engine) -> None:
+    before = fresh_table(indexes=(BY_CITY,))
+    after = replace(before, indexes=(BY_DAY,), ttl="expires")
+
+    await asyncio.gather(*(opened.ensure_table(before) for _ in range(4)))
+    await asyncio.gather(*(opened.ensure_table(after) for _ in range(4)))
+
+    assert_same(await opened.describe_table(after.name), after)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    service: Service
+    clock: HurriedClock
+    engine: DynamoDBEngine
+
+
+@pytest.fixture(scope="module")
+async def shared() -> AsyncIterator[Setting]:
+    clock = HurriedClock()
+    async with (
+        misbehaving() as service,
+        open_dynamodb(
+            endpoint=service.url,
+            credentials=Credentials("tally", "secret"),
+            table_prefix="test-",
+            patience=Patience(attempts=3, clock=clock),
+        ) as engine,
+    ):
+        yield Setting(service, clock, engine)
+
+
+@pytest.fixture
+def setting(shared: Setting) -> Setting:
+    shared.service.forget()
+    shared.clock.pauses.clear()
+    return shared
+
+
+PLAIN = Table("plain", S("id"), indexes=(Global("by-city", S("city")),))
+
+
+def description(status: str = "ACTIVE", **indexes: str) -> dict[str, Any]:
+    return {
+        "TableName": "test-plain",
+        "TableStatus": status,
+        "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+        "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}, {"AttributeName": "city", "AttributeType": "S"}],
+        "GlobalSecondaryIndexes": [
+            {
+                "IndexName": name.replace("_", "-"),
+                "IndexStatus": state,
+                "KeySchema": [{"AttributeName": "city", "KeyType": "HASH"}],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+            for name, state in indexes.items()
+        ],
+    }
+
+
+def described(status: str = "ACTIVE", **indexes: str) -> Any:
+    return answer({"Table": description(status, **indexes)})
+
+
+NO_TTL = answer({"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}})
+
+
+async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(setting: Setting) -> None:
+    setting.service.replies += [
+        answer({}),
+        described("CREATING", by_city="CREATING"),
+        described(by_city="CREATING"),
+        described(by_city="ACTIVE"),
+        described(by_city="ACTIVE"),
+        NO_TTL,
+    ]
+
+    await setting.engine.create_table(PLAIN)
+
+    operations = [sent.operation for sent in setting.service.sent]
+    assert operations == ["CreateTable", *["DescribeTable"] * 4, "DescribeTimeToLive"]
+    assert len(setting.clock.pauses) == 2
+    assert setting.service.sent[0].body["BillingMode"] == "PAY_PER_REQUEST"
+
+
+async def test_a_table_that_never_comes_to_rest_is_given_up(setting: Setting) -> None:
+    setting.service.replies.extend([answer({}), *[described(by_city="CREATING")] * 1000])
+
+    with pytest.raises(Unavailable, match="plain: its index by-city is still CREATING"):
+        await setting.engine.create_table(PLAIN)
+
+    assert 590 < setting.clock.monotonic() <= 600
+
+
+async def test_dropping_waits_until_the_table_is_gone(setting: Setting) -> None:
+    setting.service.replies += [answer({}), described("DELETING"), described("DELETING"), refusal("ResourceNotFoundException")]
+
+    await setting.engine.drop_table("plain")
+
+    assert [sent.operation for sent in setting.service.sent] == ["DeleteTable", *["DescribeTable"] * 3]
+
+
+async def test_a_table_in_use_is_dropped_when_it_has_come_to_rest(setting: Setting) -> None:
+    gone = refusal("ResourceNotFoundException")
+    setting.service.replies += [
+        refusal("ResourceInUseException"),
+        described("UPDATING"),
+        described(),
+        described(),
+        answer({}),
+        gone,
+    ]
+
+    await setting.engine.drop_table("plain")
+
+    assert [sent.operation for sent in setting.service.sent].count("DeleteTable") == 2
+
+
+async def test_ensuring_waits_while_another_program_changes_the_table(setting: Setting) -> None:
+    setting.service.replies += [
+        described(),
+        described(),
+        refusal("ResourceInUseException"),
+        described("UPDATING"),
+        described(by_city="ACTIVE"),
+        described(by_city="ACTIVE"),
+        NO_TTL,
+    ]
+
+    await setting.engine.ensure_table(PLAIN)
+
+    assert [sent.operation for sent in setting.service.sent].count("UpdateTable") == 1
+
+
+async def test_an_index_is_added_with_its_own_attributes_alone(setting: Setting) -> None:
+    done = described(by_city="ACTIVE")
+    setting.service.replies += [described(), described(), answer({}), done, done, NO_TTL]
+
+    await setting.engine.ensure_table(PLAIN)
+
+    update = next(sent.body for sent in setting.service.sent if sent.operation == "UpdateTable")
+    assert update["AttributeDefinitions"] == [{"AttributeName": "city", "AttributeType": "S"}]
+    assert [change["Create"]["IndexName"] for change in update["GlobalSecondaryIndexUpdates"]] == ["by-city"]
+
+
+async def test_a_table_that_others_keep_changing_is_given_up(setting: Setting) -> None:
+    setting.service.replies.extend(
+        [described(), described(), *[refusal("ResourceInUseException"), described(), described()] * 100]
+    )
+
+    with pytest.raises(Unavailable, match="others keep changing"):
+        await setting.engine.ensure_table(PLAIN)
+
+
+async def test_a_service_without_ttl_will_do(setting: Setting) -> None:
+    done = described(by_city="ACTIVE")
+    unknown = refusal("UnknownOperationException", "An unknown operation was requested.")
+    setting.service.replies += [answer({}), done, done, unknown, unknown, done, unknown]
+
+    await setting.engine.create_table(replace(PLAIN, ttl="expires"))
+
+    assert (await setting.engine.describe_table("plain")).ttl is None
+
+
+async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Setting) -> None:
+    done = described(by_city="ACTIVE")
+    enabled = answer({"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": "until"}})
+    message = "Time to live has been modified multiple times within a fixed interval"
+    setting.service.replies += [done, done, enabled, answer({}), refusal("ValidationException", message), NO_TTL]
+
+    with pytest.raises(Unavailable, match="once an hour"):
+        await setting.engine.ensure_table(replace(PLAIN, ttl="expires"))
+
+
+async def test_a_ttl_that_another_program_has_set_meanwhile_is_fine(setting: Setting) -> None:
+    done = described(by_city="ACTIVE")
+    enabled = answer({"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLING", "AttributeName": "expires"}})
+    setting.service.replies += [done, done, NO_TTL, refusal("ValidationException", "TimeToLive is already enabled"), enabled]
+
+    await setting.engine.ensure_table(replace(PLAIN, ttl="expires"))
+
+    assert [sent.operation for sent in setting.service.sent].count("UpdateTimeToLive") == 1
+
+
+async def test_an_index_that_another_program_has_made_meanwhile_is_fine(setting: Setting) -> None:
+    done = described(by_city="ACTIVE")
+    taken = refusal("ValidationException", "Attempting to create an index which already exists")
+    setting.service.replies += [described(), described(), taken, done, done, NO_TTL]
+
+    await setting.engine.ensure_table(PLAIN)
+
+    assert [sent.operation for sent in setting.service.sent].count("UpdateTable") == 1
+
+
+async def test_an_index_that_the_service_refuses_is_told(setting: Setting) -> None:
+    setting.service.replies += [
+        described(),
+        described(),
+        refusal("ValidationException", "No such luck"),
+        described(),
+        described(),
+    ]
+
+    with pytest.raises(InvalidRequest, match="No such luck"):
+        await setting.engine.ensure_table(PLAIN)
+
+
+async def test_too_many_changes_at_once_are_throttled(setting: Setting) -> None:
+    setting.service.replies.extend([refusal("LimitExceededException", "Subscriber limit exceeded")] * 3)
+
+    with pytest.raises(Throttled, match="CreateTable on test-plain"):
+        await setting.engine.create_table(PLAIN)
+
+
+async def test_the_names_of_tables_come_from_all_pages_without_prefix_and_strangers(setting: Setting) -> None:
+    setting.service.replies += [
+        answer({"TableNames": ["aaa", "test-zebra"], "LastEvaluatedTableName": "test-zebra"}),
+        answer({"TableNames": ["test-apple", "tester"]}),
+    ]
+
+    assert await setting.engine.list_tables() == ["apple", "zebra"]
+    assert setting.service.sent[1].body == {"ExclusiveStartTableName": "test-zebra"}
