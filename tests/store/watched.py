@@ -4,6 +4,7 @@ An emulator must not outlive the tests that started it. Whoever starts it holds 
 ends, even by `kill -9`, the system closes the pipe, and the program is stopped here. Nothing has to be remembered or swept up.
 """
 
+import os
 import subprocess
 import sys
 import threading
@@ -19,7 +20,9 @@ def main(command: list[str]) -> int:
 
 
 def _stop_at_end_of_input(program: subprocess.Popen[bytes]) -> None:
-    sys.stdin.buffer.read()
+    # Read without a buffer: a thread that waits inside of one keeps the interpreter from ending.
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
     program.terminate()
     try:
         program.wait(GRACE_SECONDS)

