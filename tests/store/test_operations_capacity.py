@@ -105,7 +105,7 @@ async def test_a_scan_costs_what_it_read(engine: Engine) -> None:
 async def test_an_index_query_costs_what_the_index_carries(engine: Engine) -> None:
     club, day = fresh(), 7
     for number in range(3):
-        item = {"club": club, "name": str(number), "status": club, "city": "Pune", "age": number, "pad": "x" * 4000}
+        item = {"club": club, "name": str(number), "status": club, "city": "Pune", "age": number, "pad": "x" * 3900}
         await engine.put(Put(PLAYERS, {**item, "day": day}))
     by_status = await engine.query(Query(PLAYERS, F("status") == club, index="by-status"))
     assert (len(by_status.items), by_status.capacity) == (3, Capacity(read=0.5))

@@ -224,6 +224,27 @@ async def test_a_filter_of_an_index_query_sees_what_the_index_carries(engine: En
     assert len((await engine.query(Query(PLAYERS, where, index="by-day", filter=F("name") == "n"))).items) == 1
 
 
+@pytest.mark.parametrize(
+    ("index", "where"),
+    [("by-status", F("status") == "x"), ("by-day", F("day") == 1), ("by-city", F("club") == "x")],
+)
+async def test_a_query_of_an_index_cannot_filter_by_what_it_does_not_carry(
+    engine: Engine, index: str, where: Condition
+) -> None:
+    """Not even a local one, which would fetch the attribute to show it."""
+    with pytest.raises(InvalidExpression, match=f"{index} does not carry extra"):
+        await engine.query(Query(PLAYERS, where, index=index, filter=absent("extra")))
+
+
+@pytest.mark.parametrize("index", ["by-status", "by-city"])
+async def test_a_scan_of_an_index_takes_what_it_does_not_carry_for_missing(engine: Engine, index: str) -> None:
+    item = player()
+    await engine.put(Put(PLAYERS, item))
+    own = F("club") == item["club"]
+    assert len(await all_items(engine, Scan(PLAYERS, index=index, filter=own & absent("extra")))) == 1
+    assert await all_items(engine, Scan(PLAYERS, index=index, filter=own & (F("extra") == [1]))) == []
+
+
 @pytest.mark.parametrize(("index", "name"), [("by-team", "team"), ("by-team", "points"), ("by-age", "club")])
 async def test_a_filter_on_the_key_of_the_index_is_refused(engine: Engine, index: str, name: str) -> None:
     partition = PLAYERS.index(index).partition.name

@@ -167,6 +167,11 @@ def index_key(index: Index) -> tuple[KeyPart, ...]:
     return (index.partition,) if index.sort is None else (index.partition, index.sort)
 
 
+def carried_names(table: Table, index: Index) -> frozenset[str]:
+    """The attributes that an index with a projection other than ALL carries."""
+    return frozenset((*table.key_names, *(part.name for part in index_key(index)), *index.projection.names))
+
+
 def check_key(table: Table, key: Mapping[str, Any]) -> None:
     """Refuse a key that is not exactly the table's primary key."""
     for part in table.key:

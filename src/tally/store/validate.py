@@ -37,7 +37,16 @@ from tally.store.errors import (
     TooManyItems,
 )
 from tally.store.expressions import And, BeginsWith, Between, Compare, Condition, Literal, Operand, Path
-from tally.store.schema import Index, KeyPart, Table, check_item_keys, check_key, check_key_part, index_key
+from tally.store.schema import (
+    Index,
+    KeyPart,
+    Table,
+    carried_names,
+    check_item_keys,
+    check_key,
+    check_key_part,
+    index_key,
+)
 from tally.store.trees import check_actions, check_condition, check_projection, names_in
 from tally.store.values import Item, Key, measure, measure_item, type_of
 
@@ -226,13 +235,22 @@ def _check_page(operation: Query | Scan, index: Index | None) -> None:
     if operation.limit is not None and (type(operation.limit) is not int or operation.limit < 1):
         raise InvalidRequest(f"a limit is a whole number from 1 up, not {operation.limit!r}")
     check_projection(operation.projection)
-    if index is not None and not index.local and index.projection.kind != "ALL":
-        carried = {*operation.table.key_names, *(part.name for part in index_key(index)), *index.projection.names}
-        missing = {str(path.parts[0]) for path in operation.projection} - carried
-        if missing:
-            raise InvalidExpression(f"index {index.name} does not carry {min(missing)}")
+    if index is not None and index.projection.kind != "ALL":
+        _check_carried(operation, index)
     if operation.start is not None:
         _check_start(operation.table, index, operation.start)
+
+
+def _check_carried(operation: Query | Scan, index: Index) -> None:
+    """A global index shows only what it carries; a query filters only by that, while a scan takes the rest for missing."""
+    used: set[str] = set()
+    if not index.local:
+        used |= {str(path.parts[0]) for path in operation.projection}
+    if operation.filter is not None and isinstance(operation, Query):
+        used |= names_in(operation.filter)
+    missing = used - carried_names(operation.table, index)
+    if missing:
+        raise InvalidExpression(f"index {index.name} does not carry {min(missing)}")
 
 
 def _check_start(table: Table, index: Index | None, start: Key) -> None:

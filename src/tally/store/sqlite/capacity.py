@@ -13,15 +13,20 @@ _READ_STEP = 4096
 _WRITE_STEP = 1024
 
 
-def of_read(size: int, *, consistent: bool) -> Capacity:
-    """The cost of reading so many bytes at once; reading nothing costs a step."""
-    steps = max(1, -(-size // _READ_STEP))
+def steps_of_read(size: int) -> int:
+    """The steps of reading so many bytes at once; reading nothing costs one."""
+    return max(1, -(-size // _READ_STEP))
+
+
+def of_read(size: int, *, consistent: bool, fetched: int = 0) -> Capacity:
+    """The cost of reading so many bytes at once, and of the steps that single items were fetched in besides."""
+    steps = steps_of_read(size) + fetched
     return Capacity(read=float(steps) if consistent else steps / 2)
 
 
 def of_transaction_reads(sizes: Iterable[int]) -> Capacity:
     """The cost of reading items as they stood together."""
-    return Capacity(read=sum(2.0 * max(1, -(-size // _READ_STEP)) for size in sizes))
+    return Capacity(read=sum(2.0 * steps_of_read(size) for size in sizes))
 
 
 def of_write(size: int) -> float:

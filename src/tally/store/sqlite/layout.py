@@ -4,14 +4,15 @@ A row is `(pk, sk) → item, size, expires`. An index holds no copy of the item,
 the rows: so a write touches an index only when the item's key in it changes, and an index can never carry a stale value.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from msgspec import Struct
 
-from tally.store.schema import Index, Table, index_key
+from tally.store.expressions import Path
+from tally.store.schema import Index, Table, carried_names
 from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, row_key_reader
 from tally.store.values import Item, measure_item
 
@@ -30,6 +31,11 @@ class IndexLayout:
         """What the index shows of an item."""
         carried = self.carried
         return item if carried is None else {name: value for name, value in item.items() if name in carried}
+
+    def fetches(self, projection: Sequence[Path]) -> bool:
+        """Whether the projection asks for what a local index has to fetch from the table, item by item."""
+        carried = self.carried
+        return carried is not None and self.index.local and any(path.parts[0] not in carried for path in projection)
 
     def carried_size(self, item: Item, size: int) -> int:
         """The size of what the index shows."""
@@ -106,7 +112,7 @@ def _compile_index(table: Table, index: Index) -> IndexLayout:
     name = index_name(table.name, index.name)
     carried = None
     if index.projection.kind != "ALL":
-        carried = frozenset((*table.key_names, *(part.name for part in index_key(index)), *index.projection.names))
+        carried = carried_names(table, index)
     return IndexLayout(
         index=index,
         read_key=index_key_reader(index),

@@ -38,7 +38,9 @@ class Reader:
         self._operation = operation
         self._index = layout.index_layout(operation.index) if operation.index else None
         self._forward = operation.forward if isinstance(operation, Query) else True
+        self._fetches = self._index is not None and self._index.fetches(operation.projection)
         self._bytes = 0
+        self._fetched = 0
         self._scanned = 0
         self.items: list[Item] = []
         self._last: Item | None = None
@@ -74,12 +76,16 @@ class Reader:
         self._last = item
         self._scanned += 1
         self._bytes += size if index is None else index.carried_size(item, size)
-        shown = item if index is None or (index.index.local and operation.projection) else index.carry(item)
-        if operation.filter is None or holds(operation.filter, shown):
-            self.items.append(project(shown, operation.projection) if operation.projection else shown)
+        carried = item if index is None else index.carry(item)
+        if operation.filter is not None and not holds(operation.filter, carried):
+            return
+        if self._fetches:
+            self._fetched += capacity.steps_of_read(size)
+            carried = item
+        self.items.append(project(carried, operation.projection) if operation.projection else carried)
 
     def _finish(self, *, more: bool) -> Page:
-        cost = capacity.of_read(self._bytes, consistent=self._operation.consistent)
+        cost = capacity.of_read(self._bytes, consistent=self._operation.consistent, fetched=self._fetched)
         return Page(self.items, self._page_key() if more and self._last is not None else None, self._scanned, cost)
 
     def _page_key(self) -> Item:
