@@ -13,15 +13,18 @@ import zlib
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 
 from tally.errors import Invalid, TooLarge, UnsupportedMedia
 
 T = TypeVar("T")
 
 MAX_BODY: Final = 1024 * 1024
+PLAIN: Final = (b"", b"identity")
+GZIPPED: Final = (*PLAIN, b"gzip")
 
-_json_type = re.compile(r"application/(?:[\w.-]+\+)?json(?:\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
+_json_type = re.compile(rb"application/(?:[\w.-]+\+)?json(?:\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
 _place = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
 _missing = re.compile(r"Object missing required field `([^`]*)`")
 _unknown = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -35,18 +38,17 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def read_json(request: Request, kind: type[T], *, limit: int = MAX_BODY, gzip: bool = False) -> T:
     """The body of `request` as a `kind`; at most `limit` bytes of it, before and after unpacking."""
-    content_type = request.headers.get("content-type", "")
-    if not _json_type.fullmatch(content_type):
-        given = f", not {content_type[:100]}" if content_type else ""
+    told = dict(request.scope["headers"])
+    content_type = told.get(b"content-type", b"")
+    if content_type != b"application/json" and not _json_type.fullmatch(content_type):
+        given = f", not {content_type[:100].decode('latin-1')}" if content_type else ""
         raise UnsupportedMedia(f"The content type must be application/json{given}", field="Content-Type")
-    body = await _read(request, limit)
-    encoding = request.headers.get("content-encoding", "identity").lower()
-    if encoding == "gzip" and gzip:
-        body = _unpack(body, limit)
-    elif encoding != "identity":
+    encoding = told.get(b"content-encoding", b"").lower()
+    if encoding not in (GZIPPED if gzip else PLAIN):
         accepted = "gzip or none" if gzip else "none"
         raise UnsupportedMedia(f"The content encoding must be {accepted}", field="Content-Encoding")
-    return decode_json(body, kind)
+    body = await _read(request.receive, told.get(b"content-length", b""), limit)
+    return decode_json(_unpack(body, limit) if encoding == b"gzip" else body, kind)
 
 
 def decode_json(body: bytes, kind: type[T]) -> T:
@@ -80,17 +82,21 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return _decoders[kind]
 
 
-async def _read(request: Request, limit: int) -> bytes:
-    announced = request.headers.get("content-length", "")
+async def _read(receive: Receive, announced: bytes, limit: int) -> bytes:
     if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)
     chunks = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
         if size > limit:
             raise _too_large(limit)
-        chunks.append(chunk)
+        more = message.get("more_body", False)
     return b"".join(chunks)
 
 

@@ -222,11 +222,11 @@ class RequestScope:
             await send(message)
 
         started = self._clock.monotonic()
-        self._metrics.requests_under_way.inc()
+        self._metrics.requests_under_way += 1
         try:
             await self._app(scope, receive, identified_send)
         finally:
-            self._metrics.requests_under_way.dec()
+            self._metrics.requests_under_way -= 1
             self._record(scope, status, self._clock.monotonic() - started)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:

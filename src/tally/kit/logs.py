@@ -15,11 +15,11 @@ import traceback
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from typing import Any, Final, TextIO, cast
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger, Processor, WrappedLogger
 
 from tally.kit.clock import Clock
@@ -29,8 +29,7 @@ from tally.settings import Settings
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What is known about the work under way, and stands on each of its lines."""
 
     service: str | None = None

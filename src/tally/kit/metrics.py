@@ -27,7 +27,9 @@ class Metrics:
             registry=registry,
             buckets=REQUEST_BUCKETS,
         )
-        self.requests_under_way = Gauge("tally_http_requests_under_way", "Requests not yet answered", registry=registry)
+        self.requests_under_way = 0
+        under_way = Gauge("tally_http_requests_under_way", "Requests not yet answered", registry=registry)
+        under_way.set_function(lambda: self.requests_under_way)
         self.job_runs = Counter("tally_job_runs", "Runs of jobs by how they ended", ["job", "outcome"], registry=registry)
         self.job_seconds = Histogram(
             "tally_job_seconds", "How long a run of a job took", ["job"], registry=registry, buckets=JOB_BUCKETS
