@@ -1,0 +1,139 @@
+"""Every line is one JSON object with the same fields, and tells what request caused it."""
+
+import asyncio
+import io
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tally.kit import logs
+from tally.kit.clock import ManualClock
+from tally.settings import Settings
+from tests.kit.conftest import LogLines
+
+FIELDS = ["timestamp", "level", "service", "requestId", "userId", "action", "message", "data"]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(datetime(2025, 12, 28, 12, tzinfo=UTC))
+
+
+def test_a_line_has_exactly_the_agreed_fields(log_lines: LogLines) -> None:
+    with logs.bound(service="scoreboard-api", request_id="r-1", user_id="usr_1"):
+        logs.logger().info("Score updated successfully", action="score_update", scoreDelta=100, newScore=1500, rank=5)
+    [line] = log_lines()
+    assert list(line) == FIELDS
+    assert line == {
+        "timestamp": "2025-12-28T12:00:00.000Z",
+        "level": "info",
+        "service": "scoreboard-api",
+        "requestId": "r-1",
+        "userId": "usr_1",
+        "action": "score_update",
+        "message": "Score updated successfully",
+        "data": {"scoreDelta": 100, "newScore": 1500, "rank": 5},
+    }
+
+
+def test_what_is_not_known_is_null(log_lines: LogLines) -> None:
+    logs.logger().warning("Alone")
+    [line] = log_lines()
+    assert line["service"] == "tally"
+    assert [line[name] for name in ("requestId", "userId", "action", "data")] == [None, None, None, {}]
+
+
+def test_a_correlation_id_stands_where_there_is_one(log_lines: LogLines) -> None:
+    with logs.bound(request_id="r-1", correlation_id="c-9"):
+        logs.logger().info("Minted")
+    assert log_lines()[0]["correlationId"] == "c-9"
+
+
+async def test_each_task_has_a_context_of_its_own(log_lines: LogLines) -> None:
+    """Requests that run at once do not write on each other's lines."""
+
+    async def request(number: int) -> None:
+        logs.start(logs.Context(request_id=f"r-{number}"))
+        await asyncio.sleep(0)
+        logs.bind(user_id=f"u-{number}")
+        await asyncio.sleep(0)
+        logs.logger().info("Done", number=number)
+
+    await asyncio.gather(*(request(number) for number in range(10)))
+    lines = sorted(log_lines(), key=lambda line: int(line["data"]["number"]))
+    assert [(line["requestId"], line["userId"]) for line in lines] == [(f"r-{n}", f"u-{n}") for n in range(10)]
+
+
+def test_an_exception_is_told_with_its_traceback_and_no_secret(log_lines: LogLines) -> None:
+    try:
+        raise ValueError("no such password=hunter2")
+    except ValueError:
+        logs.logger().exception("It broke", action="work")
+    [line] = log_lines()
+    assert line["level"] == "error"
+    assert "Traceback" in line["data"]["exception"]
+    assert "ValueError: no such password=***" in line["data"]["exception"]
+
+
+def test_an_exception_can_be_given(log_lines: LogLines) -> None:
+    logs.logger().error("It broke", exc_info=ValueError("given"))
+    assert log_lines()[0]["data"]["exception"] == "ValueError: given"
+
+
+def test_the_standard_librarys_loggers_write_here_too(log_lines: LogLines) -> None:
+    """Those of uvicorn among them; a level between two of ours counts as the lower one."""
+    logging.getLogger("uvicorn.error").warning("Invalid %s", "request")
+    logging.getLogger("some.library").log(25, "Noticed")
+    first, second = log_lines()
+    assert (first["level"], first["message"], first["data"]) == (
+        *("warning", "Invalid request"),
+        {"logger": "uvicorn.error"},
+    )
+    assert (second["level"], second["message"]) == ("info", "Noticed")
+
+
+def test_what_is_below_the_level_is_not_written(clock: ManualClock, log_lines: LogLines) -> None:
+    stream = io.StringIO()
+    logs.configure(Settings(log_format="json", log_level="warning"), clock, stream)
+    logs.logger().info("Quiet")
+    logging.getLogger("library").info("Quiet")
+    logs.logger().warning("Loud")
+    assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["Loud"]
+
+
+def test_a_person_gets_readable_text(clock: ManualClock, log_lines: LogLines) -> None:
+    """Time, level, message and the rest; secrets masked here too."""
+    stream = io.StringIO()
+    logs.configure(Settings(log_format="text"), clock, stream)
+    with logs.bound(request_id="r-1"):
+        logs.logger().info("Device registered", action="register", hardware="AA", api_key="hidden-value")
+    line = stream.getvalue()
+    assert line.startswith("12:00:00.000 [info     ] Device registered")
+    assert "hardware=AA" in line
+    assert "requestId=r-1" in line
+    assert "hidden-value" not in line
+
+
+def test_auto_is_json_where_there_is_no_terminal(clock: ManualClock, log_lines: LogLines) -> None:
+    stream = io.StringIO()
+    logs.configure(Settings(), clock, stream)
+    logs.logger().info("Hello")
+    assert json.loads(stream.getvalue())["message"] == "Hello"
+
+
+awkward = st.text() | st.binary() | st.floats() | st.integers() | st.dates() | st.sets(st.integers()) | st.none()
+
+
+@given(st.text(), st.dictionaries(st.from_regex(r"[a-z_]{1,10}", fullmatch=True), awkward))
+def test_whatever_is_logged_is_one_line_of_json(message: str, data: dict[str, Any]) -> None:
+    """Line ends, surrogates, NaN, bytes: none of them breaks a line or the program."""
+    stream = io.StringIO()
+    entry = logs._Entry(ManualClock(), "tally")(None, "info", {"event": message, **data})
+    stream.write(logs._render_json(None, "info", entry))
+    [line] = stream.getvalue().split("\n")
+    assert set(json.loads(line)) == set(FIELDS)

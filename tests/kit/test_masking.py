@@ -1,0 +1,153 @@
+"""No secret gets through, at any depth, in any form; and whatever comes through can be written as JSON."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tally.kit.masking import mask, mask_text
+from tally.settings import MASK, Secret
+
+CANARY = "xK9-canary-Zq3"
+
+secret_names = st.sampled_from(
+    [
+        *("password", "Authorization", "authorization", "cookie", "Set-Cookie", "X-API-Key", "apiKey", "api_key"),
+        *("access_token", "refreshToken", "updateToken", "pushToStartToken", "deviceToken", "action_token", "id_token"),
+        *("client_secret", "cc_session", "sessionId", "private_key", "X-Admin-Key", "X-Internal-API-Key", "pepper"),
+    ]
+)
+harmless = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
+
+
+def buried(secret: dict[str, str], depth: int) -> st.SearchStrategy[Any]:
+    """Dicts, lists and tuples around `secret`, with other things beside it."""
+    strategy: st.SearchStrategy[Any] = st.just(secret)
+    for _ in range(depth):
+        strategy = st.one_of(
+            strategy.map(lambda held: [held]),
+            strategy.map(lambda held: (1, held)),
+            st.tuples(strategy, harmless).map(lambda pair: {"held": pair[0], "beside": pair[1]}),
+        )
+    return strategy
+
+
+@given(st.data(), secret_names, st.integers(0, 8))
+def test_what_stands_under_a_secret_name_is_masked_at_any_depth(data: st.DataObject, name: str, depth: int) -> None:
+    value = data.draw(buried({name: CANARY, "fine": "kept"}, depth))
+    told = json.dumps(mask(value))
+    assert CANARY not in told
+    assert MASK in told
+
+
+def is_plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and is_plain(held) for name, held in value.items())
+    if isinstance(value, list):
+        return all(is_plain(held) for held in value)
+    return value is None or isinstance(value, (str, bool, int, float))
+
+
+@given(st.recursive(harmless, lambda held: st.lists(held) | st.dictionaries(st.text() | st.integers(), held)))
+def test_anything_becomes_json(value: object) -> None:
+    told = mask(value)
+    assert is_plain(told)
+    assert msgspec.json.encode(told).isascii() or msgspec.json.encode(told).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Authorization: Bearer {CANARY}",
+        f"sent bearer {CANARY} to it",
+        f"authorization: Basic {CANARY}",
+        f"GET /livescores?api_token={CANARY}&include=runs",
+        f"https://example.test/callback?code={CANARY}&state=s",
+        f"https://example.test/callback?a=1&state={CANARY}",
+        f'{{"password": "{CANARY}", "user": "a"}}',
+        f"{{'refresh_token': '{CANARY}'}}",
+        f"Cookie: cc_session={CANARY}; theme=dark",
+        f"X-API-Key: {CANARY}",
+        f"client_secret={CANARY}",
+        f"eyJhbGciOiJSUzI1NiJ9.{CANARY}.{CANARY}",
+        f"password = {CANARY}, next",
+    ],
+)
+def test_text_that_holds_a_credential_loses_it(text: str) -> None:
+    told = mask_text(text)
+    assert CANARY not in told
+    assert MASK in told
+
+
+def test_a_key_of_64_hexadecimal_digits_is_masked_anywhere() -> None:
+    key = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"
+    assert mask_text(f"key {key} is unknown") == f"key {MASK} is unknown"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Score updated successfully",
+        "The token has expired",
+        "No device AA:BB:CC:DD:EE:FF",
+        "550e8400-e29b-41d4-a716-446655440000",
+        "GET /devices/devices?limit=10 took 3 ms",
+        "basics of the tokenizer",
+    ],
+)
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert mask_text(text) == text
+
+
+def test_objects_are_taken_apart_and_masked_too() -> None:
+    """Structs, data classes, exceptions, dates, numbers and bytes."""
+
+    class Session(msgspec.Struct):
+        user_id: str
+        session_id: str
+
+    @dataclass
+    class Login:
+        username: str
+        password: str
+        session: Session
+
+    told = mask({"login": Login("ann", CANARY, Session("u1", CANARY)), "error": ValueError(f"token={CANARY}")})
+    assert told == {
+        "login": {"username": "ann", "password": MASK, "session": {"user_id": "u1", "session_id": MASK}},
+        "error": f"ValueError: token={MASK}",
+    }
+    assert mask([Decimal("1.5"), datetime(2026, 1, 1, tzinfo=UTC), b"abc", Secret(CANARY), {"token": None}]) == [
+        *("1.5", "2026-01-01 00:00:00+00:00", "<3 bytes>", f"Secret({MASK})"),
+        {"token": None},
+    ]
+
+
+def test_an_object_whose_repr_fails_is_named_all_the_same() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    assert mask(Broken()) == "<Broken without a repr: RuntimeError>"
+
+
+def test_what_contains_itself_ends() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    assert "…" in json.dumps(mask(endless), ensure_ascii=False)
+
+
+def test_a_lone_surrogate_is_written_out() -> None:
+    assert mask_text("\ud800") == "\\ud800"
+
+
+@pytest.mark.parametrize("piece", ["token", "eyJ-", 'token="', "bearer ", "passwd-", "token: ", "?code=", "a" * 64])
+def test_the_time_to_mask_grows_with_the_length_and_not_faster(piece: str) -> None:
+    """Clients write part of what is logged, so no text may be expensive: a million letters are masked at once."""
+    assert mask_text(piece * (1_000_000 // len(piece)))
