@@ -1,0 +1,40 @@
+"""An app on a real socket, made of the operations that a test declares."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+
+from tally.kit.clock import Clock, SystemClock
+from tally.kit.http import ErrorWire, RequestScope
+from tally.kit.metrics import Metrics
+from tally.kit.operations import Api, Handler, Operation
+from tally.kit.server import serving
+
+
+def api_of(*operations: Operation, wire: ErrorWire | None = None, name: str = "devices") -> Api:
+    return Api(name=name, description="Under test.", operations=operations, wire=wire or ErrorWire())
+
+
+def app_of(*apis: Api, metrics: Metrics | None = None, clock: Clock | None = None, access_log: bool = False) -> Starlette:
+    """The app as the composition root builds it, with an empty instance API at the root."""
+    scope = Middleware(RequestScope, metrics or Metrics(), clock or SystemClock(), access_log)
+    return Starlette(routes=[api.mount() for api in (*apis, api_of(name=""))], middleware=[scope])
+
+
+@asynccontextmanager
+async def served(
+    handler: Handler,
+    *,
+    method: str = "POST",
+    wire: ErrorWire | None = None,
+    metrics: Metrics | None = None,
+    grace: int = 10,
+    on_stopping: Callable[[], object] = lambda: None,
+) -> AsyncIterator[str]:
+    """The URL at which `handler` is served: `/devices/thing/{thing_id}`."""
+    operation = Operation(method, "/thing/{thing_id}", handler, "A thing")
+    app = app_of(api_of(operation, wire=wire), metrics=metrics)
+    async with serving(app, grace=grace, on_stopping=on_stopping) as url:
+        yield f"{url}/devices/thing/1"

@@ -1,0 +1,241 @@
+"""Every response has its id, every error its shape, and nothing inside is told outside."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from pyreqwest.client import Client
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from tally import errors
+from tally.kit import logs
+from tally.kit.http import STATUS, EnvelopeError, ErrorWire, FlatError, Json, NestedError
+from tally.kit.metrics import Metrics
+from tally.kit.operations import Handler
+from tally.kit.server import serving
+from tests.kit.conftest import LogLines
+from tests.kit.serving import api_of, app_of, served
+
+WIRES = {
+    "flat": ErrorWire(FlatError, upper_case=True, codes={"invalid": "INVALID_FORMAT"}),
+    "nested": ErrorWire(NestedError),
+    "envelope": ErrorWire(EnvelopeError, upper_case=True, codes={"rate_limited": "RATE_LIMIT_EXCEEDED"}),
+}
+
+
+async def fine(_: Request) -> Response:
+    return Json({"fine": True})
+
+
+def raising(error: Exception) -> Handler:
+    async def handler(_: Request) -> Response:
+        raise error
+
+    return handler
+
+
+async def body_of(client: Client, url: str, status: int, method: str = "POST") -> Any:
+    """The body of the answer, which must have that status, an id, and JSON in it."""
+    response = await client.request(method, url).build().send()
+    assert response.status == status
+    assert response.headers["x-request-id"]
+    assert response.headers["content-type"] == "application/json"
+    return await response.json()
+
+
+async def test_a_sane_request_id_comes_back(client: Client) -> None:
+    async with served(fine) as url:
+        response = await client.post(url).header("X-Request-Id", "board-7.retry_2").build().send()
+        assert response.get_header_all("x-request-id") == ["board-7.retry_2"]
+
+
+@pytest.mark.parametrize("given", ["", "a" * 129, "with space", "läd", '"quoted"', "a;b"])
+async def test_any_other_request_id_is_replaced(client: Client, given: str) -> None:
+    async with served(fine) as url:
+        host, port = urlsplit(url).hostname, urlsplit(url).port
+        reader, writer = await asyncio.open_connection(host, port)
+        head = f"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\nX-Request-Id: {given}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode("latin-1"))
+        answer = (await reader.read()).decode("latin-1")
+        writer.close()
+        await writer.wait_closed()
+        assert "HTTP/1.1 200" in answer
+        assert f"x-request-id: {given}\r\n" not in answer
+        assert len(answer.split("x-request-id: ")[1].split("\r\n")[0]) == 36
+
+
+async def test_request_and_correlation_id_are_on_every_line(client: Client, log_lines: LogLines) -> None:
+    async def handler(_: Request) -> Response:
+        logs.bind(user_id="u-1")
+        logs.logger().info("Inside")
+        return Json({})
+
+    async with served(handler) as url:
+        request = client.post(url).header("X-Request-Id", "r-1").header("X-Correlation-Id", "c-1")
+        await request.build().send()
+        await client.post(url).header("X-Request-Id", "r-2").build().send()
+    first, second = (line for line in log_lines() if line["message"] == "Inside")
+    assert (first["requestId"], first["correlationId"], first["service"]) == ("r-1", "c-1", "devices")
+    assert (second["requestId"], second["correlationId"], second["userId"]) == ("r-2", "r-2", "u-1")
+
+
+@pytest.mark.parametrize(("kind", "status"), STATUS.items())
+async def test_a_domain_error_has_the_status_of_the_table(client: Client, kind: type[errors.TallyError], status: int) -> None:
+    error = errors.RateLimited("Why", retry_after=1) if kind is errors.RateLimited else kind("Why")
+    async with served(raising(error)) as url:
+        assert await body_of(client, url, status) == {"error": {"code": kind.default_code, "message": "Why"}}
+
+
+def test_every_domain_error_is_in_the_table() -> None:
+    assert set(errors.TallyError.__subclasses__()) == set(STATUS)
+
+
+async def test_a_child_of_a_domain_error_has_its_parents_status(client: Client) -> None:
+    class TokenConsumed(errors.Conflict):
+        default_code = "token_consumed"
+
+    async with served(raising(TokenConsumed("Once only"))) as url:
+        assert await body_of(client, url, 409) == {"error": {"code": "token_consumed", "message": "Once only"}}
+
+
+@pytest.mark.parametrize(
+    ("wire", "expected"),
+    [
+        ("flat", {"error": "INVALID_FORMAT", "message": "limit is wrong"}),
+        ("nested", {"error": {"code": "invalid", "message": "limit is wrong"}}),
+        (
+            "envelope",
+            {"success": False, "error": {"code": "INVALID", "message": "limit is wrong", "details": {"field": "limit"}}},
+        ),
+    ],
+)
+async def test_each_wire_has_its_shape(client: Client, wire: str, expected: Mapping[str, Any]) -> None:
+    async with served(raising(errors.Invalid("limit is wrong", field="limit")), wire=WIRES[wire]) as url:
+        assert await body_of(client, url, 400) == expected
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_unknown_paths_and_methods_have_the_backends_shape(client: Client, wire: str) -> None:
+    """A 405 says which methods there are."""
+    async with served(fine, wire=WIRES[wire]) as url:
+        missing = await body_of(client, f"{url}/nothing", 404)
+        refused = await body_of(client, url, 405, "DELETE")
+        assert set(missing) == set(refused)
+        response = await client.delete(url).build().send()
+        assert response.headers["allow"] == "POST"
+    assert "not_found" in str(missing).lower()
+    assert "method_not_allowed" in str(refused).lower()
+
+
+async def test_what_no_backend_has_is_a_404_of_the_root(client: Client) -> None:
+    async with served(fine, wire=WIRES["flat"]) as url:
+        root = url.split("/devices")[0]
+        for path in ("/nothing", "/devices", "/"):
+            body = await body_of(client, root + path, 404)
+            assert body == {"error": {"code": "not_found", "message": "There is nothing at this path"}}
+
+
+@pytest.mark.parametrize(("wait", "told"), [(0.2, "1"), (1.0, "1"), (2.1, "3"), (60, "60")])
+async def test_retry_after_is_whole_seconds_and_never_too_few(client: Client, wait: float, told: str) -> None:
+    async with served(raising(errors.RateLimited("Slow down", retry_after=wait)), wire=WIRES["envelope"]) as url:
+        response = await client.post(url).build().send()
+        assert response.status == 429
+        assert response.headers["retry-after"] == told
+        assert (await response.json())["error"]["code"] == "RATE_LIMIT_EXCEEDED"
+
+
+async def test_a_401_says_how_to_authenticate(client: Client) -> None:
+    async with served(raising(errors.Unauthenticated("Who?"))) as url:
+        response = await client.post(url).build().send()
+        assert response.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_unforeseen_is_a_500_that_tells_nothing(client: Client, log_lines: LogLines, wire: str) -> None:
+    """The same shape as any error, no word of the cause outside, all of it in the log."""
+    async with served(raising(RuntimeError("row 17 of users")), wire=WIRES[wire]) as url:
+        body = await body_of(client, url, 500)
+    assert "row 17" not in str(body)
+    assert "internal_error" in str(body).lower()
+    [line] = [line for line in log_lines() if line["action"] == "unexpected_error"]
+    assert "row 17 of users" in line["data"]["exception"]
+    assert line["requestId"]
+
+
+async def test_a_domain_error_without_a_status_is_unforeseen(client: Client) -> None:
+    async with served(raising(errors.TallyError("Nobody said what this is"))) as url:
+        assert (await body_of(client, url, 500))["error"]["code"] == "internal_error"
+
+
+async def test_an_answer_that_breaks_off_is_cut_not_completed(client: Client, log_lines: LogLines) -> None:
+    """Nobody takes half an export for a whole one."""
+
+    async def handler(_: Request) -> Response:
+        async def rows() -> Any:
+            yield b"first row\n"
+            raise RuntimeError("the store went away")
+
+        return StreamingResponse(rows())
+
+    async with served(handler) as url:
+        host, port = urlsplit(url).hostname, urlsplit(url).port
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert b"first row" in answer
+    assert not answer.endswith(b"0\r\n\r\n")
+    assert any("the store went away" in str(line) for line in log_lines())
+
+
+async def test_requests_are_counted_by_template(client: Client, metrics: Metrics) -> None:
+    """Under the route, never the path; what matched nothing is one series."""
+    async with served(fine, metrics=metrics) as url:
+        for address in (url, f"{url}2", f"{url}/nothing", f"{url}/else"):
+            await client.post(address).build().send()
+        await client.delete(url).build().send()
+
+    def count(method: str, route: str, status: str) -> float | None:
+        labels = {"method": method, "route": route, "status": status}
+        return metrics.registry.get_sample_value("tally_http_request_seconds_count", labels)
+
+    assert count("POST", "/devices/thing/{thing_id}", "200") == 2
+    assert count("POST", "unmatched", "404") == 2
+    assert count("DELETE", "/devices/thing/{thing_id}", "405") == 1
+    assert metrics.requests_under_way == 0
+
+
+async def test_a_client_that_leaves_is_counted_and_no_error(metrics: Metrics, log_lines: LogLines) -> None:
+    arrived, gone = asyncio.Event(), asyncio.Event()
+
+    async def handler(request: Request) -> Response:
+        arrived.set()
+        try:
+            await request.body()
+        finally:
+            gone.set()
+        return Json({})
+
+    async with served(handler, metrics=metrics) as url:
+        with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as connection:
+            connection.sendall(b"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
+            await arrived.wait()
+        await gone.wait()
+    labels = {"method": "POST", "route": "/devices/thing/{thing_id}", "status": "499"}
+    assert metrics.registry.get_sample_value("tally_http_request_seconds_count", labels) == 1
+    assert [line["level"] for line in log_lines() if line["action"] == "client_gone"] == ["debug"]
+    assert not [line for line in log_lines() if line["level"] == "error"]
+
+
+async def test_the_access_log_is_written_if_wanted(client: Client, log_lines: LogLines) -> None:
+    async with serving(app_of(api_of(), access_log=True)) as url:
+        await client.get(f"{url}/devices/nothing").build().send()
+    [line] = [line for line in log_lines() if line["action"] == "http_request"]
+    assert line["data"]["status"] == 404
+    assert line["data"]["path"] == "/devices/nothing"
+    assert line["data"]["milliseconds"] > 0
