@@ -186,7 +186,9 @@ def _pick(value: Any, routes: Iterable[_Route]) -> Any:
 def apply(actions: Sequence[Action], item: Mapping[str, Any]) -> Item:
     """The item after an update. Every right side sees the item as it was before."""
     changes = [(action.path.parts, _outcome(action, item)) for action in actions]
-    return dict(_change(item, changes)) if changes else dict(item)
+    if any(len(route) > 1 for route, _ in changes):
+        return dict(_change(item, changes))
+    return _change_map(dict(item), {route[0]: outcome for route, outcome in changes})
 
 
 def _outcome(action: Action, item: Mapping[str, Any]) -> Any:
@@ -277,7 +279,11 @@ def _change(value: Any, changes: Sequence[tuple[_Route, Any]]) -> Any:
 def _change_map(value: dict[str, Any], outcomes: dict[Any, Any]) -> dict[str, Any]:
     if any(isinstance(head, int) for head in outcomes):
         raise InvalidExpression("the path of the update takes a map for a list")
-    return {name: each for name, each in {**value, **outcomes}.items() if each is not MISSING}
+    changed = {**value, **outcomes}
+    for head, outcome in outcomes.items():
+        if outcome is MISSING:
+            del changed[head]
+    return changed
 
 
 def _change_list(value: Sequence[Any], outcomes: dict[Any, Any]) -> list[Any]:

@@ -10,6 +10,7 @@ placeholders for all names and values, so any attribute name may be used, reserv
 `F("a", "b", 0)` is the first element of `b` in `a`, while `F("a.b")` is one attribute with a dot in its name.
 """
 
+from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
 from msgspec import Struct
@@ -296,8 +297,9 @@ def joined(left: Any, right: Any) -> Joined:
     return Joined(update_operand(left), update_operand(right))
 
 
+@lru_cache(maxsize=4096, typed=True)
 def path_of(*parts: str | int) -> Path:
-    """A path from its parts, the first of them an attribute's name."""
+    """A path from its parts, the first of them an attribute's name. Programs use few, so they are made once."""
     if not parts or not isinstance(parts[0], str):
         raise InvalidExpression("a path starts with an attribute's name")
     for part in parts:

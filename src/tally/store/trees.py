@@ -1,6 +1,6 @@
 """Whether an expression tree can mean anything: operand types, overlaps, counts. What `validate.py` asks of each tree."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tally.store.errors import InvalidExpression
@@ -122,30 +122,42 @@ def _check_update_operand(operand: Any) -> None:
 
 
 def _check_node(node: Condition) -> None:
-    if isinstance(node, Compare):
-        _check_distinct(node.left, node.right)
-        if node.operator not in ("=", "<>"):
-            _want_ordered(node.operator, node.left, node.right)
-    elif isinstance(node, Between):
-        _check_distinct(node.value, node.low, node.high)
-        _check_between(node)
-    elif isinstance(node, In):
-        _check_distinct(node.value, *node.options)
-        if not 0 < len(node.options) <= MAX_OPTIONS:
-            raise InvalidExpression(f"in takes 1 to {MAX_OPTIONS} options, not {len(node.options)}")
-    elif isinstance(node, BeginsWith):
-        _check_distinct(node.path, node.prefix)
-        if isinstance(node.prefix, Literal) and type_of(node.prefix.value) not in ("S", "B"):
-            raise InvalidExpression(f"begins_with wants a string or binary, not {type_of(node.prefix.value)}")
-    elif isinstance(node, Contains):
-        _check_distinct(node.path, node.element)
-    elif isinstance(node, TypeIs) and node.type not in _TYPES:
-        raise InvalidExpression(f"{node.type!r} is not one of the types {', '.join(_TYPES)}")
+    check = _NODE_CHECKS.get(type(node))
+    if check is not None:
+        check(node)
     for literal in _literals(node):
         _literal_type(literal, type(node).__name__.lower())
 
 
+def _check_compare(node: Compare) -> None:
+    _check_distinct(node.left, node.right)
+    if node.operator not in ("=", "<>"):
+        _want_ordered(node.operator, node.left, node.right)
+
+
+def _check_in(node: In) -> None:
+    _check_distinct(node.value, *node.options)
+    if not 0 < len(node.options) <= MAX_OPTIONS:
+        raise InvalidExpression(f"in takes 1 to {MAX_OPTIONS} options, not {len(node.options)}")
+
+
+def _check_begins_with(node: BeginsWith) -> None:
+    _check_distinct(node.path, node.prefix)
+    if isinstance(node.prefix, Literal) and type_of(node.prefix.value) not in ("S", "B"):
+        raise InvalidExpression(f"begins_with wants a string or binary, not {type_of(node.prefix.value)}")
+
+
+def _check_contains(node: Contains) -> None:
+    _check_distinct(node.path, node.element)
+
+
+def _check_type_is(node: TypeIs) -> None:
+    if node.type not in _TYPES:
+        raise InvalidExpression(f"{node.type!r} is not one of the types {', '.join(_TYPES)}")
+
+
 def _check_between(node: Between) -> None:
+    _check_distinct(node.value, node.low, node.high)
     _want_ordered("between", node.value, node.low, node.high)
     if isinstance(node.low, Literal) and isinstance(node.high, Literal):
         low, high = node.low.value, node.high.value
@@ -155,6 +167,16 @@ def _check_between(node: Between) -> None:
             low, high = low.encode(), high.encode()
         if low > high:
             raise InvalidExpression("between wants its lower bound first")
+
+
+_NODE_CHECKS: dict[type, Callable[[Any], None]] = {
+    Compare: _check_compare,
+    Between: _check_between,
+    In: _check_in,
+    BeginsWith: _check_begins_with,
+    Contains: _check_contains,
+    TypeIs: _check_type_is,
+}
 
 
 def _want_ordered(operator: str, *operands: Any) -> None:

@@ -36,7 +36,7 @@ from tally.store.errors import (
     RequestTooLarge,
     TooManyItems,
 )
-from tally.store.expressions import And, BeginsWith, Between, Compare, Condition, Literal, Operand, Path
+from tally.store.expressions import Action, And, BeginsWith, Between, Compare, Condition, Literal, Operand, Path
 from tally.store.schema import (
     Index,
     KeyPart,
@@ -48,7 +48,7 @@ from tally.store.schema import (
     index_key,
 )
 from tally.store.trees import check_actions, check_condition, check_projection, names_in
-from tally.store.values import Item, Key, measure, measure_item, type_of
+from tally.store.values import Item, Key, check_size, measure, measure_attribute, measure_item, type_of
 
 _MAX_TOKEN = 36
 
@@ -181,10 +181,16 @@ def check_distinct(keys: Iterable[tuple[Table, Key]]) -> None:
         seen.add(identity)
 
 
-def check_written(table: Table, item: Item) -> int:
-    """The size of what an update made of an item, found good."""
-    size = measure_item(item)
-    check_item_keys(table, item)
+def check_updated(table: Table, before: Item, size: int, after: Item, actions: Iterable[Action]) -> int:
+    """The size of what an update made of an item, found good. Only what it touched is looked at again."""
+    for name in {str(action.path.parts[0]) for action in actions}:
+        if name in before:
+            size -= measure_attribute(name, before[name])
+        if name in after:
+            size += measure_attribute(name, after[name])
+    check_size(size)
+    if table.by_name:
+        check_item_keys(table, after)
     return size
 
 

@@ -81,9 +81,19 @@ def measure_item(item: Mapping[str, Any]) -> int:
             size += len(value) if value.isascii() else len(_utf8(value, name))
         else:
             size += _MEASURERS.get(type(value), _refuse_type)(value, name, 0)
+    check_size(size)
+    return size
+
+
+def measure_attribute(name: str, value: Any) -> int:
+    """The size of one attribute with its name."""
+    return (_NAME_BYTES.get(name) or _measure_name(name)) + measure(value, name)
+
+
+def check_size(size: int) -> None:
+    """Refuse an item of so many bytes if that is too many."""
     if size > MAX_ITEM_BYTES:
         raise ItemTooLarge(f"the item has {size} bytes; at most {MAX_ITEM_BYTES} fit")
-    return size
 
 
 def _measure_name(name: Any) -> int:

@@ -16,8 +16,8 @@ from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import exact, pack, unpack
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Change, Layout
-from tally.store.validate import check_check, check_delete, check_put, check_update, check_written
-from tally.store.values import Item
+from tally.store.validate import check_check, check_delete, check_put, check_update, check_updated
+from tally.store.values import Item, measure_item
 
 TOKEN_SECONDS = 600.0
 
@@ -61,8 +61,10 @@ def decide(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> C
         return Change(layout, key, before, before_size, None, 0)
     if isinstance(write, Put):
         return Change(layout, key, before, before_size, write.item, prepared.size, prepared.packed)
-    after = apply(write.actions, before if before is not None else dict(write.key))
-    return Change(layout, key, before, before_size, after, check_written(layout.table, after), pack(after))
+    start, start_size = (before, before_size) if before is not None else (dict(write.key), measure_item(write.key))
+    after = apply(write.actions, start)
+    after_size = check_updated(layout.table, start, start_size, after, write.actions)
+    return Change(layout, key, before, before_size, after, after_size, pack(after))
 
 
 def carry_out(connection: apsw.Connection, change: Change) -> None:
@@ -133,9 +135,9 @@ def _returned(write: Write, change: Change) -> Item | None:
 def transact(
     connection: apsw.Connection, steps: Sequence[tuple[Layout, Prepared]], operation: Transaction, now: float
 ) -> Capacity:
-    """All writes of a transaction, or none and a reason for each."""
+    """All writes of a transaction, or none and a reason for each. One that happened before costs reads."""
     if operation.token is not None and _seen(connection, operation, now):
-        return Capacity()
+        return capacity.of_transaction_reads(read_row(connection, layout, step.key)[1] for layout, step in steps)
     changes: list[Change | None] = []
     reasons: list[Reason] = []
     for layout, prepared in steps:
