@@ -131,6 +131,12 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
         ("One or more parameter values were invalid: An AttributeValue may not contain an empty string", InvalidValue),
         ("One or more parameter values were invalid: An string set  may not be empty", InvalidValue),
         ("Nesting Levels have exceeded supported limits: Attributes have nested depth of 33", InvalidValue),
+        (
+            "ExpressionAttributeValues contains invalid value: An AttributeValue may not contain an empty string for key :v0",
+            InvalidValue,
+        ),
+        ("One or more parameter values were invalid: Input collection [a, a] contains duplicates.", InvalidValue),
+        ("Cannot update attribute id. This attribute is part of the key", InvalidExpression),
         ("Something else is wrong", InvalidRequest),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tally.store.encode import Placeholders, from_wire, item_from_wire, item_to_wire, to_wire
-from tally.store.errors import InvalidValue
+from tally.store.errors import InvalidNumber, InvalidValue
 from tally.store.evaluate import equal
 from tally.store.expressions import Action, Condition, F, Path, absent, joined, path_of, present
 from tally.store.values import type_of
@@ -123,16 +123,15 @@ def test_all_expressions_of_a_request_share_their_placeholders() -> None:
 def test_values_that_python_takes_for_equal_are_kept_apart() -> None:
     placeholders = Placeholders()
 
-    text = placeholders.condition(A.is_in(1, True, "1", b"1", Decimal("1.0"), None, 1))
+    text = placeholders.condition(A.is_in(1, True, "1", b"1", None, Decimal("1.0"), 1))
 
-    assert text == "#n0 IN (:v0, :v1, :v2, :v3, :v4, :v5, :v0)"
+    assert text == "#n0 IN (:v0, :v1, :v2, :v3, :v4, :v0, :v0)"
     assert placeholders.fields()["ExpressionAttributeValues"] == {
         ":v0": {"N": "1"},
         ":v1": {"BOOL": True},
         ":v2": {"S": "1"},
         ":v3": {"B": b"1"},
-        ":v4": {"N": "1.0"},
-        ":v5": {"NULL": True},
+        ":v4": {"NULL": True},
     }
 
 
@@ -182,8 +181,12 @@ def _encode(placeholders: Placeholders, expression: Any) -> str:
         ("text", {"S": "text"}),
         ("", {"S": ""}),
         (7, {"N": "7"}),
-        (Decimal("-1.50"), {"N": "-1.50"}),
-        (Decimal("1E+3"), {"N": "1E+3"}),
+        (Decimal("-1.50"), {"N": "-1.5"}),
+        (Decimal("1E+3"), {"N": "1000"}),
+        (Decimal("7.00"), {"N": "7"}),
+        (Decimal("-0.0"), {"N": "0"}),
+        (Decimal("1.23E-5"), {"N": "0.0000123"}),
+        (Decimal("1." + "0" * 50), {"N": "1"}),
         (b"\x00", {"B": b"\x00"}),
         (True, {"BOOL": True}),
         (None, {"NULL": True}),
@@ -192,6 +195,7 @@ def _encode(placeholders: Placeholders, expression: Any) -> str:
         ({"k": {"n": 1}}, {"M": {"k": {"M": {"n": {"N": "1"}}}}}),
         ({"x"}, {"SS": ["x"]}),
         (frozenset({5}), {"NS": ["5"]}),
+        ({Decimal("5.0")}, {"NS": ["5"]}),
         ({b"x"}, {"BS": [b"x"]}),
     ],
     ids=repr,
@@ -234,6 +238,11 @@ def test_a_value_goes_there_and_back_unchanged(value: Any) -> None:
 @given(items())
 def test_an_item_goes_there_and_back_unchanged(item: dict[str, Any]) -> None:
     assert equal(item_from_wire(item_to_wire(item)), item)
+
+
+def test_a_number_is_refused_rather_than_rounded() -> None:
+    with pytest.raises(InvalidNumber, match="38"):
+        to_wire(Decimal("1" * 39))
 
 
 @pytest.mark.parametrize("value", [1.5, object(), {1, "a"}, set(), [1.5], {"k": 1.5}], ids=lambda value: type(value).__name__)

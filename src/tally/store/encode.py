@@ -11,10 +11,10 @@ value `:v0`, `:v1`, …, so no name can be a reserved word and no value can be r
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact
 from typing import Any, TypeAlias
 
-from tally.store.errors import InvalidExpression, InvalidValue
+from tally.store.errors import InvalidExpression, InvalidNumber, InvalidValue
 from tally.store.expressions import (
     Absent,
     Action,
@@ -42,10 +42,12 @@ from tally.store.expressions import (
     TypeIs,
     UpdateOperand,
 )
-from tally.store.values import Item, type_of
+from tally.store.values import MAX_DIGITS, Item, type_of
 
 WireValue: TypeAlias = dict[str, Any]
 WireItem: TypeAlias = dict[str, WireValue]
+
+_EXACT = Context(prec=MAX_DIGITS, traps=[Inexact])
 
 
 class Placeholders:
@@ -193,8 +195,16 @@ def from_wire(value: Mapping[str, Any]) -> Any:
 def _set_to_wire(value: set[Any] | frozenset[Any]) -> WireValue:
     kind = type_of(value)
     if kind == "NS":
-        return {kind: [str(element) for element in value]}
+        return {kind: [to_wire(element)["N"] for element in value]}
     return {kind: list(value)}
+
+
+def _decimal_to_wire(value: Decimal) -> WireValue:
+    """One text for each number, as an int would have it: not every service knows that 1.0 and 1 are the same key."""
+    try:
+        return {"N": format(_EXACT.normalize(value), "f") if value else "0"}
+    except Inexact:
+        raise InvalidNumber(f"{value} has more than {MAX_DIGITS} significant digits") from None
 
 
 def _number(text: str) -> int | Decimal:
@@ -208,7 +218,7 @@ def _number(text: str) -> int | Decimal:
 _WRITERS: dict[type, Callable[[Any], WireValue]] = {
     str: lambda value: {"S": value},
     int: lambda value: {"N": str(value)},
-    Decimal: lambda value: {"N": str(value)},
+    Decimal: _decimal_to_wire,
     bytes: lambda value: {"B": value},
     bool: lambda value: {"BOOL": value},
     type(None): lambda _value: {"NULL": True},
