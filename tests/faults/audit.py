@@ -1,0 +1,106 @@
+"""Compares a whole database with itself: indexes with tables, columns with items, the engine's view with the raw rows.
+
+`audit` is what every test of a crash ends with. It asks SQLite whether the file is sound, reads all tables and indexes both
+through the engine and by plain SQL, and fails on the first thing that does not fit.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from tally.store.api import Engine, Query, Scan
+from tally.store.expressions import F
+from tally.store.schema import Index, Table, index_key
+from tally.store.sqlite import open_sqlite
+from tally.store.sqlite.codec import unpack
+from tally.store.sqlite.files import FILE_NAME
+from tally.store.sqlite.keys import encode_part
+from tally.store.sqlite.layout import index_name, rows_name
+from tally.store.values import Item, measure_item
+from tests.store.tables import all_items
+
+MOST_PAGES = 10_000
+
+
+async def audit(directory: Path) -> dict[str, list[Item]]:
+    """Everything in the store, table by table, once it has been found to agree with itself."""
+    async with open_sqlite(directory) as engine:
+        found = {name: await audit_table(engine, await engine.describe_table(name)) for name in await engine.list_tables()}
+        audit_file(directory, [await engine.describe_table(name) for name in found])
+    return found
+
+
+async def audit_table(engine: Engine, table: Table) -> list[Item]:
+    """The items of a table, once its indexes have been found to show just these, through the engine."""
+    items = await all_items(engine, Scan(table), MOST_PAGES)
+    for index in table.by_name.values():
+        indexed = [_carried(table, index, item) for item in items if _in_index(index, item)]
+        shown = await all_items(engine, Scan(table, index=index.name), MOST_PAGES)
+        assert _sorted(table, shown) == _sorted(table, indexed), f"index {index.name} differs from table {table.name}"
+        for partition in {item[index.partition.name] for item in indexed}:
+            await _check_partition(engine, table, index, partition, indexed)
+    return items
+
+
+async def _check_partition(engine: Engine, table: Table, index: Index, partition: Any, indexed: list[Item]) -> None:
+    query = Query(table, F(index.partition.name) == partition, index=index.name)
+    shown = await all_items(engine, query, MOST_PAGES)
+    wanted = [item for item in indexed if item[index.partition.name] == partition]
+    assert _sorted(table, shown) == _sorted(table, wanted), f"index {index.name}, partition {partition}"
+    if index.sort is not None:
+        keys = [encode_part(index.sort, item[index.sort.name]) for item in shown]
+        assert keys == sorted(keys), f"index {index.name} is out of order"
+
+
+def audit_file(directory: Path, tables: list[Table]) -> None:
+    """The same by plain SQL: sound pages, rows where their items say they are, and entries for just these rows."""
+    connection = apsw.Connection(str(directory / FILE_NAME), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        assert connection.pragma("integrity_check") == "ok"
+        with connection:
+            for table in tables:
+                _audit_rows(connection, table)
+    finally:
+        connection.close()
+
+
+def _audit_rows(connection: apsw.Connection, table: Table) -> None:
+    entries: dict[str, set[tuple[bytes, ...]]] = {name: set() for name in table.by_name}
+    rows: Any = connection.execute(f"SELECT pk, sk, item, size, expires FROM {rows_name(table.name)}")  # noqa: S608 - our tables
+    for pk, sk, packed, size, expires in rows:
+        item = unpack(packed)
+        assert (pk, sk) == _encoded(table.key, item), f"table {table.name}: {item} is stored under another key"
+        assert size == measure_item(item), f"table {table.name}: {item} is stored with size {size}"
+        assert expires == _expires(table, item), f"table {table.name}: {item} is stored as expiring at {expires}"
+        for index in table.by_name.values():
+            if _in_index(index, item):
+                entries[index.name].add((*_encoded(index_key(index), item), pk, sk))
+    for name, wanted in entries.items():
+        stored = connection.execute(f"SELECT ipk, isk, pk, sk FROM {index_name(table.name, name)}").fetchall()  # noqa: S608
+        assert set(stored) == wanted, f"the entries of index {name} differ from the rows of table {table.name}"
+
+
+def _encoded(parts: tuple[Any, ...], item: Item) -> tuple[bytes, bytes]:
+    first, *second = [encode_part(part, item[part.name]) for part in parts]
+    return first, second[0] if second else b""
+
+
+def _expires(table: Table, item: Item) -> float | None:
+    until = item.get(table.ttl) if table.ttl else None
+    return None if until is None else float(until)
+
+
+def _in_index(index: Index, item: Item) -> bool:
+    return all(part.name in item for part in index_key(index))
+
+
+def _carried(table: Table, index: Index, item: Item) -> Item:
+    if index.projection.kind == "ALL":
+        return item
+    carried = {*table.key_names, *(part.name for part in index_key(index)), *index.projection.names}
+    return {name: value for name, value in item.items() if name in carried}
+
+
+def _sorted(table: Table, items: list[Item]) -> list[Item]:
+    return sorted(items, key=lambda item: tuple(str(item[name]) for name in table.key_names))

@@ -1,0 +1,134 @@
+"""What the killed writers write, and what must therefore be found: shared by the child `writers` and by `test_crash`.
+
+A key that has one writer goes through numbered steps, and `single_state` and `batch_state` say what stands there after the n-th.
+So whatever was acknowledged before a crash, only two answers are right afterwards: the state after the last acknowledged
+step, or after the one that was tried and not yet acknowledged. Accounts and counters have many writers; there a ledger, written
+in the same transactions, tells what must have happened.
+"""
+
+from typing import TypeAlias
+
+from tally.store.api import Delete, Put, Transaction, Update
+from tally.store.expressions import F, absent
+from tally.store.schema import KEYS_ONLY, Global, Local, N, S, Table, include
+from tally.store.values import Item
+
+SINGLES, BATCHES, TRANSFERS, TOKENS = 16, 3, 6, 3
+BATCH_KEYS = 5
+ACCOUNTS_COUNT, START_BALANCE = 8, 1_000
+LATER = 1_800_000_000
+SWEEP_LIMIT = 7
+
+READINGS = Table(
+    "readings",
+    partition=S("group"),
+    sort=S("id"),
+    indexes=(
+        Global("by-team", partition=S("team"), sort=N("points")),
+        Global("by-mark", partition=S("mark"), projection=KEYS_ONLY),
+        Local("by-points", sort=N("points"), projection=include("team")),
+    ),
+    ttl="expires",
+)
+# The same table as a newer program would declare it: an index more, one fewer, one with another projection, another time to live.
+READINGS_LATER = Table(
+    "readings",
+    partition=S("group"),
+    sort=S("id"),
+    indexes=(
+        Global("by-team", partition=S("team"), sort=N("points")),
+        Global("by-sequence", partition=S("team"), sort=N("sequence"), projection=KEYS_ONLY),
+        Local("by-points", sort=N("points"), projection=KEYS_ONLY),
+    ),
+    ttl="retired",
+)
+ACCOUNTS = Table("accounts", partition=S("id"), indexes=(Global("by-balance", partition=S("kind"), sort=N("balance")),))
+LEDGER = Table("ledger", partition=S("id"), indexes=(Global("by-worker", partition=S("worker"), sort=N("number")),))
+EVENTS = Table(
+    "events", partition=S("id"), indexes=(Global("by-parity", partition=N("parity"), sort=N("expires")),), ttl="expires"
+)
+TABLES = (READINGS, ACCOUNTS, LEDGER, EVENTS)
+
+Step: TypeAlias = Put | Update | Delete
+
+
+def single_key(name: str) -> Item:
+    """The key of a writer that writes one item."""
+    return {"group": f"group-{int(name.split('-')[1]) % 4}", "id": name}
+
+
+def single_state(name: str, number: int) -> Item | None:
+    """What stands at the key after its n-th step: six kinds of steps in turn, the last of them a delete."""
+    phase = number % 6
+    if phase == 0:
+        return None
+    item: Item = {**single_key(name), "sequence": number, "points": number % 11, "text": "x" * (number % 5 * 90)}
+    if phase != 3:
+        item |= {"team": f"team-{number % 4}", "expires": LATER + number}
+    if phase in (2, 4):
+        item |= {"mark": "marked", "retired": LATER * 2 + number, "tags": frozenset({f"tag-{number}", "all"})}
+    return item
+
+
+def single_step(name: str, number: int) -> Step:
+    """The write that leads from one state to the next: a put, a conditional update, a conditional delete."""
+    key, before, after = single_key(name), single_state(name, number - 1), single_state(name, number)
+    unchanged = F("sequence") == number - 1
+    if after is None:
+        return Delete(READINGS, key, unchanged)
+    if before is None:
+        return Put(READINGS, after, absent("id"))
+    if number % 6 == 5:
+        return Put(READINGS, after)
+    changed = [F(name).set(value) for name, value in after.items() if name not in key]
+    gone = [F(name).remove() for name in before.keys() - after.keys()]
+    return Update(READINGS, key, (*changed, *gone), unchanged)
+
+
+def batch_key(name: str, position: int) -> Item:
+    """The key of one item of a writer that writes several at once."""
+    return {"group": name, "id": f"item-{position}"}
+
+
+def batch_state(name: str, position: int, number: int) -> Item | None:
+    """What stands there after the writer's n-th batch, which puts some of its items and deletes the others."""
+    if number == 0 or (number + position) % 3 == 0:
+        return None
+    return {**batch_key(name, position), "sequence": number, "points": number % 7, "team": f"team-{number % 3}"}
+
+
+def account(number: int) -> Item:
+    """The key of an account."""
+    return {"id": f"account-{number}"}
+
+
+def transfer(name: str, number: int) -> tuple[int, int, int]:
+    """From, to, and how much: a different pair each time."""
+    seed = number * 7 + int(name.split("-")[1]) * 3
+    source = seed % ACCOUNTS_COUNT
+    return source, (source + 1 + seed % (ACCOUNTS_COUNT - 1)) % ACCOUNTS_COUNT, 1 + seed % 40
+
+
+def transfer_transaction(name: str, number: int) -> Transaction:
+    """The money moves and the ledger says so, or neither happens."""
+    source, target, amount = transfer(name, number)
+    entry = {"id": f"{name}/{number}", "worker": name, "number": number}
+    return Transaction(
+        (
+            Update(ACCOUNTS, account(source), (F("balance").add(-amount),), F("balance") >= amount),
+            Update(ACCOUNTS, account(target), (F("balance").add(amount),)),
+            Put(LEDGER, entry, absent("id")),
+        )
+    )
+
+
+def token_transaction(name: str, number: int) -> Transaction:
+    """Counts once, however often it is sent; without its token it would count each time."""
+    token = f"{name}/{number}"
+    entry = {"id": token, "worker": name, "number": number}
+    return Transaction((Update(ACCOUNTS, {"id": name}, (F("count").add(1),)), Put(LEDGER, entry)), token)
+
+
+def event(number: int) -> Item:
+    """An item that expires at a time of its own."""
+    return {"id": f"event-{number}", "expires": LATER + number, "parity": number % 2}

@@ -1,0 +1,160 @@
+"""A child that writes as hard as it can, in every way there is, until somebody kills it.
+
+python -m tests.faults.writers DIRECTORY, then one line on its input: how far each writer came before, `{"name": [did, tried]}`.
+
+Each writer says `try NAME NUMBER` before a step and `did NAME NUMBER` (or `refused …`) after the store has answered. Commands
+on its input: `ensure later` and `ensure first` change the declaration of a table under the writers, `close` closes the store.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tally.store.api import BatchWrite, Delete, Get, Put
+from tally.store.errors import TransactionCancelled, Unavailable
+from tally.store.sqlite import SqliteEngine, open_sqlite
+from tests.faults import steps
+from tests.faults.children import say
+from tests.faults.steps import EVENTS, READINGS, READINGS_LATER
+
+Progress = dict[str, tuple[int, int]]
+Writer = Callable[[SqliteEngine, str, int, int], Coroutine[Any, Any, None]]
+
+
+async def write_single(engine: SqliteEngine, name: str, did: int, tried: int) -> None:
+    """One item, one step after the other."""
+    number = did
+    if did != tried and await _stored(engine, name) == steps.single_state(name, tried):
+        number = tried
+        say(f"did {name} {number}")
+    while True:
+        number += 1
+        say(f"try {name} {number}")
+        step = steps.single_step(name, number)
+        if isinstance(step, Put):
+            await engine.put(step)
+        elif isinstance(step, Delete):
+            await engine.delete(step)
+        else:
+            await engine.update(step)
+        say(f"did {name} {number}")
+
+
+async def _stored(engine: SqliteEngine, name: str) -> Any:
+    return (await engine.get(Get(READINGS, steps.single_key(name)))).item
+
+
+async def write_batches(engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
+    """Several items in each request."""
+    number = tried
+    while True:
+        number += 1
+        say(f"try {name} {number}")
+        states = {position: steps.batch_state(name, position, number) for position in range(steps.BATCH_KEYS)}
+        puts = tuple(item for item in states.values() if item is not None)
+        deletes = tuple(steps.batch_key(name, position) for position, item in states.items() if item is None)
+        await engine.batch_write(BatchWrite(READINGS, puts, deletes))
+        say(f"did {name} {number}")
+
+
+async def transfer(engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
+    """Transactions over accounts that all such writers share."""
+    number = tried
+    while True:
+        number += 1
+        say(f"try {name} {number}")
+        try:
+            await engine.transact(steps.transfer_transaction(name, number))
+        except TransactionCancelled:
+            say(f"refused {name} {number}")
+        else:
+            say(f"did {name} {number}")
+
+
+async def count_with_tokens(engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
+    """Each transaction is sent three times, two of them at once; the last one before a crash is sent again after it."""
+    number = max(1, tried)
+    while True:
+        say(f"try {name} {number}")
+        transaction = steps.token_transaction(name, number)
+        await asyncio.gather(engine.transact(transaction), engine.transact(transaction))
+        say(f"did {name} {number}")
+        await engine.transact(transaction)
+        number += 1
+
+
+class Events:
+    """One writer of items that expire, and the sweeper that follows it."""
+
+    def __init__(self) -> None:
+        self.written = 0
+
+    async def write(self, engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
+        """Items that expire one second after the other."""
+        number = self.written = tried
+        while True:
+            number += 1
+            say(f"try {name} {number}")
+            await engine.put(Put(EVENTS, steps.event(number)))
+            self.written = number
+            say(f"did {name} {number}")
+
+    async def sweep(self, engine: SqliteEngine, name: str, did: int, _tried: int) -> None:
+        """Let time pass up to a little behind the newest event."""
+        passed = did
+        while True:
+            passed = max(passed, self.written - 20)
+            say(f"try {name} {passed}")
+            while await engine.sweep(EVENTS, steps.LATER + passed, steps.SWEEP_LIMIT) == steps.SWEEP_LIMIT:
+                pass
+            say(f"did {name} {passed}")
+
+
+async def obey(engine: SqliteEngine, commands: asyncio.StreamReader) -> None:
+    """Do as told until the input ends."""
+    while command := (await commands.readline()).decode().strip():
+        say(f"begin {command}")
+        if command == "close":
+            await engine.close()
+        else:
+            await engine.ensure_table(READINGS_LATER if command == "ensure later" else READINGS)
+        say(f"end {command}")
+
+
+async def write_until_closed(writer: Writer, engine: SqliteEngine, name: str, progress: Progress) -> None:
+    """A writer's life: it ends when the store is closed under it."""
+    try:
+        await writer(engine, name, *progress.get(name, (0, 0)))
+    except Unavailable as end:
+        if "closed" not in str(end):
+            raise
+
+
+async def main(directory: Path) -> None:
+    commands = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    progress = msgspec.json.decode(await commands.readline(), type=Progress)
+    events = Events()
+    writers: dict[str, Writer] = {
+        **{f"single-{number}": write_single for number in range(steps.SINGLES)},
+        **{f"batch-{number}": write_batches for number in range(steps.BATCHES)},
+        **{f"transfer-{number}": transfer for number in range(steps.TRANSFERS)},
+        **{f"token-{number}": count_with_tokens for number in range(steps.TOKENS)},
+        "event": events.write,
+        "sweep": events.sweep,
+    }
+    async with open_sqlite(directory, clock=lambda: float(steps.LATER)) as engine:
+        say("open")
+        tasks = [asyncio.ensure_future(write_until_closed(each, engine, name, progress)) for name, each in writers.items()]
+        told = asyncio.ensure_future(obey(engine, commands))
+        await asyncio.wait([told, *tasks], return_when=asyncio.FIRST_EXCEPTION)
+        for task in (told, *tasks):
+            task.result()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
