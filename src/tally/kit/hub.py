@@ -161,6 +161,8 @@ class Hub:
             raise Unavailable("The server is stopping", retry_after=1)
         held = self._topics.get(topic)
         if held is None or self._is_expired(held):
+            # What was published before had no number: nobody's last event, however late, is known to be the last.
+            self._number += 1
             held = self._topics[topic] = Topic(self._number, self._history)
         held.expires_at = None
         replay = self._replay(held, last_event_id or "")
