@@ -34,7 +34,7 @@ async def client() -> AsyncIterator[Client]:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def log_lines(clock: ManualClock) -> Iterator[LogLines]:
     """All that is logged during the test, as JSON; debug and up."""
     stream = io.StringIO()

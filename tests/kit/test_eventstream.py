@@ -1,0 +1,205 @@
+"""Server-sent events on real sockets: what a browser sees, and what becomes of clients that leave or stall."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from tally.kit.clock import ManualClock
+from tally.kit.eventstream import EventStream, Snapshot
+from tally.kit.hub import Hub, Subscription
+from tally.kit.metrics import Metrics
+from tests.kit.conftest import LogLines
+from tests.kit.serving import served
+from tests.kit.test_hub import parse
+
+
+@asynccontextmanager
+async def streaming(hub: Hub, snapshot: Snapshot | None = None) -> AsyncIterator[str]:
+    async def handler(request: Request) -> ASGIApp:
+        return EventStream(hub, "board", request, snapshot)
+
+    async with served(handler, method="GET", on_stopping=hub.close) as url:
+        yield url
+
+
+class Listener:
+    """A client that speaks just enough HTTP to read a stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.head = ""
+
+    @classmethod
+    async def connect(cls, url: str, last_event_id: str | None = None, method: str = "GET") -> "Listener":
+        parts = urlsplit(url)
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**24)
+        last = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
+        writer.write(f"{method} {parts.path} HTTP/1.1\r\nHost: x\r\n{last}\r\n".encode())
+        listener = cls(reader, writer)
+        listener.head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        return listener
+
+    async def chunk(self) -> str:
+        """The next piece of the body; empty at its end."""
+        size = int(await self.reader.readline(), 16)
+        return (await self.reader.readexactly(size + 2))[:-2].decode()
+
+    async def everything(self) -> str:
+        """All of the body, to its end."""
+        text = ""
+        while chunk := await self.chunk():
+            text += chunk
+        return text
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+def clients(metrics: Metrics) -> float | None:
+    return metrics.registry.get_sample_value("tally_stream_clients")
+
+
+class WatchedHub(Hub):
+    """Tells when a client has left."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        super().__init__(ManualClock(), metrics)
+        self.left = asyncio.Event()
+
+    def unsubscribe(self, topic: str, subscription: Subscription) -> None:
+        super().unsubscribe(topic, subscription)
+        self.left.set()
+
+
+@pytest.fixture
+def hub(metrics: Metrics) -> WatchedHub:
+    return WatchedHub(metrics)
+
+
+async def test_events_arrive_as_they_are_published(hub: Hub) -> None:
+    async with streaming(hub) as url:
+        listener = await Listener.connect(url)
+        assert "HTTP/1.1 200 OK" in listener.head
+        assert "content-type: text/event-stream" in listener.head
+        assert "cache-control: no-store" in listener.head
+        assert "x-request-id: " in listener.head
+        hub.publish("board", "update", {"rank": 1})
+        [event] = parse(await listener.chunk())
+        assert (event["event"], event["data"]) == ("update", '{"rank":1}')
+        await listener.close()
+
+
+async def test_a_newcomer_gets_a_snapshot_and_who_comes_back_does_not(hub: Hub) -> None:
+    """The snapshot has an id too, so that who comes back right after it has missed nothing."""
+
+    async def snapshot() -> tuple[str, object]:
+        return "snapshot", [1, 2, 3]
+
+    async with streaming(hub, snapshot) as url:
+        newcomer = await Listener.connect(url)
+        [first] = parse(await newcomer.chunk())
+        assert (first["event"], first["data"]) == ("snapshot", "[1,2,3]")
+        await newcomer.close()
+        hub.publish("board", "update", 4)
+        returned = await Listener.connect(url, first["id"])
+        [missed] = parse(await returned.chunk())
+        assert (missed["event"], missed["data"]) == ("update", "4")
+        await returned.close()
+
+
+async def test_what_is_published_while_the_snapshot_is_taken_comes_after_it(hub: Hub) -> None:
+    async def snapshot() -> tuple[str, object]:
+        hub.publish("board", "update", 2)
+        return "snapshot", 1
+
+    async with streaming(hub, snapshot) as url:
+        listener = await Listener.connect(url)
+        text = await listener.chunk()
+        while "update" not in text:
+            text += await listener.chunk()
+        assert [event["event"] for event in parse(text)] == ["snapshot", "update"]
+        await listener.close()
+
+
+async def test_a_client_that_leaves_is_noticed(hub: WatchedHub, metrics: Metrics, log_lines: LogLines) -> None:
+    async with streaming(hub) as url:
+        listener = await Listener.connect(url)
+        assert clients(metrics) == 1
+        await listener.close()
+        await hub.left.wait()
+        assert clients(metrics) == 0
+    assert [line for line in log_lines() if line["level"] in {"warning", "error"}] == []
+
+
+async def test_a_client_that_does_not_read_is_cut_off(hub: Hub, metrics: Metrics, log_lines: LogLines) -> None:
+    """Its connection is gone, and it holds no memory; one that reads is not disturbed."""
+    async with streaming(hub) as url:
+        stalled, reading = await Listener.connect(url), await Listener.connect(url)
+        stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        received: list[dict[str, str]] = []
+        while clients(metrics) == 2:
+            hub.publish("board", str(len(received)), "x" * 100_000)
+            received += parse(await reading.chunk())
+        assert [event["event"] for event in received] == [str(number) for number in range(len(received))]
+        assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 1
+        stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await stalled.everything()
+        stalled.writer.close()
+        await reading.close()
+    assert [line for line in log_lines() if line["level"] == "error"] == []
+
+
+async def test_a_stop_tells_clients_to_come_back_and_waits_for_nobody(hub: Hub) -> None:
+    async with streaming(hub) as url:
+        listener = await Listener.connect(url)
+    [farewell] = parse(await listener.everything())
+    assert farewell["event"] == "reconnect"
+    assert int(farewell["retry"]) > 0
+    assert await listener.reader.read() == b""
+    await listener.close()
+
+
+async def test_who_comes_during_the_stop_is_refused(hub: Hub) -> None:
+    async with streaming(hub) as url:
+        hub.close()
+        listener = await Listener.connect(url)
+        assert "HTTP/1.1 503" in listener.head
+        assert "retry-after: 1" in listener.head
+        await listener.close()
+
+
+async def test_a_question_for_the_head_alone_is_answered_at_once(hub: WatchedHub, metrics: Metrics) -> None:
+    async with streaming(hub) as url:
+        listener = await Listener.connect(url, method="HEAD")
+        assert "HTTP/1.1 200 OK" in listener.head
+        await hub.left.wait()
+        assert clients(metrics) == 0
+        await listener.close()
+
+
+async def test_a_snapshot_that_fails_is_an_error_like_any_other(hub: Hub, metrics: Metrics) -> None:
+    async def snapshot() -> tuple[str, object]:
+        raise RuntimeError("no display state")
+
+    async with streaming(hub, snapshot) as url:
+        listener = await Listener.connect(url)
+        assert "HTTP/1.1 500" in listener.head
+        assert clients(metrics) == 0
+        await listener.close()
+
+
+async def test_many_clients_get_the_same_bytes(hub: Hub) -> None:
+    async with streaming(hub) as url:
+        listeners = await asyncio.gather(*(Listener.connect(url) for _ in range(200)))
+        hub.publish("board", "update", {"rank": 1})
+        chunks = await asyncio.gather(*(listener.chunk() for listener in listeners))
+        assert len(set(chunks)) == 1
+        await asyncio.gather(*(listener.close() for listener in listeners))

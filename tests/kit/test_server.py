@@ -1,0 +1,132 @@
+"""A server listens before it says so, refuses a port in use, and stops without cutting anybody off."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from pyreqwest.client import Client
+from pyreqwest.exceptions import ConnectError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from tally.kit.http import Json
+from tally.kit.server import CannotListen, Server, listen, serving, url_of
+from tests.kit.serving import served
+
+
+def test_a_free_port_is_found_and_told() -> None:
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        assert port > 0
+        assert url_of(listening) == f"http://127.0.0.1:{port}"
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            assert connection.getpeername()[1] == port
+
+
+def test_a_name_is_an_address_too() -> None:
+    with listen("localhost", 0) as listening:
+        assert url_of(listening).startswith("http://127.0.0.1:")
+
+
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 on this machine")
+    with listen("::1", 0) as listening:
+        assert url_of(listening).startswith("http://[::1]:")
+
+
+def test_a_port_in_use_is_said_to_be() -> None:
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(CannotListen, match=f"Port {port} on 127.0.0.1 is in use"):
+            listen("127.0.0.1", port)
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(CannotListen, match=r"Cannot listen on port 0 of 192\.0\.2\.1"):
+        listen("192.0.2.1", 0)
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    with pytest.raises(CannotListen, match="is no address"):
+        listen("no such host", 0)
+
+
+async def test_a_stop_lets_requests_under_way_finish(client: Client) -> None:
+    """New connections are refused meanwhile, and the lifespan ends last."""
+    order: list[str] = []
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        arrived.set()
+        await go_on.wait()
+        order.append("answered")
+        return PlainTextResponse("done")
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        order.append("started")
+        yield
+        order.append("closed")
+
+    app = Starlette(routes=[Route("/", slow)], lifespan=lifespan)
+    listening, stop, stopping = listen("127.0.0.1", 0), asyncio.Event(), asyncio.Event()
+    url = url_of(listening)
+    server = Server(app, on_stopping=stopping.set)
+    running = asyncio.create_task(server.run_on(listening, stop))
+    under_way = asyncio.create_task(client.get(url).build().send())
+    await arrived.wait()
+    stop.set()
+    await stopping.wait()
+    await asyncio.sleep(0)
+    with pytest.raises(ConnectError):
+        await client.get(url).build().send()
+    go_on.set()
+    assert await (await under_way).text() == "done"
+    await running
+    assert order == ["started", "answered", "closed"]
+
+
+async def test_a_request_that_outlasts_the_grace_is_cut(client: Client) -> None:
+    arrived, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def stuck(_: Request) -> Response:
+        arrived.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return Json({})
+
+    async with served(stuck, grace=0) as url:
+        under_way = asyncio.create_task(client.post(url).build().send())
+        await arrived.wait()
+    assert cancelled.is_set()
+    under_way.cancel()
+    await asyncio.wait({under_way})
+
+
+async def test_what_goes_wrong_at_the_start_is_raised() -> None:
+    """And nothing is left listening."""
+    store: str | None = None
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        if not store:
+            raise RuntimeError("no store today")
+        yield
+
+    with pytest.raises(RuntimeError, match="no store today"):
+        async with serving(Starlette(lifespan=lifespan)):
+            pass
+
+
+async def test_a_stop_before_the_start_is_over_is_a_stop() -> None:
+    listening, stop = listen("127.0.0.1", 0), asyncio.Event()
+    stop.set()
+    await Server(Starlette()).run_on(listening, stop)
+    assert listening.fileno() == -1
