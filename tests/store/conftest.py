@@ -18,6 +18,7 @@ from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
 from tests.store.differences import expected_to_fail
 from tests.store.emulators import given_engine, given_url, local_engine, ministack_engine
+from tests.store.features import Features, features
 from tests.store.tables import TABLES
 
 ENGINES = ("sqlite", "local", "ministack", *(("given",) if given_url() else ()))
@@ -44,12 +45,18 @@ def _open(name: str, folders: pytest.TempPathFactory) -> AbstractAsyncContextMan
     return given_engine(url)
 
 
+@pytest.fixture(scope="session")
+async def able(opened: Engine) -> Features:
+    """What the engine can do; asked once."""
+    return await features(opened)
+
+
 @pytest.fixture
-def engine(opened: Engine, request: pytest.FixtureRequest) -> Engine:
+def engine(opened: Engine, able: Features, request: pytest.FixtureRequest) -> Engine:
     """An engine; where it is known to differ from DynamoDB in what the test is about, the test must fail."""
     where = request.node.callspec.params["opened"]
     case = request.node.callspec.id.removeprefix(where).removeprefix("-")
-    reason = expected_to_fail(request.node.originalname, case, where)
+    reason = expected_to_fail(request.node.originalname, case, where, able)
     if reason:
         request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     return opened

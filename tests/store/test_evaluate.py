@@ -20,9 +20,7 @@ def test_a_condition_holds_and_its_negation_does_not(condition: Condition) -> No
     assert holds(~condition, ITEM) is False
 
 
-@pytest.mark.parametrize(
-    ("actions", "changes"), [pytest.param(*case, id=name) for name, case in UPDATES.items()]
-)
+@pytest.mark.parametrize(("actions", "changes"), [pytest.param(*case, id=name) for name, case in UPDATES.items()])
 def test_an_update_makes_a_new_item(actions: tuple[Action, ...], changes: dict[str, Any]) -> None:
     before = deepcopy(ITEM)
     assert equal(apply(actions, ITEM), after(changes))

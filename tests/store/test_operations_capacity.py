@@ -34,7 +34,18 @@ def sized(size: int, **attributes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("size", "units"), [(100, 1), (4 * KB, 1), (4 * KB + 1, 2), (8 * KB, 2), (8 * KB + 1, 3), (400 * KB, 100)]
+    ("size", "units"),
+    [
+        pytest.param(size, units, id=f"{size} bytes")
+        for size, units in (
+            (100, 1),
+            (4 * KB, 1),
+            (4 * KB + 1, 2),
+            (8 * KB, 2),
+            (8 * KB + 1, 3),
+            (400 * KB, 100),
+        )
+    ],
 )
 async def test_a_read_costs_a_unit_for_each_4_kb_and_half_if_eventual(engine: Engine, size: int, units: int) -> None:
     item = sized(size)
@@ -50,7 +61,7 @@ async def test_reading_nothing_costs_the_least(engine: Engine) -> None:
     assert (await engine.get(Get(PLAIN, {"id": fresh()}))).capacity == Capacity(read=0.5)
 
 
-@pytest.mark.parametrize("size", [100, KB, KB + 1, 3 * KB, 400 * KB])
+@pytest.mark.parametrize("size", [pytest.param(n, id=f"{n} bytes") for n in (100, KB, KB + 1, 3 * KB, 400 * KB)])
 async def test_a_write_costs_a_unit_for_each_kb(engine: Engine, size: int) -> None:
     item = sized(size)
     assert (await engine.put(Put(PLAIN, item))).capacity == Capacity(write=-(-size // KB))
@@ -120,27 +131,22 @@ async def test_a_local_index_that_fetches_pays_for_every_item_it_fetches(engine:
     where = F("club") == club
     carried = await engine.query(Query(PLAYERS, where, index="by-city", consistent=True))
     assert carried.capacity == Capacity(read=1)
-    fetched = await engine.query(
-        Query(PLAYERS, where, index="by-city", projection=(path_of("pad"),), consistent=True)
-    )
+    fetched = await engine.query(Query(PLAYERS, where, index="by-city", projection=(path_of("pad"),), consistent=True))
     assert fetched.capacity == Capacity(read=1 + 3 * 2)
 
 
 @pytest.mark.parametrize(
     ("attributes", "indexes"),
     [
-        ({}, 0),
-        ({"status": "s"}, 1),
-        ({"team": "t"}, 0),
-        ({"team": "t", "points": 1}, 1),
-        ({"team": "t", "points": 1, "status": "s", "age": 1}, 3),
-        ({"city": "c"}, 1),
-        ({"day": 1, "city": "c"}, 2),
+        pytest.param({}, 0, id="none"),
+        pytest.param({"team": "t"}, 0, id="half a key"),
+        pytest.param({"status": "s"}, 1, id="one global"),
+        pytest.param({"city": "c"}, 1, id="one local"),
+        pytest.param({"day": 1, "city": "c"}, 2, id="one of each"),
+        pytest.param({"team": "t", "points": 1, "status": "s", "age": 1, "rank": b"r"}, 4, id="four"),
     ],
 )
-async def test_a_put_writes_every_index_that_the_item_is_in(
-    engine: Engine, attributes: dict[str, Any], indexes: int
-) -> None:
+async def test_a_put_writes_every_index_that_the_item_is_in(engine: Engine, attributes: dict[str, Any], indexes: int) -> None:
     key = {"club": fresh(), "name": "n"}
     assert (await engine.put(Put(PLAYERS, {**key, **attributes}))).capacity == Capacity(write=1 + indexes)
     assert (await engine.delete(Delete(PLAYERS, key))).capacity == Capacity(write=1 + indexes)

@@ -125,9 +125,7 @@ SENSELESS: dict[str, tuple[Any, type[InvalidRequest], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("condition", "kind", "words"), [pytest.param(*case, id=name) for name, case in SENSELESS.items()]
-)
+@pytest.mark.parametrize(("condition", "kind", "words"), [pytest.param(*case, id=name) for name, case in SENSELESS.items()])
 async def test_a_condition_that_makes_no_sense_is_refused_before_anything_is_written(
     engine: Engine, condition: Any, kind: type[InvalidRequest], words: str
 ) -> None:

@@ -186,9 +186,9 @@ async def test_a_local_index_can_be_read_consistently_and_a_global_one_cannot(en
     await engine.put(Put(PLAYERS, item))
     page = await engine.query(Query(PLAYERS, F("club") == item["club"], index="by-age", consistent=True))
     assert page.items == [item]
-    with pytest.raises(InvalidRequest, match="by-team.*global.*consistent"):
+    with pytest.raises(InvalidRequest, match=r"by-team.*global.*consistent"):
         await engine.query(Query(PLAYERS, F("team") == item["team"], index="by-team", consistent=True))
-    with pytest.raises(InvalidRequest, match="by-team.*global.*consistent"):
+    with pytest.raises(InvalidRequest, match=r"by-team.*global.*consistent"):
         await engine.scan(Scan(PLAYERS, index="by-team", consistent=True))
 
 
@@ -228,9 +228,7 @@ async def test_a_filter_of_an_index_query_sees_what_the_index_carries(engine: En
     ("index", "where"),
     [("by-status", F("status") == "x"), ("by-day", F("day") == 1), ("by-city", F("club") == "x")],
 )
-async def test_a_query_of_an_index_cannot_filter_by_what_it_does_not_carry(
-    engine: Engine, index: str, where: Condition
-) -> None:
+async def test_a_query_of_an_index_cannot_filter_by_what_it_does_not_carry(engine: Engine, index: str, where: Condition) -> None:
     """Not even a local one, which would fetch the attribute to show it."""
     with pytest.raises(InvalidExpression, match=f"{index} does not carry extra"):
         await engine.query(Query(PLAYERS, where, index=index, filter=absent("extra")))
@@ -253,7 +251,7 @@ async def test_a_filter_on_the_key_of_the_index_is_refused(engine: Engine, index
 
 
 async def test_an_unknown_index_is_refused(engine: Engine) -> None:
-    with pytest.raises(UnknownIndex, match="by-shoe.*by-team"):
+    with pytest.raises(UnknownIndex, match=r"by-shoe.*by-team"):
         await engine.query(Query(PLAYERS, F("shoe") == 43, index="by-shoe"))
     with pytest.raises(UnknownIndex, match="by-shoe"):
         await engine.scan(Scan(PLAYERS, index="by-shoe"))

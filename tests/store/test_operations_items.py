@@ -199,7 +199,7 @@ async def test_a_key_is_not_part_of_a_projection_unless_asked_for(engine: Engine
     ],
 )
 async def test_a_projection_that_overlaps_is_refused(engine: Engine, chosen: tuple[Path, ...]) -> None:
-    with pytest.raises(InvalidRequest, match="overlap|map and a list"):
+    with pytest.raises(InvalidRequest, match=r"overlap|map and a list"):
         await engine.get(Get(PLAIN, {"id": "x"}, chosen))
 
 

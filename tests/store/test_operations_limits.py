@@ -45,7 +45,7 @@ async def test_an_update_may_fill_an_item_to_400_kb_and_not_one_byte_more(engine
     await engine.put(Put(PLAIN, half))
     rest = MAX_ITEM_BYTES - MAX_ITEM_BYTES // 2 - len("more")
     await engine.update(Update(PLAIN, key, (F("more").set("y" * rest),)))
-    with pytest.raises(ItemTooLarge, match="bytes|size"):
+    with pytest.raises(ItemTooLarge, match=r"bytes|size"):
         await engine.update(Update(PLAIN, key, (F("more").set("y" * (rest + 1)),)))
     item = await stored(engine, PLAIN, key)
     assert item is not None
@@ -118,9 +118,7 @@ BAD_VALUES: dict[str, tuple[Any, type[InvalidRequest], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("value", "kind", "words"), [pytest.param(*case, id=name) for name, case in BAD_VALUES.items()]
-)
+@pytest.mark.parametrize(("value", "kind", "words"), [pytest.param(*case, id=name) for name, case in BAD_VALUES.items()])
 async def test_a_bad_value_is_refused_before_anything_is_written(
     engine: Engine, value: Any, kind: type[InvalidRequest], words: str
 ) -> None:

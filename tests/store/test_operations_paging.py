@@ -132,9 +132,7 @@ async def test_the_1_mb_count_what_is_read_and_not_what_is_shown(engine: Engine)
     partition = await fill(engine, 0)
     for number in range(8):
         await engine.put(Put(NUMBERS, {"id": partition, "at": number, "text": "x" * 200_000}))
-    page = await engine.query(
-        Query(NUMBERS, F("id") == partition, filter=F("n").exists(), projection=(path_of("at"),))
-    )
+    page = await engine.query(Query(NUMBERS, F("id") == partition, filter=F("n").exists(), projection=(path_of("at"),)))
     assert (page.items, page.scanned, page.next) == ([], 6, {"id": partition, "at": 5})
 
 

@@ -221,7 +221,7 @@ async def test_a_filter_on_the_key_is_refused(engine: Engine, name: str) -> None
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "1"])
 async def test_a_limit_that_is_no_positive_whole_number_is_refused(engine: Engine, limit: Any) -> None:
-    with pytest.raises(InvalidRequest, match="limit.*whole number from 1"):
+    with pytest.raises(InvalidRequest, match=r"limit.*whole number from 1"):
         await engine.query(Query(STRINGS, IN, limit=limit))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tally.store.api import Check, Delete, Engine, Get, Put, Query, Transaction, TransactionGet, Update
+from tally.store.api import Check, Delete, Engine, Get, Put, Query, Transaction, TransactionGet, Update, Write
 from tally.store.errors import (
     DuplicateItem,
     InvalidExpression,
@@ -92,7 +92,7 @@ async def test_the_reason_of_a_failed_condition_carries_the_item(engine: Engine)
 @pytest.mark.parametrize("kind", ["update", "delete", "check"])
 async def test_every_kind_of_write_can_fail_by_its_condition(engine: Engine, kind: str) -> None:
     there = await put(engine, n=1)
-    writes = {
+    writes: dict[str, Write] = {
         "update": Update(PLAIN, there, (F("n").add(1),), condition=F("n") == 2),
         "delete": Delete(PLAIN, there, condition=F("n") == 2),
         "check": Check(PLAIN, there, F("n") == 2),
@@ -217,7 +217,7 @@ async def test_a_token_with_a_condition_that_would_fail_now_is_still_harmless(en
 async def test_a_token_of_another_transaction_is_refused(engine: Engine) -> None:
     key, token = await put(engine, n=0), fresh()
     await engine.transact(Transaction((Update(PLAIN, key, (F("n").add(1),)),), token))
-    with pytest.raises(TokenMismatch, match="token|[Pp]arameter"):
+    with pytest.raises(TokenMismatch, match=r"token|[Pp]arameter"):
         await engine.transact(Transaction((Update(PLAIN, key, (F("n").add(2),)),), token))
     assert await stored(engine, PLAIN, key) == {**key, "n": 1}
 
@@ -289,9 +289,9 @@ async def test_concurrent_conditional_transactions_each_see_the_one_before(engin
 
 async def test_a_transaction_on_an_unknown_table_is_refused(engine: Engine) -> None:
     good = {"id": fresh()}
-    with pytest.raises(TableNotFound, match="never-made|not found|non-existent"):
+    with pytest.raises(TableNotFound, match=r"never-made|not found|non-existent"):
         await engine.transact(Transaction((Put(PLAIN, good), Put(NEVER_MADE, {"id": "x"}))))
-    with pytest.raises(TableNotFound, match="never-made|not found|non-existent"):
+    with pytest.raises(TableNotFound, match=r"never-made|not found|non-existent"):
         await engine.transact_get(TransactionGet((Get(PLAIN, good), Get(NEVER_MADE, {"id": "x"}))))
     assert await stored(engine, PLAIN, good) is None
 

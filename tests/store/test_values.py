@@ -179,12 +179,12 @@ def nested(levels: int, kind: str) -> Any:
 @pytest.mark.parametrize("kind", ["list", "map"])
 def test_a_value_has_at_most_32_levels_counting_the_innermost(kind: str) -> None:
     assert measure(nested(32, kind), "field") > 0
-    with pytest.raises(InvalidValue, match="field.*nest"):
+    with pytest.raises(InvalidValue, match=r"field.*nest"):
         measure(nested(33, kind), "field")
 
 
 def test_a_string_that_is_no_unicode_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="field.*Unicode"):
+    with pytest.raises(InvalidValue, match=r"field.*Unicode"):
         measure("\ud800", "field")
 
 

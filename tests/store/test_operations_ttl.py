@@ -1,0 +1,104 @@
+"""Time to live: the sweeper takes what has expired and nothing else. A service that sweeps by itself is left alone."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tally.store.api import BatchWrite, Engine, Put, Query, Update
+from tally.store.expressions import F
+from tests.store.tables import PLAIN, TOKENS, all_items, fresh, stored
+
+YEAR = 365 * 86_400
+NOW = 2_000_000_000
+
+
+def sweeps(engine: Engine) -> bool:
+    return engine.name == "sqlite"
+
+
+async def sweep_all(engine: Engine, now: float = NOW) -> int:
+    """Sweep until nothing is left to sweep."""
+    total = 0
+    while swept := await engine.sweep(TOKENS, now, 1000):
+        total += swept
+    return total
+
+
+@pytest.mark.parametrize(
+    ("expires", "gone"),
+    [
+        (NOW - 1, True),
+        (NOW - 1000, True),
+        (Decimal(NOW) - Decimal("0.5"), True),
+        (NOW + 1, False),
+        (NOW + YEAR, False),
+        (str(NOW - 1), False),
+        (None, False),
+        (True, False),
+        ([NOW - 1], False),
+        ({NOW - 1}, False),
+        ({"at": NOW - 1}, False),
+    ],
+)
+async def test_a_sweep_deletes_what_has_expired_and_counts_numbers_only(engine: Engine, expires: Any, gone: bool) -> None:
+    key = {"id": fresh()}
+    item = {**key, "expires": expires}
+    await engine.put(Put(TOKENS, item))
+    await sweep_all(engine)
+    assert await stored(engine, TOKENS, key) == (None if gone and sweeps(engine) else item)
+
+
+async def test_an_item_without_the_attribute_stays(engine: Engine) -> None:
+    key = {"id": fresh()}
+    await engine.put(Put(TOKENS, key))
+    await sweep_all(engine)
+    assert await stored(engine, TOKENS, key) == key
+
+
+async def test_what_expired_more_than_five_years_ago_stays_as_on_the_service(engine: Engine) -> None:
+    key = {"id": fresh()}
+    item = {**key, "expires": NOW - 5 * YEAR - 2 * 86_400}
+    await engine.put(Put(TOKENS, item))
+    await sweep_all(engine)
+    assert await stored(engine, TOKENS, key) == item
+
+
+async def test_an_item_can_be_read_until_it_is_swept(engine: Engine) -> None:
+    item = {"id": fresh(), "expires": NOW - 10}
+    await engine.put(Put(TOKENS, item))
+    assert await stored(engine, TOKENS, {"id": item["id"]}) == item
+    assert TOKENS.expired(item, NOW)
+
+
+async def test_an_update_that_moves_the_time_saves_the_item(engine: Engine) -> None:
+    key = {"id": fresh()}
+    await engine.put(Put(TOKENS, {**key, "expires": NOW - 10}))
+    await engine.update(Update(TOKENS, key, (F("expires").set(NOW + 10),)))
+    await sweep_all(engine)
+    assert await stored(engine, TOKENS, key) == {**key, "expires": NOW + 10}
+
+
+async def test_a_sweep_takes_index_entries_along(engine: Engine) -> None:
+    owner = fresh()
+    for number in range(4):
+        expires = NOW - 10 if number % 2 else NOW + 10
+        await engine.put(Put(TOKENS, {"id": fresh(), "owner": owner, "n": number, "expires": expires}))
+    await sweep_all(engine)
+    left = await all_items(engine, Query(TOKENS, F("owner") == owner, index="by-owner"))
+    assert sorted(item["n"] for item in left) == ([0, 2] if sweeps(engine) else [0, 1, 2, 3])
+
+
+async def test_a_sweep_stops_at_its_limit(engine: Engine) -> None:
+    await sweep_all(engine)
+    items = tuple({"id": fresh(), "expires": NOW - 10} for _ in range(7))
+    await engine.batch_write(BatchWrite(TOKENS, puts=items))
+    counts = [await engine.sweep(TOKENS, NOW, 3) for _ in range(4)]
+    assert counts == ([3, 3, 1, 0] if sweeps(engine) else [0, 0, 0, 0])
+
+
+async def test_a_table_without_a_time_to_live_is_never_swept(engine: Engine) -> None:
+    item = {"id": fresh(), "expires": NOW - 10}
+    await engine.put(Put(PLAIN, item))
+    assert await engine.sweep(PLAIN, NOW, 100) == 0
+    assert await stored(engine, PLAIN, {"id": item["id"]}) == item
