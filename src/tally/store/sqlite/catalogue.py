@@ -6,6 +6,7 @@ The database holds the declarations, so that every process on it keeps every ind
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import apsw
@@ -15,9 +16,14 @@ from tally.store.schema import Index, KeyPart, Local, Projection, Table
 from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.layout import Layout, compile_layout, create_index, create_rows, index_name, rows_name
 
+_BACKFILL_ROWS = 1_000
+
 
 class Catalogue:
-    """The tables of one database, read again whenever the database says that they changed."""
+    """The tables of one database, read again whenever the database says that they changed.
+
+    The readers have one and the writer has another, since they live in different threads and see different moments.
+    """
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._layouts: Mapping[str, Layout] = {}
@@ -29,8 +35,8 @@ class Catalogue:
         generation: Any = connection.execute("SELECT value FROM generation").fetchall()[0][0]
         if generation != self._generation:
             rows: list[Any] = connection.execute("SELECT declaration FROM tables").fetchall()
-            tables = [_from_json(declaration) for (declaration,) in rows]
-            self._layouts = {table.name: compile_layout(table) for table in tables}
+            layouts = [_layout_of(declaration) for (declaration,) in rows]
+            self._layouts = {layout.table.name: layout for layout in layouts}
             self._generation = generation
 
     def forget(self) -> None:
@@ -44,10 +50,10 @@ class Catalogue:
             raise TableNotFound(f"there is no table {name}")
         return found
 
-    def known(self, name: str, connection: apsw.Connection) -> Layout:
-        """The layout of a table that another process may have made a moment ago."""
+    def known(self, name: str, connection: apsw.Connection, index: str | None = None) -> Layout:
+        """The layout of a table that another process may have made, or given that index, a moment ago."""
         found = self._layouts.get(name)
-        if found is None:
+        if found is None or (index is not None and index not in found.table.by_name):
             self.refresh(connection)
             found = self.layout(name)
         return found
@@ -110,16 +116,20 @@ class Catalogue:
 def _backfill(connection: apsw.Connection, layout: Layout, added: set[str]) -> None:
     """Fill new indexes and the expiry from the rows that are there."""
     indexes = [index for index in layout.indexes if index.index.name in added]
+    select = f"SELECT pk, sk, item, expires FROM {layout.rows} WHERE (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT {_BACKFILL_ROWS}"
     update = f"UPDATE {layout.rows} SET expires = ? WHERE pk = ? AND sk = ?"
-    rows: list[Any] = connection.execute(f"SELECT pk, sk, item, expires FROM {layout.rows}").fetchall()
-    for pk, sk, packed, expires in rows:
-        item = unpack(packed)
-        for index in indexes:
-            key = index.read_key(item)
-            if key is not None:
-                connection.execute(index.insert, (*key, pk, sk))
-        if layout.expires(item) != expires:
-            connection.execute(update, (layout.expires(item), pk, sk))
+    passed: Any = (b"", b"")
+    rows: list[Any]
+    while rows := connection.execute(select, passed).fetchall():
+        passed = rows[-1][:2]
+        for pk, sk, packed, expires in rows:
+            item = unpack(packed)
+            for index in indexes:
+                key = index.read_key(item)
+                if key is not None:
+                    connection.execute(index.insert, (*key, pk, sk))
+            if layout.expires(item) != expires:
+                connection.execute(update, (layout.expires(item), pk, sk))
 
 
 def _bare(table: Table) -> Table:
@@ -143,6 +153,12 @@ def _to_json(table: Table) -> str:
     ]
     bare = {"name": table.name, "partition": part(table.partition), "sort": part(table.sort), "ttl": table.ttl}
     return json.dumps({**bare, "indexes": indexes})
+
+
+@lru_cache(maxsize=1024)
+def _layout_of(declaration: str) -> Layout:
+    """One layout for one declaration, so that readers and writer know by identity whether they mean the same."""
+    return compile_layout(_from_json(declaration))
 
 
 def _from_json(text: str) -> Table:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+from msgspec.structs import replace
 
 from tally.store.api import (
     MAX_BATCH_GET_BYTES,
@@ -36,7 +37,7 @@ from tally.store.api import (
     Write,
     Written,
 )
-from tally.store.errors import Unavailable
+from tally.store.errors import StoreError, Unavailable
 from tally.store.evaluate import project
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
@@ -48,9 +49,10 @@ from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.sweep import sweep
 from tally.store.sqlite.writer import Writer
-from tally.store.sqlite.writes import Prepared, prepare, transact
+from tally.store.sqlite.writes import Prepared, prepare, renew, transact
 from tally.store.trees import check_projection
 from tally.store.validate import (
+    KeyRange,
     check_batch_get,
     check_batch_write,
     check_query,
@@ -83,7 +85,8 @@ class SqliteEngine:
         self.path = open_database(directory)
         self._connection = connect(self.path)
         self._catalogue = Catalogue(self._connection)
-        self._writer = Writer(self.path, asyncio.get_running_loop(), partial(run_group, self._catalogue), self._catalogue.forget)
+        self._written = Catalogue(self._connection)  # for the writer's thread alone
+        self._writer = Writer(self.path, asyncio.get_running_loop(), partial(run_group, self._written), self._written.forget)
         self._open = True
 
     async def get(self, operation: Get) -> Found:
@@ -103,12 +106,15 @@ class SqliteEngine:
         return await self._write(operation)
 
     async def query(self, operation: Query) -> Page:
-        wanted = check_query(operation)
-        return await Reader(self._reading(), self._layout(operation.table), operation).page(wanted)
+        layout = self._layout(operation.table, operation.index)
+        operation = replace(operation, table=layout.table)
+        return await self._page(layout, operation, check_query(operation))
 
     async def scan(self, operation: Scan) -> Page:
+        layout = self._layout(operation.table, operation.index)
+        operation = replace(operation, table=layout.table)
         check_scan(operation)
-        return await Reader(self._reading(), self._layout(operation.table), operation).page(None)
+        return await self._page(layout, operation, None)
 
     async def batch_get(self, operation: BatchGet) -> BatchFound:
         check_batch_get(operation)
@@ -145,18 +151,21 @@ class SqliteEngine:
         connection = self._reading()
         layouts = [self._layout(get.table) for get in operation.gets]
         # One read transaction, and no await inside it: all gets see one moment.
-        with connection:
-            rows = [self._row(layout, get) for layout, get in zip(layouts, operation.gets, strict=True)]
+        try:
+            with connection:
+                rows = [self._row(layout, get) for layout, get in zip(layouts, operation.gets, strict=True)]
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
         return TransactionFound([item for item, _ in rows], capacity.of_transaction_reads(size for _, size in rows))
 
     async def create_table(self, table: Table) -> None:
-        await self._writer.submit(partial(self._catalogue.create, table=table))
+        await self._declare(partial(self._written.create, table=table))
 
     async def ensure_table(self, table: Table) -> None:
-        await self._writer.submit(partial(self._catalogue.ensure, table=table))
+        await self._declare(partial(self._written.ensure, table=table))
 
     async def drop_table(self, name: str) -> None:
-        await self._writer.submit(partial(self._catalogue.drop, name=name))
+        await self._declare(partial(self._written.drop, name=name))
 
     async def describe_table(self, name: str) -> Table:
         self._catalogue.refresh(self._reading())
@@ -168,7 +177,7 @@ class SqliteEngine:
 
     async def sweep(self, table: Table, now: float, limit: int) -> int:
         swept: int = await self._writer.submit(
-            lambda connection: sweep(connection, self._catalogue.layout(table.name), now, limit)
+            lambda connection: sweep(connection, self._written.layout(table.name), now, limit)
         )
         return swept
 
@@ -182,8 +191,12 @@ class SqliteEngine:
             await self._writer.close()
             self._connection.close()
 
-    def _layout(self, table: Table) -> Layout:
-        return self._catalogue.known(table.name, self._connection)
+    async def _declare(self, change: Callable[[apsw.Connection], None]) -> None:
+        await self._writer.submit(change)
+        self._catalogue.refresh(self._reading())
+
+    def _layout(self, table: Table, index: str | None = None) -> Layout:
+        return self._catalogue.known(table.name, self._reading(), index)
 
     def _reading(self) -> apsw.Connection:
         if not self._open:
@@ -194,11 +207,26 @@ class SqliteEngine:
         try:
             row = self._reading().execute(layout.select, layout.checked_key(get.key)).fetchone()
         except apsw.Error as error:
-            raise translate(error, self.path) from error
+            raise self._failure(error, layout, None) from error
         if row is None:
             return None, 0
         item = unpack(row[0])
         return (project(item, get.projection) if get.projection else item), row[1]
+
+    async def _page(self, layout: Layout, operation: Query | Scan, wanted: KeyRange | None) -> Page:
+        try:
+            return await Reader(self._reading(), layout, operation).page(wanted)
+        except apsw.Error as error:
+            raise self._failure(error, layout, operation.index) from error
+
+    def _failure(self, error: apsw.Error, layout: Layout, index: str | None) -> StoreError:
+        """SQLite's error in the store's words; if another process dropped the table or the index, then that."""
+        if isinstance(error, apsw.SQLError):
+            self._catalogue.refresh(self._reading())
+            table = self._catalogue.layout(layout.table.name).table
+            if index is not None:
+                table.index(index)
+        return translate(error, self.path)
 
     def _write(self, write: Put | Update | Delete) -> "asyncio.Future[Written]":
         prepared = prepare(self._layout(write.table), write)
@@ -206,5 +234,6 @@ class SqliteEngine:
 
     def _transact(self, steps: list[Prepared], operation: Transaction, connection: apsw.Connection) -> Capacity:
         """Runs on the writer's thread, inside its transaction, with the catalogue as it stands in the database."""
-        pairs = [(self._catalogue.layout(step.write.table.name), step) for step in steps]
+        layouts = [self._written.layout(step.write.table.name) for step in steps]
+        pairs = [(layout, renew(layout, step)) for layout, step in zip(layouts, steps, strict=True)]
         return transact(connection, pairs, operation, self._clock())

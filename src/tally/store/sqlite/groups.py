@@ -11,7 +11,7 @@ from tally.store.sqlite.catalogue import Catalogue
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.writer import Job
-from tally.store.sqlite.writes import Prepared, is_plain, put_all, write_one
+from tally.store.sqlite.writes import Prepared, is_plain, put_all, renew, write_one
 
 
 def run_group(catalogue: Catalogue, connection: apsw.Connection, group: list[Job]) -> None:
@@ -22,6 +22,8 @@ def run_group(catalogue: Catalogue, connection: apsw.Connection, group: list[Job
     for job in group:
         try:
             own = catalogue.layout(job.work.write.table.name) if type(job.work) is Prepared else None
+            if own is not None:
+                job.work = renew(own, job.work)
             if own is not None and is_plain(own, job.work):
                 if own is not layout or job.work.key in together:
                     _put_together(connection, layout, together)

@@ -75,20 +75,41 @@ def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
 
 
 def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | None]:
-    """A function from an item to the bytes of its key in the index, or None where the item is not in it."""
-    partition, sort = index.partition, index.sort
+    """A function from an item to the bytes of its key in the index, or None where the item is not in it.
 
-    first, encode_first = partition.name, _ENCODERS[partition.type]
+    A write with an unfit index key is refused before it comes here; an item that is older than the index is just not in it.
+    """
+    partition, sort = index.partition, index.sort
+    first, encode_first = partition.name, _fitting(partition, MAX_PARTITION_BYTES)
+
+    def read_partition(item: Mapping[str, Any]) -> RowKey | None:
+        one = encode_first(item.get(first))
+        return None if one is None else (one, b"")
+
     if sort is None:
-        return lambda item: (encode_first(item[first]), b"") if first in item else None
-    second, encode_second = sort.name, _ENCODERS[sort.type]
+        return read_partition
+    second, encode_second = sort.name, _fitting(sort, MAX_SORT_BYTES)
 
     def read(item: Mapping[str, Any]) -> RowKey | None:
-        if first in item and second in item:
-            return encode_first(item[first]), encode_second(item[second])
-        return None
+        one, two = encode_first(item.get(first)), encode_second(item.get(second))
+        return None if one is None or two is None else (one, two)
 
     return read
+
+
+def _fitting(part: KeyPart, most: int) -> Callable[[Any], bytes | None]:
+    """An encoder that answers None for what is no value of a key: missing, of another type, empty or too long."""
+    if part.type == "N":
+        return lambda value: encode_number(value) if type(value) is int or type(value) is Decimal else None
+
+    def encode_string(value: Any) -> bytes | None:
+        encoded = value.encode() if type(value) is str else b""
+        return encoded if 0 < len(encoded) <= most else None
+
+    def encode_binary(value: Any) -> bytes | None:
+        return value if type(value) is bytes and 0 < len(value) <= most else None
+
+    return encode_string if part.type == "S" else encode_binary
 
 
 def successor(prefix: bytes) -> bytes | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import apsw
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tally.store.api import Capacity, Check, Delete, Put, Returns, Transaction, Update, Write, Written
 from tally.store.errors import ConditionFailed, InvalidRequest, Reason, TokenMismatch, TransactionCancelled
@@ -32,7 +33,8 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(layout: Layout, write: Write) -> Prepared:
-    """Check a write and encode what can be encoded."""
+    """Check a write by the table as it is stored, which may be newer than the caller's, and encode what can be encoded."""
+    write = replace(write, table=layout.table)
     if isinstance(write, Put):
         size = check_put(write)
         return Prepared(write, layout.read_key(write.item), size, pack(write.item))
@@ -41,6 +43,11 @@ def prepare(layout: Layout, write: Write) -> Prepared:
 
 
 _CHECKS: dict[type, Callable[[Any], None]] = {Update: check_update, Delete: check_delete, Check: check_check}
+
+
+def renew(layout: Layout, prepared: Prepared) -> Prepared:
+    """The same write; checked and encoded again where the table was changed after it had been prepared."""
+    return prepared if prepared.write.table is layout.table else prepare(layout, prepared.write)
 
 
 def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[Item | None, int]:
