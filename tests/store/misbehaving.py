@@ -129,6 +129,12 @@ async def gateway(writer: asyncio.StreamWriter) -> None:
     writer.write(_bytes(b"<html>Bad Gateway</html>", 502))
 
 
+async def impostor(writer: asyncio.StreamWriter) -> None:
+    """The page of a proxy that thinks all is well."""
+    page = b"<html>Welcome</html>"
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page))
+
+
 def _whole(body: bytes, status: int) -> Reply:
     async def reply(writer: asyncio.StreamWriter) -> None:
         writer.write(_bytes(body, status))

@@ -25,6 +25,7 @@ from tests.store.misbehaving import (
     cut_off,
     damaged,
     gateway,
+    impostor,
     misbehaving,
     refusal,
     reset,
@@ -73,6 +74,7 @@ BREAKS: dict[str, Reply] = {
     "internal error": broken,
     "bad gateway": gateway,
     "damaged": damaged,
+    "impostor": impostor,
 }
 
 

@@ -7,17 +7,17 @@ Without an endpoint it is AWS's service in that region; without credentials the 
 environment, the profile, the machine's role). The role needs the item operations on the tables, and ListTables for `ping`.
 """
 
-import asyncio
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from botocore.exceptions import ChecksumError
+from botocore.parsers import ResponseParserError
 
 from tally.store import validate
 from tally.store.api import (
@@ -41,9 +41,8 @@ from tally.store.api import (
     operation_name,
 )
 from tally.store.dynamodb import answers, requests
-from tally.store.dynamodb.patience import Kind, Patience, send
+from tally.store.dynamodb.patience import Kind, Line, Patience
 from tally.store.dynamodb.tables import Tables
-from tally.store.errors import Unavailable
 from tally.store.schema import Table
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ async def open_dynamodb(
         aws_session_token=credentials.session_token if credentials else None,
         config=config,
     ) as client:
-        client.meta.events.register("before-parse.dynamodb", _check_sum)
+        client.meta.events.register("before-parse.dynamodb", _check_answer)
         engine = DynamoDBEngine(client, table_prefix, patience or Patience())
         try:
             yield engine
@@ -99,8 +98,13 @@ async def open_dynamodb(
             await engine.close()
 
 
-def _check_sum(response_dict: dict[str, Any], **_event: Any) -> None:
-    """Refuse an answer that was damaged on the way; the client checks this only as a part of its own retries."""
+def _check_answer(response_dict: dict[str, Any], **_event: Any) -> None:
+    """Refuse an answer that was damaged on the way, or that is no answer of a DynamoDB at all.
+
+    The client checks the sum only as a part of its own retries, and reads a page of a proxy as an empty answer.
+    """
+    if response_dict["status_code"] < 300 and not response_dict["body"].startswith(b"{"):
+        raise ResponseParserError(f"this is no answer of DynamoDB: {response_dict['body'][:80]!r}")
     expected = response_dict["headers"].get("x-amz-crc32")
     if expected is not None:
         actual = str(zlib.crc32(response_dict["body"]))
@@ -116,12 +120,8 @@ class DynamoDBEngine:
     def __init__(self, client: "DynamoDBClient", table_prefix: str, patience: Patience) -> None:
         self._client = client
         self._prefix = table_prefix
-        self._patience = patience
-        self._tables = Tables(client, table_prefix, patience)
-        self._closed = False
-        self._under_way = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._line = Line(patience)
+        self._tables = Tables(client, table_prefix, self._line)
 
     async def get(self, operation: Get) -> Found:
         validate.check_get(operation)
@@ -197,13 +197,12 @@ class DynamoDBEngine:
 
     async def ping(self) -> None:
         """Ask once, without patience: whoever pings wants to know how it is now."""
-        once = Patience(attempts=1, clock=self._patience.clock)
-        await send(once, Kind.READ, "ListTables", self._client.list_tables, {"Limit": 1})
+        once = replace(self._line.patience, attempts=1)
+        await self._line.send(Kind.READ, "ListTables", self._client.list_tables, {"Limit": 1}, once)
 
     async def close(self) -> None:
         """Take nothing new, let what was begun come to its end, and close the connections."""
-        self._closed = True
-        await self._idle.wait()
+        await self._line.close()
         await self._client.close()
 
     def _name(self, table: Table) -> str:
@@ -214,13 +213,4 @@ class DynamoDBEngine:
     ) -> Answer:
         table = getattr(operation, "table", None)
         where = operation_name(operation) + (f" on {self._name(table)}" if table else "")
-        if self._closed:
-            raise Unavailable(f"{where}: the engine is closed")
-        self._under_way += 1
-        self._idle.clear()
-        try:
-            return await send(self._patience, kind, where, method, request)
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._idle.set()
+        return await self._line.send(kind, where, method, request)

@@ -9,6 +9,7 @@
 Pauses grow exponentially and are drawn from zero up to the full length, so that many clients do not come back together.
 """
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from tally.kit.clock import Clock, SystemClock
 from tally.store.dynamodb.faults import Fault, fault_of
-from tally.store.errors import OutcomeUnknown, StoreError
+from tally.store.errors import OutcomeUnknown, StoreError, Unavailable
 
 Answer = TypeVar("Answer")
 
@@ -64,14 +65,49 @@ class _Again(Exception):
         self.fault = fault
 
 
-async def send(
+class Line:
+    """The line to the service that all of an engine's requests take, so that none is cut off when the engine closes."""
+
+    def __init__(self, patience: Patience) -> None:
+        self.patience = patience
+        self._closed = False
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def send(
+        self,
+        kind: Kind,
+        where: str,
+        method: Callable[..., Awaitable[Answer]],
+        request: Mapping[str, Any],
+        patience: Patience | None = None,
+    ) -> Answer:
+        """Send a request by one of the client's methods until it is answered, refused, or patience is at its end."""
+        if self._closed:
+            raise Unavailable(f"{where}: the engine is closed")
+        self._under_way += 1
+        self._idle.clear()
+        try:
+            return await _send(patience or self.patience, kind, where, method, request)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    async def close(self) -> None:
+        """Take nothing new, and return when what was begun has come to its end."""
+        self._closed = True
+        await self._idle.wait()
+
+
+async def _send(
     patience: Patience,
     kind: Kind,
     where: str,
     method: Callable[..., Awaitable[Answer]],
     request: Mapping[str, Any],
 ) -> Answer:
-    """Send a request by one of the client's methods until it is answered, refused, or patience is at its end."""
     end = patience.clock.monotonic() + patience.deadline
     doubtful = False  # whether any attempt of a write may have been carried out
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tally.store.dynamodb.descriptions import check_changeable, create_request, moving, next_change, table_from
 from tally.store.dynamodb.faults import NotOffered
-from tally.store.dynamodb.patience import Kind, Patience, send
+from tally.store.dynamodb.patience import Kind, Line
 from tally.store.errors import InvalidRequest, TableExists, TableNotFound, Unavailable
 from tally.store.schema import Table
 
@@ -28,10 +28,11 @@ MOST_CHANGES = 100
 class Tables:
     """The tables of one service that begin with a prefix, which callers of this never see."""
 
-    def __init__(self, client: "DynamoDBClient", prefix: str, patience: Patience) -> None:
+    def __init__(self, client: "DynamoDBClient", prefix: str, line: Line) -> None:
         self._client = client
         self._prefix = prefix
-        self._patience = patience
+        self._line = line
+        self._clock = line.patience.clock
 
     async def create(self, table: Table) -> None:
         """Make the table, with its indexes and TTL, and return when it can be used."""
@@ -93,7 +94,7 @@ class Tables:
         try:
             await self._send(Kind.WRITE, "UpdateTable", table.name, self._client.update_table, change)
         except TableExists:  # it is in use: another program changes it now
-            await self._patience.clock.sleep(FIRST_LOOK_SECONDS)
+            await self._clock.sleep(FIRST_LOOK_SECONDS)
         except (TableNotFound, InvalidRequest):  # the index is gone or there already, if another program was faster
             current = await self._settled(table.name)
             if next_change(table, current, self._prefix + table.name) == change:
@@ -118,13 +119,12 @@ class Tables:
 
     async def _until(self, name: str, trouble: Callable[[], Awaitable[str | None]]) -> None:
         """Look again and again, less and less often, until there is no trouble left."""
-        clock = self._patience.clock
-        end = clock.monotonic() + SETTLE_SECONDS
+        end = self._clock.monotonic() + SETTLE_SECONDS
         pause = FIRST_LOOK_SECONDS
         while (found := await trouble()) is not None:
-            if clock.monotonic() + pause > end:
+            if self._clock.monotonic() + pause > end:
                 raise Unavailable(f"table {name}: {found}, after {SETTLE_SECONDS:.0f} seconds")
-            await clock.sleep(pause)
+            await self._clock.sleep(pause)
             pause = min(pause * 2, LONGEST_LOOK_SECONDS)
 
     async def _set_ttl(self, table: Table) -> None:
@@ -170,4 +170,4 @@ class Tables:
         method: Callable[..., Awaitable[Answer]],
         request: Mapping[str, Any],
     ) -> Answer:
-        return await send(self._patience, kind, f"{operation} on {self._prefix + name}", method, request)
+        return await self._line.send(kind, f"{operation} on {self._prefix + name}", method, request)
