@@ -1,0 +1,160 @@
+"""The declared tables where they are to live: made on an engine, or written down for the tools that make them on AWS.
+
+Both documents ask for the same: capacity on demand, the TTL, point-in-time recovery, and protection against deletion, by the
+service and by the tool. They are the same text for the same tables, so that a change of a schema is a change of a few lines.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tally.store.api import Engine
+from tally.store.dynamodb.descriptions import create_request
+from tally.store.errors import InvalidSchema, TableNotFound
+from tally.store.lockfile import normal
+from tally.store.schema import Index, Table, index_key
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What became of one table."""
+
+    table: str
+    outcome: Literal["made", "brought up to date", "as declared"]
+
+
+async def create_tables(engine: Engine, tables: Iterable[Table]) -> list[Made]:
+    """Make the tables, or bring them up to their declaration; TableDiffers where a key differs."""
+    outcomes = []
+    for table in tables:
+        before = await _found(engine, table.name)
+        await engine.ensure_table(table)
+        if before is None:
+            outcomes.append(Made(table.name, "made"))
+        else:
+            same = _layout(before) == _layout(table)
+            outcomes.append(Made(table.name, "as declared" if same else "brought up to date"))
+    return outcomes
+
+
+async def _found(engine: Engine, name: str) -> Table | None:
+    try:
+        return await engine.describe_table(name)
+    except TableNotFound:
+        return None
+
+
+def _layout(table: Table) -> tuple[Any, ...]:
+    """What an engine keeps of a table."""
+    ordered = normal(table)
+    return ordered.key, ordered.indexes, ordered.ttl
+
+
+def cloudformation(tables: Iterable[Table], prefix: str = "") -> str:
+    """A CloudFormation template, as JSON. Deleting the stack, or a table from it, leaves the data where it is."""
+    template = {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": "The tables of Tally",
+        "Resources": {label: _resource(table, prefix + table.name) for label, table in _labelled(tables, _cloudformation_label)},
+    }
+    return json.dumps(template, indent=2) + "\n"
+
+
+def _resource(table: Table, name: str) -> dict[str, Any]:
+    properties = create_request(table, name) | {
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+        "DeletionProtectionEnabled": True,
+    }
+    if table.ttl is not None:
+        properties["TimeToLiveSpecification"] = {"AttributeName": table.ttl, "Enabled": True}
+    return {
+        "Type": "AWS::DynamoDB::Table",
+        "DeletionPolicy": "Retain",
+        "UpdateReplacePolicy": "Retain",
+        "Properties": properties,
+    }
+
+
+def _cloudformation_label(name: str) -> str:
+    """Letters and digits only: `match-follows` is MatchFollowsTable."""
+    words = re.split(r"[^A-Za-z0-9]+", name)
+    return "".join(word[:1].upper() + word[1:] for word in words) + "Table"
+
+
+def _terraform_label(name: str) -> str:
+    """Letters, digits and underscores, a letter first."""
+    label = re.sub(r"[^A-Za-z0-9]", "_", name)
+    return label if label[0].isalpha() else f"table_{label}"
+
+
+def _labelled(tables: Iterable[Table], label_of: Callable[[str], str]) -> list[tuple[str, Table]]:
+    """Each table under its label, which depends on its name alone: another label would be another resource."""
+    labelled: dict[str, Table] = {}
+    for table in sorted(map(normal, tables), key=lambda table: table.name):
+        other = labelled.setdefault(label_of(table.name), table)
+        if other is not table:
+            raise InvalidSchema(f"tables {other.name} and {table.name} would both be called {label_of(table.name)}")
+    return list(labelled.items())
+
+
+def terraform(tables: Iterable[Table], prefix: str = "") -> str:
+    """Terraform's resources for the tables, in its own language."""
+    return "\n".join(_terraform_table(label, table, prefix) for label, table in _labelled(tables, _terraform_label))
+
+
+def _terraform_table(label: str, table: Table, prefix: str) -> str:
+    indexes = table.by_name.values()
+    types = {part.name: part.type for key in (table.key, *map(index_key, indexes)) for part in key}
+    blocks = [
+        *(_block("attribute", {"name": _quoted(part), "type": _quoted(kind)}) for part, kind in types.items()),
+        *(_terraform_index(index) for index in indexes),
+        *([_block("ttl", {"attribute_name": _quoted(table.ttl), "enabled": "true"})] if table.ttl is not None else []),
+        _block("point_in_time_recovery", {"enabled": "true"}),
+        _block("lifecycle", {"prevent_destroy": "true"}),
+    ]
+    fields = {
+        "name": _quoted(prefix + table.name),
+        "billing_mode": _quoted("PAY_PER_REQUEST"),
+        "hash_key": _quoted(table.partition.name),
+        **({"range_key": _quoted(table.sort.name)} if table.sort is not None else {}),
+        "deletion_protection_enabled": "true",
+    }
+    body = "\n".join([*_aligned(fields), *(f"\n{block}" for block in blocks)])
+    return f'resource "aws_dynamodb_table" {_quoted(label)} {{\n{_indented(body)}\n}}\n'
+
+
+def _terraform_index(index: Index) -> str:
+    fields = {"name": _quoted(index.name)}
+    if not index.local:
+        fields["hash_key"] = _quoted(index.partition.name)
+    if index.sort is not None:
+        fields["range_key"] = _quoted(index.sort.name)
+    fields["projection_type"] = _quoted(index.projection.kind)
+    if index.projection.names:
+        fields["non_key_attributes"] = f"[{', '.join(map(_quoted, index.projection.names))}]"
+    return _block("local_secondary_index" if index.local else "global_secondary_index", fields)
+
+
+def _block(name: str, fields: dict[str, str]) -> str:
+    return f"{name} {{\n{_indented(chr(10).join(_aligned(fields)))}\n}}"
+
+
+def _aligned(fields: dict[str, str]) -> list[str]:
+    """As `terraform fmt` lays them out."""
+    width = max(map(len, fields))
+    return [f"{name:{width}} = {value}" for name, value in fields.items()]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" if line else line for line in text.split("\n"))
+
+
+def _quoted(text: str) -> str:
+    """A string of Terraform's language, in which ${ and %{ would begin a template."""
+    escaped = "".join(_ESCAPES.get(letter) or (letter if letter.isprintable() else f"\\U{ord(letter):08x}") for letter in text)
+    return '"' + escaped.replace("${", "$${").replace("%{", "%%{") + '"'
+
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}

@@ -1,0 +1,313 @@
+"""Every change of a schema is classed as safe, as needing a migration, or as impossible, and none is overlooked."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tally.store.changes import Change, Cost, compare, version_of
+from tally.store.errors import InvalidSchema
+from tally.store.lockfile import normal, render_lock
+from tally.store.schema import ALL, KEYS_ONLY, Attribute, Global, Index, KeyPart, Local, N, S, Table, include
+from tests.store.example import CATALOGUE, FIXTURES, FOLLOWS
+from tests.store.schemas import schemas, tables
+
+BASE = Table(
+    "base",
+    partition=S("id"),
+    sort=S("at"),
+    indexes=(
+        Global("by-owner", partition=S("owner"), sort=N("points"), projection=include("note")),
+        Local("by-age", sort=N("age"), projection=KEYS_ONLY),
+    ),
+    ttl="expires",
+    attributes=(Attribute("owner", "S", required=True), Attribute("note", "S"), Attribute("expires", "N")),
+    version="1.2.3",
+)
+BY_OWNER, BY_AGE = BASE.by_name["by-owner"], BASE.by_name["by-age"]
+PLAIN = replace(BASE, ttl=None, indexes=())
+
+
+def attributes(**types: str) -> tuple[Attribute, ...]:
+    """`note="S"` is optional, `note="S!"` is required."""
+    return tuple(Attribute(name, kind.rstrip("!"), kind.endswith("!")) for name, kind in types.items())  # type: ignore[arg-type]
+
+
+CHANGES: dict[str, tuple[Table, Table, Cost]] = {
+    "optional attribute more is new": (
+        BASE,
+        replace(BASE, attributes=(*BASE.attributes, Attribute("more", "L"))),
+        Cost.SAFE,
+    ),
+    "required attribute more is new": (
+        BASE,
+        replace(BASE, attributes=(*BASE.attributes, Attribute("more", "L", required=True))),
+        Cost.MIGRATION,
+    ),
+    "attribute note is gone": (BASE, replace(BASE, attributes=attributes(owner="S!", expires="N")), Cost.MIGRATION),
+    "attribute note was of type S and is of type M": (
+        BASE,
+        replace(BASE, attributes=attributes(owner="S!", note="M", expires="N")),
+        Cost.MIGRATION,
+    ),
+    "attribute note is required from now on": (
+        BASE,
+        replace(BASE, attributes=attributes(owner="S!", note="S!", expires="N")),
+        Cost.MIGRATION,
+    ),
+    "attribute owner is no longer required": (
+        BASE,
+        replace(BASE, attributes=attributes(owner="S", note="S", expires="N")),
+        Cost.SAFE,
+    ),
+    "global index by-note is new": (BASE, replace(BASE, indexes=(*BASE.indexes, Global("by-note", S("note")))), Cost.SAFE),
+    "global index by-owner is gone": (BASE, replace(BASE, indexes=(BY_AGE,)), Cost.SAFE),
+    "the projection of index by-owner was note and is ALL": (
+        BASE,
+        replace(BASE, indexes=(replace(BY_OWNER, projection=ALL), BY_AGE)),
+        Cost.MIGRATION,
+    ),
+    "the projection of index by-owner was note and is at, note": (
+        BASE,
+        replace(BASE, indexes=(replace(BY_OWNER, projection=include("note", "at")), BY_AGE)),
+        Cost.MIGRATION,
+    ),
+    "the key of index by-owner was owner (S) + points (N) and is owner (S)": (
+        BASE,
+        replace(BASE, indexes=(replace(BY_OWNER, sort=None), BY_AGE)),
+        Cost.IMPOSSIBLE,
+    ),
+    "the key of index by-owner was owner (S) + points (N) and is owner (S) + points (S)": (
+        BASE,
+        replace(BASE, indexes=(replace(BY_OWNER, sort=S("points")), BY_AGE)),
+        Cost.IMPOSSIBLE,
+    ),
+    "local index by-city is new": (BASE, replace(BASE, indexes=(*BASE.indexes, Local("by-city", S("city")))), Cost.IMPOSSIBLE),
+    "local index by-age is gone": (BASE, replace(BASE, indexes=(BY_OWNER,)), Cost.IMPOSSIBLE),
+    "the sort key of local index by-age has changed": (
+        BASE,
+        replace(BASE, indexes=(BY_OWNER, Local("by-age", S("age"), KEYS_ONLY))),
+        Cost.IMPOSSIBLE,
+    ),
+    "the projection of index by-age was KEYS_ONLY and is ALL": (
+        BASE,
+        replace(BASE, indexes=(BY_OWNER, Local("by-age", N("age")))),
+        Cost.IMPOSSIBLE,
+    ),
+    "index by-age was local and is global": (
+        BASE,
+        replace(BASE, indexes=(BY_OWNER, Global("by-age", S("id"), N("age"), KEYS_ONLY))),
+        Cost.IMPOSSIBLE,
+    ),
+    "the primary key was id (S) + at (S) and is id (S)": (PLAIN, replace(PLAIN, sort=None), Cost.IMPOSSIBLE),
+    "the primary key was id (S) + at (S) and is id (N) + at (S)": (PLAIN, replace(PLAIN, partition=N("id")), Cost.IMPOSSIBLE),
+    "the primary key was id (S) + at (S) and is key (S) + at (S)": (PLAIN, replace(PLAIN, partition=S("key")), Cost.IMPOSSIBLE),
+    "items expire by until": (PLAIN, replace(PLAIN, ttl="until"), Cost.SAFE),
+    "items expire by expires": (PLAIN, replace(PLAIN, ttl="expires"), Cost.MIGRATION),
+    "items no longer expire by expires": (BASE, replace(BASE, ttl=None), Cost.MIGRATION),
+    "items expire by until instead of expires": (BASE, replace(BASE, ttl="until"), Cost.MIGRATION),
+    "the version went from 1.2.3 to 1.10.0": (BASE, replace(BASE, version="1.10.0"), Cost.SAFE),
+    "the version went from 1.2.3 to 2.0.0": (BASE, replace(BASE, version="2.0.0"), Cost.MIGRATION),
+    "the version went from 1.2.3 to 1.2.2": (BASE, replace(BASE, version="1.2.2"), Cost.IMPOSSIBLE),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_each_change_has_its_class_by_the_rules(what: str) -> None:
+    before, after, cost = CHANGES[what]
+    (change,) = compare([before], [after])
+    assert (change.table, change.what, change.cost) == ("base", what, cost)
+    assert bool(change.advice) or cost is Cost.SAFE
+
+
+def test_a_new_table_is_safe_and_a_removed_one_needs_a_migration() -> None:
+    assert [(change.what, change.cost) for change in compare([], [BASE])] == [("the table is new", Cost.SAFE)]
+    (change,) = compare([BASE], [])
+    assert (change.what, change.cost, change.accepted) == ("the table is gone", Cost.MIGRATION, False)
+    assert "--drop base" in change.advice
+
+
+def test_an_index_that_a_pattern_uses_cannot_go() -> None:
+    """The catalogue knows who reads it: removing it is safe once nobody does."""
+
+    def in_use(table: str, index: str) -> list[str]:
+        return [entry.place for entry in CATALOGUE.users_of(table, index)]
+
+    without = replace(FIXTURES, indexes=())
+    (league, live) = compare([FIXTURES], [without], in_use)
+    assert (league.cost, league.advice) == (Cost.IMPOSSIBLE, "still used by Fixtures.of_league")
+    assert (live.cost, live.advice) == (Cost.IMPOSSIBLE, "still used by Fixtures.live")
+    assert {change.cost for change in compare([FIXTURES], [without])} == {Cost.SAFE}
+
+
+def test_a_migration_is_accepted_when_the_major_version_was_raised_and_the_impossible_never() -> None:
+    after = replace(BASE, attributes=attributes(owner="S!"), ttl=None, indexes=(BY_OWNER,), version="2.0.0")
+    changes = {change.what: change for change in compare([BASE], [after])}
+    assert changes["attribute note is gone"].accepted
+    assert changes["the version went from 1.2.3 to 2.0.0"].accepted
+    assert not changes["local index by-age is gone"].accepted
+    not_raised = compare([BASE], [replace(BASE, ttl=None, version="1.9.0")])
+    assert [change.accepted for change in not_raised] == [False, False]
+
+
+@given(schemas())
+def test_equal_schemas_have_no_difference(schema: list[Table]) -> None:
+    assert compare(schema, schema) == []
+    assert compare([normal(table) for table in schema], schema) == []
+
+
+@given(tables(), tables())
+def test_no_difference_means_the_same_lock_and_the_other_way_round(before: Table, after: Table) -> None:
+    """What the diff overlooks the lock does not hold, and what the lock holds the diff does not overlook."""
+    after = replace(after, name=before.name)
+    assert (compare([before], [after]) == []) == (render_lock([before]) == render_lock([after]))
+
+
+Mutation = Callable[[Table, Any], Table | None]
+
+
+def _retyped(part: KeyPart) -> KeyPart:
+    return KeyPart(part.name, "N" if part.type == "S" else "S")
+
+
+def _change_partition_type(table: Table, _: Any) -> Table | None:
+    if any(index.local or part_of(index, table.partition.name) for index in table.by_name.values()):
+        return None
+    return replace(table, partition=_retyped(table.partition))
+
+
+def part_of(index: Index, name: str) -> bool:
+    return name in {index.partition.name, index.sort.name if index.sort else None}
+
+
+def _drop_or_add_sort(table: Table, _: Any) -> Table | None:
+    if table.sort is None:
+        return replace(table, sort=S("fresh sort key"))
+    return None if any(index.local for index in table.by_name.values()) else replace(table, sort=None)
+
+
+def _add_attribute(required: bool) -> Mutation:
+    return lambda table, _: replace(table, attributes=(*table.attributes, Attribute("a fresh attribute", "L", required)))
+
+
+def _drop_attribute(table: Table, draw: Any) -> Table | None:
+    if not table.attributes:
+        return None
+    gone = draw(st.sampled_from(table.attributes))
+    return replace(table, attributes=tuple(attribute for attribute in table.attributes if attribute != gone))
+
+
+def _each_attribute(change: Callable[[Attribute], Attribute | None]) -> Mutation:
+    def mutate(table: Table, draw: Any) -> Table | None:
+        fit = [attribute for attribute in table.attributes if change(attribute) and attribute.name != table.ttl]
+        if not fit:
+            return None
+        chosen = draw(st.sampled_from(fit))
+        changed = [change(each) if each == chosen else each for each in table.attributes]
+        return replace(table, attributes=tuple(filter(None, changed)))
+
+    return mutate
+
+
+def _add_global(table: Table, _: Any) -> Table | None:
+    return replace(table, indexes=(*table.indexes, Global("a-fresh-index", S("a fresh attribute"))))
+
+
+def _add_local(table: Table, _: Any) -> Table | None:
+    return (
+        None if table.sort is None else replace(table, indexes=(*table.indexes, Local("a-fresh-index", S("a fresh attribute"))))
+    )
+
+
+def _drop_index(*, local: bool) -> Mutation:
+    def mutate(table: Table, draw: Any) -> Table | None:
+        fit = [index for index in table.by_name.values() if index.local is local]
+        if not fit:
+            return None
+        gone = draw(st.sampled_from(fit))
+        return replace(table, indexes=tuple(index for index in table.indexes if index != gone))
+
+    return mutate
+
+
+def _change_index(change: Callable[[Index], Index], *, local: bool) -> Mutation:
+    def mutate(table: Table, draw: Any) -> Table | None:
+        fit = [index for index in table.by_name.values() if index.local is local]
+        if not fit:
+            return None
+        chosen = draw(st.sampled_from(fit))
+        return replace(table, indexes=tuple(change(index) if index == chosen else index for index in table.by_name.values()))
+
+    return mutate
+
+
+def _change_ttl(ttl: str | None) -> Mutation:
+    return lambda table, _: None if table.ttl is None else replace(table, ttl=ttl)
+
+
+def _reproject(index: Index) -> Index:
+    return replace(index, projection=KEYS_ONLY if index.projection == ALL else ALL)
+
+
+def _rekey(index: Index) -> Index:
+    return replace(index, sort=S("a fresh attribute"))
+
+
+MUTATIONS: dict[str, tuple[Mutation, Cost]] = {
+    "another type of partition key": (_change_partition_type, Cost.IMPOSSIBLE),
+    "a sort key more or less": (_drop_or_add_sort, Cost.IMPOSSIBLE),
+    "an optional attribute more": (_add_attribute(required=False), Cost.SAFE),
+    "a required attribute more": (_add_attribute(required=True), Cost.MIGRATION),
+    "an attribute less": (_drop_attribute, Cost.MIGRATION),
+    "an attribute of another type": (
+        _each_attribute(lambda each: replace(each, type="L" if each.type != "L" else "M")),
+        Cost.MIGRATION,
+    ),
+    "an attribute made required": (
+        _each_attribute(lambda each: None if each.required else replace(each, required=True)),
+        Cost.MIGRATION,
+    ),
+    "an attribute made optional": (
+        _each_attribute(lambda each: replace(each, required=False) if each.required else None),
+        Cost.SAFE,
+    ),
+    "a global index more": (_add_global, Cost.SAFE),
+    "a local index more": (_add_local, Cost.IMPOSSIBLE),
+    "a global index less": (_drop_index(local=False), Cost.SAFE),
+    "a local index less": (_drop_index(local=True), Cost.IMPOSSIBLE),
+    "another projection of a global index": (_change_index(_reproject, local=False), Cost.MIGRATION),
+    "another projection of a local index": (_change_index(_reproject, local=True), Cost.IMPOSSIBLE),
+    "another key of a global index": (_change_index(_rekey, local=False), Cost.IMPOSSIBLE),
+    "another key of a local index": (_change_index(_rekey, local=True), Cost.IMPOSSIBLE),
+    "another TTL": (_change_ttl("another"), Cost.MIGRATION),
+    "no TTL": (_change_ttl(None), Cost.MIGRATION),
+    "another major version": (lambda table, _: replace(table, version="99.0.0"), Cost.MIGRATION),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+@settings(max_examples=settings().max_examples // 5)  # of each
+@given(data=st.data())
+def test_any_single_change_of_any_table_is_found_and_classed(name: str, data: st.DataObject) -> None:
+    mutate, cost = MUTATIONS[name]
+    table = data.draw(tables())
+    try:
+        mutated = mutate(table, data.draw)
+    except InvalidSchema:
+        mutated = None
+    assume(mutated is not None)
+    assert mutated is not None
+    changes: list[Change] = compare([table], [mutated])
+    assert [change.cost for change in changes] == [cost]
+    assert changes[0].accepted == (name == "another major version")
+
+
+@pytest.mark.parametrize("version", ["", "1", "1.0", "v1.0.0", "1.0.0-beta", "01.0.0", "1.0.0.0"])
+def test_a_version_is_three_numbers(version: str) -> None:
+    with pytest.raises(InvalidSchema, match=r"three numbers such as 1\.0\.0"):
+        version_of(replace(FOLLOWS, version=version))
+    with pytest.raises(InvalidSchema):
+        compare([], [replace(FOLLOWS, version=version)])
