@@ -36,6 +36,7 @@ def trees() -> st.SearchStrategy[Condition]:
     return st.recursive(st.sampled_from(TESTS), join, max_leaves=12)
 
 
+@pytest.mark.soak
 @on_local
 @given(tree=trees())
 async def test_the_service_reads_brackets_and_precedence_as_they_were_meant(opened: Engine, tree: Condition) -> None:

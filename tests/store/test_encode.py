@@ -151,6 +151,7 @@ SKELETON = re.compile(
 )
 
 
+@pytest.mark.soak
 @given(st.lists(st.one_of(conditions(), updates(), st.lists(paths(), min_size=1).map(tuple)), min_size=1, max_size=4))
 def test_placeholders_never_collide_and_nothing_of_the_caller_is_in_the_text(
     expressions: list[Condition | tuple[Action, ...] | tuple[Path, ...]],
@@ -225,6 +226,7 @@ def test_a_whole_number_comes_back_as_int_and_any_other_as_an_exact_decimal(text
     assert found == number
 
 
+@pytest.mark.soak
 @given(values())
 @example(Decimal("9.9999999999999999999999999999999999999E+125"))
 @example(frozenset({Decimal("1E-130"), 0}))
@@ -235,6 +237,7 @@ def test_a_value_goes_there_and_back_unchanged(value: Any) -> None:
     assert equal(back, value)
 
 
+@pytest.mark.soak
 @given(items())
 def test_an_item_goes_there_and_back_unchanged(item: dict[str, Any]) -> None:
     assert equal(item_from_wire(item_to_wire(item)), item)
