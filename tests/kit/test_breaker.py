@@ -1,0 +1,157 @@
+"""A breaker spares the dead, finds out gently when they live, and lets one probe through at a time."""
+
+import asyncio
+
+import pytest
+
+from tally.errors import NotFound, Unavailable
+from tally.kit.breaker import Breaker, State
+from tally.kit.clock import ManualClock
+from tally.kit.metrics import Metrics
+
+
+class Service:
+    """Something outside that is up or down, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.error: Exception | None = None
+        self.gate: asyncio.Event | None = None
+
+    async def call(self) -> str:
+        self.calls += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return "answer"
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def breaker(clock: ManualClock, metrics: Metrics) -> Breaker:
+    return Breaker(
+        *("sportmonks", clock, metrics),
+        failures=3,
+        open_seconds=30,
+        counts=lambda error: not isinstance(error, NotFound),
+    )
+
+
+async def fail(breaker: Breaker, service: Service, times: int) -> None:
+    service.error = ConnectionError("down")
+    for _ in range(times):
+        with pytest.raises(ConnectionError):
+            await breaker.call(service.call)
+
+
+async def test_a_success_in_between_starts_the_count_again(breaker: Breaker, service: Service) -> None:
+    await fail(breaker, service, 2)
+    service.error = None
+    assert await breaker.call(service.call) == "answer"
+    await fail(breaker, service, 2)
+    assert breaker.state is State.CLOSED
+
+
+async def test_after_failures_in_a_row_calls_are_refused_at_once(breaker: Breaker, service: Service, clock: ManualClock) -> None:
+    await fail(breaker, service, 3)
+    await clock.advance(10)
+    with pytest.raises(Unavailable, match="sportmonks is not called") as caught:
+        await breaker.call(service.call)
+    assert service.calls == 3
+    assert caught.value.retry_after == 20
+
+
+async def test_a_probe_that_succeeds_closes_it(breaker: Breaker, service: Service, clock: ManualClock) -> None:
+    await fail(breaker, service, 3)
+    await clock.advance(30)
+    service.error = None
+    assert await breaker.call(service.call) == "answer"
+    assert breaker.state is State.CLOSED
+    await fail(breaker, service, 2)
+    assert breaker.state is State.CLOSED
+
+
+async def test_a_probe_that_fails_opens_it_for_as_long_again(breaker: Breaker, service: Service, clock: ManualClock) -> None:
+    await fail(breaker, service, 3)
+    await clock.advance(30)
+    await fail(breaker, service, 1)
+    await clock.advance(29)
+    with pytest.raises(Unavailable):
+        await breaker.call(service.call)
+    assert service.calls == 4
+
+
+async def test_only_one_probe_goes_through_at_a_time(breaker: Breaker, service: Service, clock: ManualClock) -> None:
+    await fail(breaker, service, 3)
+    await clock.advance(30)
+    service.error, service.gate = None, asyncio.Event()
+    probe = asyncio.create_task(breaker.call(service.call))
+    await asyncio.sleep(0)
+    for _ in range(5):
+        with pytest.raises(Unavailable):
+            await breaker.call(service.call)
+    service.gate.set()
+    assert await probe == "answer"
+    assert service.calls == 4
+
+
+async def test_a_probe_that_is_cancelled_leaves_its_place_to_the_next(
+    breaker: Breaker, service: Service, clock: ManualClock
+) -> None:
+    await fail(breaker, service, 3)
+    await clock.advance(30)
+    service.error, service.gate = None, asyncio.Event()
+    probe = asyncio.create_task(breaker.call(service.call))
+    await asyncio.sleep(0)
+    probe.cancel()
+    await asyncio.wait({probe})
+    service.gate = None
+    assert await breaker.call(service.call) == "answer"
+    assert breaker.state is State.CLOSED
+
+
+async def test_news_from_before_it_opened_is_old(breaker: Breaker, service: Service) -> None:
+    """A slow call that began earlier neither closes the breaker nor keeps it open longer."""
+    service.gate = asyncio.Event()
+    slow = asyncio.create_task(breaker.call(service.call))
+    await asyncio.sleep(0)
+    gate, service.gate = service.gate, None
+    await fail(breaker, service, 3)
+    service.error = None
+    gate.set()
+    assert await slow == "answer"
+    assert breaker.state is State.OPEN
+
+
+async def test_an_error_that_does_not_count_is_a_sign_of_life(breaker: Breaker, service: Service) -> None:
+    service.error = NotFound("No such fixture")
+    for _ in range(10):
+        with pytest.raises(NotFound):
+            await breaker.call(service.call)
+    assert breaker.state is State.CLOSED
+
+
+async def test_its_state_and_calls_are_figures(breaker: Breaker, service: Service, clock: ManualClock, metrics: Metrics) -> None:
+    def calls(outcome: str) -> float | None:
+        labels = {"breaker": "sportmonks", "outcome": outcome}
+        return metrics.registry.get_sample_value("tally_breaker_calls_total", labels)
+
+    def state() -> float | None:
+        return metrics.registry.get_sample_value("tally_breaker_state", {"breaker": "sportmonks"})
+
+    assert state() == 0
+    await breaker.call(service.call)
+    await fail(breaker, service, 3)
+    assert state() == 2
+    with pytest.raises(Unavailable):
+        await breaker.call(service.call)
+    assert (calls("succeeded"), calls("failed"), calls("refused")) == (1, 3, 1)
+    await clock.advance(30)
+    service.error = None
+    await breaker.call(service.call)
+    assert state() == 0

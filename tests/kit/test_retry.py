@@ -1,0 +1,152 @@
+"""A retry is patient, never endless, and never repeats what it was not asked to."""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tally.errors import Invalid, RateLimited, Unavailable
+from tally.kit.clock import ManualClock, SystemClock
+from tally.kit.retry import RetryPolicy, full_jitter, is_passing
+
+
+class InstantClock(SystemClock):
+    """Time passes only in sleeps, which take none."""
+
+    def __init__(self) -> None:
+        self.elapsed = 0.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.elapsed += seconds
+
+
+class Failing:
+    """Fails with each of `errors` in turn, then succeeds."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    async def __call__(self) -> str:
+        self.calls += 1
+        if self.calls <= len(self.errors):
+            raise self.errors[self.calls - 1]
+        return "done"
+
+
+async def test_what_works_the_third_time_is_done() -> None:
+    clock, operation = InstantClock(), Failing(Unavailable("Away"), Unavailable("Away"))
+    assert await RetryPolicy().call(operation, clock) == "done"
+    assert operation.calls == 3
+    assert len(clock.slept) == 2
+
+
+async def test_what_works_at_once_never_waits() -> None:
+    clock = InstantClock()
+    assert await RetryPolicy().call(Failing(), clock) == "done"
+    assert clock.slept == []
+
+
+async def test_the_last_error_is_raised_as_it_is() -> None:
+    errors = [Unavailable(f"Away {number}") for number in range(5)]
+    operation = Failing(*errors)
+    with pytest.raises(Unavailable) as caught:
+        await RetryPolicy(attempts=3).call(operation, InstantClock())
+    assert caught.value is errors[2]
+    assert operation.calls == 3
+
+
+async def test_an_error_that_will_not_pass_is_not_tried_again() -> None:
+    operation = Failing(Invalid("Wrong"))
+    with pytest.raises(Invalid):
+        await RetryPolicy().call(operation, InstantClock())
+    assert operation.calls == 1
+
+
+async def test_which_errors_pass_can_be_said() -> None:
+    policy = RetryPolicy(retries=lambda error: isinstance(error, KeyError))
+    assert await policy.call(Failing(KeyError("a")), InstantClock()) == "done"
+    with pytest.raises(Unavailable):
+        await policy.call(Failing(Unavailable("Away")), InstantClock())
+
+
+async def test_a_retry_after_is_waited_for() -> None:
+    """Longer than the cap, if the other side asks for it."""
+    clock = InstantClock()
+    operation = Failing(RateLimited("Slow down", retry_after=12), Unavailable("Away", retry_after=None))
+    assert await RetryPolicy(cap=1).call(operation, clock) == "done"
+    assert clock.slept[0] == 12
+    assert clock.slept[1] <= 1
+
+
+async def test_a_retry_after_beyond_the_deadline_is_not_waited_for() -> None:
+    clock = InstantClock()
+    with pytest.raises(RateLimited):
+        await RetryPolicy(deadline=10).call(Failing(RateLimited("Slow down", retry_after=11)), clock)
+    assert clock.slept == []
+
+
+async def test_a_cancelled_retry_is_over() -> None:
+    clock, operation = ManualClock(), Failing(*[Unavailable("Away")] * 9)
+    task = asyncio.create_task(RetryPolicy(base=100, cap=100, deadline=1000).call(operation, clock))
+    await clock.until_sleeping()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert operation.calls == 1
+
+
+async def test_a_cancellation_inside_is_never_tried_again() -> None:
+    calls = 0
+
+    async def operation() -> None:
+        nonlocal calls
+        calls += 1
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await RetryPolicy(retries=lambda _: True).call(operation, InstantClock())
+    assert calls == 1
+
+
+seconds = st.floats(0, 100)
+waits = st.none() | st.floats(0, 50)
+
+
+policies = st.builds(
+    RetryPolicy, attempts=st.integers(1, 12), base=seconds, cap=seconds, deadline=st.floats(0, 300), retries=st.just(is_passing)
+)
+
+
+@given(policies, st.lists(waits, max_size=15), st.integers())
+async def test_no_policy_is_exceeded(policy: RetryPolicy, asked: list[float | None], seed: int) -> None:
+    """However it fails: not too many tries, none that starts after the deadline, no wait too long or too short."""
+    clock = InstantClock()
+    operation = Failing(*(Unavailable("Away", retry_after=wait) for wait in asked))
+    succeeded = False
+    try:
+        succeeded = await policy.call(operation, clock, random.Random(seed)) == "done"
+    except Unavailable:
+        succeeded = False
+    assert operation.calls <= policy.attempts
+    assert clock.elapsed <= policy.deadline
+    assert len(clock.slept) == operation.calls - 1
+    assert succeeded == (operation.calls == len(asked) + 1)
+    for number, (slept, wait) in enumerate(zip(clock.slept, asked, strict=False)):
+        assert slept >= (wait or 0)
+        assert slept <= max(wait or 0, min(policy.cap, policy.base * 2**number))
+
+
+@given(st.integers(1, 10_000), seconds, seconds, st.integers())
+def test_the_jitter_is_full(attempt: int, base: float, cap: float, seed: int) -> None:
+    """Anything from nothing to the doubled base, and never beyond the cap, however often it failed."""
+    drawn = full_jitter(attempt, base, cap, random.Random(seed))
+    assert 0 <= drawn <= cap
+    assert drawn <= base * 2.0 ** min(attempt - 1, 63)
