@@ -119,8 +119,10 @@ def _backfill(connection: apsw.Connection, layout: Layout, added: set[str]) -> N
     select = f"SELECT pk, sk, item, expires FROM {layout.rows} WHERE (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT {_BACKFILL_ROWS}"
     update = f"UPDATE {layout.rows} SET expires = ? WHERE pk = ? AND sk = ?"
     passed: Any = (b"", b"")
-    rows: list[Any]
-    while rows := connection.execute(select, passed).fetchall():
+    while True:
+        rows: Any = connection.execute(select, passed).fetchall()
+        if not rows:
+            return
         passed = rows[-1][:2]
         for pk, sk, packed, expires in rows:
             item = unpack(packed)

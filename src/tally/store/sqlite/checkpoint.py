@@ -5,10 +5,11 @@ from pathlib import Path
 
 import apsw
 
-from tally.store.sqlite.files import connect
+from tally.store.sqlite.files import BUSY_SECONDS, connect, patience
 
 _CHECKPOINT_PAGES = 4_000  # 16 MB: long enough that a page written often is copied once
 _RESTART_PAGES = 32_000
+_RESTART_SECONDS = 0.1
 
 
 class Checkpoint:
@@ -19,6 +20,7 @@ class Checkpoint:
         self._wanted = threading.Event()
         self._stopped = False
         self._pages = 0
+        self._restart_at = _RESTART_PAGES
         self._thread = threading.Thread(target=self._run, name="tally-store-checkpoint", daemon=True)
         self._thread.start()
 
@@ -30,9 +32,16 @@ class Checkpoint:
         return apsw.SQLITE_OK
 
     def restart_if_long(self, connection: apsw.Connection) -> None:
-        """Under steady writing the log never empties by itself: now and then the writer waits for the little that is left."""
-        if self._pages > _RESTART_PAGES:
-            _checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
+        """Under steady writing the log never empties by itself: now and then the writer waits for the little that is left.
+
+        A reader that stays in one moment, a back-up perhaps, keeps the log from its new start. Then the next try comes when it
+        has doubled, and no write waits longer than for this one.
+        """
+        if self._pages > self._restart_at:
+            connection.set_busy_handler(patience(_RESTART_SECONDS))
+            done = _checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
+            connection.set_busy_handler(patience(BUSY_SECONDS))
+            self._restart_at = _RESTART_PAGES if done else self._pages * 2
             self._pages = 0
 
     def close(self) -> None:
@@ -52,9 +61,10 @@ class Checkpoint:
             _checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 
-def _checkpoint(connection: apsw.Connection, mode: int) -> None:
-    """A checkpoint that cannot be had now (another process reads or checkpoints, the disk is full) is tried at a later commit."""
+def _checkpoint(connection: apsw.Connection, mode: int) -> bool:
+    """Whether it was done. If not (another process reads or checkpoints, the disk is full), it is tried at a later commit."""
     try:
         connection.wal_checkpoint(mode=mode)
     except apsw.Error:
-        return
+        return False
+    return True

@@ -176,9 +176,7 @@ class SqliteEngine:
         return self._catalogue.names()
 
     async def sweep(self, table: Table, now: float, limit: int) -> int:
-        swept: int = await self._writer.submit(
-            lambda connection: sweep(connection, self._written.layout(table.name), now, limit)
-        )
+        swept: int = await self._writer.submit(lambda connection: sweep(connection, self._written.layout(table.name), now, limit))
         return swept
 
     async def ping(self) -> None:

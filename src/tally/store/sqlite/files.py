@@ -1,5 +1,6 @@
 """Opens the database file: its settings, its version, and SQLite's errors in the store's words."""
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -15,8 +16,9 @@ _APPLICATION_ID = 0x54414C59  # "TALY", so that `file` can tell what it is
 _PAGE_BYTES = 4096
 _CACHE_KIB = 64 * 1024
 _MMAP_BYTES = 2**31 - 65536  # a read connection's page cache is void after every commit; mapped pages are not
-_BUSY_SECONDS = 10.0
+BUSY_SECONDS = 10.0
 _BUSY_PAUSE = 0.0005
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _CATALOGUE = """
 CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, declaration TEXT NOT NULL) WITHOUT ROWID;
@@ -32,13 +34,15 @@ def open_database(directory: Path) -> Path:
     path = _prepare_directory(directory)
     connection = connect(path)
     try:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        connection.execute(_CATALOGUE)
-        connection.execute("COMMIT")
+        # One that is ours is opened without writing, so also on a full disk and beside a busy process.
+        if connection.pragma("application_id") != _APPLICATION_ID:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            connection.execute(_CATALOGUE)
+            connection.execute("COMMIT")
     except apsw.Error as error:
-        raise translate(error, path) from error
+        raise translate(error, path, connection.system_errno) from error
     finally:
         connection.close()
     return path
@@ -48,7 +52,10 @@ def connect(path: Path) -> apsw.Connection:
     """A connection with our settings: write-ahead log, fsync at every commit, no checkpoint on the commit path."""
     try:
         connection = apsw.Connection(str(path))
-        connection.set_busy_handler(_patience())
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    try:
+        connection.set_busy_handler(patience(BUSY_SECONDS))
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         _check_version(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -57,16 +64,32 @@ def connect(path: Path) -> apsw.Connection:
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
     except apsw.Error as error:
-        raise translate(error, path) from error
+        failure = translate(error, path, connection.system_errno)
+        connection.close()
+        raise failure from error
+    except StoreError:
+        connection.close()
+        raise
     return connection
 
 
-def translate(error: apsw.Error, path: object = "the store") -> StoreError:
-    """SQLite's error in the store's words."""
-    if isinstance(error, apsw.FullError):
-        return StorageFull("the disk is full: nothing of this write was stored")
+def identity(path: Path) -> tuple[int, int]:
+    """Which file is at the path: another one, or none, means that our own was taken away under us."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise StorageUnwritable(f"{path} is gone: {error.strerror}") from error
+    return found.st_dev, found.st_ino
+
+
+def translate(error: apsw.Error, path: object, reason: int = 0) -> StoreError:
+    """SQLite's error in the store's words; `reason` is the system's error number, where there is one."""
+    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and reason in _NO_SPACE):
+        return StorageFull(f"no space is left for {path}: nothing of this write was stored")
+    if isinstance(error, apsw.ConnectionClosedError):
+        return Unavailable("the store is closed")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Unavailable(f"another process held {path} for more than {_BUSY_SECONDS:.0f} s")
+        return Unavailable(f"another process held {path} for more than {BUSY_SECONDS:.0f} s")
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError | apsw.NotADBError | apsw.CorruptError):
         return StorageUnwritable(f"{path} cannot be used: {error}")
     return Unavailable(f"{path}: {error}")
@@ -83,14 +106,17 @@ def _prepare_directory(directory: Path) -> Path:
 
 
 def _check_version(connection: apsw.Connection, path: Path) -> None:
+    connection.execute("BEGIN")  # one moment: another process may be making the database just now
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
-    if application not in (0, _APPLICATION_ID):
+    empty = connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
+    connection.execute("COMMIT")
+    if application != _APPLICATION_ID and not (application == version == 0 and empty):
         raise StorageUnwritable(f"{path} is a database of another program")
     if version > FORMAT_VERSION:
         raise StorageTooNew(f"{path} has format {version}, written by a newer Tally; this one knows {FORMAT_VERSION}")
 
 
-def _patience() -> Callable[[int], bool]:
+def patience(seconds: float) -> Callable[[int], bool]:
     """Waits for another process's lock in short steps: SQLite's own waiting sleeps up to 100 ms at a time."""
     begun = 0.0
 
@@ -99,6 +125,6 @@ def _patience() -> Callable[[int], bool]:
         if attempt == 0:
             begun = time.monotonic()
         time.sleep(_BUSY_PAUSE)
-        return time.monotonic() - begun < _BUSY_SECONDS
+        return time.monotonic() - begun < seconds
 
     return wait

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from tally.store.errors import Unavailable
+from tally.store.errors import StorageUnwritable, StoreError, Unavailable
 from tally.store.sqlite.checkpoint import Checkpoint
-from tally.store.sqlite.files import connect, translate
+from tally.store.sqlite.files import connect, identity, translate
 
 _MAX_GROUP = 512
 
@@ -45,6 +45,7 @@ class Writer:
         self._run_group = run_group
         self._rolled_back = rolled_back
         self._connection = connect(path)
+        self._identity = identity(path)
         self._waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closed = False
         self._checkpoint = Checkpoint(path)
@@ -94,18 +95,29 @@ class Writer:
 
     def _commit(self, group: list[Job]) -> None:
         try:
+            self._begin()
+        except (apsw.Error, StoreError) as error:
+            # Nobody's own fault: all are told at once, instead of each after a wait of its own.
+            for job in group:
+                job.failure = self._told(error)
+            return
+        try:
             self._transaction(group)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer of the job that caused it
             if len(group) == 1:
-                group[0].failure = translate(error, self._path) if isinstance(error, apsw.Error) else error
+                group[0].failure = self._told(error)
             else:
                 for job in group:
                     self._commit([job])
         self._checkpoint.restart_if_long(self._connection)
 
+    def _begin(self) -> None:
+        if identity(self._path) != self._identity:
+            raise StorageUnwritable(f"{self._path} was replaced by another file")
+        self._connection.execute("BEGIN IMMEDIATE")
+
     def _transaction(self, group: list[Job]) -> None:
         connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
         try:
             self._run_group(connection, group)
             connection.execute("COMMIT")
@@ -114,6 +126,9 @@ class Writer:
                 connection.execute("ROLLBACK")
             self._rolled_back()
             raise
+
+    def _told(self, error: Exception) -> Exception:
+        return translate(error, self._path, self._connection.system_errno) if isinstance(error, apsw.Error) else error
 
 
 def _answer(group: list[Job]) -> None:
