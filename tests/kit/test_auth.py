@@ -1,0 +1,357 @@
+"""Who does not hold a good credential stays outside, whatever it sends; and an issuer in trouble locks nobody out."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+from pyreqwest.client import Client, ClientBuilder
+from starlette.requests import HTTPConnection
+
+from tally.errors import Unauthenticated, Unavailable
+from tally.kit.auth import KeySet, TokenVerifier, bearer_token, http_keys, is_same, require_bearer, require_key
+from tally.kit.clock import ManualClock
+from tally.settings import Secret
+from tests.kit.conftest import LogLines
+from tests.kit.issuer import AUDIENCE, ISSUER, Issuer, rsa_key
+
+SECRET = Secret("s3cret-admin-token")
+
+
+def request_of(**headers: str) -> HTTPConnection:
+    raw = [(name.replace("_", "-").lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    return HTTPConnection({"type": "http", "headers": raw})
+
+
+def claims_of(clock: ManualClock, **changes: Any) -> dict[str, Any]:
+    now = clock.seconds()
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "user-1", "iat": now, "exp": now + 3600, **changes}
+    return {name: value for name, value in claims.items() if value is not ...}
+
+
+@pytest.fixture(scope="module")
+async def shared_issuer() -> AsyncIterator[Issuer]:
+    async with Issuer().running() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def issuer(shared_issuer: Issuer) -> Issuer:
+    """As good as new: one key, in order, never read."""
+    shared_issuer.keys = {"k1": shared_issuer.keys["k1"]}
+    shared_issuer.extra = []
+    shared_issuer.status, shared_issuer.body, shared_issuer.reads = 200, None, 0
+    return shared_issuer
+
+
+@pytest.fixture
+def verifier(issuer: Issuer, client: Client, clock: ManualClock) -> TokenVerifier:
+    keys = KeySet(http_keys(client, issuer.url), clock, pause=10, max_age=3600)
+    return TokenVerifier(keys, clock, issuer=ISSUER, audience=AUDIENCE, leeway=30)
+
+
+async def refusal(verifier: TokenVerifier, token: str) -> str:
+    """The code with which the token is refused."""
+    with pytest.raises(Unauthenticated) as caught:
+        await verifier.verify(token)
+    return caught.value.code
+
+
+# Keys and bearer tokens
+
+
+@given(st.text(), st.text())
+def test_equality_is_equality(given_text: str, expected: str) -> None:
+    assert is_same(given_text, Secret(expected)) == (given_text == expected)
+
+
+def is_let_in(check: Callable[..., None], request: HTTPConnection, *arguments: object) -> bool:
+    try:
+        check(request, *arguments)
+    except Unauthenticated:
+        return False
+    return True
+
+
+def test_the_right_key_is_let_in() -> None:
+    assert is_let_in(require_key, request_of(x_api_key=SECRET.reveal()), SECRET)
+    assert is_let_in(require_key, request_of(x_admin_key=SECRET.reveal()), SECRET, "X-Admin-Key")
+    assert is_let_in(require_bearer, request_of(authorization=f"Bearer {SECRET.reveal()}"), SECRET)
+    assert is_let_in(require_bearer, request_of(authorization=f"bearer  {SECRET.reveal()}"), SECRET)
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [({}, "missing_api_key"), ({"x_api_key": ""}, "missing_api_key"), ({"x_api_key": "wröng"}, "invalid_api_key")],
+)
+def test_any_other_key_is_not(headers: dict[str, str], code: str) -> None:
+    with pytest.raises(Unauthenticated) as caught:
+        require_key(request_of(**headers), SECRET)
+    assert caught.value.code == code
+    assert SECRET.reveal() not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        (None, "missing_token"),
+        ("Bearer", "missing_token"),
+        ("Bearer ", "missing_token"),
+        (f"Basic {SECRET.reveal()}", "missing_token"),
+        (SECRET.reveal(), "missing_token"),
+        ("Bearer wrong", "invalid_token"),
+        (f"Bearer {SECRET.reveal()}x", "invalid_token"),
+    ],
+)
+def test_any_other_bearer_is_not(header: str | None, code: str) -> None:
+    with pytest.raises(Unauthenticated) as caught:
+        require_bearer(request_of(**({} if header is None else {"authorization": header})), SECRET)
+    assert caught.value.code == code
+
+
+def test_a_bearer_token_is_read_as_it_is() -> None:
+    assert bearer_token(request_of(authorization="Bearer a.b.c")) == "a.b.c"
+
+
+# Tokens
+
+
+async def test_a_good_token_gives_its_claims(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    token = issuer.sign(claims_of(clock, **{"cognito:groups": ["admin"]}))
+    claims = await verifier.verify(token)
+    assert (claims["sub"], claims["cognito:groups"]) == ("user-1", ["admin"])
+
+
+async def test_an_elliptic_key_is_as_good(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    issuer.keys["e1"] = ec.generate_private_key(ec.SECP256R1())
+    assert (await verifier.verify(issuer.sign(claims_of(clock), "e1")))["sub"] == "user-1"
+
+
+@pytest.mark.parametrize("audience", [[AUDIENCE, "other"], AUDIENCE])
+async def test_one_of_several_audiences_is_enough(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock, audience: object
+) -> None:
+    assert (await verifier.verify(issuer.sign(claims_of(clock, aud=audience))))["aud"] == audience
+
+
+async def test_an_access_token_names_its_client_instead(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    """As Cognito's do, which have no audience."""
+    token = issuer.sign(claims_of(clock, aud=..., client_id=AUDIENCE))
+    assert (await verifier.verify(token))["client_id"] == AUDIENCE
+    assert await refusal(verifier, issuer.sign(claims_of(clock, aud="other", client_id=AUDIENCE))) == "invalid_token"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"iss": "https://other.test"}, "invalid_token"),
+        ({"iss": ...}, "invalid_token"),
+        ({"aud": "client-2"}, "invalid_token"),
+        ({"aud": ["client-2"]}, "invalid_token"),
+        ({"aud": []}, "invalid_token"),
+        ({"aud": ...}, "invalid_token"),
+        ({"sub": ...}, "invalid_token"),
+        ({"exp": ...}, "invalid_token"),
+        ({"exp": "soon"}, "invalid_token"),
+        ({"exp": True}, "invalid_token"),
+        ({"exp": float("nan")}, "token_expired"),
+        ({"nbf": float("nan")}, "invalid_token"),
+        ({"nbf": "now"}, "invalid_token"),
+    ],
+)
+async def test_a_claim_that_does_not_hold_is_refused(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock, changes: dict[str, Any], code: str
+) -> None:
+    assert await refusal(verifier, issuer.sign(claims_of(clock, **changes))) == code
+
+
+async def test_times_are_checked_on_our_clock_with_leeway(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    """Clocks differ by some seconds; more than that is too early or too late."""
+    now = clock.seconds()
+    assert await verifier.verify(issuer.sign(claims_of(clock, exp=now - 29)))
+    assert await verifier.verify(issuer.sign(claims_of(clock, nbf=now + 30, iat=now + 30)))
+    assert await refusal(verifier, issuer.sign(claims_of(clock, exp=now - 30))) == "token_expired"
+    assert await refusal(verifier, issuer.sign(claims_of(clock, nbf=now + 31))) == "invalid_token"
+    assert await refusal(verifier, issuer.sign(claims_of(clock, iat=now + 31))) == "invalid_token"
+    token = issuer.sign(claims_of(clock, exp=now + 60))
+    assert await verifier.verify(token)
+    await clock.advance(91)
+    assert await refusal(verifier, token) == "token_expired"
+
+
+async def test_a_token_of_another_key_is_refused(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    """Also if it says that it is of the right one."""
+    forged = jwt.encode(claims_of(clock), rsa_key(), "RS256", {"kid": "k1"})
+    assert await refusal(verifier, forged) == "invalid_token"
+
+
+def encoded(part: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+
+
+async def test_a_token_without_a_signature_is_refused(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    algorithms: list[Any] = ["none", "None", "", None, [], {"a": 1}, 7]
+    for algorithm in algorithms:
+        unsigned = f"{encoded({'alg': algorithm, 'kid': 'k1'})}.{encoded(claims_of(clock))}."
+        assert await refusal(verifier, unsigned) == "invalid_token"
+
+
+async def test_the_public_key_is_no_shared_secret(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    """Everyone has it, so that HS256 with it proves nothing; nor does a symmetric key that is published."""
+    public = issuer.keys["k1"].public_key()
+    pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    signing_input = f"{encoded({'alg': 'HS256', 'typ': 'JWT', 'kid': 'k1'})}.{encoded(claims_of(clock))}"
+    signature = jwt.get_algorithm_by_name("HS256").sign(signing_input.encode(), pem)
+    confused = f"{signing_input}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+    assert await refusal(verifier, confused) == "invalid_token"
+    key = b"0123456789abcdef0123456789abcdef"
+    issuer.extra = [{"kty": "oct", "kid": "s1", "k": base64.urlsafe_b64encode(key).decode()}]
+    assert await refusal(verifier, jwt.encode(claims_of(clock), key, "HS256", {"kid": "s1"})) == "invalid_token"
+
+
+async def test_the_algorithm_is_the_keys_and_not_the_tokens(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    key = issuer.keys["k1"]
+    assert await refusal(verifier, jwt.encode(claims_of(clock), key, "RS512", {"kid": "k1"})) == "invalid_token"
+    assert await refusal(verifier, jwt.encode(claims_of(clock), key, "PS256", {"kid": "k1"})) == "invalid_token"
+    head, payload, signature = issuer.sign(claims_of(clock)).split(".")
+    assert head
+    swapped = f"{encoded({'alg': 'ES256', 'kid': 'k1'})}.{payload}.{signature}"
+    assert await refusal(verifier, swapped) == "invalid_token"
+
+
+async def test_a_token_changed_anywhere_is_refused(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    head, payload, signature = issuer.sign(claims_of(clock)).split(".")
+    richer = encoded(claims_of(clock, **{"cognito:groups": ["admin"]}))
+    changed = "A" if signature[10] != "A" else "B"
+    for token in (
+        f"{head}.{richer}.{signature}",
+        f"{head}.{payload}.{signature[:10]}{changed}{signature[11:]}",
+        f"{head}.{payload}.",
+        f"{head}.{payload}",
+        f"{head}.{payload}.{signature}.{signature}",
+    ):
+        assert await refusal(verifier, token) == "invalid_token"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        *("", "x", "a.b.c", "...", "é.é.é", "\x00", "eyJhbGciOiJSUzI1NiJ9..", "A" * 9000),
+        f"{encoded({'alg': 'RS256'})}.e30.c2ln",
+        f"{encoded({'alg': 'RS256', 'kid': 7})}.e30.c2ln",
+        f"{encoded([])}.e30.c2ln",
+        base64.urlsafe_b64encode(b"[" * 5000).decode().rstrip("=") + ".e30.c2ln",
+        base64.urlsafe_b64encode(b'{"kid":' + b"1" * 5000 + b"}").decode().rstrip("=") + ".e30.c2ln",
+    ],
+)
+async def test_what_is_no_token_is_refused_without_asking_anyone(verifier: TokenVerifier, issuer: Issuer, token: str) -> None:
+    assert await refusal(verifier, token) == "invalid_token"
+    assert issuer.reads == 0
+
+
+# The issuer's keys
+
+
+async def test_keys_are_read_once(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    """However many ask at once, before the first answer and after."""
+    token = issuer.sign(claims_of(clock))
+    await asyncio.gather(*(verifier.verify(token) for _ in range(20)))
+    await clock.advance(600)
+    await verifier.verify(token)
+    assert issuer.reads == 1
+
+
+async def test_a_new_key_is_found_when_it_is_first_used(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    await verifier.verify(issuer.sign(claims_of(clock)))
+    issuer.keys["k2"] = rsa_key()
+    await clock.advance(10)
+    assert await verifier.verify(issuer.sign(claims_of(clock), "k2"))
+    assert issuer.reads == 2
+
+
+async def test_made_up_key_ids_do_not_make_us_ask_again_and_again(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
+    await verifier.verify(issuer.sign(claims_of(clock)))
+    _, payload, signature = issuer.sign(claims_of(clock)).split(".")
+    made_up = [f"{encoded({'alg': 'RS256', 'kid': f'made-up-{n}'})}.{payload}.{signature}" for n in range(50)]
+    for token in made_up:
+        assert await refusal(verifier, token) == "invalid_token"
+    assert issuer.reads == 1
+    await clock.advance(10)
+    for token in made_up:
+        assert await refusal(verifier, token) == "invalid_token"
+    assert issuer.reads == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *((500, b""), (404, b"{}"), (200, b"not json"), (200, b'{"keys": 7}'), (200, b"[]")),
+        (200, b'{"keys": [], "padding": "' + b"x" * 300_000 + b'"}'),
+    ],
+)
+async def test_keys_are_kept_while_the_issuer_is_out_of_order(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock, log_lines: LogLines, answer: tuple[int, bytes]
+) -> None:
+    token = issuer.sign(claims_of(clock, exp=clock.seconds() + 100_000))
+    await verifier.verify(token)
+    issuer.status, issuer.body = answer
+    await clock.advance(3601)
+    assert await verifier.verify(token)
+    assert await verifier.verify(token)
+    assert issuer.reads == 2
+    assert [line["level"] for line in log_lines() if line["action"] == "jwks_refresh"] == ["warning"]
+
+
+async def test_old_keys_are_read_again_and_those_withdrawn_are_gone(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
+    token = issuer.sign(claims_of(clock, exp=clock.seconds() + 100_000))
+    await verifier.verify(token)
+    issuer.body = json.dumps({"keys": []}).encode()
+    await clock.advance(3601)
+    assert await refusal(verifier, token) == "invalid_token"
+
+
+async def test_without_any_keys_nobody_is_called_a_liar(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+    """An issuer out of reach from the start is our trouble: try again later, and it works then."""
+    issuer.status = 503
+    token = issuer.sign(claims_of(clock))
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="out of reach") as caught:
+            await verifier.verify(token)
+        assert caught.value.retry_after == 10
+    assert issuer.reads == 1
+    issuer.status = 200
+    await clock.advance(10)
+    assert await verifier.verify(token)
+
+
+async def test_a_port_where_nobody_listens_is_out_of_reach_too(clock: ManualClock, issuer: Issuer) -> None:
+    async with ClientBuilder().timeout(timedelta(seconds=5)).build() as client:
+        keys = KeySet(http_keys(client, "http://127.0.0.1:1/jwks.json"), clock)
+        with pytest.raises(Unavailable):
+            await keys.key("k1")
+
+
+async def test_a_published_key_that_cannot_be_used_spoils_no_other(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
+    issuer.extra = [
+        {"kty": "RSA", "kid": "broken", "n": "!", "e": "AQAB"},
+        {"kty": "RSA", "kid": "encrypts", "use": "enc"},
+        {"kty": "OKP", "kid": "other", "crv": "Ed25519"},
+        {"kty": "RSA", "kid": 7},
+        {"kty": ["RSA"], "kid": "odd"},
+        {},
+    ]
+    assert await verifier.verify(issuer.sign(claims_of(clock)))
