@@ -44,13 +44,19 @@ def main() -> None:
     cli()
 
 
-@cli.callback()
-def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _tell_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(__version__)
         raise typer.Exit
+
+
+@cli.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take what stands before the command."""
 
 
 @cli.command()

@@ -1,0 +1,197 @@
+"""The program as a person starts it: what it prints, with which code it ends, and how it stops."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tally import __version__
+from tally.cli import cli
+from tally.settings import TABLE, markdown
+
+PROGRAM = [sys.executable, "-m", "tally.cli"]
+LONG_ENOUGH = 60
+
+
+def environment(directory: Path, **variables: str) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    return {**ours, "TALLY_DATA_DIR": str(directory / "data"), "COLUMNS": "200", **variables}
+
+
+def tally(directory: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*PROGRAM, *words],
+        env=environment(directory, **variables),
+        capture_output=True,
+        text=True,
+        timeout=LONG_ENOUGH,
+        check=False,
+    )
+
+
+@contextmanager
+def started(directory: Path, *words: str, **variables: str) -> Iterator["subprocess.Popen[str]"]:
+    """The program, running; killed at the end if it has not ended by then."""
+    program = subprocess.Popen(
+        [*PROGRAM, *words],
+        env=environment(directory, **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield program
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def read_until(stream: Iterator[str], words: str) -> str:
+    """What the program prints up to the line with `words`."""
+    told = ""
+    for line in stream:
+        told += line
+        if words in line:
+            return told
+    raise AssertionError(f"the program ended without saying {words!r}: {told}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_says_where_it_is_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    """Once it says so it answers; Ctrl-C and SIGTERM end it with 0."""
+    port = free_port()
+    with started(tmp_path, "up", "--port", str(port)) as program:
+        assert program.stdout is not None
+        told = read_until(program.stdout, "Ctrl-C stops it")
+        for path in ("/docs", "/health", "/health/ready", "/metrics"):
+            assert f"http://127.0.0.1:{port}{path}" in told
+        assert str(tmp_path / "data") in told
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready") as response:
+            assert json.load(response)["status"] == "ready"
+        program.send_signal(number)
+        _, errors = program.communicate(timeout=LONG_ENOUGH)
+        assert program.returncode == 0
+        assert errors == ""
+
+
+def test_serve_logs_json_and_takes_its_port_from_the_environment(tmp_path: Path) -> None:
+    with started(tmp_path, "serve", TALLY_PORT="0", TALLY_LOG_FORMAT="json") as program:
+        assert program.stderr is not None
+        line = json.loads(read_until(program.stderr, "listening"))
+        assert line["action"] == "listening"
+        port = line["data"]["url"].removeprefix("http://127.0.0.1:")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as response:
+            assert response.status == 200
+        program.send_signal(signal.SIGTERM)
+        output, _ = program.communicate(timeout=LONG_ENOUGH)
+        assert (program.returncode, output) == (0, "")
+
+
+def test_a_port_in_use_is_said_to_be(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = tally(tmp_path, "up", "--port", str(port))
+    assert done.returncode == 2
+    assert f"Port {port} on 127.0.0.1 is in use by another program. Choose another with" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_wrong_settings_are_named_and_nothing_starts(tmp_path: Path) -> None:
+    done = tally(tmp_path, "up", TALLY_PORT="many", TALLY_LOG_LEVEL="loud")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "TALLY_PORT must be a whole number from 0 to 65535, not 'many'",
+        "TALLY_LOG_LEVEL must be one of debug, info, warning, error, not 'loud'",
+    ]
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("in the way")
+    done = tally(tmp_path, "up", "--port", "0")
+    assert done.returncode == 2
+    assert "TALLY_DATA_DIR" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def run(*words: str, **variables: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli, words, env=variables)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_settings_are_printed_with_value_and_source(tmp_path: Path) -> None:
+    code, output, errors = run("settings", TALLY_PORT="9000", TALLY_PROT="1", TALLY_CURSOR_SECRET="s" * 40)
+    assert code == 0
+    assert "TALLY_PORT=9000  # environment" in output
+    assert "TALLY_CURSOR_SECRET=***  # environment" in output
+    assert "TALLY_HOST=127.0.0.1  # default" in output
+    assert "TALLY_PROT is not a setting of Tally; did you mean TALLY_PORT?" in errors
+
+
+def test_settings_can_be_had_as_json() -> None:
+    code, output, _ = run("settings", "--json", TALLY_PORT="9000")
+    told = {row["variable"]: row for row in json.loads(output)}
+    assert code == 0
+    assert set(told) == {setting.variable for setting in TABLE}
+    assert (told["TALLY_PORT"]["value"], told["TALLY_PORT"]["source"]) == ("9000", "environment")
+
+
+def test_settings_can_be_had_as_their_page() -> None:
+    assert run("settings", "--markdown", TALLY_PORT="wrong") == (0, markdown(), "")
+
+
+def test_a_person_at_a_terminal_gets_a_table(tmp_path: Path) -> None:
+    """On a real terminal, made for the test."""
+    ours, theirs = os.openpty()
+    program = subprocess.Popen([*PROGRAM, "settings"], env=environment(tmp_path, TERM="xterm"), stdout=theirs)
+    os.close(theirs)
+    output = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            output += chunk
+    except OSError:
+        assert output  # how a terminal says that its program has ended
+    finally:
+        os.close(ours)
+    assert program.wait(LONG_ENOUGH) == 0
+    assert "┏━" in output.decode()
+    assert "TALLY_PORT" in output.decode()
+
+
+def test_jobs_are_listed(tmp_path: Path) -> None:
+    code, output, _ = run("job", "list", "--json", TALLY_DATA_DIR=str(tmp_path / "data"))
+    assert code == 0
+    assert isinstance(json.loads(output), list)
+
+
+def test_a_job_that_is_none_is_refused(tmp_path: Path) -> None:
+    code, _, errors = run("job", "run", "nothing", TALLY_DATA_DIR=str(tmp_path / "data"))
+    assert code == 2
+    assert "No job nothing; there are:" in errors
+
+
+def test_the_version_is_told() -> None:
+    assert run("--version") == (0, f"{__version__}\n", "")
+
+
+def test_every_command_says_what_it_does() -> None:
+    group = typer.main.get_group(cli)
+    assert {"up", "serve", "settings", "job"} <= set(group.commands)
+    assert [name for name, command in group.commands.items() if not command.help] == []
