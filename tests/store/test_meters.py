@@ -1,19 +1,20 @@
-"""The figures of a pattern are right, cheap to read, and the same in JSON, Markdown and for Prometheus."""
+"""The figures of a pattern are right, cheap to read, and the same in rows, Markdown and for Prometheus."""
 
 import bisect
-import json
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tally.kit.clock import ManualClock
 from tally.store.collector import PatternCollector
 from tally.store.meters import EDGES, Meter, Meters
-from tally.store.report import patterns_json, patterns_markdown
+from tally.store.report import PatternRow, pattern_rows, patterns_markdown
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.store.example import CATALOGUE, Fixtures, Locks, make_tables
@@ -48,41 +49,34 @@ def test_a_meter_that_was_never_used_shows_nothing() -> None:
     assert (Meter().quantile(0.5), Meter().slowest, Meter().calls) == (0.0, 0.0, 0)
 
 
-async def test_json_has_every_pattern_with_its_fields_and_figures(store: Store) -> None:
-    rows = {row["pattern"]: row for row in json.loads(json.dumps(patterns_json(CATALOGUE, store.meters)))}
+async def test_rows_have_every_pattern_with_its_fields_and_figures(store: Store) -> None:
+    encoded = msgspec.json.encode(pattern_rows(CATALOGUE, store.meters))
+    rows = {row.pattern: row for row in msgspec.json.decode(encoded, type=list[PatternRow])}
     assert len(rows) == len(CATALOGUE.entries())
     row = rows["Get fixture by ID"]
-    assert {name: row[name] for name in ("backend", "table", "index", "operation", "key_condition", "by", "bound", "method")} == {
-        "backend": "example",
-        "table": "example-fixtures",
-        "index": None,
-        "operation": "GetItem",
-        "key_condition": "PK=matchId",
-        "by": "both",
-        "bound": None,
-        "method": "Fixtures.get",
-    }
-    assert (row["trigger"], row["frequency"]) == ("GET /matches/:id, LiveScoreJob", "per request, every 2.5 s per live match")
-    assert (row["calls"], row["items"], row["read_units"], row["write_units"], row["errors"]) == (2, 2, 1.0, 0.0, 0)
-    assert rows["Acquire lock"]["refused"] == 1
-    assert rows["Batch write fixtures"]["items"] == 30
-    assert [operation["calls"] for operation in rows["Batch write fixtures"]["operations"]] == [2]
-    assert rows["Scan live fixtures"]["index"] == "live-index"
+    assert (row.backend, row.table, row.index, row.operation) == ("example", "example-fixtures", None, "GetItem")
+    assert (row.key_condition, row.by, row.bound, row.method) == ("PK=matchId", "both", None, "Fixtures.get")
+    assert (row.trigger, row.frequency) == ("GET /matches/:id, LiveScoreJob", "per request, every 2.5 s per live match")
+    assert (row.calls, row.items, row.read_units, row.write_units, row.errors) == (2, 2, 1.0, 0.0, 0)
+    assert rows["Acquire lock"].refused == 1
+    assert rows["Batch write fixtures"].items == 30
+    assert [operation.calls for operation in rows["Batch write fixtures"].operations] == [2]
+    assert rows["Scan live fixtures"].index == "live-index"
 
 
 async def test_two_stores_never_share_a_figure(store: Store) -> None:
     """Counters belong to a store, not to the module or the method."""
-    assert all(row["calls"] == 0 for row in patterns_json(CATALOGUE, Meters()))
-    assert any(row["calls"] for row in patterns_json(CATALOGUE, store.meters))
+    assert all(row.calls == 0 for row in pattern_rows(CATALOGUE, Meters()))
+    assert any(row.calls for row in pattern_rows(CATALOGUE, store.meters))
 
 
-async def test_json_of_one_backend_has_no_other(store: Store) -> None:
-    assert patterns_json(CATALOGUE, store.meters, "example") == patterns_json(CATALOGUE, store.meters)
-    assert patterns_json(CATALOGUE, store.meters, "another") == []
+async def test_rows_of_one_backend_are_of_no_other(store: Store) -> None:
+    assert pattern_rows(CATALOGUE, store.meters, "example") == pattern_rows(CATALOGUE, store.meters)
+    assert pattern_rows(CATALOGUE, store.meters, "another") == []
 
 
 async def test_markdown_has_one_table_for_each_table_and_no_figures_unless_told(store: Store) -> None:
-    rows = patterns_json(CATALOGUE, store.meters)
+    rows = pattern_rows(CATALOGUE, store.meters)
     page = patterns_markdown(rows)
     assert [line for line in page.splitlines() if line.startswith("### ")] == [
         "### example-fixtures",
@@ -91,12 +85,12 @@ async def test_markdown_has_one_table_for_each_table_and_no_figures_unless_told(
     ]
     assert "| Get fixture by ID | both | GetItem |  | PK=matchId | GET /matches/:id, LiveScoreJob |" in page
     assert "| Calls |" not in page
-    assert page == patterns_markdown(patterns_json(CATALOGUE, Meters()))
+    assert page == patterns_markdown(pattern_rows(CATALOGUE, Meters()))
     assert "| Calls | Errors | Items | Read units | Write units | p50 ms | p99 ms |" in patterns_markdown(rows, measured=True)
 
 
 def test_markdown_keeps_a_bar_or_a_line_break_inside_its_cell() -> None:
-    row = patterns_json(CATALOGUE, Meters())[0] | {"pattern": "a|b\nc\\d"}
+    row = replace(pattern_rows(CATALOGUE, Meters())[0], pattern="a|b\nc\\d")
     assert r"| a\|b c\\d |" in patterns_markdown([row])
 
 

@@ -38,6 +38,7 @@ class Change:
     cost: Cost
     advice: str = ""
     accepted: bool = False
+    removes_table: bool = False
 
 
 InUse = Callable[[str, str], list[str]]
@@ -59,7 +60,7 @@ def compare(locked: Iterable[Table], declared: Iterable[Table], in_use: InUse = 
             changes.append(Change(name, "the table is new", Cost.SAFE))
         elif name not in after:
             advice = f"move what is needed elsewhere, then lock with --drop {name}; its data stays until you delete it"
-            changes.append(Change(name, "the table is gone", Cost.MIGRATION, advice))
+            changes.append(Change(name, "the table is gone", Cost.MIGRATION, advice, removes_table=True))
         else:
             changes += _compare_tables(before[name], after[name], in_use)
     return changes

@@ -59,7 +59,12 @@ def cloudformation(tables: Iterable[Table], prefix: str = "") -> str:
         "Description": "The tables of Tally",
         "Resources": {label: _resource(table, prefix + table.name) for label, table in _labelled(tables, _cloudformation_label)},
     }
-    return json.dumps(template, indent=2) + "\n"
+    text = json.dumps(template, indent=2, ensure_ascii=False)
+    # The template is read as YAML, which wants characters that do not print escaped, and knows no surrogate pairs.
+    escaped = (
+        letter if letter.isprintable() or letter == "\n" or ord(letter) > 0xFFFF else f"\\u{ord(letter):04x}" for letter in text
+    )
+    return "".join(escaped) + "\n"
 
 
 def _resource(table: Table, name: str) -> dict[str, Any]:

@@ -1,16 +1,63 @@
-"""The access patterns as documents: JSON for programs, Markdown for the page in docs/.
+"""The access patterns as documents: rows for programs, Markdown for the page in docs/.
 
-Both have the same fields for every pattern. The figures are those of one program's `Meters`. The Markdown has them only when it
-is told to, so that the page in docs/ changes only when a pattern does.
+A row says what a pattern declares and what it has cost so far, by the `Meters` of one program; `GET /patterns` of a server
+and `tally patterns --json` are lists of them. The Markdown has the figures only when it is told to, so that the page in docs/
+changes only when a pattern does.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct
+
 from tally.store.catalogue import Catalogue, Entry
 from tally.store.meters import Meter, Meters
 
-_COLUMNS = {
+
+class OperationRow(Struct, frozen=True):
+    """The figures of one operation of a pattern."""
+
+    operation: str
+    calls: int
+    errors: int
+    refused: int
+    items: int
+    read_units: float
+    write_units: float
+    mean_ms: float
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class PatternRow(Struct, frozen=True):
+    """A pattern: what it declares, and its figures, of all its operations together and of each."""
+
+    backend: str
+    table: str
+    index: str | None
+    pattern: str
+    operation: str
+    key_condition: str
+    by: str
+    trigger: str
+    frequency: str
+    bound: int | None
+    method: str
+    calls: int
+    errors: int
+    refused: int
+    items: int
+    read_units: float
+    write_units: float
+    mean_ms: float
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    operations: list[OperationRow]
+
+
+COLUMNS = {
     "pattern": "Pattern",
     "by": "By",
     "operation": "Operation",
@@ -20,7 +67,7 @@ _COLUMNS = {
     "frequency": "Frequency",
     "bound": "Bound",
 }
-_FIGURES = {
+FIGURES = {
     "calls": "Calls",
     "errors": "Errors",
     "items": "Items",
@@ -31,47 +78,48 @@ _FIGURES = {
 }
 
 
-def patterns_json(catalogue: Catalogue, meters: Meters, backend: str | None = None) -> list[dict[str, Any]]:
-    """Every pattern with what it declares and what it has cost so far."""
+def pattern_rows(catalogue: Catalogue, meters: Meters, backend: str | None = None) -> list[PatternRow]:
+    """Every pattern, of all backends or of one."""
     return [_row(entry, meters) for entry in catalogue.entries(backend)]
 
 
-def _row(entry: Entry, meters: Meters) -> dict[str, Any]:
+def _row(entry: Entry, meters: Meters) -> PatternRow:
     pattern, meter = entry.pattern, meters.of(entry.pattern)
     capacity = meter.capacity
-    return {
-        "backend": entry.backend,
-        "table": pattern.table.name,
-        "index": ", ".join(pattern.indexes) or None,
-        "pattern": pattern.name,
-        "operation": pattern.operation_label,
-        "key_condition": pattern.key,
-        "by": pattern.by,
-        "trigger": pattern.trigger,
-        "frequency": pattern.frequency,
-        "bound": pattern.bound,
-        "method": entry.place,
-        "calls": meter.whole.calls,
-        "errors": meter.errors,
-        "refused": meter.refused,
-        "items": meter.items,
-        "read_units": capacity.read,
-        "write_units": capacity.write,
+    return PatternRow(
+        backend=entry.backend,
+        table=pattern.table.name,
+        index=", ".join(pattern.indexes) or None,
+        pattern=pattern.name,
+        operation=pattern.operation_label,
+        key_condition=pattern.key,
+        by=pattern.by,
+        trigger=pattern.trigger,
+        frequency=pattern.frequency,
+        bound=pattern.bound,
+        method=entry.place,
+        calls=meter.whole.calls,
+        errors=meter.errors,
+        refused=meter.refused,
+        items=meter.items,
+        read_units=capacity.read,
+        write_units=capacity.write,
+        operations=[_operation_row(use.label(pattern.table), meter.operations[use.key]) for use in pattern.operation.uses],
         **_latency(meter.whole),
-        "operations": [
-            {
-                "operation": use.label(pattern.table),
-                "calls": (measured := meter.operations[use.key]).calls,
-                "errors": measured.errors,
-                "refused": measured.refused,
-                "items": measured.items,
-                "read_units": measured.read,
-                "write_units": measured.write,
-                **_latency(measured),
-            }
-            for use in pattern.operation.uses
-        ],
-    }
+    )
+
+
+def _operation_row(label: str, meter: Meter) -> OperationRow:
+    return OperationRow(
+        operation=label,
+        calls=meter.calls,
+        errors=meter.errors,
+        refused=meter.refused,
+        items=meter.items,
+        read_units=meter.read,
+        write_units=meter.write,
+        **_latency(meter),
+    )
 
 
 def _latency(meter: Meter) -> dict[str, float]:
@@ -80,7 +128,7 @@ def _latency(meter: Meter) -> dict[str, float]:
     return {f"{name}_ms": round(seconds * 1000, 3) for name, seconds in figures.items()}
 
 
-def patterns_markdown(rows: Iterable[dict[str, Any]], *, measured: bool = False) -> str:
+def patterns_markdown(rows: Iterable[PatternRow], *, measured: bool = False) -> str:
     """A page with one table for each table of each backend."""
     lines = [
         "# Access patterns",
@@ -89,29 +137,33 @@ def patterns_markdown(rows: Iterable[dict[str, Any]], *, measured: bool = False)
         "the operation, index and bound that it declares. `tally patterns --markdown` writes this page, from the code that runs;",
         "[store.md](store.md) says how a pattern is declared.",
     ]
-    groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    groups: dict[str, dict[str, list[PatternRow]]] = {}
     for row in rows:
-        groups.setdefault(row["backend"], {}).setdefault(row["table"], []).append(row)
+        groups.setdefault(row.backend, {}).setdefault(row.table, []).append(row)
     if not groups:
         lines += ["", "There is no backend yet, and so no pattern."]
     for backend, tables in groups.items():
         lines += ["", f"## {backend}"]
         for table, patterns in tables.items():
-            lines += ["", f"### {table}", "", *_table(patterns, _COLUMNS | (_FIGURES if measured else {}))]
+            lines += ["", f"### {table}", "", *_table(patterns, COLUMNS | (FIGURES if measured else {}))]
     return "\n".join(lines) + "\n"
 
 
-def _table(rows: list[dict[str, Any]], columns: dict[str, str]) -> list[str]:
+def _table(rows: list[PatternRow], columns: dict[str, str]) -> list[str]:
     """Columns that nobody fills are left out."""
-    used = {name: title for name, title in columns.items() if any(row[name] not in {None, ""} for row in rows)}
+    used = {name: title for name, title in columns.items() if any(getattr(row, name) not in {None, ""} for row in rows)}
     head = [f"| {' | '.join(used.values())} |", f"|{'---|' * len(used)}"]
-    return head + [f"| {' | '.join(_cell(row[name]) for name in used)} |" for row in rows]
+    return head + [f"| {' | '.join(_escaped(cell(getattr(row, name))) for name in used)} |" for row in rows]
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A field of a row as a person reads it."""
     if value is None:
         return ""
-    if isinstance(value, int):
-        return f"{value:,}"
-    text = f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _escaped(text: str) -> str:
     return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")

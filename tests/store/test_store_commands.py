@@ -1,0 +1,316 @@
+"""`tally patterns` and `tally schema` say what the code declares, and their exit codes tell CI what has changed."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from tally.store.access import GetItem, Query, access
+from tally.store.api import Engine
+from tally.store.catalogue import Catalogue
+from tally.store.commands import StoreCommands
+from tally.store.lockfile import parse_lock, read_lock, render_lock
+from tally.store.meters import Meters
+from tally.store.report import pattern_rows
+from tally.store.schema import Attribute, Global, S, Table
+from tally.store.sqlite import open_sqlite
+from tests.store.example import CATALOGUE
+
+THINGS = Table(
+    "things",
+    partition=S("id"),
+    indexes=(Global("by-owner", S("owner")),),
+    attributes=(Attribute("owner", "S"), Attribute("size", "N")),
+)
+
+
+def catalogue_of(table: Table) -> Catalogue:
+    """One repository with one table, of which one pattern reads the index, where there is one."""
+
+    class Things:
+        tables: ClassVar = (table,)
+
+        @access("Get thing", GetItem, table=table)
+        async def get(self) -> None: ...
+
+        if table.indexes:
+
+            @access("Things of an owner", Query.on("by-owner"), table=table)
+            async def of_owner(self) -> None: ...
+
+    return Catalogue({"shop": (Things,)})
+
+
+class Tally:
+    """The command line, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.catalogue = CATALOGUE
+        commands = StoreCommands(lambda: self.catalogue, self._open, lambda: "stage-")
+        self.cli = typer.Typer()
+        self.cli.add_typer(commands.patterns(), name="patterns")
+        self.cli.add_typer(commands.schema(), name="schema")
+
+    def _open(self) -> AbstractAsyncContextManager[Engine]:
+        return open_sqlite(self.folder / "data")
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(self.cli, arguments, catch_exceptions=False)
+
+    def declare(self, table: Table | None) -> None:
+        self.catalogue = Catalogue() if table is None else catalogue_of(table)
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "schema.lock"
+
+
+@pytest.fixture
+def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tally:
+    monkeypatch.chdir(tmp_path)
+    return Tally(tmp_path)
+
+
+def test_a_fresh_schema_is_locked_and_then_current(tally: Tally) -> None:
+    missing = tally("schema", "check")
+    assert missing.exit_code == 3
+    assert (
+        "schema.lock is not what the code declares. `tally schema lock --file schema.lock` brings it up to date" in missing.stderr
+    )
+    locked = tally("schema", "lock")
+    assert locked.exit_code == 0
+    assert "example-fixtures: the table is new [safe]" in locked.stdout
+    assert "schema.lock: 4 tables locked." in locked.stdout
+    assert tally.lock.read_text(encoding="utf-8") == render_lock(CATALOGUE.tables())
+    assert (tally("schema", "check").exit_code, tally("schema", "check").stdout) == (0, "schema.lock is current: 4 tables.\n")
+    assert (tally("schema", "diff").exit_code, tally("schema", "diff").stdout) == (0, "No change.\n")
+
+
+def test_a_program_without_tables_has_a_lock_without_tables(tally: Tally) -> None:
+    tally.declare(None)
+    assert tally("schema", "check").exit_code == 3
+    assert tally("schema", "lock").exit_code == 0
+    assert parse_lock(tally.lock.read_text(encoding="utf-8")) == []
+    assert tally("schema", "check").exit_code == 0
+
+
+SAFE = replace(THINGS, attributes=(*THINGS.attributes, Attribute("colour", "S")))
+MIGRATION = replace(THINGS, attributes=(Attribute("owner", "S"), Attribute("size", "S")))
+IMPOSSIBLE = replace(THINGS, partition=S("key"))
+
+
+@pytest.mark.parametrize(
+    ("declared", "code", "line"),
+    [
+        (THINGS, 0, "No change."),
+        (SAFE, 3, "things: optional attribute colour is new [safe]"),
+        (MIGRATION, 4, "things: attribute size was of type N and is of type S [needs a migration]"),
+        (replace(MIGRATION, version="2.0.0"), 4, "is of type S [needs a migration, new major version]"),
+        (IMPOSSIBLE, 5, "things: the primary key was id (S) and is key (S) [impossible]"),
+        (None, 4, "things: the table is gone [needs a migration]"),
+    ],
+)
+def test_the_exit_code_of_a_diff_tells_ci_how_bad_it_is(tally: Tally, declared: Table | None, code: int, line: str) -> None:
+    tally.declare(THINGS)
+    assert tally("schema", "lock").exit_code == 0
+    tally.declare(declared)
+    diff = tally("schema", "diff")
+    assert (diff.exit_code, line in diff.stdout) == (code, True)
+    assert tally("schema", "check").exit_code == code
+
+
+def test_a_safe_change_is_locked_just_so(tally: Tally) -> None:
+    tally.declare(THINGS)
+    tally("schema", "lock")
+    tally.declare(SAFE)
+    assert tally("schema", "lock").exit_code == 0
+    assert tally("schema", "check").exit_code == 0
+
+
+def test_a_migration_is_locked_only_with_a_new_major_version(tally: Tally) -> None:
+    tally.declare(THINGS)
+    tally("schema", "lock")
+    before = tally.lock.read_bytes()
+    for version in ("1.0.0", "1.1.0"):
+        tally.declare(replace(MIGRATION, version=version))
+        refused = tally("schema", "lock")
+        assert refused.exit_code == 4
+        assert "migrate what is there, then raise the table's major version" in refused.stdout
+        assert "Nothing was locked." in refused.stderr
+        assert "Mend what is listed first." in tally("schema", "check").stderr
+    assert tally.lock.read_bytes() == before
+    tally.declare(replace(MIGRATION, version="2.0.0"))
+    assert "brings it up to date" in tally("schema", "check").stderr
+    assert tally("schema", "lock").exit_code == 0
+    assert [table.version for table in read_lock(tally.lock)] == ["2.0.0"]
+
+
+def test_the_impossible_is_never_locked(tally: Tally) -> None:
+    tally.declare(THINGS)
+    tally("schema", "lock")
+    before = tally.lock.read_bytes()
+    tally.declare(replace(IMPOSSIBLE, version="2.0.0"))
+    refused = tally("schema", "lock")
+    assert refused.exit_code == 5
+    assert "declare a table of another name, copy the items, switch over, then remove this one" in refused.stdout
+    assert tally.lock.read_bytes() == before
+
+
+def test_a_table_that_is_gone_is_dropped_from_the_lock_by_name_only(tally: Tally) -> None:
+    tally.declare(THINGS)
+    tally("schema", "lock")
+    tally.declare(None)
+    assert tally("schema", "lock").exit_code == 4
+    assert tally("schema", "lock", "--drop", "nothing").exit_code == 2
+    assert [table.name for table in read_lock(tally.lock)] == ["things"]
+    assert tally("schema", "lock", "--drop", "things").exit_code == 0
+    assert read_lock(tally.lock) == []
+
+
+def test_an_index_that_goes_while_a_pattern_still_reads_it_is_impossible(tally: Tally) -> None:
+    """The table of the pattern has the index, the table that is declared has lost it."""
+    tally.declare(THINGS)
+    tally("schema", "lock")
+    tally.catalogue.backends["shop"][0].tables = (replace(THINGS, indexes=()),)  # type: ignore[attr-defined]
+    refused = tally("schema", "lock")
+    assert refused.exit_code == 5
+    assert "still used by Things.of_owner" in refused.stdout
+    tally.declare(replace(THINGS, indexes=()))
+    assert tally("schema", "lock").exit_code == 0
+
+
+def test_a_diff_may_be_against_any_lock_and_as_json(tally: Tally) -> None:
+    tally.declare(THINGS)
+    tally("schema", "lock", "--file", "other.lock")
+    tally.declare(SAFE)
+    diff = tally("schema", "diff", "--against", "other.lock", "--json")
+    assert diff.exit_code == 3
+    assert json.loads(diff.stdout) == [
+        {"table": "things", "change": "optional attribute colour is new", "class": "safe", "advice": "", "accepted": False}
+    ]
+    assert not tally.lock.exists()
+
+
+def test_a_lock_that_was_edited_by_hand_is_not_current(tally: Tally) -> None:
+    tally("schema", "lock")
+    tally.lock.write_text(tally.lock.read_text(encoding="utf-8") + "# mine\n", encoding="utf-8")
+    assert tally("schema", "check").exit_code == 3
+    assert tally("schema", "diff").exit_code == 0
+
+
+def test_a_damaged_lock_is_an_error_and_stays_as_it_is(tally: Tally) -> None:
+    tally.lock.write_text("format = 99", encoding="utf-8")
+    for command in ("lock", "check", "diff"):
+        refused = tally("schema", command)
+        assert refused.exit_code == 1
+        assert "format 99, and this version of Tally knows 1 at most" in refused.stderr
+    assert tally.lock.read_text(encoding="utf-8") == "format = 99"
+
+
+def test_a_version_that_is_none_is_an_error(tally: Tally) -> None:
+    tally.declare(replace(THINGS, version="two"))
+    refused = tally("schema", "lock")
+    assert (refused.exit_code, "three numbers such as 1.0.0" in refused.stderr) == (1, True)
+
+
+def test_create_makes_the_tables_on_the_configured_engine(tally: Tally) -> None:
+    assert tally("schema", "create").stdout.splitlines() == [f"{table.name}: made" for table in CATALOGUE.tables()]
+    assert tally("schema", "create").stdout.splitlines() == [f"{table.name}: as declared" for table in CATALOGUE.tables()]
+
+
+def test_create_says_what_stands_in_the_way(tally: Tally) -> None:
+    tally.declare(THINGS)
+    assert tally("schema", "create").exit_code == 0
+    tally.declare(IMPOSSIBLE)
+    refused = tally("schema", "create")
+    assert (refused.exit_code, "things" in refused.stderr) == (1, True)
+
+
+def test_the_documents_for_aws_are_printed_with_the_configured_prefix_or_another(tally: Tally) -> None:
+    template = json.loads(tally("schema", "cloudformation").stdout)
+    assert template["Resources"]["ExampleLocksTable"]["Properties"]["TableName"] == "stage-example-locks"
+    template = json.loads(tally("schema", "cloudformation", "--prefix", "prod-").stdout)
+    assert template["Resources"]["ExampleLocksTable"]["Properties"]["TableName"] == "prod-example-locks"
+    assert 'name                        = "stage-example-locks"' in tally("schema", "terraform").stdout
+    assert 'name                        = "example-locks"' in tally("schema", "terraform", "--prefix", "").stdout
+
+
+def test_patterns_are_printed_one_a_line(tally: Tally) -> None:
+    lines = tally("patterns").stdout.splitlines()
+    assert len(lines) == len(CATALOGUE.entries())
+    assert lines[0].split("\t")[:5] == ["example", "example-fixtures", "Get fixture by ID", "both", "GetItem"]
+    assert tally("patterns", "example").stdout.splitlines() == lines
+
+
+def test_patterns_are_printed_as_json_and_as_markdown(tally: Tally) -> None:
+    """Options may stand before or behind the backend."""
+    rows = json.loads(tally("patterns", "example", "--json").stdout)
+    assert rows == json.loads(tally("patterns", "--json", "example").stdout)
+    assert [row["pattern"] for row in rows] == [entry.pattern.name for entry in CATALOGUE.entries()]
+    assert tally("patterns", "--markdown").stdout.startswith("# Access patterns\n")
+    tally.declare(None)
+    assert json.loads(tally("patterns", "--json").stdout) == []
+    assert "There is no backend yet" in tally("patterns", "--markdown").stdout
+
+
+def test_a_backend_that_is_not_there_is_named(tally: Tally) -> None:
+    refused = tally("patterns", "cricket")
+    assert (refused.exit_code, refused.stderr) == (2, "There is no backend cricket; there are: example\n")
+
+
+@contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """The URL of a server that gives this answer at /patterns."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/patterns" else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_figures_of_a_running_server_are_shown(tally: Tally) -> None:
+    meters = Meters()
+    meters.of(CATALOGUE.entries()[0].pattern).whole.took(0.002)
+    with answering(200, msgspec.json.encode(pattern_rows(CATALOGUE, meters))) as url:
+        rows = json.loads(tally("patterns", "--json", "--url", url).stdout)
+        assert [row["calls"] for row in rows[:2]] == [1, 0]
+        assert tally("patterns", "--markdown", "--url", url + "/").stdout.count("| Calls |") == 3
+        assert json.loads(tally("patterns", "other", "--json", "--url", url).stdout) == []
+
+
+@pytest.mark.parametrize(("status", "body"), [(500, b"[]"), (200, b"<html>"), (200, b'[{"pattern": 1}]')])
+def test_a_server_that_does_not_answer_with_patterns_is_an_error(tally: Tally, status: int, body: bytes) -> None:
+    with answering(status, body) as url:
+        refused = tally("patterns", "--url", url)
+    assert (refused.exit_code, "/patterns does not answer with access patterns" in refused.stderr) == (1, True)
+
+
+def test_a_server_that_is_not_there_is_an_error(tally: Tally) -> None:
+    with answering(200, b"[]") as url:
+        pass
+    refused = tally("patterns", "--url", url)
+    assert (refused.exit_code, "does not answer with access patterns" in refused.stderr) == (1, True)
+    assert tally("patterns", "--url", "nonsense").exit_code == 1
