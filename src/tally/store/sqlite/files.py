@@ -57,7 +57,7 @@ def connect(path: Path) -> apsw.Connection:
     try:
         connection.set_busy_handler(patience(BUSY_SECONDS))
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-        _check_version(connection, path)
+        _check_ground(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -105,11 +105,13 @@ def _prepare_directory(directory: Path) -> Path:
     return directory / FILE_NAME
 
 
-def _check_version(connection: apsw.Connection, path: Path) -> None:
+def _check_ground(connection: apsw.Connection, path: Path) -> None:
     connection.execute("BEGIN")  # one moment: another process may be making the database just now
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
     empty = connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
     connection.execute("COMMIT")
+    if connection.readonly("main"):
+        raise StorageUnwritable(f"{path} cannot be written")
     if application != _APPLICATION_ID and not (application == version == 0 and empty):
         raise StorageUnwritable(f"{path} is a database of another program")
     if version > FORMAT_VERSION:

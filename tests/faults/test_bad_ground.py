@@ -1,0 +1,241 @@
+"""A data directory that cannot hold the store is told so in one clear error, and what is there already is left alone."""
+
+import os
+import shutil
+import sqlite3
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+
+from tally.store.api import Get, Put
+from tally.store.errors import StorageTooNew, StorageUnwritable, Unavailable
+from tally.store.schema import S, Table
+from tally.store.sqlite import open_sqlite
+from tally.store.sqlite.files import FILE_NAME, FORMAT_VERSION
+from tests.faults.audit import audit
+from tests.faults.children import started
+from tests.faults.ground import Report
+from tests.needs import need_program, skip_or_fail
+
+NOTES = Table("notes", partition=S("id"))
+FIRST = {"id": "first"}
+
+
+async def write_first(directory: Path) -> None:
+    async with open_sqlite(directory) as engine:
+        await engine.create_table(NOTES)
+        await engine.put(Put(NOTES, FIRST))
+
+
+async def read_first(directory: Path) -> object:
+    async with open_sqlite(directory) as engine:
+        return (await engine.get(Get(NOTES, FIRST))).item
+
+
+def foreign_without_an_id(database: Path) -> None:
+    """What nearly every program makes: a database that does not say whose it is."""
+    connection = sqlite3.connect(database)
+    connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    connection.commit()
+    connection.close()
+
+
+def foreign_with_an_id(database: Path) -> None:
+    connection = sqlite3.connect(database)
+    connection.execute("PRAGMA application_id = 252006673")
+    connection.execute("CREATE TABLE revisions (id TEXT)")
+    connection.commit()
+    connection.close()
+
+
+def foreign_with_a_version(database: Path) -> None:
+    connection = sqlite3.connect(database)
+    connection.execute("PRAGMA user_version = 7")
+    connection.close()
+
+
+def garbage(database: Path) -> None:
+    database.write_bytes(os.urandom(64 * 1024))
+
+
+def text(database: Path) -> None:
+    database.write_text("This is no database at all.\n" * 100)
+
+
+def folder(database: Path) -> None:
+    database.mkdir()
+    (database / "kept").write_text("kept")
+
+
+@pytest.mark.parametrize("make", [foreign_without_an_id, foreign_with_an_id, foreign_with_a_version, garbage, text, folder])
+async def test_what_is_not_ours_is_refused_and_left_alone(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    database = tmp_path / FILE_NAME
+    make(database)
+    before = _contents(tmp_path)
+    with pytest.raises(StorageUnwritable, match=FILE_NAME):
+        async with open_sqlite(tmp_path):
+            pass
+    assert _contents(tmp_path) == before
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+async def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    await write_first(tmp_path)
+    connection = apsw.Connection(str(tmp_path / FILE_NAME))
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    connection.close()
+    before = _contents(tmp_path)
+    with pytest.raises(StorageTooNew, match=f"format {FORMAT_VERSION + 1}"):
+        async with open_sqlite(tmp_path):
+            pass
+    assert _contents(tmp_path) == before
+
+
+async def test_a_damaged_database_is_told_from_a_missing_one(tmp_path: Path) -> None:
+    """Its first pages are overwritten: the answer is an error, neither wrong items nor an empty store."""
+    await write_first(tmp_path)
+    database = tmp_path / FILE_NAME
+    whole = database.read_bytes()
+    database.write_bytes(whole[:100] + bytes(len(whole) - 100))
+    with pytest.raises(Unavailable):
+        await read_first(tmp_path)
+
+
+async def test_a_log_that_belongs_to_nothing_is_ignored(tmp_path: Path) -> None:
+    """Garbage in place of the write-ahead log costs nothing that is in the database."""
+    await write_first(tmp_path)
+    (tmp_path / f"{FILE_NAME}-wal").write_bytes(struct.pack(">I", 0x377F0682) + os.urandom(50_000))
+    assert await read_first(tmp_path) == FIRST
+    await audit(tmp_path)
+
+
+async def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).touch()
+    await write_first(tmp_path)
+    assert await read_first(tmp_path) == FIRST
+
+
+async def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    place.write_text("a file")
+    for directory in (place, place / "below"):
+        with pytest.raises(StorageUnwritable, match="data"):
+            await write_first(directory)
+    assert place.read_text() == "a file"
+
+
+@contextmanager
+def readable_only(path: Path) -> Iterator[None]:
+    mode = path.stat().st_mode
+    path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        yield
+    finally:
+        path.chmod(mode)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that everybody may enter and write; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as outer:
+        Path(outer).chmod(0o755)
+        directory = Path(outer) / "data"
+        directory.mkdir()
+        directory.chmod(0o777)
+        yield directory
+
+
+async def open_as_nobody(directory: Path) -> str:
+    async with started("ground", "open", str(directory)) as child:
+        return await child.line()
+
+
+async def test_a_directory_that_cannot_be_written_is_refused(place: Path) -> None:
+    with readable_only(place):
+        for directory in (place, place / "below"):
+            assert (await open_as_nobody(directory)).startswith(f"StorageUnwritable: the data directory {directory} cannot be")
+    assert _contents(place) == {}
+
+
+async def test_a_database_that_cannot_be_written_is_refused(place: Path) -> None:
+    """Refused by a process that may write the directory but not the file, and unharmed for its owner."""
+    await write_first(place)
+    with readable_only(place / FILE_NAME):
+        assert (await open_as_nobody(place)).startswith("StorageUnwritable: ")
+    assert await read_first(place) == FIRST
+
+
+async def test_the_same_directory_with_rights_is_opened(place: Path) -> None:
+    """The proof that the child without rights can open what it has rights to."""
+    assert await open_as_nobody(place) == "opened"
+
+
+async def test_a_vanished_directory_takes_no_more_writes(tmp_path: Path) -> None:
+    """A write to a deleted file would be acknowledged and lost."""
+    directory = tmp_path / "data"
+    async with open_sqlite(directory) as engine:
+        await engine.create_table(NOTES)
+        shutil.rmtree(directory)
+        with pytest.raises(StorageUnwritable, match="gone"):
+            await engine.put(Put(NOTES, FIRST))
+        with pytest.raises(StorageUnwritable, match="gone"):
+            await engine.ping()
+
+
+async def test_a_replaced_directory_is_left_to_its_new_owner(tmp_path: Path) -> None:
+    """The first store refuses to write, and its closing does not touch the second one's files."""
+    directory = tmp_path / "data"
+    async with open_sqlite(directory) as first:
+        await first.create_table(NOTES)
+        await first.put(Put(NOTES, {"id": "of the first"}))
+        directory.rename(tmp_path / "moved")
+        async with open_sqlite(directory) as second:
+            await second.create_table(NOTES)
+            await second.put(Put(NOTES, FIRST))
+            with pytest.raises(StorageUnwritable, match="replaced"):
+                await first.put(Put(NOTES, {"id": "too late"}))
+            await first.close()
+            assert (await second.get(Get(NOTES, FIRST))).item == FIRST
+    assert (await audit(directory))["notes"] == [FIRST]
+    assert (await audit(tmp_path / "moved"))["notes"] == [{"id": "of the first"}]
+
+
+def judge(report: Report) -> None:
+    """No room was told as such, nothing acknowledged was lost, nothing refused was stored, and with room all went on."""
+    assert report.acknowledged > 100
+    assert set(report.refused) == {"StorageFull"}
+    refused = dict.fromkeys(("put", "update", "transaction", "ensure"), "StorageFull")
+    assert report.while_full == {**refused, "reopen": "done"}
+    assert report.lost_while_full == report.lost_after_reopening == report.lost_at_the_end == 0
+    assert report.unasked_at_the_end == report.half_transactions == 0
+    assert report.written_after == 50
+
+
+def need_mounts(place: Path) -> tuple[str, ...]:
+    """What to put before a command so that it can mount something, in a namespace that ends with it."""
+    alone = (str(need_program("unshare", "util-linux")), "--map-root-user", "--mount")
+    tried = subprocess.run([*alone, "mount", "-t", "tmpfs", "tally-test", place], check=False, capture_output=True, text=True)
+    if tried.returncode:
+        skip_or_fail(f"mounting in a namespace of one's own is not allowed here: {tried.stderr}")
+    return alone
+
+
+async def test_a_full_disk_loses_nothing_and_is_told_apart(tmp_path: Path) -> None:
+    """On a real file system of a few megabytes, filled up, and freed again."""
+    async with started("ground", "full", str(tmp_path), "mount", before=need_mounts(tmp_path)) as child:
+        judge(msgspec.json.decode(await child.line(), type=Report))
+
+
+async def test_a_limit_on_the_size_of_files_is_a_full_disk(tmp_path: Path) -> None:
+    async with started("ground", "full", str(tmp_path), "limit") as child:
+        judge(msgspec.json.decode(await child.line(), type=Report))
