@@ -224,6 +224,8 @@ def _check_table(table: Table) -> None:
     local = [index for index in table.by_name.values() if index.local]
     if len(local) > MAX_LOCAL_INDEXES or len(table.indexes) - len(local) > MAX_GLOBAL_INDEXES:
         raise InvalidSchema(f"table {table.name}: at most {MAX_GLOBAL_INDEXES} global and {MAX_LOCAL_INDEXES} local indexes")
+    if any(index.partition != table.partition for index in local):
+        raise InvalidSchema(f"table {table.name}: a local index has the table's partition key")
     if local and table.sort is None:
         raise InvalidSchema(f"table {table.name}: a local index wants a table with a sort key")
     types: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from tally.store.encode import Placeholders
 from tally.store.errors import InvalidExpression
 from tally.store.expressions import (
     Absent,
@@ -34,6 +35,8 @@ from tally.store.values import measure, type_of
 
 MAX_OPERATORS = 300
 MAX_OPTIONS = 100
+MAX_EXPRESSION_BYTES = 4096
+_SURELY_SHORT = 100  # parts: even the longest, a function with its name, fits forty bytes
 _ORDERED = ("S", "N", "B")
 _SETS = ("SS", "NS", "BS")
 _TYPES = ("S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS)
@@ -43,10 +46,14 @@ def check_condition(condition: Condition) -> None:
     """Refuse a tree with operands that can never fit, or with too many operators."""
     if not isinstance(condition, Condition):
         raise InvalidExpression(f"a condition is built with F(…), present(…), absent(…); {condition!r} is none")
+    parts = 0
     for count, node in enumerate(nodes(condition), 1):
         if count > MAX_OPERATORS:
             raise InvalidExpression(f"an expression has at most {MAX_OPERATORS} operators")
+        parts += 1 + len(_operands(node))
         _check_node(node)
+    if parts > _SURELY_SHORT:
+        _check_length(Placeholders().condition(condition))
 
 
 def nodes(condition: Condition) -> Iterator[Condition]:
@@ -83,6 +90,13 @@ def check_actions(table: Table, actions: Iterable[Action]) -> None:
         _check_action(action)
     if len(actions) > 1:
         _check_overlap([action.path for action in actions])
+    if len(actions) > _SURELY_SHORT // 8:
+        _check_length(Placeholders().update(actions))
+
+
+def _check_length(expression: str) -> None:
+    if len(expression) > MAX_EXPRESSION_BYTES:
+        raise InvalidExpression(f"an expression has at most {MAX_EXPRESSION_BYTES} bytes as it is sent, not {len(expression)}")
 
 
 def _check_action(action: Action) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tally.store.api import Capacity, Check, Delete, Put, Returns, Transaction, Update, Write, Written
 from tally.store.errors import ConditionFailed, InvalidRequest, Reason, TokenMismatch, TransactionCancelled
 from tally.store.evaluate import apply, holds, project
+from tally.store.expressions import Discard, Remove
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import exact, pack, unpack
@@ -68,6 +69,8 @@ def decide(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> C
         return Change(layout, key, before, before_size, None, 0)
     if isinstance(write, Put):
         return Change(layout, key, before, before_size, write.item, prepared.size, prepared.packed)
+    if before is None and write.actions and all(isinstance(action, Remove | Discard) for action in write.actions):
+        return Change(layout, key, None, 0, None, 0)  # there is nothing to take away from, and so nothing to make
     start, start_size = (before, before_size) if before is not None else (dict(write.key), measure_item(write.key))
     after = apply(write.actions, start)
     after_size = check_updated(layout.table, start, start_size, after, write.actions)
