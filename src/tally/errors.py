@@ -79,8 +79,6 @@ class Unavailable(TallyError):
 
     default_code = "unavailable"
 
-    def __init__(
-        self, message: str, *, retry_after: float | None = None, code: str | None = None, **details: object
-    ) -> None:
+    def __init__(self, message: str, *, retry_after: float | None = None, code: str | None = None, **details: object) -> None:
         super().__init__(message, code=code, **details)
         self.retry_after = retry_after
