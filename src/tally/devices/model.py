@@ -1,0 +1,189 @@
+"""What a device, a reading and an API key are, and the rules that make one good. No input or output here, and no clock."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from tally.errors import Invalid
+
+Number: TypeAlias = int | Decimal
+# Where the next page of a list starts: only the repository knows what is in it.
+PageKey: TypeAlias = Mapping[str, Any]
+
+MAX_READINGS: Final = 100
+MAX_BATCH_ID: Final = 256
+MAX_SENSORS: Final = 64
+MAX_TEXT: Final = 128
+EARLIEST_MS: Final = 946_684_800_000  # 2000-01-01
+LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01
+DAY_MS: Final = 86_400_000
+BATCH_SECONDS: Final = 30 * 86_400
+STATUSES: Final = ("ok", "error")
+_LARGEST: Final = Decimal("1E+120")
+_SMALLEST: Final = Decimal("1E-120")
+
+_hardware_id = re.compile(r"[0-9A-F]{2}(:[0-9A-F]{2}){5}")
+_uuid4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+_batch_id = re.compile(rf"[A-Za-z0-9_:.-]{{1,{MAX_BATCH_ID}}}")
+_name = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a board says it can do."""
+
+    sensors: tuple[str, ...] = ()
+    features: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A board that has been heard of. One that only ever posted data has no capabilities yet."""
+
+    hardware_id: str
+    confirmation_id: str
+    capabilities: Capabilities
+    first_registered_at: str
+    last_seen_at: str
+    last_boot_id: str
+    firmware_version: str
+    friendly_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a board measured in one window of time."""
+
+    hardware_id: str
+    batch_id: str
+    timestamp_ms: int
+    boot_id: str
+    firmware_version: str
+    sensors: Mapping[str, Number]
+    sensor_status: Mapping[str, str]
+    friendly_name: str | None = None
+    # The board's clock was more than a day ahead of ours when this arrived.
+    clock_ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A reading that was not stored: where it stood in the request, the field at fault, and why."""
+
+    index: int
+    field: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a request's readings: every batch id is in exactly one of the three."""
+
+    acknowledged: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as it is stored: never the key itself."""
+
+    key_id: str
+    api_key_hash: str
+    created_at: str
+    is_active: bool
+    description: str | None = None
+    last_used_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One point of a chart: a stretch of time, and what the sensor showed in it."""
+
+    from_ms: int
+    to_ms: int
+    count: int
+    least: Number
+    most: Number
+    mean: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A sensor over time. `sampled` says that buckets with very many readings were not read to their end."""
+
+    sensor: str
+    buckets: tuple[Bucket, ...]
+    sampled: bool
+
+
+def timestamp(moment: datetime) -> str:
+    """A moment as metadata has it: RFC 3339, UTC, whole seconds. Such strings sort as the moments do."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def check_hardware_id(value: str) -> str:
+    """A MAC address in capitals, or Invalid."""
+    if not _hardware_id.fullmatch(value):
+        raise _refusal("hardware_id", "must be a MAC address such as AA:BB:CC:DD:EE:FF, in capitals")
+    return value
+
+
+def check_uuid4(value: str, where: str) -> str:
+    """A UUID of version 4, in lower case, or Invalid."""
+    if not _uuid4.fullmatch(value):
+        raise _refusal(where, "must be a UUID of version 4")
+    return value.lower()
+
+
+def check_text(value: str, where: str, most: int = MAX_TEXT) -> str:
+    """A short printable text, or Invalid."""
+    if not 0 < len(value) <= most or not value.isprintable():
+        raise _refusal(where, f"must have 1 to {most} printable characters")
+    return value
+
+
+def check_capabilities(capabilities: Capabilities) -> Capabilities:
+    """Capabilities of a reasonable size, or Invalid."""
+    for sensor in capabilities.sensors:
+        if not _name.fullmatch(sensor):
+            raise _refusal("capabilities.sensors", "must be names of 1 to 64 letters, digits, '_', '-' and '.'")
+    for feature in capabilities.features:
+        if not _name.fullmatch(feature):
+            raise _refusal("capabilities.features", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
+    if len(capabilities.sensors) > MAX_SENSORS or len(capabilities.features) > MAX_SENSORS:
+        raise _refusal("capabilities", f"must not name more than {MAX_SENSORS} sensors or features")
+    return capabilities
+
+
+def check_reading(reading: Reading) -> Reading:
+    """A reading that keeps every rule, or Invalid that names the field."""
+    if not _batch_id.fullmatch(reading.batch_id):
+        raise _refusal("batch_id", f"must have 1 to {MAX_BATCH_ID} letters, digits, '_', '-', ':' and '.'")
+    if not EARLIEST_MS <= reading.timestamp_ms < LATEST_MS:
+        raise _refusal("timestamp_ms", "must be milliseconds since 1970 of a moment between the years 2000 and 2100")
+    check_uuid4(reading.boot_id, "boot_id")
+    check_text(reading.firmware_version, "firmware_version", 64)
+    if len(reading.sensors) > MAX_SENSORS or len(reading.sensor_status) > MAX_SENSORS:
+        raise _refusal("sensors", f"must not be more than {MAX_SENSORS}")
+    for name, value in reading.sensors.items():
+        if not _name.fullmatch(name):
+            raise _refusal("sensors", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
+        if value and not _SMALLEST <= abs(Decimal(value)) <= _LARGEST:
+            raise _refusal(f"sensors.{name}", "must be a number between 1E-120 and 1E+120, or 0")
+    for name, status in reading.sensor_status.items():
+        if not _name.fullmatch(name) or status not in STATUSES:
+            raise _refusal("sensor_status", "must give a sensor's name the value ok or error")
+    return reading
+
+
+def is_ahead(timestamp_ms: int, now_ms: int) -> bool:
+    """Whether a board's clock is more than a day ahead."""
+    return timestamp_ms > now_ms + DAY_MS
+
+
+def _refusal(where: str, rule: str) -> Invalid:
+    return Invalid(f"{where} {rule}", code="invalid_format", field=where)

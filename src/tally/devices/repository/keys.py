@@ -1,0 +1,134 @@
+"""The table `api_keys`: the hashes of the keys that boards send, never the keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from tally.devices.model import ApiKey
+from tally.store.access import PutItem, Query, UpdateItem, access
+from tally.store.errors import ConditionFailed
+from tally.store.expressions import F, absent, present
+from tally.store.schema import Attribute, Global, S, Table
+from tally.store.store import Store
+from tally.store.values import Item, Key
+
+ALL_KEYS: Final = "api_keys"
+
+API_KEYS = Table(
+    "api_keys",
+    partition=S("key_id"),
+    indexes=(
+        Global("api_key_hash_index", partition=S("api_key_hash")),
+        Global("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),
+    ),
+    attributes=(
+        Attribute("key_id", "S", required=True, about="UUID v4"),
+        Attribute("api_key_hash", "S", required=True, about="SHA-256 of the pepper and the key, hexadecimal"),
+        Attribute("created_at", "S", required=True, about="RFC 3339"),
+        Attribute("last_used_at", "S", about="RFC 3339"),
+        Attribute("is_active", "BOOL", required=True, about="false once it is revoked"),
+        Attribute("description", "S", about="given by a person"),
+        Attribute("gsi1pk", "S", required=True, about='always "api_keys"'),
+        Attribute("gsi1sk", "S", required=True, about="equals created_at"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRepository:
+    """API keys, found by hash or listed by creation."""
+
+    store: Store
+    tables: ClassVar = (API_KEYS,)
+
+    @access(
+        *("Create API key", PutItem.conditional),
+        table=API_KEYS,
+        key="PK=key_id with attribute_not_exists(key_id)",
+        by="user",
+        trigger="POST /api-keys",
+        frequency="Rare",
+    )
+    async def create(self, key: ApiKey) -> None:
+        item: Item = {
+            "key_id": key.key_id,
+            "api_key_hash": key.api_key_hash,
+            "created_at": key.created_at,
+            "is_active": key.is_active,
+            "gsi1pk": ALL_KEYS,
+            "gsi1sk": key.created_at,
+        }
+        if key.description is not None:
+            item["description"] = key.description
+        await self.store.put(API_KEYS, item, condition=absent("key_id"))
+
+    @access(
+        *("Look up API key by hash", Query),
+        table=API_KEYS,
+        index="api_key_hash_index",
+        key="api_key_hash = :hash",
+        by="user",
+        trigger="POST /register, POST /data",
+        frequency="Per request, cached for seconds",
+    )
+    async def by_hash(self, api_key_hash: str) -> ApiKey | None:
+        page = await self.store.query(API_KEYS, F("api_key_hash") == api_key_hash, index="api_key_hash_index", limit=1)
+        return _key(page.items[0]) if page.items else None
+
+    @access(
+        *("List API keys", Query),
+        table=API_KEYS,
+        index="gsi1",
+        key='gsi1pk = "api_keys", newest first',
+        by="user",
+        trigger="GET /api-keys",
+        frequency="Rare",
+    )
+    async def newest_first(self, limit: int, start: Key | None) -> tuple[list[ApiKey], Key | None]:
+        """A page of keys and where the next page starts."""
+        page = await self.store.query(API_KEYS, F("gsi1pk") == ALL_KEYS, index="gsi1", forward=False, limit=limit, start=start)
+        return [_key(item) for item in page.items], page.next
+
+    @access(
+        *("Update last used", UpdateItem.conditional),
+        table=API_KEYS,
+        key="PK=key_id, last_used_at absent or <= :before",
+        by="system",
+        trigger="POST /register, POST /data",
+        frequency="At most every 5 minutes per key",
+    )
+    async def used(self, key_id: str, moment: str, before: str) -> bool:
+        """Note that a key was used, unless that was noted after `before`."""
+        not_lately = present("key_id") & (absent("last_used_at") | (F("last_used_at") <= before))
+        try:
+            await self.store.update(API_KEYS, {"key_id": key_id}, F("last_used_at").set(moment), condition=not_lately)
+        except ConditionFailed:
+            return False
+        return True
+
+    @access(
+        *("Revoke API key", UpdateItem.conditional),
+        table=API_KEYS,
+        key="PK=key_id with attribute_exists(key_id)",
+        by="user",
+        trigger="DELETE /api-keys/{key_id}",
+        frequency="Rare",
+    )
+    async def revoke(self, key_id: str) -> bool:
+        """Whether there was such a key."""
+        try:
+            await self.store.update(API_KEYS, {"key_id": key_id}, F("is_active").set(False), condition=present("key_id"))
+        except ConditionFailed:
+            return False
+        return True
+
+
+def _key(item: Mapping[str, Any]) -> ApiKey:
+    return ApiKey(
+        key_id=item["key_id"],
+        api_key_hash=item["api_key_hash"],
+        created_at=item["created_at"],
+        is_active=item["is_active"],
+        description=item.get("description"),
+        last_used_at=item.get("last_used_at"),
+    )

@@ -1,0 +1,197 @@
+"""The tables `device_readings` and `processed_batches`: each reading once, in the order of time.
+
+The sort key of a reading is `{timestamp_ms:013}#{batch_id}`: thirteen digits sort as numbers do, and the batch id tells
+readings of one millisecond apart. A batch id is remembered for thirty days; both items are written in one transaction.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tally.devices.model import BATCH_SECONDS, Reading
+from tally.store.access import Query, TransactWriteItems, access
+from tally.store.api import Put
+from tally.store.errors import TransactionCancelled, Unavailable
+from tally.store.expressions import Condition, F, absent
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+from tally.store.values import Item, Key
+
+DEVICE_READINGS = Table(
+    "device_readings",
+    partition=S("hardware_id"),
+    sort=S("ts_batch"),
+    ttl="expiration_time",
+    attributes=(
+        Attribute("hardware_id", "S", required=True, about="MAC address"),
+        Attribute("ts_batch", "S", required=True, about="{timestamp_ms:013}#{batch_id}"),
+        Attribute("timestamp_ms", "N", required=True, about="epoch milliseconds"),
+        Attribute("batch_id", "S", required=True, about="opaque, made by the board"),
+        Attribute("boot_id", "S", required=True, about="UUID v4 of the boot"),
+        Attribute("firmware_version", "S", required=True),
+        Attribute("friendly_name", "S", about="the device's name when the reading arrived"),
+        Attribute("sensors", "M", required=True, about="numbers by name"),
+        Attribute("sensor_status", "M", required=True, about="ok or error by sensor"),
+        Attribute("expiration_time", "N", about="epoch seconds: the reading's time and the retention"),
+        Attribute("clock_ahead", "BOOL", about="set where the board's clock was over a day ahead"),
+    ),
+)
+
+PROCESSED_BATCHES = Table(
+    "processed_batches",
+    partition=S("batch_id"),
+    ttl="expiration_time",
+    attributes=(
+        Attribute("batch_id", "S", required=True, about="as in device_readings"),
+        Attribute("hardware_id", "S", required=True, about="MAC address"),
+        Attribute("received_at", "S", required=True, about="RFC 3339, of the first receipt"),
+        Attribute("expiration_time", "N", required=True, about="epoch seconds: thirty days after the receipt"),
+    ),
+)
+
+_NEVER_SEEN = absent("batch_id")
+# More than a chart or a page needs, and a bound to what one call can cost.
+MOST_AT_ONCE = 20_000
+MOST_EXPORTED = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRepository:
+    """Readings by device and time."""
+
+    store: Store
+    tables: ClassVar = (DEVICE_READINGS, PROCESSED_BATCHES)
+
+    @access(
+        *("Store reading once", TransactWriteItems),
+        table=DEVICE_READINGS,
+        tables=(PROCESSED_BATCHES,),
+        key="batch_id with attribute_not_exists(batch_id); hardware_id, ts_batch",
+        by="user",
+        trigger="POST /data",
+        frequency="Per reading",
+    )
+    async def store_once(self, reading: Reading, received_at: str, now: int, retention: int) -> bool:
+        """Whether the reading is new and now stored; False where its batch id was seen before."""
+        batch = {
+            "batch_id": reading.batch_id,
+            "hardware_id": reading.hardware_id,
+            "received_at": received_at,
+            "expiration_time": now + BATCH_SECONDS,
+        }
+        writes = (
+            Put(PROCESSED_BATCHES, batch, condition=_NEVER_SEEN),
+            Put(DEVICE_READINGS, _item(reading, reading.timestamp_ms // 1000 + retention)),
+        )
+        try:
+            await self.store.transact(writes)
+        except TransactionCancelled as cancelled:
+            if cancelled.reasons[0].condition_failed:
+                return False
+            raise Unavailable(str(cancelled)) from cancelled
+        return True
+
+    @access(
+        *("Latest reading", Query),
+        table=DEVICE_READINGS,
+        key="hardware_id = :hardware_id, newest first, Limit 1",
+        by="user",
+        trigger="GET /devices/{hardware_id}/latest",
+        frequency="Per request",
+    )
+    async def latest(self, hardware_id: str) -> Reading | None:
+        page = await self.store.query(DEVICE_READINGS, F("hardware_id") == hardware_id, forward=False, limit=1)
+        return _reading(page.items[0]) if page.items else None
+
+    @access(
+        *("Readings by time range", Query),
+        table=DEVICE_READINGS,
+        key="hardware_id = :hardware_id AND ts_batch BETWEEN :from AND :to",
+        by="user",
+        trigger="GET /devices/{hardware_id}/readings",
+        frequency="Per request",
+    )
+    async def between(
+        self, hardware_id: str, span: tuple[int, int], *, forward: bool, limit: int, start: Key | None
+    ) -> tuple[list[Reading], Key | None]:
+        """A page of readings of a span of milliseconds, both ends included, and where the next page starts."""
+        page = await self.store.query(DEVICE_READINGS, _in_span(hardware_id, span), forward=forward, limit=limit, start=start)
+        return [_reading(item) for item in page.items], page.next
+
+    @access(
+        *("One sensor by time range", Query),
+        table=DEVICE_READINGS,
+        key="hardware_id = :hardware_id AND ts_batch BETWEEN :from AND :to, two attributes",
+        by="user",
+        trigger="GET /devices/{hardware_id}/series",
+        frequency="Per chart",
+        bound=MOST_AT_ONCE,
+    )
+    async def values(self, hardware_id: str, sensor: str, span: tuple[int, int], most: int) -> tuple[list[tuple[int, Any]], bool]:
+        """Times and values of one sensor, at most so many readings of the span, and whether that was all."""
+        found: list[tuple[int, Any]] = []
+        looked_at = 0
+        wanted = (F("timestamp_ms"), F("sensors", sensor))
+        start: Key | None = None
+        while looked_at < most:
+            page = await self.store.query(
+                DEVICE_READINGS, _in_span(hardware_id, span), project=wanted, limit=most - looked_at, start=start
+            )
+            looked_at += page.scanned
+            found += [(item["timestamp_ms"], item["sensors"][sensor]) for item in page.items if "sensors" in item]
+            start = page.next
+            if start is None:
+                return found, True
+        return found, False
+
+    @access(
+        *("Export readings", Query),
+        table=DEVICE_READINGS,
+        key="hardware_id = :hardware_id AND ts_batch BETWEEN :from AND :to, page by page",
+        by="user",
+        trigger="GET /devices/{hardware_id}/export",
+        frequency="Rare",
+        bound=MOST_EXPORTED,
+    )
+    async def all_between(self, hardware_id: str, span: tuple[int, int]) -> AsyncGenerator[Reading, None]:
+        """Every reading of the span, in the order of time."""
+        async for item in self.store.items(DEVICE_READINGS, _in_span(hardware_id, span), page=500):
+            yield _reading(item)
+
+
+def _in_span(hardware_id: str, span: tuple[int, int]) -> Condition:
+    first, last = span
+    return (F("hardware_id") == hardware_id) & F("ts_batch").between(f"{first:013}#", f"{last:013}#\uffff")
+
+
+def _item(reading: Reading, expires: int) -> Item:
+    item: Item = {
+        "hardware_id": reading.hardware_id,
+        "ts_batch": f"{reading.timestamp_ms:013}#{reading.batch_id}",
+        "timestamp_ms": reading.timestamp_ms,
+        "batch_id": reading.batch_id,
+        "boot_id": reading.boot_id,
+        "firmware_version": reading.firmware_version,
+        "sensors": dict(reading.sensors),
+        "sensor_status": dict(reading.sensor_status),
+        "expiration_time": expires,
+    }
+    if reading.friendly_name is not None:
+        item["friendly_name"] = reading.friendly_name
+    if reading.clock_ahead:
+        item["clock_ahead"] = True
+    return item
+
+
+def _reading(item: Mapping[str, Any]) -> Reading:
+    return Reading(
+        hardware_id=item["hardware_id"],
+        batch_id=item["batch_id"],
+        timestamp_ms=item["timestamp_ms"],
+        boot_id=item["boot_id"],
+        firmware_version=item["firmware_version"],
+        sensors=item["sensors"],
+        sensor_status=item["sensor_status"],
+        friendly_name=item.get("friendly_name"),
+        clock_ahead=item.get("clock_ahead", False),
+    )

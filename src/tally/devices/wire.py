@@ -1,0 +1,280 @@
+"""What goes over the wire: the bodies that boards and operators send and get, and the models they become.
+
+Numbers are JSON numbers. A float is taken by its shortest decimal form, so that 22.5 is stored as exactly 22.5.
+"""
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+import msgspec
+
+from tally.devices.model import ApiKey, Bucket, Capabilities, Device, Number, Reading, Receipt, Rejection, Series
+from tally.errors import Invalid
+from tally.kit.body import Strict, decode_json
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=99_999_999_999_999)]
+
+
+class CapabilitiesBody(Strict, frozen=True):
+    sensors: list[str] = msgspec.field(default_factory=list)
+    features: dict[str, bool] = msgspec.field(default_factory=dict)
+
+
+class Registration(Strict, frozen=True):
+    """What a board says when it boots."""
+
+    hardware_id: str
+    boot_id: str
+    firmware_version: str
+    capabilities: CapabilitiesBody
+
+
+class Confirmation(msgspec.Struct, frozen=True):
+    """The confirmation id is the same at every registration of a board."""
+
+    status: Literal["registered", "updated"]
+    hardware_id: str
+    confirmation_id: str
+    first_registered_at: str
+    last_seen_at: str
+
+
+class ReadingBody(Strict, frozen=True):
+    """One reading. `boot_id` and `firmware_version` are those of the request, unless it was measured before another boot."""
+
+    batch_id: str
+    timestamp_ms: int
+    sensors: dict[str, int | float]
+    sensor_status: dict[str, str] = msgspec.field(default_factory=dict)
+    boot_id: str | None = None
+    firmware_version: str | None = None
+
+
+class Data(Strict, frozen=True):
+    """What a board measured: 1 to 100 readings. Each is looked at on its own."""
+
+    hardware_id: str
+    boot_id: str
+    firmware_version: str
+    readings: list[msgspec.Raw]
+
+
+class DataExample(Strict, frozen=True):
+    """What a board measured: 1 to 100 readings. Each is looked at on its own."""
+
+    hardware_id: str
+    boot_id: str
+    firmware_version: str
+    readings: Annotated[list[ReadingBody], msgspec.Meta(min_length=1, max_length=100)]
+
+
+class RejectionBody(msgspec.Struct, frozen=True):
+    index: int
+    field: str
+    why: str
+
+
+class ReceiptBody(msgspec.Struct, frozen=True):
+    """Every batch id that was sent is in exactly one of the three; the rejected by their place in the request."""
+
+    acknowledged_batch_ids: list[str]
+    duplicate_batch_ids: list[str]
+    rejected: list[RejectionBody]
+
+
+class NewKey(Strict, frozen=True):
+    description: str | None = None
+
+
+class KeyBody(msgspec.Struct, frozen=True):
+    key_id: str
+    created_at: str
+    is_active: bool
+    description: str | None
+    last_used_at: str | None
+
+
+class CreatedKey(msgspec.Struct, frozen=True):
+    """The one time that the key itself is shown."""
+
+    key_id: str
+    api_key: str
+    created_at: str
+    description: str | None
+
+
+class KeyPage(msgspec.Struct, frozen=True):
+    api_keys: list[KeyBody]
+    next_cursor: str | None
+
+
+class Rename(Strict, frozen=True):
+    """The name that a person gives a device; null takes it away."""
+
+    friendly_name: str | None
+
+
+class DeviceBody(msgspec.Struct, frozen=True):
+    hardware_id: str
+    confirmation_id: str
+    friendly_name: str | None
+    firmware_version: str
+    capabilities: CapabilitiesBody
+    first_registered_at: str
+    last_seen_at: str
+    last_boot_id: str
+
+
+class DevicePage(msgspec.Struct, frozen=True):
+    devices: list[DeviceBody]
+    next_cursor: str | None
+
+
+class ReadingShown(msgspec.Struct, frozen=True):
+    hardware_id: str
+    batch_id: str
+    timestamp_ms: int
+    boot_id: str
+    firmware_version: str
+    friendly_name: str | None
+    sensors: dict[str, int | float]
+    sensor_status: dict[str, str]
+    clock_ahead: bool
+
+
+class ReadingPage(msgspec.Struct, frozen=True):
+    readings: list[ReadingShown]
+    next_cursor: str | None
+
+
+class BucketBody(msgspec.Struct, frozen=True):
+    from_ms: int
+    to_ms: int
+    count: int
+    min: int | float
+    max: int | float
+    mean: float
+
+
+class SeriesBody(msgspec.Struct, frozen=True):
+    """A sensor over time; `sampled`: buckets with very many readings were not read to their end."""
+
+    hardware_id: str
+    sensor: str
+    sampled: bool
+    buckets: list[BucketBody]
+
+
+class PageQuery(Strict, frozen=True):
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+class ReadingsQuery(Strict, frozen=True, rename={"first": "from", "last": "to"}):
+    first: Milliseconds = 0
+    last: Milliseconds = 4_102_444_800_000
+    order: Literal["asc", "desc"] = "asc"
+    limit: Limit = 100
+    cursor: str | None = None
+
+
+class SeriesQuery(Strict, frozen=True, rename={"first": "from", "last": "to"}):
+    sensor: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    first: Milliseconds
+    last: Milliseconds
+    points: Annotated[int, msgspec.Meta(ge=1, le=500)] = 200
+
+
+class ExportQuery(Strict, frozen=True, rename={"first": "from", "last": "to"}):
+    format: Literal["csv", "ndjson", "parquet"] = "csv"
+    first: Milliseconds = 0
+    last: Milliseconds = 4_102_444_800_000
+
+
+def readings_of(data: Data) -> list[Reading | Rejection]:
+    """The readings of a request, each on its own: one that cannot be read is a rejection in its place."""
+    return [_reading(data, index, raw) for index, raw in enumerate(data.readings)]
+
+
+def _reading(data: Data, index: int, raw: msgspec.Raw) -> Reading | Rejection:
+    try:
+        body = decode_json(bytes(raw), ReadingBody)
+    except Invalid as error:
+        return Rejection(index, str(error.details.get("field", "body")), error.message)
+    return Reading(
+        hardware_id=data.hardware_id,
+        batch_id=body.batch_id,
+        timestamp_ms=body.timestamp_ms,
+        boot_id=body.boot_id or data.boot_id,
+        firmware_version=body.firmware_version or data.firmware_version,
+        sensors={name: _exact(value) for name, value in body.sensors.items()},
+        sensor_status=body.sensor_status,
+    )
+
+
+def _exact(value: float) -> Number:
+    return value if isinstance(value, int) else Decimal(repr(value))
+
+
+def plain(value: Number) -> int | float:
+    """A stored number as a JSON number."""
+    return value if isinstance(value, int) else float(value)
+
+
+def capabilities_of(body: CapabilitiesBody) -> Capabilities:
+    return Capabilities(tuple(body.sensors), body.features)
+
+
+def receipt_body(receipt: Receipt) -> ReceiptBody:
+    rejected = [RejectionBody(each.index, each.field, each.why) for each in receipt.rejected]
+    return ReceiptBody(list(receipt.acknowledged), list(receipt.duplicates), rejected)
+
+
+def confirmation(device: Device, *, is_new: bool) -> Confirmation:
+    return Confirmation(
+        "registered" if is_new else "updated",
+        device.hardware_id,
+        device.confirmation_id,
+        device.first_registered_at,
+        device.last_seen_at,
+    )
+
+
+def device_body(device: Device) -> DeviceBody:
+    return DeviceBody(
+        hardware_id=device.hardware_id,
+        confirmation_id=device.confirmation_id,
+        friendly_name=device.friendly_name,
+        firmware_version=device.firmware_version,
+        capabilities=CapabilitiesBody(list(device.capabilities.sensors), dict(device.capabilities.features)),
+        first_registered_at=device.first_registered_at,
+        last_seen_at=device.last_seen_at,
+        last_boot_id=device.last_boot_id,
+    )
+
+
+def key_body(key: ApiKey) -> KeyBody:
+    return KeyBody(key.key_id, key.created_at, key.is_active, key.description, key.last_used_at)
+
+
+def reading_shown(reading: Reading) -> ReadingShown:
+    return ReadingShown(
+        hardware_id=reading.hardware_id,
+        batch_id=reading.batch_id,
+        timestamp_ms=reading.timestamp_ms,
+        boot_id=reading.boot_id,
+        firmware_version=reading.firmware_version,
+        friendly_name=reading.friendly_name,
+        sensors={name: plain(value) for name, value in reading.sensors.items()},
+        sensor_status=dict(reading.sensor_status),
+        clock_ahead=reading.clock_ahead,
+    )
+
+
+def series_body(hardware_id: str, series: Series) -> SeriesBody:
+    return SeriesBody(hardware_id, series.sensor, series.sampled, [_bucket(bucket) for bucket in series.buckets])
+
+
+def _bucket(bucket: Bucket) -> BucketBody:
+    return BucketBody(bucket.from_ms, bucket.to_ms, bucket.count, plain(bucket.least), plain(bucket.most), float(bucket.mean))
