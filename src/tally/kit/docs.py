@@ -130,17 +130,18 @@ def _responses(responses: Json) -> list[Html]:
         element(
             "div",
             element("h3", f"{status} {response['description']}"),
-            *(_body(media_type, content) for media_type, content in response.get("content", {}).items()),
+            *(_body(*entry, in_one_line=status >= "400") for entry in response.get("content", {}).items()),
         )
         for status, response in responses.items()
     ]
 
 
-def _body(media_type: str, content: Json) -> Html:
+def _body(media_type: str, content: Json, in_one_line: bool = False) -> Html:
     examples = [entry["value"] for entry in content.get("examples", {}).values()]
     examples += [content["example"]] if "example" in content else []
     about = element("p", element("code", media_type), " ", _type(content["schema"]), class_="quiet")
-    return element("div", about, *(element("pre", _text(example)) for example in examples))
+    told = [json.dumps(example, ensure_ascii=False) if in_one_line else _text(example) for example in examples]
+    return element("div", about, *(element("pre", example) for example in told))
 
 
 def _schemas(document: Json) -> Html:

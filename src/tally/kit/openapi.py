@@ -18,7 +18,7 @@ from tally.kit.operations import Api, Operation
 
 Json = dict[str, Any]
 
-MALFORMED: Final = Invalid("hardware_id is missing", code="missing_field", field="hardware_id")
+MALFORMED: Final = Invalid("name is missing", code="missing_field", field="name")
 TOO_LARGE: Final = TooLarge("The body must not be longer than 1048576 bytes", limit=1048576)
 NOT_JSON: Final = UnsupportedMedia("The content type must be application/json", field="Content-Type")
 UNKNOWN_CALLER: Final = Unauthenticated("The credential is missing or does not hold")
