@@ -130,7 +130,7 @@ def _responses(responses: Json) -> list[Html]:
         element(
             "div",
             element("h3", f"{status} {response['description']}"),
-            *(_body(*entry, in_one_line=status >= "400") for entry in response.get("content", {}).items()),
+            *(_body(kind, held, in_one_line=status >= "400") for kind, held in response.get("content", {}).items()),
         )
         for status, response in responses.items()
     ]
