@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tally import __version__
+from tally.devices.handlers import Announcer, Handlers
+from tally.devices.repository.devices import DeviceRepository
+from tally.devices.repository.keys import KeyRepository
+from tally.devices.repository.readings import ReadingRepository
+from tally.devices.routes import device_api
+from tally.devices.service.history import History
+from tally.devices.service.ingestion import Ingestion
+from tally.devices.service.keys import KNOWN_SECONDS, KeyService
+from tally.devices.service.registry import NAME_SECONDS, Registry
 from tally.kit import keyfile, logs
 from tally.kit.clock import Clock, DeadlinePassed, SystemClock, finish_within
 from tally.kit.cursors import Cursors
@@ -27,14 +37,26 @@ from tally.kit.docs import page
 from tally.kit.http import Json, RequestScope
 from tally.kit.hub import Hub
 from tally.kit.jobs import Job, JobRunner
+from tally.kit.limits import RateLimiter
 from tally.kit.locks import Locks
 from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
 from tally.kit.operations import Api, Operation
-from tally.settings import Settings
+from tally.kit.recent import Recent
+from tally.settings import Secret, Settings
+from tally.store.api import Engine
+from tally.store.catalogue import Catalogue
+from tally.store.collector import PatternCollector
+from tally.store.dynamodb import open_dynamodb
+from tally.store.report import PatternRow, pattern_rows
+from tally.store.sqlite import open_sqlite
+from tally.store.store import Store
 
 PROBE_SECONDS: Final = 2.0
-DESCRIPTION: Final = "Four sports backends that read alike, on one store with DynamoDB's semantics."
+SWEEP_BITE: Final = 500
+MOST_KNOWN: Final = 50_000
+DEVICES_KEY_FILE: Final = "devices-admin.key"
+DESCRIPTION: Final = "Tally keeps score of live things, and tells everyone who is watching."
 
 _log = logs.logger()
 
@@ -56,6 +78,7 @@ class Parts:
     metrics: Metrics
     hub: Hub
     cursors: Cursors
+    store: Store
     locks: Locks | None = None
     probes: tuple[Probe, ...] = ()
     jobs: tuple[Job, ...] = ()
@@ -71,16 +94,84 @@ class Parts:
         self.hub.close()
 
 
+CATALOGUE: Final = Catalogue({"devices": (DeviceRepository, ReadingRepository, KeyRepository)})
+
+
 @asynccontextmanager
 async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Parts]:
     """Open everything that `settings` ask for, and close it again in reverse order."""
     clock = clock or SystemClock()
     metrics = Metrics()
-    secret = settings.cursor_secret or keyfile.read_or_make(settings.data_dir / "cursor.key")
     async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(open_engine(settings, clock))
+        store = Store(engine, clock)
+        metrics.registry.register(PatternCollector(CATALOGUE, store.meters))
         hub = Hub(clock, metrics)
         stack.callback(hub.close)
-        yield Parts(settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=Cursors(secret))
+        cursors = Cursors(settings.cursor_secret or _made(settings, "cursor.key"))
+        yield Parts(
+            settings=settings,
+            clock=clock,
+            metrics=metrics,
+            hub=hub,
+            cursors=cursors,
+            store=store,
+            probes=(Probe("store", engine.ping),),
+            jobs=(Job(name="ttl-sweep", what="Deletes what has expired", run=partial(_sweep, engine, clock), interval=60),),
+            apis=(_devices(settings, clock, store, hub, cursors),),
+        )
+
+
+@asynccontextmanager
+async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]:
+    """The engine that the settings name. The embedded one makes its tables; on DynamoDB that is for `tally schema create`."""
+    if settings.store_engine == "dynamodb":
+        where = settings.dynamodb_endpoint
+        prefix = settings.dynamodb_table_prefix
+        async with open_dynamodb(endpoint=where, region=settings.dynamodb_region, table_prefix=prefix) as engine:
+            yield engine
+        return
+    async with open_sqlite(settings.data_dir, clock=lambda: clock.time_ns() / 1e9) as embedded:
+        for table in CATALOGUE.tables():
+            await embedded.ensure_table(table)
+        yield embedded
+
+
+def _made(settings: Settings, name: str) -> Secret:
+    return keyfile.read_or_make(settings.data_dir / name)
+
+
+async def _sweep(engine: Engine, clock: Clock) -> None:
+    """A bite of each table at a time, so that nobody waits long behind it."""
+    for table in CATALOGUE.tables():
+        swept = SWEEP_BITE if table.ttl else 0
+        while swept == SWEEP_BITE:
+            swept = await engine.sweep(table, clock.seconds(), SWEEP_BITE)
+
+
+def _devices(settings: Settings, clock: Clock, store: Store, hub: Hub, cursors: Cursors) -> Api:
+    devices, readings = DeviceRepository(store), ReadingRepository(store)
+    registry = Registry(devices, clock, Recent(clock, NAME_SECONDS, MOST_KNOWN), Recent(clock, 300, MOST_KNOWN))
+    limit = settings.devices_rate_limit
+    keys = KeyService(
+        KeyRepository(store),
+        clock,
+        settings.devices_key_pepper or _made(settings, "devices-pepper.key"),
+        RateLimiter(clock, per_second=limit, burst=2 * limit),
+        Recent(clock, KNOWN_SECONDS, MOST_KNOWN),
+        Recent(clock, 300, MOST_KNOWN),
+    )
+    handlers = Handlers(
+        keys=keys,
+        registry=registry,
+        ingestion=Ingestion(readings, registry, clock, settings.devices_retention_days * 86_400, Announcer(hub)),
+        history=History(readings, devices),
+        cursors=cursors,
+        hub=hub,
+        admin_token=settings.devices_admin_token or _made(settings, DEVICES_KEY_FILE),
+    )
+    origins = tuple(origin.strip() for origin in settings.devices_cors_origins.split(",") if origin.strip())
+    return device_api(handlers, origins)
 
 
 def build_app(parts: Parts) -> Starlette:
@@ -138,6 +229,7 @@ class _Instance:
                     other_responses={503: Readiness("not_ready", {"store": "failed"})},
                 ),
                 Operation("GET", "/metrics", self.metrics, "Figures for Prometheus", media_type="text/plain"),
+                Operation("GET", "/patterns", self.patterns, "Access patterns and what they cost", response=list[PatternRow]),
                 Operation("GET", "/openapi.json", self.openapi, "The OpenAPI document", response=dict),
                 Operation("GET", "/docs", self.docs, "The OpenAPI document as a page", media_type="text/html"),
             ),
@@ -170,6 +262,9 @@ class _Instance:
 
     async def metrics(self, _: Request) -> Response:
         return Response(self._parts.metrics.render(), media_type=CONTENT_TYPE)
+
+    async def patterns(self, _: Request) -> Response:
+        return Json(pattern_rows(CATALOGUE, self._parts.store.meters))
 
     async def openapi(self, _: Request) -> Response:
         return Response(self._document, media_type="application/json")

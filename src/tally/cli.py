@@ -19,17 +19,28 @@ from rich.console import Console
 from rich.table import Table
 
 from tally import __version__
-from tally.app import assembled, build_app
+from tally.app import CATALOGUE, DEVICES_KEY_FILE, assembled, build_app, open_engine
 from tally.errors import TallyError
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.kit.jobs import Job, Outcome, Run
 from tally.kit.server import CannotListen, Server, listen, run_until_stopped, url_of
 from tally.settings import Settings, SettingsError, markdown, read_settings, rows, unknown_variables
+from tally.store.commands import StoreCommands
+from tally.store.errors import StoreError
 
-cli = typer.Typer(help="Four sports backends that read alike, on one embedded store.", no_args_is_help=True, add_completion=False)
+cli = typer.Typer(
+    help="Keeps score of live things, and tells everyone who is watching.", no_args_is_help=True, add_completion=False
+)
 job_commands = typer.Typer(help="The jobs that run on timers.", no_args_is_help=True)
 cli.add_typer(job_commands, name="job")
+store_commands = StoreCommands(
+    catalogue=lambda: CATALOGUE,
+    open_engine=lambda: open_engine(_settings(), SystemClock()),
+    table_prefix=lambda: _settings().dynamodb_table_prefix,
+)
+cli.add_typer(store_commands.patterns(), name="patterns")
+cli.add_typer(store_commands.schema(), name="schema")
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on, instead of TALLY_HOST.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on, instead of TALLY_PORT.")]
@@ -68,6 +79,8 @@ def up(host: Host = None, port: Port = None) -> None:
         for name, path in PLACES:
             table.add_row(name, url + path)
         table.add_row("Data", str(settings.data_dir.resolve()))
+        if settings.devices_admin_token is None:
+            table.add_row("Devices: bearer token", f"in {settings.data_dir / DEVICES_KEY_FILE}")
         Console().print(table, "Ctrl-C stops it.")
 
     _serve(_settings(host, port), announce)
@@ -181,6 +194,8 @@ def _explained() -> Iterator[None]:
         _refuse(f"{error}. Choose another with --host and --port, or TALLY_HOST and TALLY_PORT.")
     except TallyError as error:
         _refuse(error.message)
+    except StoreError as error:
+        _refuse(f"The store: {error}")
 
 
 def _refuse(*sentences: str) -> NoReturn:

@@ -178,6 +178,29 @@ class Settings:
         default="",
         metadata=_is(TABLE_PREFIX, "Put before every table's name, so that several can share an account."),
     )
+    devices_admin_token: Secret | None = field(
+        default=None,
+        metadata=_is(
+            SECRET, "Bearer token of the devices' control plane. Without it, one is made at first start, in the data directory."
+        ),
+    )
+    devices_key_pepper: Secret | None = field(
+        default=None,
+        metadata=_is(
+            SECRET,
+            "Hashed together with every API key of the boards, so that the table alone gives nothing away. Without it, one is"
+            " made at first start, in the data directory; to change it makes all keys void.",
+        ),
+    )
+    devices_retention_days: int = field(
+        default=90, metadata=_is(_whole(1, 3650), "Days that a reading is kept, counted from when it was measured.")
+    )
+    devices_rate_limit: int = field(
+        default=2_000, metadata=_is(_whole(1, 1_000_000), "Requests a second that one API key may make; twice as many at once.")
+    )
+    devices_cors_origins: str = field(
+        default="*", metadata=_is(TEXT, "Origins, separated by commas, whose pages may call the devices' control plane.")
+    )
     cursor_secret: Secret | None = field(
         default=None,
         metadata=_is(

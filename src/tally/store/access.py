@@ -17,8 +17,11 @@ from contextvars import ContextVar, Token
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
+from tally.errors import Unavailable
+from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.store.errors import AccessViolation
+from tally.store.errors import Unavailable as StoreUnavailable
 from tally.store.meters import Meters, PatternMeter
 from tally.store.patterns import (
     BatchGetItem,
@@ -57,6 +60,7 @@ __all__ = [
     "patterns_of",
 ]
 
+_log = logs.logger()
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -156,6 +160,8 @@ def _hold_coroutine(pattern: Pattern, function: Callable[P, Awaitable[R]]) -> Ca
         try:
             with invocation:
                 return await function(*args, **kwargs)
+        except StoreUnavailable as error:
+            raise _away(error) from error
         finally:
             invocation.end()
 
@@ -176,6 +182,8 @@ def _hold_generator(pattern: Pattern, function: Callable[P, AsyncGenerator[R, No
                         element = await anext(body)
                 except StopAsyncIteration:
                     return
+                except StoreUnavailable as error:
+                    raise _away(error) from error
                 yield element
         finally:
             with invocation:
@@ -183,6 +191,12 @@ def _hold_generator(pattern: Pattern, function: Callable[P, AsyncGenerator[R, No
             invocation.end()
 
     return stream
+
+
+def _away(error: StoreUnavailable) -> Unavailable:
+    """The store's trouble in the domain's words: what exactly it is, is for the log, not for a client."""
+    _log.warning("The store cannot answer", action="store_unavailable", error=error)
+    return Unavailable("The store cannot answer now", retry_after=1)
 
 
 def pattern_of(method: Callable[..., Any]) -> Pattern | None:
