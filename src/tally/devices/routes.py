@@ -113,8 +113,8 @@ def _data_plane(handlers: Handlers) -> tuple[Operation, ...]:
         Operation(
             *("POST", "/data", handlers.data, "Send readings"),
             description="1 to 100 readings, gzip welcome. Send what is not in the answer again; it is stored once all the same.",
-            request=wire.DataExample,
-            request_example=wire.DataExample(_HARDWARE_ID, _BOOT_ID, "1.0.16", readings),
+            request=wire.DataBody,
+            request_example=wire.DataBody(_HARDWARE_ID, _BOOT_ID, "1.0.16", readings),
             response=wire.ReceiptBody,
             response_example=wire.ReceiptBody(
                 [_BATCH_ID], [], [wire.RejectionBody(1, "timestamp_ms", "timestamp_ms is missing")]

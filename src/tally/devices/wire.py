@@ -60,7 +60,7 @@ class Data(Strict, frozen=True):
     readings: list[msgspec.Raw]
 
 
-class DataExample(Strict, frozen=True):
+class DataBody(Strict, frozen=True):
     """What a board measured: 1 to 100 readings. Each is looked at on its own."""
 
     hardware_id: str
