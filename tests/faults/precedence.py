@@ -1,0 +1,99 @@
+"""Is there one order of all transactions that explains which versions they saw? For histories too long to search.
+
+Every item carries a version that each write raises by one, so a transaction's record says exactly what it saw and what it made.
+From that follows who came before whom: the writer of a version before its readers, its readers before the writer of the next
+one, and in real time whoever was answered before another asked. The history is strictly serialisable if nobody comes before
+himself.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+
+from msgspec import Struct
+
+
+class Transaction(Struct, frozen=True):
+    """When it was asked and answered, and the versions of items that it saw and that it made."""
+
+    asked: float
+    answered: float
+    saw: dict[str, int]
+    made: dict[str, int] = {}
+
+
+def contradiction(transactions: Iterable[Transaction]) -> str | None:
+    """What makes the history impossible, or None where it is serialisable. Items start at version 0."""
+    history = list(transactions)
+    try:
+        writers = _writers(history)
+        _check_sources(history, writers)
+    except ValueError as impossible:
+        return str(impossible)
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for before, after in (*_by_versions(history, writers), *_by_time(history)):
+        sorter.add(after, before)
+    try:
+        sorter.prepare()
+    except CycleError as cycle:
+        names = [name for name in cycle.args[1] if not name.startswith("time")]
+        return "each came before the next: " + ", ".join(names)
+    return None
+
+
+_Writers = dict[tuple[str, int], int]
+
+
+def _name(number: int, history: list[Transaction]) -> str:
+    return f"#{number} saw {history[number].saw} made {history[number].made}"
+
+
+def _writers(history: list[Transaction]) -> _Writers:
+    """Who made each version; two makers of one version have lost an update."""
+    writers: _Writers = {}
+    for number, transaction in enumerate(history):
+        for made in transaction.made.items():
+            if made in writers:
+                raise ValueError(f"two made {made}: {_name(writers[made], history)}, {_name(number, history)}")
+            writers[made] = number
+    return writers
+
+
+def _check_sources(history: list[Transaction], writers: _Writers) -> None:
+    """What was seen or was built upon must have been made by somebody."""
+    for number, transaction in enumerate(history):
+        before = {key: version - 1 for key, version in transaction.made.items()}
+        for seen in (*transaction.saw.items(), *before.items()):
+            if seen[1] != 0 and seen not in writers:
+                raise ValueError(f"nobody made {seen}: {_name(number, history)}")
+
+
+def _by_versions(history: list[Transaction], writers: _Writers) -> Iterator[tuple[str, str]]:
+    for number, transaction in enumerate(history):
+        for key, version in transaction.made.items():
+            if version > 1:
+                yield _name(writers[key, version - 1], history), _name(number, history)
+        for key, version in transaction.saw.items():
+            source, successor = writers.get((key, version)), writers.get((key, version + 1))
+            if source is not None and source != number:
+                yield _name(source, history), _name(number, history)
+            if successor is not None and successor != number:
+                yield _name(number, history), _name(successor, history)
+
+
+def _by_time(history: list[Transaction]) -> Iterator[tuple[str, str]]:
+    """Answered before asked, through a chain of moments instead of an edge for each pair."""
+    answers: dict[float, list[int]] = defaultdict(list)
+    for number, transaction in enumerate(history):
+        answers[transaction.answered].append(number)
+    moments = sorted(answers)
+    for position, moment in enumerate(moments):
+        if position:
+            yield f"time {position - 1}", f"time {position}"
+        for number in answers[moment]:
+            yield _name(number, history), f"time {position}"
+    for number, transaction in enumerate(history):
+        passed = bisect_left(moments, transaction.asked) - 1
+        if passed >= 0:
+            yield f"time {passed}", _name(number, history)

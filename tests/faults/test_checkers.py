@@ -1,0 +1,164 @@
+"""The judges of histories can say no: a lost update, a stale read, a write skew, a fork are each refused."""
+
+import itertools
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.faults.linearise import NEVER, Call, linearise
+from tests.faults.precedence import Transaction, contradiction
+
+
+def register(state: Any, operation: Any) -> tuple[Any, Any]:
+    """A number that can be read, written, and added to."""
+    kind, *value = operation
+    if kind == "read":
+        return state, state
+    if kind == "write":
+        return "done", value[0]
+    return state + value[0], state + value[0]
+
+
+def test_calls_one_after_the_other_with_right_answers_are_explained_in_their_order() -> None:
+    calls = [Call(1, 2, ("write", 5), "done"), Call(3, 4, ("add", 1), 6), Call(5, 6, ("read",), 6)]
+    assert linearise(calls, 0, register) == calls
+
+
+def test_an_empty_history_is_explained() -> None:
+    assert linearise([], 0, register) == []
+
+
+def test_calls_at_once_may_take_effect_in_either_order() -> None:
+    """The one that was asked first took effect last."""
+    first, second = Call(1, 10, ("add", 1), 2), Call(2, 9, ("add", 1), 1)
+    assert linearise([first, second], 0, register) == [second, first]
+
+
+def test_a_lost_update_is_refused() -> None:
+    """Two added one each to the same zero."""
+    assert linearise([Call(1, 10, ("add", 1), 1), Call(2, 9, ("add", 1), 1)], 0, register) is None
+
+
+def test_a_stale_read_is_refused() -> None:
+    """It was asked after the write had been answered, and saw what was there before."""
+    write = Call(1, 2, ("write", 5), "done")
+    assert linearise([write, Call(3, 4, ("read",), 0)], 0, register) is None
+    assert linearise([write, Call(1.5, 4, ("read",), 0)], 0, register) is not None
+
+
+def test_a_value_that_goes_back_is_refused() -> None:
+    """One reader saw the write, a later one did not, while the write was still going on."""
+    write = Call(1, 10, ("write", 5), "done")
+    assert linearise([write, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
+    assert linearise([write, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register) is not None
+
+
+def test_an_unanswered_call_may_have_happened_or_not() -> None:
+    """But what was seen of it once stays seen, and it cannot have happened before it was asked."""
+    lost = Call(1, NEVER, ("write", 5))
+    assert linearise([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register) is not None
+    assert linearise([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 0)], 0, register) is not None
+    assert linearise([lost, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
+    assert linearise([Call(6, NEVER, ("write", 5)), Call(2, 3, ("read",), 5)], 0, register) is None
+
+
+def test_a_write_skew_is_refused() -> None:
+    """Two transactions over one whole state: each saw the other's item unchanged and changed its own."""
+
+    def pair(state: Any, operation: Any) -> tuple[Any, Any]:
+        mine, other = operation
+        after = list(state)
+        after[mine] = "off"
+        return state[other], tuple(after)
+
+    calls = [Call(1, 10, (0, 1), "on"), Call(2, 9, (1, 0), "on")]
+    assert linearise(calls, ("on", "on"), pair) is None
+    assert linearise([calls[0], Call(2, 9, (1, 0), "off")], ("on", "on"), pair) is not None
+
+
+OPERATIONS = st.one_of(
+    st.just(("read",)), st.tuples(st.just("write"), st.integers(0, 2)), st.tuples(st.just("add"), st.integers(1, 2))
+)
+TIMES = st.tuples(st.integers(0, 12), st.integers(1, 6) | st.just(NEVER))
+CALLS = st.builds(
+    lambda times, operation, answer: Call(times[0], times[0] + times[1], operation, answer),
+    TIMES,
+    OPERATIONS,
+    st.integers(0, 3) | st.just("done"),
+)
+
+
+@given(st.lists(CALLS, max_size=5))
+def test_the_search_agrees_with_trying_all_orders(calls: list[Call]) -> None:
+    """On small histories, made up without regard to sense, it finds an order just where there is one."""
+    order = linearise(calls, 0, register)
+    assert (order is not None) == any(map(possible, orders(calls)))
+    if order is not None:
+        assert possible(order)
+        assert {id(call) for call in calls if call.answered != NEVER} <= {id(call) for call in order}
+
+
+def orders(calls: list[Call]) -> list[tuple[Call, ...]]:
+    """All orders of all answered calls with any of the others."""
+    answered = [call for call in calls if call.answered != NEVER]
+    others = [call for call in calls if call.answered == NEVER]
+    chosen = itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1))
+    return [order for some in chosen for order in itertools.permutations((*answered, *some))]
+
+
+def possible(order: Any) -> bool:
+    """Whether nobody is answered before one that comes earlier asked, and all answers are right."""
+    state: Any = 0
+    for position, call in enumerate(order):
+        if any(later.answered < call.asked for later in order[position:]):
+            return False
+        answer, state = register(state, call.operation)
+        if call.answered != NEVER and answer != call.answer:
+            return False
+    return True
+
+
+def test_transactions_that_follow_each_other_are_serialisable() -> None:
+    history = [
+        Transaction(1, 2, {"x": 0, "y": 0}, {"x": 1, "y": 1}),
+        Transaction(3, 4, {"x": 1, "y": 1}),
+        Transaction(5, 6, {"x": 1, "y": 1}, {"x": 2}),
+    ]
+    assert contradiction(history) is None
+
+
+def test_two_that_made_one_version_have_lost_an_update() -> None:
+    history = [Transaction(1, 10, {"x": 0}, {"x": 1}), Transaction(2, 9, {"x": 0}, {"x": 1})]
+    assert "two made ('x', 1)" in str(contradiction(history))
+
+
+def test_two_that_overlooked_each_other_have_skewed_their_writes() -> None:
+    both = {"x": 0, "y": 0}
+    history = [Transaction(1, 10, both, {"x": 1}), Transaction(2, 9, both, {"y": 1})]
+    assert "each came before the next" in str(contradiction(history))
+    assert contradiction([history[0], Transaction(2, 9, {"x": 1, "y": 0}, {"y": 1})]) is None
+
+
+def test_a_reader_of_half_a_transaction_is_found() -> None:
+    history = [Transaction(1, 10, {"x": 0, "y": 0}, {"x": 1, "y": 1}), Transaction(2, 9, {"x": 1, "y": 0})]
+    assert "each came before the next" in str(contradiction(history))
+
+
+def test_a_reader_of_the_past_is_found() -> None:
+    """A snapshot that would be fine in itself, but was asked for after the write had been answered."""
+    write = Transaction(1, 2, {"x": 0}, {"x": 1})
+    assert "each came before the next" in str(contradiction([write, Transaction(3, 4, {"x": 0})]))
+    assert contradiction([write, Transaction(1.5, 4, {"x": 0})]) is None
+
+
+def test_two_readers_who_saw_two_writes_in_different_orders_are_found() -> None:
+    writes = [Transaction(1, 10, {}, {"x": 1}), Transaction(1, 10, {}, {"y": 1})]
+    readers = [Transaction(2, 9, {"x": 1, "y": 0}), Transaction(2, 9, {"x": 0, "y": 1})]
+    assert "each came before the next" in str(contradiction(writes + readers))
+    assert contradiction([*writes, readers[0]]) is None
+
+
+def test_a_version_from_nowhere_is_found() -> None:
+    assert "nobody made ('x', 1)" in str(contradiction([Transaction(1, 2, {"x": 1})]))
+    assert "nobody made ('x', 1)" in str(contradiction([Transaction(1, 2, {"x": 0}, {"x": 2})]))
