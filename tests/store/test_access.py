@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
 from tally.store.access import (
     BatchGetItem,
@@ -25,7 +26,7 @@ from tally.store.access import (
     patterns_of,
 )
 from tally.store.api import Check, Get, Put
-from tally.store.errors import AccessViolation, BoundExceeded, ConditionFailed, TransactionCancelled
+from tally.store.errors import AccessViolation, BoundExceeded, ConditionFailed, StorageFull, TransactionCancelled
 from tally.store.expressions import F, present
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
@@ -353,6 +354,29 @@ async def test_a_task_that_outlives_its_pattern_is_refused(store: Store) -> None
         await task
 
 
+async def test_trouble_of_the_engine_leaves_a_pattern_in_the_words_of_the_domain(store: Store) -> None:
+    """A service above the repository knows nothing of stores: it learns that the same request may work later."""
+
+    class Broken:
+        @access("Broken", GetItem, table=FIXTURES)
+        async def get(self) -> None:
+            raise StorageFull("no room")
+
+        @access("Breaks off", GetItem, table=FIXTURES)
+        async def stream(self) -> AsyncGenerator[int, None]:
+            yield 1
+            raise StorageFull("no room")
+
+    with pytest.raises(Unavailable) as away:
+        await Broken().get()
+    assert isinstance(away.value.__cause__, StorageFull)
+    stream = Broken().stream()
+    assert await anext(stream) == 1
+    with pytest.raises(Unavailable) as away:
+        await anext(stream)
+    assert isinstance(away.value.__cause__, StorageFull)
+
+
 async def test_a_call_that_never_reaches_the_store_is_not_counted(store: Store) -> None:
     """An answer from memory is no access: "GetItem (on cache miss)" counts the misses."""
 
@@ -452,6 +476,10 @@ def test_an_operation_reads_as_in_the_tables_of_the_documents(operation: Operati
     pattern = pattern_of(method)
     assert pattern is not None
     assert pattern.operation_label == label
+
+
+def test_a_transaction_names_the_other_tables_that_it_touches() -> None:
+    assert patterns_of(Follows)["follow"].operation_label == "TransactWriteItems with example-follow-counts"
 
 
 def test_a_pattern_keeps_the_name_and_the_signature_of_its_method() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
 from tally.store.access import BatchGetItem, BatchWriteItem, Query, Scan, access, patterns_of
 from tally.store.api import BatchFound, BatchGet, BatchWrite, BatchWritten
@@ -215,10 +216,12 @@ async def test_what_a_busy_service_leaves_undone_is_sent_again(
 async def test_a_service_that_takes_nothing_is_given_up_on(
     repository: Repository, engine: BusyEngine, clock: ManualClock
 ) -> None:
-    """Throttled, after so many rounds in which nothing got done, with growing pauses between them."""
+    """Throttled, after so many rounds in which nothing got done; whoever called the pattern learns that it may be tried later."""
     engine.takes = 0
-    with pytest.raises(Throttled, match=f"3 items of a batch were left undone {FRUITLESS_ROUNDS} times in a row"):
+    with pytest.raises(Unavailable, match="The store cannot answer now") as answer:
         await while_time_passes(clock, repository.get_many([key(number) for number in range(3)]))
+    assert isinstance(answer.value.__cause__, Throttled)
+    assert str(answer.value.__cause__) == f"3 items of a batch were left undone {FRUITLESS_ROUNDS} times in a row"
     assert engine.batches == [3] * FRUITLESS_ROUNDS
 
 

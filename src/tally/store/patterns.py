@@ -126,8 +126,9 @@ class Pattern:
 
     @property
     def operation_label(self) -> str:
-        """As the documents write it: `Query + DeleteItem + UpdateItem`."""
-        return " + ".join(use.label(self.table) for use in self.operation.uses)
+        """As the documents write it: `Query + DeleteItem + UpdateItem`, and which other tables a transaction touches."""
+        others = f" with {', '.join(table.name for table in self.tables)}" if self.tables else ""
+        return " + ".join(use.label(self.table) for use in self.operation.uses) + others
 
     @property
     def indexes(self) -> tuple[str, ...]:
