@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +48,6 @@ from tally.settings import Secret, Settings
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
 from tally.store.collector import PatternCollector
-from tally.store.dynamodb import open_dynamodb
 from tally.store.report import PatternRow, pattern_rows
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
@@ -126,9 +126,11 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
 async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]:
     """The engine that the settings name. The embedded one makes its tables; on DynamoDB that is for `tally schema create`."""
     if settings.store_engine == "dynamodb":
+        # AWS's client takes a second to load, which nobody should wait for who does not use it.
+        dynamodb = import_module("tally.store.dynamodb")
         where = settings.dynamodb_endpoint
         prefix = settings.dynamodb_table_prefix
-        async with open_dynamodb(endpoint=where, region=settings.dynamodb_region, table_prefix=prefix) as engine:
+        async with dynamodb.open_dynamodb(endpoint=where, region=settings.dynamodb_region, table_prefix=prefix) as engine:
             yield engine
         return
     async with open_sqlite(settings.data_dir, clock=lambda: clock.time_ns() / 1e9) as embedded:

@@ -15,8 +15,8 @@ from aiobotocore.session import get_session
 from hypothesis import given
 
 from tally.kit.clock import SystemClock
+from tally.store.descriptions import table_from
 from tally.store.dynamodb import open_dynamodb
-from tally.store.dynamodb.descriptions import table_from
 from tally.store.errors import InvalidSchema, TableDiffers
 from tally.store.lockfile import normal
 from tally.store.provision import cloudformation, create_tables, terraform

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tally.store.api import Engine
-from tally.store.dynamodb.descriptions import create_request
+from tally.store.descriptions import create_request
 from tally.store.errors import InvalidSchema, TableNotFound
 from tally.store.lockfile import normal
 from tally.store.schema import Index, Table, index_key

@@ -7,7 +7,7 @@ table anew before each step, so several programs may ensure one table at once, a
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tally.store.dynamodb.descriptions import check_changeable, create_request, moving, next_change, table_from
+from tally.store.descriptions import check_changeable, create_request, moving, next_change, table_from
 from tally.store.dynamodb.faults import NotOffered
 from tally.store.dynamodb.patience import Kind, Line
 from tally.store.errors import InvalidRequest, TableExists, TableNotFound, Unavailable
