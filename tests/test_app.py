@@ -21,7 +21,8 @@ from tally.kit.http import Json
 from tally.kit.jobs import Job
 from tally.kit.operations import Api, Operation
 from tally.kit.server import serving
-from tally.settings import Settings, SettingsError
+from tally.settings import Settings
+from tally.store.errors import StorageUnwritable
 
 
 @pytest.fixture
@@ -171,6 +172,6 @@ async def test_the_cursor_secret_is_made_once_and_can_be_given(tmp_path: Path) -
 async def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     in_the_way = tmp_path / "data"
     in_the_way.write_text(json.dumps("a file"))
-    with pytest.raises(SettingsError, match="TALLY_DATA_DIR"):
+    with pytest.raises(StorageUnwritable, match=r"the data directory .* cannot be made"):
         async with assembled(Settings(data_dir=in_the_way)):
             pass

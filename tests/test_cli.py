@@ -127,7 +127,7 @@ def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("in the way")
     done = tally(tmp_path, "up", "--port", "0")
     assert done.returncode == 2
-    assert "TALLY_DATA_DIR" in done.stderr
+    assert f"the data directory {tmp_path / 'data'} cannot be made" in done.stderr
     assert "Traceback" not in done.stderr
 
 
