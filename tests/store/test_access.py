@@ -161,7 +161,7 @@ async def test_a_call_outside_of_any_pattern_is_refused(store: Store) -> None:
         await store.scan(FIXTURES)
     with pytest.raises(AccessViolation, match="Query outside of any access pattern"):
         _ = [item async for item in store.items(FIXTURES, ENGLISH, bound=10)]
-    with pytest.raises(AccessViolation, match="a batch outside of any access pattern"):
+    with pytest.raises(AccessViolation, match="BatchWriteItem outside of any access pattern"):
         await store.write_many(FIXTURES, puts=[fixture(1)], bound=10)
 
 

@@ -1,6 +1,7 @@
 """Batches of any size go out in requests of the allowed size, what is left undone is sent again, and every loop has a bound."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass
@@ -331,6 +332,21 @@ async def test_a_loop_takes_the_bound_of_its_pattern_when_it_states_none(reposit
         await repository.bounded_items("m", bound=11)
     with pytest.raises(AccessViolation, match="this wants a bound"):
         await repository.items("m")
+
+
+async def test_a_call_that_went_on_past_its_bound_gets_nothing_more(repository: Repository) -> None:
+    """Catching BoundExceeded inside of a pattern does not make the rest look empty."""
+    await repository.write_many(puts=[follow(number) for number in range(11)])
+
+    class Stubborn:
+        @access("Stubborn", Query, table=FOLLOWS, bound=10)
+        async def read(self) -> list[Item]:
+            with contextlib.suppress(BoundExceeded):
+                await repository.store.query(FOLLOWS, F("matchId") == "m")
+            return [item async for item in repository.store.items(FOLLOWS, F("matchId") == "m", overflow="stop")]
+
+    with pytest.raises(BoundExceeded, match="'Stubborn': more than 10 items would be read"):
+        await Stubborn().read()
 
 
 async def test_the_bound_counts_what_is_looked_at_before_the_filter(repository: Repository) -> None:

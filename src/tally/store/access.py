@@ -73,6 +73,10 @@ class Invocation:
     """
 
     __slots__ = ("_clock", "_elapsed", "_started", "_token", "ended", "meter", "pages", "pattern", "read", "written")
+    _clock: Clock
+    _started: float
+    _elapsed: float
+    _token: "Token[Invocation | None]"
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
@@ -81,29 +85,25 @@ class Invocation:
         self.written = 0
         self.pages = 0
         self.ended = False
-        self._clock: Clock | None = None
-        self._started = 0.0
-        self._elapsed = 0.0
-        self._token: Token[Invocation | None] | None = None
 
     def attach(self, meters: Meters, clock: Clock) -> PatternMeter:
         """Begin to measure, now that the store is reached."""
         self.meter = meters.of(self.pattern)
         self._clock = clock
+        self._elapsed = 0.0
         self._started = clock.monotonic()
         return self.meter
 
     def __enter__(self) -> None:
         """Let the body run, from its start or from where a generator stopped."""
         self._token = _CURRENT.set(self)
-        if self._clock is not None:
+        if self.meter is not None:
             self._started = self._clock.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        if self._clock is not None:
+        if self.meter is not None:
             self._elapsed += self._clock.monotonic() - self._started
-        if self._token is not None:
-            _CURRENT.reset(self._token)
+        _CURRENT.reset(self._token)
 
     def end(self) -> None:
         """The body has ended: count it, and let nothing more through in its name."""

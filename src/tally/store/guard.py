@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from tally.store.access import Invocation
 from tally.store.api import (
+    BatchFound,
     BatchGet,
     BatchWrite,
     BatchWritten,
     Delete,
     Get,
     Operation,
+    Page,
     Put,
     Query,
     Scan,
@@ -34,13 +36,14 @@ Paged = TypeVar("Paged", Query, Scan)
 
 def admit(invocation: Invocation, operation: Operation, *, bounded: bool = False) -> UseKey:
     """Which declared use this operation is, or AccessViolation. `bounded`: the caller ends its page loop itself."""
+    if invocation.ended:
+        raise _violation(invocation, "its method has returned; a task it left behind may not go on in its name")
     return _ADMIT[type(operation)](invocation, operation, bounded)
 
 
 def _admit_page(invocation: Invocation, operation: Query | Scan, bounded: bool) -> UseKey:
     pattern, key = invocation.pattern, (operation_name(operation), operation.index)
-    use = _declared(invocation, key)
-    _check_table(invocation, operation.table.name)
+    use = _declared(invocation, key, operation.table.name)
     if operation.filter is not None and use.name == "Scan" and not use.filtered:
         raise _violation(invocation, "it does not declare that its Scan filters")
     if operation.start is not None and invocation.pages and pattern.bound is None and not bounded:
@@ -50,59 +53,65 @@ def _admit_page(invocation: Invocation, operation: Query | Scan, bounded: bool) 
     return key
 
 
-def _admit_write(invocation: Invocation, operation: Put | Update | Delete, _: bool) -> UseKey:
-    key = (operation_name(operation), None)
-    use = _declared(invocation, key)
-    _check_table(invocation, operation.table.name)
-    if use.conditional and operation.condition is None:
-        raise _violation(invocation, f"it declares a conditional {use.name}, and this one has no condition")
-    check_room(invocation, 0, 1)
+def _admit_get(invocation: Invocation, operation: Get, _: bool) -> UseKey:
+    key = ("GetItem", None)
+    _declared(invocation, key, operation.table.name)
+    _reserve(invocation, 1, 0)
     return key
 
 
-def _admit_get(invocation: Invocation, operation: Get | BatchGet, _: bool) -> UseKey:
+def _admit_write(invocation: Invocation, operation: Put | Update | Delete, _: bool) -> UseKey:
     key = (operation_name(operation), None)
-    _declared(invocation, key)
-    _check_table(invocation, operation.table.name)
-    check_room(invocation, len(operation.keys) if isinstance(operation, BatchGet) else 1, 0)
+    use = _declared(invocation, key, operation.table.name)
+    if use.conditional and operation.condition is None:
+        raise _violation(invocation, f"it declares a conditional {use.name}, and this one has no condition")
+    _reserve(invocation, 0, 1)
+    return key
+
+
+def _admit_batch_get(invocation: Invocation, operation: BatchGet, _: bool) -> UseKey:
+    key = ("BatchGetItem", None)
+    _declared(invocation, key, operation.table.name)
+    _reserve(invocation, len(operation.keys), 0)
     return key
 
 
 def _admit_batch_write(invocation: Invocation, operation: BatchWrite, _: bool) -> UseKey:
-    key = (operation_name(operation), None)
-    _declared(invocation, key)
-    _check_table(invocation, operation.table.name)
-    check_room(invocation, 0, _size(operation))
+    key = ("BatchWriteItem", None)
+    _declared(invocation, key, operation.table.name)
+    _reserve(invocation, 0, _size(operation))
     return key
 
 
 def _admit_transaction(invocation: Invocation, operation: Transaction | TransactionGet, _: bool) -> UseKey:
     pattern, key = invocation.pattern, (operation_name(operation), None)
-    _declared(invocation, key)
+    _declared(invocation, key, pattern.table.name)
     writes = operation.writes if isinstance(operation, Transaction) else ()
     gets = operation.gets if isinstance(operation, TransactionGet) else ()
     strange = {part.table.name for part in (*writes, *gets)} - pattern.table_names
     if strange:
         raise _violation(invocation, f"it does not declare table {min(strange)}")
-    check_room(invocation, len(gets), len(writes))
+    _reserve(invocation, len(gets), len(writes))
     return key
 
 
-def _declared(invocation: Invocation, key: UseKey) -> Use:
+def _declared(invocation: Invocation, key: UseKey, table: str) -> Use:
     pattern = invocation.pattern
-    if invocation.ended:
-        raise _violation(invocation, "its method has returned; a task it left behind may not go on in its name")
     use = pattern.allowed.get(key)
     if use is None:
         where = "" if key[1] is None else f" on {key[1]}"
         raise _violation(invocation, f"it declares {pattern.operation_label}, not {key[0]}{where}")
+    if table != pattern.table.name:
+        raise _violation(invocation, f"it is about table {pattern.table.name}, not {table}")
     return use
 
 
-def _check_table(invocation: Invocation, name: str) -> None:
-    own = invocation.pattern.table.name
-    if name != own:
-        raise _violation(invocation, f"it is about table {own}, not {name}")
+def _reserve(invocation: Invocation, reads: int, writes: int) -> None:
+    """Count reads and writes before they are sent, so that many at once cannot pass the bound together."""
+    if invocation.pattern.bound is not None:
+        check_room(invocation, reads, writes)
+        invocation.read += reads
+        invocation.written += writes
 
 
 def check_room(invocation: Invocation, reads: int = 0, writes: int = 0) -> None:
@@ -140,11 +149,24 @@ def clamp(invocation: Invocation, operation: Paged) -> Paged:
 
 
 def settle(invocation: Invocation, operation: Operation, answer: Any) -> int:
-    """Count what an answer brought, and return how many items that were."""
-    reads, writes, items = _COUNTS[type(operation)](operation, answer)
-    invocation.read += reads
-    invocation.written += writes
-    return items
+    """How many items an answer found or changed. Pages count against the bound now; what a batch left undone no longer does."""
+    return _SETTLE[type(operation)](invocation, operation, answer)
+
+
+def _settle_page(invocation: Invocation, _: Query | Scan, page: Page) -> int:
+    invocation.read += page.scanned
+    return len(page.items)
+
+
+def _settle_batch_get(invocation: Invocation, _: BatchGet, answer: BatchFound) -> int:
+    invocation.read -= len(answer.unprocessed)
+    return len(answer.items)
+
+
+def _settle_batch_write(invocation: Invocation, operation: BatchWrite, answer: BatchWritten) -> int:
+    undone = _size(answer.unprocessed)
+    invocation.written -= undone
+    return _size(operation) - undone
 
 
 def too_many(invocation: Invocation, what: str, most: int) -> BoundExceeded:
@@ -167,11 +189,6 @@ def _size(operation: BatchWrite | None) -> int:
     return 0 if operation is None else len(operation.puts) + len(operation.deletes)
 
 
-def _count_batch_write(operation: BatchWrite, answer: BatchWritten) -> tuple[int, int, int]:
-    done = _size(operation) - _size(answer.unprocessed)
-    return 0, done, done
-
-
 _ADMIT: dict[type, Callable[[Invocation, Any, bool], UseKey]] = {
     Get: _admit_get,
     Put: _admit_write,
@@ -179,22 +196,21 @@ _ADMIT: dict[type, Callable[[Invocation, Any, bool], UseKey]] = {
     Delete: _admit_write,
     Query: _admit_page,
     Scan: _admit_page,
-    BatchGet: _admit_get,
+    BatchGet: _admit_batch_get,
     BatchWrite: _admit_batch_write,
     Transaction: _admit_transaction,
     TransactionGet: _admit_transaction,
 }
 
-# How many items an operation read and wrote, and how many it found or changed.
-_COUNTS: dict[type, Callable[[Any, Any], tuple[int, int, int]]] = {
-    Get: lambda _, answer: (1, 0, 1 if answer.item is not None else 0),
-    Put: lambda _, __: (0, 1, 1),
-    Update: lambda _, __: (0, 1, 1),
-    Delete: lambda _, __: (0, 1, 1),
-    Query: lambda _, page: (page.scanned, 0, len(page.items)),
-    Scan: lambda _, page: (page.scanned, 0, len(page.items)),
-    BatchGet: lambda get, answer: (len(get.keys) - len(answer.unprocessed), 0, len(answer.items)),
-    BatchWrite: _count_batch_write,
-    Transaction: lambda transaction, _: (0, len(transaction.writes), len(transaction.writes)),
-    TransactionGet: lambda get, answer: (len(get.gets), 0, sum(item is not None for item in answer.items)),
+_SETTLE: dict[type, Callable[[Invocation, Any, Any], int]] = {
+    Get: lambda _, __, found: 0 if found.item is None else 1,
+    Put: lambda _, __, ___: 1,
+    Update: lambda _, __, ___: 1,
+    Delete: lambda _, __, ___: 1,
+    Query: _settle_page,
+    Scan: _settle_page,
+    BatchGet: _settle_batch_get,
+    BatchWrite: _settle_batch_write,
+    Transaction: lambda _, transaction, __: len(transaction.writes),
+    TransactionGet: lambda _, __, found: sum(item is not None for item in found.items),
 }

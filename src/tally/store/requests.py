@@ -119,25 +119,29 @@ class Requests:
         return found.items
 
     async def _page(self, operation: api.Query | api.Scan, *, bounded: bool = False) -> Page:
-        invocation, _ = self._entered(operation_name(operation))
+        invocation, _ = self._entered(operation)
         if isinstance(operation, api.Query):
-            return await self._run(self.engine.query, clamp(invocation, operation), bounded=bounded)
-        return await self._run(self.engine.scan, clamp(invocation, operation), bounded=bounded)
+            page = await self._run(self.engine.query, clamp(invocation, operation), bounded=bounded)
+        else:
+            page = await self._run(self.engine.scan, clamp(invocation, operation), bounded=bounded)
+        check_room(invocation)
+        return page
 
-    def _entered(self, what: str) -> tuple[Invocation, PatternMeter]:
+    def _entered(self, operation: api.Operation) -> tuple[Invocation, PatternMeter]:
         """The running call of a pattern, and its meter."""
         invocation = current_invocation()
         if invocation is None:
+            what = operation_name(operation)
             raise AccessViolation(f"{what} outside of any access pattern: put @access on the repository's method")
         return invocation, invocation.meter or invocation.attach(self.meters, self.clock)
 
     async def _run(self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False) -> Answer:
-        invocation, meter = self._entered(operation_name(operation))
+        invocation, meter = self._entered(operation)
         counted = meter.operations[admit(invocation, operation, bounded=bounded)]
-        started = self.clock.monotonic()
+        monotonic = self.clock.monotonic
+        started = monotonic()
         try:
             answer = await send(operation)
-            counted.consumed(settle(invocation, operation, answer), answer.capacity)
         except Refused:
             counted.refused += 1
             raise
@@ -145,8 +149,8 @@ class Requests:
             counted.errors += 1
             raise
         finally:
-            counted.took(self.clock.monotonic() - started)
-        check_room(invocation)
+            counted.took(monotonic() - started)
+        counted.consumed(settle(invocation, operation, answer), answer.capacity)
         return answer
 
 

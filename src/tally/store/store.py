@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tally.store import api
 from tally.store.expressions import Condition
-from tally.store.guard import resolve_bound, too_many
+from tally.store.guard import check_room, resolve_bound, too_many
 from tally.store.paging import Patience, chunks, complete, run_bounded
 from tally.store.requests import Projected, Requests, paths_of
 from tally.store.schema import Table, check_key
@@ -46,8 +46,8 @@ class Store(Requests):
     ) -> list[Item]:
         """All items at these keys that there are, in no promised order; a key given twice is read once."""
         wanted = _distinct(table, keys)
-        self._reserve(len(wanted), bound, reads=True)
         paths, found = paths_of(project), list[Item]()
+        self._check_bound(api.BatchGet(table, tuple(wanted)), len(wanted), bound)
 
         async def send(keys: Sequence[Key]) -> Sequence[Key]:
             answer = await self._run(self.engine.batch_get, api.BatchGet(table, tuple(keys), paths, consistent))
@@ -62,7 +62,7 @@ class Store(Requests):
     ) -> None:
         """Put and delete all of these, each on its own. All are checked before the first is sent."""
         changes: list[Change] = [*(("put", item) for item in puts), *(("delete", key) for key in deletes)]
-        self._reserve(len(changes), bound, reads=False)
+        self._check_bound(_batch(table, changes), len(changes), bound)
         for chunk in chunks(changes, api.MAX_BATCH_WRITE):
             check_batch_write(_batch(table, chunk))
         check_distinct((table, table.key_of(content)) for _, content in changes)
@@ -75,7 +75,7 @@ class Store(Requests):
 
         await self._in_chunks(changes, api.MAX_BATCH_WRITE, send)
 
-    async def items(
+    def items(
         self,
         table: Table,
         where: Condition,
@@ -93,10 +93,9 @@ class Store(Requests):
         """All items of a range, `page` at a time. At most `bound` are looked at, before the filter: then it raises or stops."""
         paths = paths_of(project)
         query = api.Query(table, where, index, filter, paths, forward, page, start, consistent)
-        async for item in self._all(query, bound, overflow):
-            yield item
+        return self._all(query, bound, overflow)
 
-    async def scan_items(
+    def scan_items(
         self,
         table: Table,
         *,
@@ -110,12 +109,12 @@ class Store(Requests):
     ) -> AsyncGenerator[Item, None]:
         """All items of a table or index, `page` at a time. At most `bound` are looked at: then it raises or stops."""
         scan = api.Scan(table, index, filter, paths_of(project), page, None, consistent)
-        async for item in self._all(scan, bound, overflow):
-            yield item
+        return self._all(scan, bound, overflow)
 
     async def _all(self, operation: api.Query | api.Scan, bound: int | None, overflow: Overflow) -> AsyncGenerator[Item, None]:
-        invocation, _ = self._entered(api.operation_name(operation))
+        invocation, _ = self._entered(operation)
         left = most = resolve_bound(invocation, bound, invocation.read)
+        check_room(invocation)
         # One item past the bound tells "that was all" from "there is more".
         spare = 1 if overflow == "raise" else 0
         size = operation.limit
@@ -131,8 +130,9 @@ class Store(Requests):
                 return
             operation = replace(operation, start=page.next)
 
-    def _reserve(self, count: int, bound: int | None, *, reads: bool) -> None:
-        invocation, _ = self._entered("a batch")
+    def _check_bound(self, operation: api.BatchGet | api.BatchWrite, count: int, bound: int | None) -> None:
+        invocation, _ = self._entered(operation)
+        reads = isinstance(operation, api.BatchGet)
         most = resolve_bound(invocation, bound, invocation.read if reads else invocation.written)
         if count > most:
             raise too_many(invocation, "read" if reads else "written", most)
