@@ -5,8 +5,8 @@ being answered, and in which the specification, a plain function of a state, giv
 that was never answered (its process was killed) may have taken effect at any time after it was asked, or never.
 
 The search tries, at each point, every call that may come next: one that was asked before the first of the remaining answers. What
-keeps it short: a call that changes nothing is taken as soon as its answer fits, since it can be in nobody's way; and a set of
-calls that has led to the same state before is not tried again (Lowe's addition).
+keeps it short: a call that by its answer was a mere look is taken as soon as that answer fits, since it is in nobody's way; and a
+set of calls that has led to the same state before is not tried again (Lowe's addition).
 """
 
 import math
@@ -21,16 +21,29 @@ Specification: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class Call(Struct, frozen=True):
-    """What a client asked, when, and what it was told, when."""
+    """What a client asked, when, and what it was told, when. A `look` is a read or a refused write: it changed nothing."""
 
     asked: float
     answered: float
     operation: Any
     answer: Any = None
+    look: bool = False
+
+
+class _Done(NamedTuple):
+    """A set of calls: all before `first`, and of those from there on the ones whose bit is set. So it stays small."""
+
+    first: int = 0
+    beyond: int = 0
+
+    def with_call(self, position: int) -> "_Done":
+        first, beyond = self.first, self.beyond | 1 << (position - self.first)
+        passed = (~beyond & (beyond + 1)).bit_length() - 1
+        return _Done(first + passed, beyond >> passed)
 
 
 class _Move(NamedTuple):
-    done: int
+    done: _Done
     state: Any
     call: Call | None
 
@@ -38,53 +51,56 @@ class _Move(NamedTuple):
 def linearise(calls: Iterable[Call], start: Any, specification: Specification) -> list[Call] | None:
     """An order that explains the history, or None where there is none."""
     search = _Search(calls, specification)
-    seen = {(0, start)}
-    trail = [(_Move(0, start, None), search.moves(0, start))]
-    while trail:
-        move = next(trail[-1][1], None)
+    move: _Move | None = _Move(_Done(), start, None)
+    trail: list[tuple[_Move, Iterator[_Move]]] = []
+    seen: set[tuple[_Done, Any]] = set()
+    while True:
         if move is None:
+            if not trail:
+                return None
             trail.pop()
         elif search.explained(move.done):
-            return [call for (_, _, call), _ in trail if call is not None] + ([move.call] if move.call else [])
+            return [each.call for each in (*(taken for taken, _ in trail), move) if each.call is not None]
         elif (move.done, move.state) not in seen:
             seen.add((move.done, move.state))
             trail.append((move, search.moves(move.done, move.state)))
-    return [] if search.explained(0) else None
+        move = next(trail[-1][1], None) if trail else None
 
 
 class _Search:
-    """The calls by the time they were asked; a set of them is a number with one bit for each."""
+    """The calls by the time they were asked."""
 
     def __init__(self, calls: Iterable[Call], specification: Specification) -> None:
         self._calls = sorted(calls, key=lambda call: call.asked)
         self._specification = specification
-        self._answered = sum(1 << position for position, call in enumerate(self._calls) if call.answered != NEVER)
+        self._last = max((position for position, call in enumerate(self._calls) if call.answered != NEVER), default=-1)
 
-    def explained(self, done: int) -> bool:
+    def explained(self, done: _Done) -> bool:
         """Whether all calls that were answered have their place."""
-        return self._answered & ~done == 0
+        return all(self._calls[position].answered == NEVER for position in self._open(done) if position <= self._last)
 
-    def moves(self, done: int, state: Any) -> Iterator[_Move]:
-        """The calls that may come next, with what they lead to; just one if that one changes nothing."""
+    def moves(self, done: _Done, state: Any) -> Iterator[_Move]:
+        """The calls that may come next, with what they lead to; just one if that one is a mere look."""
         moves = []
         for position in self._possible(done):
             call = self._calls[position]
             answer, after = self._specification(state, call.operation)
             if call.answered != NEVER and answer != call.answer:
                 continue
-            move = _Move(done | 1 << position, after, call)
-            if after == state and call.answered != NEVER:
+            move = _Move(done.with_call(position), after, call)
+            if call.look:
                 return iter((move,))
             moves.append(move)
         return iter(moves)
 
-    def _possible(self, done: int) -> Iterator[int]:
+    def _open(self, done: _Done) -> Iterator[int]:
+        return (place for place in range(done.first, len(self._calls)) if not done.beyond >> (place - done.first) & 1)
+
+    def _possible(self, done: _Done) -> Iterator[int]:
         first_answer = NEVER
-        first_open = (~done & (done + 1)).bit_length() - 1
-        for position in range(first_open, len(self._calls)):
-            if not done >> position & 1:
-                call = self._calls[position]
-                if call.asked > first_answer:
-                    return
-                first_answer = min(first_answer, call.answered)
-                yield position
+        for position in self._open(done):
+            call = self._calls[position]
+            if call.asked > first_answer:
+                return
+            first_answer = min(first_answer, call.answered)
+            yield position

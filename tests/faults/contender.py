@@ -1,0 +1,214 @@
+"""Many tasks that fight for the same few items, and a record of what each asked and was told.
+
+    python -m tests.faults.contender DIRECTORY WORKLOAD TASKS CALLS SEED
+
+As a child it opens the store, says `open`, waits for a line, runs the workload, and says its record as one line of JSON. Times
+are the machine's monotonic clock, so the records of several processes make one history. A specification stands beside each
+workload.
+"""
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from tally.store.api import Check, Delete, Engine, Get, Put, TransactionGet, Update, Write
+from tally.store.api import Transaction as Transact
+from tally.store.errors import ConditionFailed, TransactionCancelled
+from tally.store.expressions import F, absent
+from tally.store.schema import Global, N, S, Table
+from tally.store.sqlite import open_sqlite
+from tests.faults.children import say
+from tests.faults.linearise import Call
+from tests.faults.precedence import Transaction
+
+T = TypeVar("T")
+ITEMS = Table("items", partition=S("id"), indexes=(Global("by-balance", partition=S("kind"), sort=N("balance")),))
+COUNTER, LOCK = {"id": "counter"}, {"id": "lock"}
+ACCOUNTS = tuple(f"account-{number}" for number in range(6))
+START_BALANCE = 100
+LEASE = 3_000_000  # three milliseconds: some leases expire while others are held
+
+
+class Record(msgspec.Struct):
+    """All that was asked and told."""
+
+    calls: list[Call] = msgspec.field(default_factory=list)
+    transactions: list[Transaction] = msgspec.field(default_factory=list)
+    sums: list[int] = msgspec.field(default_factory=list)
+
+
+async def timed(call: Awaitable[T]) -> tuple[int, T, int]:
+    """What a call answered, between the time it was asked and the time it was answered."""
+    asked = time.monotonic_ns()
+    answer = await call
+    return asked, answer, time.monotonic_ns()
+
+
+class Client:
+    """One task: an engine, a chance of its own, and a place to write down what happens."""
+
+    def __init__(self, engine: Engine, name: str, seed: str, record: Record) -> None:
+        self.engine = engine
+        self.name = name
+        self.chance = random.Random(seed + name)
+        self.record = record
+
+    async def note(self, operation: tuple[Any, ...], call: Awaitable[Any]) -> Any:
+        """Make a call and write it down."""
+        asked, answer, answered = await timed(call)
+        look = operation[0] == "read" or (operation[0] != "add" and answer not in ("swapped", "done"))
+        self.record.calls.append(Call(asked, answered, operation, answer, look))
+        return answer
+
+    async def use_counter(self) -> None:
+        """Add, read, or read and then write on the condition that nobody came between."""
+        kind = self.chance.choice(("add", "read", "swap"))
+        if kind == "add":
+            amount = self.chance.randrange(1, 5)
+            await self.note(("add", amount), self._add(amount))
+            return
+        seen = await self.note(("read",), self._read())
+        while kind == "swap":
+            answer = await self.note(("swap", seen, (seen or 0) + 1), self._swap(seen))
+            if answer == "swapped":
+                return
+            seen = answer
+
+    async def _add(self, amount: int) -> Any:
+        written = await self.engine.update(Update(ITEMS, COUNTER, (F("value").add(amount),), returns="UPDATED_NEW"))
+        assert written.item is not None
+        return written.item["value"]
+
+    async def _read(self) -> Any:
+        item = (await self.engine.get(Get(ITEMS, COUNTER, consistent=True))).item
+        return None if item is None else item["value"]
+
+    async def _swap(self, seen: Any) -> Any:
+        unchanged = absent("id") if seen is None else F("value") == seen
+        try:
+            await self.engine.update(Update(ITEMS, COUNTER, (F("value").set((seen or 0) + 1),), unchanged))
+        except ConditionFailed as failed:
+            return None if failed.item is None else failed.item["value"]
+        return "swapped"
+
+    async def use_lock(self) -> None:
+        """Take the lock if it is free or its time is over, keep it for longer, let go of it; or try what one may not."""
+        kind = self.chance.choice(("acquire", "acquire", "extend", "release"))
+        now = time.monotonic_ns()
+        owned = F("owner") == self.name
+        if kind == "acquire":
+            free = absent("id") | (F("until") < now)
+            put = Put(ITEMS, {**LOCK, "owner": self.name, "until": now + LEASE}, free)
+            await self.note((kind, self.name, now, now + LEASE), self._lock(self.engine.put(put)))
+        elif kind == "extend":
+            longer = Update(ITEMS, LOCK, (F("until").set(now + LEASE),), owned & (F("until") >= now))
+            await self.note((kind, self.name, now, now + LEASE), self._lock(self.engine.update(longer)))
+        else:
+            await self.note((kind, self.name), self._lock(self.engine.delete(Delete(ITEMS, LOCK, owned))))
+
+    async def _lock(self, call: Awaitable[Any]) -> Any:
+        """The holder that stood in the way, or `done`."""
+        try:
+            await call
+        except ConditionFailed as failed:
+            return None if failed.item is None else (failed.item["owner"], failed.item["until"])
+        return "done"
+
+    async def use_accounts(self) -> None:
+        """Look at all accounts at once, then move money between two, or write one on the word of another."""
+        asked, seen, answered = await timed(self._snapshot())
+        versions = {key: item["version"] for key, item in seen.items()}
+        self.record.transactions.append(Transaction(asked, answered, versions))
+        self.record.sums.append(sum(item["balance"] for item in seen.values()))
+        source, target = self.chance.sample(ACCOUNTS, 2)
+        amount = self.chance.randrange(1, 20)
+        writes: tuple[Write, ...] = (_move(source, versions, -amount), _move(target, versions, amount))
+        made = {key: versions[key] + 1 for key in (source, target)}
+        if self.chance.random() < 0.3:
+            # Sound only if the check and the write are one: else two of these would overlook each other.
+            writes = (_move(source, versions, 0), Check(ITEMS, {"id": target}, F("version") == versions[target]))
+            made = {source: versions[source] + 1}
+        try:
+            asked, _, answered = await timed(self.engine.transact(Transact(writes)))
+        except TransactionCancelled:
+            return
+        saw = {key: versions[key] for key in (source, target)}
+        self.record.transactions.append(Transaction(asked, answered, saw, made))
+
+    async def _snapshot(self) -> dict[str, dict[str, Any]]:
+        found = await self.engine.transact_get(TransactionGet(tuple(Get(ITEMS, {"id": key}) for key in ACCOUNTS)))
+        return {item["id"]: item for item in found.items if item is not None}
+
+
+def _move(key: str, versions: dict[str, int], amount: int) -> Update:
+    change = (F("balance").add(amount), F("version").add(1))
+    return Update(ITEMS, {"id": key}, change, F("version") == versions[key])
+
+
+def counter_specification(state: Any, operation: Any) -> tuple[Any, Any]:
+    """What a counter answers, and what it is afterwards; it starts as None."""
+    kind, *values = operation
+    if kind == "read":
+        return state, state
+    if kind == "add":
+        after = (state or 0) + values[0]
+        return after, after
+    seen, wanted = values
+    return ("swapped", wanted) if seen == state else (state, state)
+
+
+def lock_specification(state: Any, operation: Any) -> tuple[Any, Any]:
+    """What a lock answers, and who holds it afterwards: None, or the owner and the end of the lease."""
+    kind, owner, *times = operation
+    if kind == "release":
+        return ("done", None) if state is not None and state[0] == owner else (state, state)
+    now, until = times
+    free = state is None or state[1] < now
+    mine = state is not None and state[0] == owner and state[1] >= now
+    return ("done", (owner, until)) if (free if kind == "acquire" else mine) else (state, state)
+
+
+Workload: TypeAlias = Callable[[Client], Coroutine[Any, Any, None]]
+WORKLOADS: dict[str, Workload] = {
+    "counter": Client.use_counter,
+    "lock": Client.use_lock,
+    "accounts": Client.use_accounts,
+}
+
+
+async def lay_ground(engine: Engine) -> None:
+    """The table, and accounts with money."""
+    await engine.create_table(ITEMS)
+    for key in ACCOUNTS:
+        await engine.put(Put(ITEMS, {"id": key, "kind": "account", "balance": START_BALANCE, "version": 0}))
+
+
+async def contend(engines: tuple[Engine, ...], workload: str, tasks: int, calls: int, seed: str) -> Record:
+    """So many tasks at once, each so many times; the tasks are dealt out to the engines."""
+    record = Record()
+
+    async def repeat(client: Client) -> None:
+        for _ in range(calls):
+            await WORKLOADS[workload](client)
+
+    clients = [Client(engines[number % len(engines)], f"{seed}-{number}", seed, record) for number in range(tasks)]
+    await asyncio.gather(*map(repeat, clients))
+    return record
+
+
+async def main(directory: str, workload: str, tasks: str, calls: str, seed: str) -> None:
+    async with open_sqlite(Path(directory)) as engine:
+        say("open")
+        await asyncio.to_thread(sys.stdin.readline)
+        record = await contend((engine,), workload, int(tasks), int(calls), seed)
+    say(msgspec.json.encode(record).decode())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
