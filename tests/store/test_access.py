@@ -332,6 +332,20 @@ async def test_concurrent_calls_do_not_share_what_they_have_read(store: Store) -
     assert (meter.whole.calls, meter.items, meter.errors) == (20, 140, 0)
 
 
+async def test_many_accesses_at_once_cannot_pass_a_bound_together(store: Store) -> None:
+    """Reads are counted before they are sent, so the fourth of five is refused although none has come back yet."""
+
+    class Eager:
+        @access("Eager", GetItem, table=FIXTURES, bound=3)
+        async def get(self) -> list[Any]:
+            gets = (store.get(FIXTURES, {"matchId": f"m{number}"}) for number in range(5))
+            return await asyncio.gather(*gets, return_exceptions=True)
+
+    outcomes = await Eager().get()
+    assert [type(outcome) for outcome in outcomes] == [type(None)] * 3 + [BoundExceeded] * 2
+    assert store.meters.of(patterns_of(Eager)["get"]).operations["GetItem", None].calls == 3
+
+
 @dataclass(frozen=True, slots=True)
 class Untidy:
     store: Store
