@@ -9,7 +9,7 @@ from tally.store.sqlite.files import BUSY_SECONDS, connect, patience
 
 _CHECKPOINT_PAGES = 4_000  # 16 MB: long enough that a page written often is copied once
 _RESTART_PAGES = 32_000
-_RESTART_SECONDS = 0.1
+_PATIENCE_SECONDS = 0.1
 
 
 class Checkpoint:
@@ -17,6 +17,7 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
+        self._connection.set_busy_handler(patience(_PATIENCE_SECONDS))  # closing does not wait for another process's writer
         self._wanted = threading.Event()
         self._stopped = False
         self._pages = 0
@@ -38,7 +39,7 @@ class Checkpoint:
         has doubled, and no write waits longer than for this one.
         """
         if self._pages > self._restart_at:
-            connection.set_busy_handler(patience(_RESTART_SECONDS))
+            connection.set_busy_handler(patience(_PATIENCE_SECONDS))
             done = _checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
             connection.set_busy_handler(patience(BUSY_SECONDS))
             self._restart_at = _RESTART_PAGES if done else self._pages * 2
