@@ -73,7 +73,7 @@ def _row(reading: Reading) -> dict[str, Any]:
         "timestamp_ms": reading.timestamp_ms,
         "hardware_id": reading.hardware_id,
         "friendly_name": reading.friendly_name,
-        **{name: plain(reading.sensors[name]) if name in reading.sensors else None for name in SENSORS},
+        **{name: float(reading.sensors[name]) if name in reading.sensors else None for name in SENSORS},
         "other_sensors": msgspec.json.encode(others).decode() if others else None,
         "sensor_status": msgspec.json.encode(reading.sensor_status).decode(),
         "batch_id": reading.batch_id,

@@ -58,7 +58,7 @@ class Handlers:
         await self.keys.authenticate(api_key(request))
         body = await read_json(request, wire.Data, gzip=True)
         check_count(len(body.readings))
-        return Json(wire.receipt_body(await self.ingestion.ingest(body.hardware_id, wire.readings_of(body))))
+        return Json(wire.receipt_body(await self.ingestion.ingest(wire.sender_of(body), wire.readings_of(body))))
 
     async def create_key(self, request: Request) -> ASGIApp:
         self._require_operator(request)
@@ -130,6 +130,8 @@ class Handlers:
         readings = await self.history.export(hardware_id, (query.first, query.last))
         name = f"readings-{hardware_id.replace(':', '')}.{chosen.suffix}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        if request.method == "HEAD":  # nobody would get what would be read
+            return Response(media_type=chosen.media_type, headers=headers)
         return StreamingResponse(export(readings, chosen.writer()), media_type=chosen.media_type, headers=headers)
 
     async def stream(self, request: Request) -> ASGIApp:

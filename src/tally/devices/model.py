@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -22,8 +22,10 @@ LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01
 DAY_MS: Final = 86_400_000
 BATCH_SECONDS: Final = 30 * 86_400
 STATUSES: Final = ("ok", "error")
+MAX_DIGITS: Final = 38
 _LARGEST: Final = Decimal("1E+120")
 _SMALLEST: Final = Decimal("1E-120")
+_SURELY_SHORT: Final = 10**MAX_DIGITS
 
 _hardware_id = re.compile(r"[0-9A-F]{2}(:[0-9A-F]{2}){5}")
 _uuid4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -54,6 +56,15 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Sender:
+    """A board that sends readings, as it is now; the readings may be from before its latest boot."""
+
+    hardware_id: str
+    boot_id: str
+    firmware_version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What a board measured in one window of time."""
 
@@ -71,11 +82,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A reading that was not stored: where it stood in the request, the field at fault, and why."""
+    """A reading that was not stored: where it stood in the request, the field at fault, why, and its id if it had one."""
 
     index: int
     field: str
     why: str
+    batch_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,25 +171,40 @@ def check_capabilities(capabilities: Capabilities) -> Capabilities:
     return capabilities
 
 
+def check_sender(sender: Sender) -> Sender:
+    """A board that says properly who it is, or Invalid."""
+    check_hardware_id(sender.hardware_id)
+    check_text(sender.firmware_version, "firmware_version", 64)
+    return replace(sender, boot_id=check_uuid4(sender.boot_id, "boot_id"))
+
+
 def check_reading(reading: Reading) -> Reading:
     """A reading that keeps every rule, or Invalid that names the field."""
     if not _batch_id.fullmatch(reading.batch_id):
         raise _refusal("batch_id", f"must have 1 to {MAX_BATCH_ID} letters, digits, '_', '-', ':' and '.'")
     if not EARLIEST_MS <= reading.timestamp_ms < LATEST_MS:
         raise _refusal("timestamp_ms", "must be milliseconds since 1970 of a moment between the years 2000 and 2100")
-    check_uuid4(reading.boot_id, "boot_id")
+    boot_id = check_uuid4(reading.boot_id, "boot_id")
     check_text(reading.firmware_version, "firmware_version", 64)
     if len(reading.sensors) > MAX_SENSORS or len(reading.sensor_status) > MAX_SENSORS:
         raise _refusal("sensors", f"must not be more than {MAX_SENSORS}")
     for name, value in reading.sensors.items():
         if not _name.fullmatch(name):
             raise _refusal("sensors", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
-        if value and not _SMALLEST <= abs(Decimal(value)) <= _LARGEST:
-            raise _refusal(f"sensors.{name}", "must be a number between 1E-120 and 1E+120, or 0")
+        if value and not _is_storable(value):
+            raise _refusal(f"sensors.{name}", f"must be 0, or a number of at most {MAX_DIGITS} digits from 1E-120 to 1E+120")
     for name, status in reading.sensor_status.items():
         if not _name.fullmatch(name) or status not in STATUSES:
             raise _refusal("sensor_status", "must give a sensor's name the value ok or error")
-    return reading
+    return reading if boot_id == reading.boot_id else replace(reading, boot_id=boot_id)
+
+
+def _is_storable(value: Number) -> bool:
+    size = abs(Decimal(value))
+    if not _SMALLEST <= size <= _LARGEST:
+        return False
+    # A float never has so many digits; an integer of any length is JSON.
+    return size < _SURELY_SHORT or len(str(int(size)).rstrip("0")) <= MAX_DIGITS
 
 
 def is_ahead(timestamp_ms: int, now_ms: int) -> bool:

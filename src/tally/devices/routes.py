@@ -212,6 +212,7 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
             description="CSV, one JSON object a line, or Parquet; streamed, however many there are.",
             query=wire.ExportQuery,
             media_type="text/csv",
+            other_media_types=("application/x-ndjson", "application/vnd.apache.parquet"),
             **common,
         ),
         Operation(

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tally.devices.model import ApiKey, Bucket, Capabilities, Device, Number, Reading, Receipt, Rejection, Series
+from tally.devices.model import ApiKey, Bucket, Capabilities, Device, Number, Reading, Receipt, Rejection, Sender, Series
 from tally.errors import Invalid
 from tally.kit.body import Strict, decode_json
 
@@ -192,6 +192,10 @@ class ExportQuery(Strict, frozen=True, rename={"first": "from", "last": "to"}):
     last: Milliseconds = 4_102_444_800_000
 
 
+def sender_of(data: Data) -> Sender:
+    return Sender(data.hardware_id, data.boot_id, data.firmware_version)
+
+
 def readings_of(data: Data) -> list[Reading | Rejection]:
     """The readings of a request, each on its own: one that cannot be read is a rejection in its place."""
     return [_reading(data, index, raw) for index, raw in enumerate(data.readings)]
@@ -201,7 +205,7 @@ def _reading(data: Data, index: int, raw: msgspec.Raw) -> Reading | Rejection:
     try:
         body = decode_json(bytes(raw), ReadingBody)
     except Invalid as error:
-        return Rejection(index, str(error.details.get("field", "body")), error.message)
+        return Rejection(index, str(error.details.get("field", "body")), error.message, _batch_id(raw))
     return Reading(
         hardware_id=data.hardware_id,
         batch_id=body.batch_id,
@@ -211,6 +215,21 @@ def _reading(data: Data, index: int, raw: msgspec.Raw) -> Reading | Rejection:
         sensors={name: _exact(value) for name, value in body.sensors.items()},
         sensor_status=body.sensor_status,
     )
+
+
+class _Named(msgspec.Struct, frozen=True):
+    batch_id: str
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+def _batch_id(raw: msgspec.Raw) -> str | None:
+    """The batch id of a reading with which something else is wrong, if it has one."""
+    try:
+        return _named.decode(raw).batch_id
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _exact(value: float) -> Number:

@@ -119,6 +119,8 @@ def _success(operation: Operation, schemas: _Schemas) -> Json:
         told["content"] = _content(operation.media_type, schema, operation.response_example)
     elif operation.media_type != "application/json":
         told["content"] = _content(operation.media_type, {"type": "string"}, operation.response_example)
+    for media_type in operation.other_media_types:
+        told["content"] |= _content(media_type, {"type": "string"}, None)
     return told
 
 

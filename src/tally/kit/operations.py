@@ -53,6 +53,8 @@ class Operation:
     # Answers besides the usual one that are no errors of the domain: status to example.
     other_responses: Mapping[int, Any] = field(default_factory=dict)
     media_type: str = "application/json"
+    # What a client may ask for instead; documented as text.
+    other_media_types: tuple[str, ...] = ()
     errors: tuple[TallyError, ...] = ()
     security: tuple[str, ...] = ()
 

@@ -5,7 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tally.devices.model import MAX_READINGS, Reading, Receipt, Rejection, check_hardware_id, check_reading, is_ahead, timestamp
+from tally.devices.model import (
+    MAX_READINGS,
+    Reading,
+    Receipt,
+    Rejection,
+    Sender,
+    check_reading,
+    check_sender,
+    is_ahead,
+    timestamp,
+)
 from tally.devices.repository.readings import ReadingRepository
 from tally.devices.service.registry import Registry
 from tally.errors import Invalid
@@ -26,15 +36,14 @@ class Ingestion:
     retention_seconds: int
     announce: Announce
 
-    async def ingest(self, hardware_id: str, sent: Sequence[Sent]) -> Receipt:
+    async def ingest(self, sender: Sender, sent: Sequence[Sent]) -> Receipt:
         """Store what is good and new; every batch id comes back in exactly one part of the receipt."""
-        check_hardware_id(hardware_id)
+        sender = check_sender(sender)
         check_count(len(sent))
         good, rejected = _sorted_out(sent)
         if not good:
             return Receipt(rejected=rejected)
-        newest = good[-1]
-        name = await self.registry.heard_of(hardware_id, newest.boot_id, newest.firmware_version)
+        name = await self.registry.heard_of(sender)
         now_ms = self.clock.milliseconds()
         named = [replace(reading, friendly_name=name, clock_ahead=is_ahead(reading.timestamp_ms, now_ms)) for reading in good]
         stored, duplicates = await self._store(named)
@@ -69,13 +78,13 @@ def check_count(count: int) -> None:
 def _sorted_out(sent: Sequence[Sent]) -> tuple[list[Reading], tuple[Rejection, ...]]:
     """The first good reading of each batch id, and what is wrong with the ids that have none."""
     good: dict[str, Reading] = {}
-    bad: list[tuple[str | None, Rejection]] = []
+    bad: list[Rejection] = []
     for index, entry in enumerate(sent):
         if isinstance(entry, Rejection):
-            bad.append((None, entry))
+            bad.append(entry)
             continue
         try:
             good.setdefault(entry.batch_id, check_reading(entry))
         except Invalid as error:
-            bad.append((entry.batch_id, Rejection(index, str(error.details["field"]), error.message)))
-    return list(good.values()), tuple(rejection for batch_id, rejection in bad if batch_id not in good)
+            bad.append(Rejection(index, str(error.details["field"]), error.message, entry.batch_id))
+    return list(good.values()), tuple(rejection for rejection in bad if rejection.batch_id not in good)

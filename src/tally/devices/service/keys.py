@@ -10,7 +10,7 @@ from typing import Final
 
 from tally.devices.model import ApiKey, PageKey, check_text, check_uuid4, timestamp
 from tally.devices.repository.keys import KeyRepository
-from tally.errors import NotFound, Unauthenticated
+from tally.errors import NotFound, Unauthenticated, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.kit.limits import RateLimiter
@@ -66,9 +66,16 @@ class KeyService:
         self.limiter.take(key.key_id)
         if self.noted.get(key.key_id) is None:
             self.noted.put(key.key_id, True)
-            now = self.clock.now()
-            await self.keys.used(key.key_id, timestamp(now), timestamp(now - USED_EVERY))
+            await self._note(key)
         return key
+
+    async def _note(self, key: ApiKey) -> None:
+        now = self.clock.now()
+        try:
+            await self.keys.used(key.key_id, timestamp(now), timestamp(now - USED_EVERY))
+        except Unavailable:
+            self.noted.forget(key.key_id)
+            raise
 
     def _hash(self, raw: str) -> str:
         return hashlib.sha256((self.pepper.reveal() + raw).encode()).hexdigest()

@@ -8,6 +8,7 @@ from tally.devices.model import (
     Capabilities,
     Device,
     PageKey,
+    Sender,
     check_capabilities,
     check_hardware_id,
     check_text,
@@ -68,10 +69,11 @@ class Registry:
         self.names.put(hardware_id, name or "")
         return device
 
-    async def heard_of(self, hardware_id: str, boot_id: str, firmware_version: str) -> str | None:
+    async def heard_of(self, sender: Sender) -> str | None:
         """Note that a board posted data, now and then, and tell the name that it has."""
+        hardware_id = sender.hardware_id
         if self.noted.get(hardware_id) is None:
-            await self._note(hardware_id, boot_id, firmware_version)
+            await self._note(sender)
             self.noted.put(hardware_id, True)
         name = self.names.get(hardware_id)
         if name is None:
@@ -80,16 +82,16 @@ class Registry:
             self.names.put(hardware_id, name)
         return name or None
 
-    async def _note(self, hardware_id: str, boot_id: str, firmware_version: str) -> None:
+    async def _note(self, sender: Sender) -> None:
         now = self.clock.now()
         device = Device(
-            hardware_id=hardware_id,
+            hardware_id=sender.hardware_id,
             confirmation_id=new_uuid(),
             capabilities=Capabilities(),
             first_registered_at=timestamp(now),
             last_seen_at=timestamp(now),
-            last_boot_id=boot_id,
-            firmware_version=firmware_version,
+            last_boot_id=sender.boot_id,
+            firmware_version=sender.firmware_version,
         )
         await self.devices.seen(device, before=timestamp(now - SEEN_EVERY))
 
