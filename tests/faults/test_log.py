@@ -1,0 +1,118 @@
+"""The write-ahead log stays short, and keeping it short stops neither readers nor writers."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tally.store.api import Get, Put, Scan
+from tally.store.schema import S, Table
+from tally.store.sqlite import SqliteEngine, checkpoint, open_sqlite
+from tests.faults.audit import audit
+from tests.faults.children import started
+
+NOTES = Table("notes", partition=S("id"))
+PAGE = 4096
+CHECKPOINT_PAGES, RESTART_PAGES = 200, 800
+TEXT_BYTES = 100_000
+
+
+@pytest.fixture(autouse=True)
+def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rules at a twentieth of the size, so that a test need not write gigabytes."""
+    monkeypatch.setattr(checkpoint, "_CHECKPOINT_PAGES", CHECKPOINT_PAGES)
+    monkeypatch.setattr(checkpoint, "_RESTART_PAGES", RESTART_PAGES)
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
+    async with open_sqlite(tmp_path) as opened:
+        await opened.create_table(NOTES)
+        yield opened
+
+
+def log_size(engine: SqliteEngine) -> int:
+    return engine.path.with_name(engine.path.name + "-wal").stat().st_size
+
+
+async def write(engine: SqliteEngine, count: int) -> float:
+    """Write large items, four at once, without a pause; the longest that one of them took."""
+    longest = 0.0
+    numbers = iter(range(count))
+
+    async def write_on() -> None:
+        nonlocal longest
+        for number in numbers:
+            begun = time.monotonic()
+            # Each time another text: SQLite writes no page that has not changed.
+            text = "abcdefg"[number % 7] * TEXT_BYTES
+            await engine.put(Put(NOTES, {"id": f"note-{number % 50}", "text": text}))
+            longest = max(longest, time.monotonic() - begun)
+
+    await asyncio.gather(*(write_on() for _ in range(4)))
+    return longest
+
+
+async def test_the_log_stays_short_under_steady_writes(engine: SqliteEngine) -> None:
+    """Ten times its limit is written, and it never grows past the limit and one group of writes."""
+    largest = 0
+    for _ in range(10):
+        await write(engine, RESTART_PAGES * PAGE // TEXT_BYTES)
+        largest = max(largest, log_size(engine))
+    assert largest <= (RESTART_PAGES + 200) * PAGE
+    assert (await engine.scan(Scan(NOTES))).scanned > 10
+
+
+async def test_nothing_is_left_of_the_log_after_closing(engine: SqliteEngine, tmp_path: Path) -> None:
+    await write(engine, 50)
+    await engine.close()
+    assert not engine.path.with_name(engine.path.name + "-wal").exists()
+    assert len((await audit(tmp_path))["notes"]) == 50
+
+
+async def test_closing_beside_another_store_leaves_an_empty_log(engine: SqliteEngine, tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path) as other:
+        await write(other, 50)
+        assert log_size(engine) > 0
+        await other.close()
+        assert log_size(engine) == 0
+        assert (await engine.scan(Scan(NOTES))).scanned > 0
+
+
+async def test_a_reader_who_stays_in_one_moment_costs_the_writers_little(engine: SqliteEngine) -> None:
+    """A back-up keeps the log from starting anew: it grows, no write waits long for it, and afterwards it is short again."""
+    await write(engine, 50)
+    async with started("peer", str(engine.path.parent)) as peer:
+        await peer.expect("open")
+        assert await peer.ask("look") == '"done"'
+        assert await write(engine, 200) < 5
+        assert log_size(engine) > 2 * RESTART_PAGES * PAGE
+        assert await peer.ask("let go") == '"done"'
+    await write(engine, 200)
+    await engine.close()
+    async with open_sqlite(engine.path.parent) as again:
+        await write(again, 10)
+        assert log_size(again) < RESTART_PAGES * PAGE
+
+
+async def test_a_checkpoint_under_way_elsewhere_is_in_nobodys_way(engine: SqliteEngine) -> None:
+    """Reads and writes go on while another connection makes checkpoint after checkpoint."""
+    other = apsw.Connection(str(engine.path))
+    done = asyncio.Event()
+
+    async def copy() -> int:
+        copied = 0
+        while not done.is_set():
+            await asyncio.to_thread(other.wal_checkpoint)
+            copied += 1
+        return copied
+
+    copying = asyncio.ensure_future(copy())
+    await write(engine, 200)
+    assert (await engine.get(Get(NOTES, {"id": "note-7"}))).item is not None
+    done.set()
+    assert await copying > 1
+    other.close()
