@@ -75,6 +75,12 @@ DIFFERENCES: tuple[Difference, ...] = (
         feature="reasons_for_invalid_updates",
     ),
     Difference(
+        (LOCAL, MINISTACK),
+        "An update that only takes away makes an item of its key where there was none; the service makes nothing.",
+        "A shortcut of both.",
+        {"test_an_update_that_only_takes_away_makes_no_item": ALL},
+    ),
+    Difference(
         (LOCAL,),
         "An update may give an attribute of an index a type, a length or an emptiness that the index's key cannot have.",
         "Local checks index keys of puts only.",
@@ -200,6 +206,7 @@ DIFFERENCES: tuple[Difference, ...] = (
                 "add behind a missing map",
                 "discard behind a missing map",
                 "plus a string",
+                "if absent, and the other is missing while the first is there",
                 "join a string",
             ),
             "test_nesting_deeper_than_32_levels_by_an_update_is_refused": ALL,

@@ -95,6 +95,13 @@ async def test_a_long_condition_is_taken(engine: Engine) -> None:
     assert await stored(engine, PLAIN, key) == key
 
 
+async def test_a_condition_too_long_to_send_is_refused(engine: Engine) -> None:
+    key = {"id": fresh()}
+    with pytest.raises(InvalidExpression, match="at most 4096 bytes"):
+        await engine.put(Put(PLAIN, key, condition=chain(140)))
+    assert await stored(engine, PLAIN, key) is None
+
+
 SENSELESS: dict[str, tuple[Any, type[InvalidRequest], str]] = {
     "too many operators": (chain(301), InvalidExpression, "300"),
     "ordered against a truth value": (F("a") < True, InvalidExpression, "not BOOL"),

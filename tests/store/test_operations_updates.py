@@ -64,6 +64,9 @@ async def test_an_update_that_the_item_does_not_allow_is_refused_and_changes_not
         ((F("a").set(F("a").joined("x")),), "list, not S"),
         ((F("a").set(Sum("+", Sum("+", Literal(1), Literal(2)), Literal(3))),), "nested"),
         ((F("a").set(Joined(Literal([]), Joined(Literal([]), Literal([])))),), "nested"),
+        ((F("a").set(F("b").if_absent(F("b"))),), "itself"),
+        ((F("a").set(F("b").if_absent(F("c") + 1)),), "nested"),
+        ((F("a").set(F("b").if_absent(F("c").joined([]))),), "nested"),
     ],
 )
 async def test_an_update_that_makes_no_sense_is_refused(engine: Engine, actions: tuple[Action, ...], words: str) -> None:
@@ -80,10 +83,10 @@ async def test_an_update_makes_an_item_where_there_is_none(engine: Engine) -> No
 
 
 @pytest.mark.parametrize("action", [F("gone").remove(), F("gone").discard({"x"})])
-async def test_even_an_update_that_takes_away_makes_an_item(engine: Engine, action: Action) -> None:
+async def test_an_update_that_only_takes_away_makes_no_item(engine: Engine, action: Action) -> None:
     key = {"id": fresh()}
-    await engine.update(Update(PLAIN, key, (action,)))
-    assert await stored(engine, PLAIN, key) == key
+    assert (await engine.update(Update(PLAIN, key, (action,), returns="ALL_NEW"))).item is None
+    assert await stored(engine, PLAIN, key) is None
 
 
 async def test_an_update_without_steps_makes_an_item_of_its_key(engine: Engine) -> None:
@@ -182,6 +185,17 @@ async def test_removing_an_attribute_returns_it_as_old_and_nothing_as_new(engine
     key = await put(engine, **OLD)
     assert (await engine.update(Update(PLAIN, key, (F("a").remove(),), returns="UPDATED_OLD"))).item == {"a": 1}
     assert (await engine.update(Update(PLAIN, key, (F("b").remove(),), returns="UPDATED_NEW"))).item is None
+
+
+async def test_an_update_too_long_to_send_is_refused(engine: Engine) -> None:
+    key = {"id": fresh()}
+    steps = tuple(F(f"n{number}").set(number) for number in range(400))
+    with pytest.raises(InvalidExpression, match="at most 4096 bytes"):
+        await engine.update(Update(PLAIN, key, steps))
+    await engine.update(Update(PLAIN, key, steps[:200]))
+    item = await stored(engine, PLAIN, key)
+    assert item is not None
+    assert len(item) == 201
 
 
 async def test_a_counter_counts_exactly(engine: Engine) -> None:

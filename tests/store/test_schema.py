@@ -90,6 +90,7 @@ def declare(**changes: Any) -> Table:
             {"indexes": (Global("one", partition=S("a"), projection=include(*(f"x{n}" for n in range(101)))),)},
             "100",
         ),
+        ({"indexes": (Index("one", S("other"), S("a"), local=True),)}, "table's partition key"),
         ({"partition": S("")}, "255"),
         ({"partition": S("n" * 256)}, "255"),
     ],

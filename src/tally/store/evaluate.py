@@ -232,8 +232,8 @@ def _compute(operand: Any, item: Mapping[str, Any]) -> Any:
             raise InvalidExpression(f"the update refers to {operand}, which the item does not have")
         return value
     if isinstance(operand, IfAbsent):
-        value = find(item, operand.path)
-        return _compute(operand.otherwise, item) if value is MISSING else value
+        value, otherwise = find(item, operand.path), _compute(operand.otherwise, item)  # DynamoDB wants both to make sense
+        return otherwise if value is MISSING else value
     left, right = _compute(operand.left, item), _compute(operand.right, item)
     if isinstance(operand, Joined):
         if type_of(left) != "L" or type_of(right) != "L":

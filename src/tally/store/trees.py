@@ -131,8 +131,9 @@ def _check_update_operand(operand: Any) -> None:
                 raise InvalidExpression("a joined list takes fields and lists, not a nested expression")
     elif isinstance(operand, IfAbsent):
         _check_update_operand(operand.otherwise)
-        if isinstance(operand.otherwise, Sum):
-            raise InvalidExpression("if_absent takes a field, a value or a joined list, not a sum")
+        _check_distinct(operand.path, operand.otherwise)
+        if isinstance(operand.otherwise, Sum | Joined):
+            raise InvalidExpression("if_absent takes a field or a value, not a nested expression")
 
 
 def _check_node(node: Condition) -> None:

@@ -1,0 +1,135 @@
+"""Runs one operation on two engines and says where their answers differ.
+
+An answer is put into a plain form first, in which equal values are equal and no order matters that DynamoDB does not promise: a
+scan and a batch are sets, and so are items with one sort key in an index. Of an error, its family counts, and of a cancelled
+transaction the reasons.
+"""
+
+from collections import Counter
+from decimal import Context, Decimal
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from tally.store.api import (
+    BatchGet,
+    BatchWrite,
+    Delete,
+    Engine,
+    Get,
+    Operation,
+    Page,
+    Put,
+    Query,
+    Scan,
+    Transaction,
+    TransactionGet,
+    Update,
+)
+from tally.store.errors import ConditionFailed, InvalidRequest, TransactionCancelled
+from tally.store.evaluate import project
+from tally.store.schema import Table
+from tally.store.values import MAX_DIGITS, Item, type_of
+from tests.store.tables import all_items, all_pages
+
+Plain: TypeAlias = Any
+
+UNTOLD: tuple[Any, ...] = (None, "NONE", ())
+_EXACT = Context(prec=MAX_DIGITS)
+
+
+def plain(value: Any) -> Plain:
+    """A value as text that is the same for equal values, and different for any two others: 1 and True, 1 and "1"."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name!r}: {plain(each)}" for name, each in sorted(value.items())) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(plain, value)) + "]"
+    if isinstance(value, set | frozenset):
+        return "{" + ", ".join(sorted(map(plain, value))) + "}"
+    if type_of(value) == "N":
+        return f"{_EXACT.normalize(Decimal(value)):f}"
+    return repr(value)
+
+
+def bag(items: list[Item]) -> Plain:
+    """Items without an order."""
+    return sorted(Counter(map(plain, items)).items())
+
+
+async def answer(engine: Engine, operation: Operation) -> Plain:
+    """What an engine makes of an operation."""
+    try:
+        return await _run(engine, operation)
+    except ConditionFailed:
+        return "condition failed"
+    except TransactionCancelled as refusal:
+        return "cancelled", [(reason.code, plain(reason.item)) for reason in refusal.reasons]
+    except InvalidRequest:
+        return "invalid"
+
+
+async def _run(engine: Engine, operation: Operation) -> Plain:
+    if isinstance(operation, Query | Scan):
+        return _pages(operation, await all_pages(engine, operation))
+    if isinstance(operation, Get):
+        return plain((await engine.get(operation)).item)
+    if isinstance(operation, BatchGet):
+        return bag((await engine.batch_get(operation)).items)
+    if isinstance(operation, TransactionGet):
+        return plain((await engine.transact_get(operation)).items)
+    if isinstance(operation, BatchWrite):
+        written = await engine.batch_write(operation)
+        return "written", written.unprocessed, written.capacity
+    if isinstance(operation, Transaction):
+        await engine.transact(operation)
+        return "written"
+    return await _write(engine, operation)
+
+
+async def _write(engine: Engine, operation: Put | Update | Delete) -> Plain:
+    if isinstance(operation, Put):
+        written = await engine.put(operation)
+    elif isinstance(operation, Delete):
+        written = await engine.delete(operation)
+    else:
+        written = await engine.update(operation)
+        if written.item is not None and operation.returns.startswith("UPDATED"):
+            # DynamoDB Local returns whole attributes where the service returns the parts that changed.
+            shown = project(written.item, [action.path for action in operation.actions])
+            return plain(shown or None), written.capacity
+    return plain(written.item), written.capacity
+
+
+def _pages(operation: Query | Scan, pages: list[Page]) -> Plain:
+    counts = [page.scanned for page in pages]
+    items = [item for page in pages for item in page.items]
+    if isinstance(operation, Scan):
+        return sum(counts), bag(items)
+    if operation.index is None:
+        return [(plain(page.items), plain(page.next), page.scanned) for page in pages]
+    sort = operation.table.index(operation.index).sort
+    order = [plain(item[sort.name]) for item in items] if sort and not operation.projection else None
+    return counts, bag(items), order
+
+
+def told(operation: Any) -> str:
+    """An operation without its table and without what was left at its default, to be read by a person."""
+    if not isinstance(operation, Struct):
+        return repr(operation)
+    fields = {name: getattr(operation, name) for name in operation.__struct_fields__ if name != "table"}
+    if isinstance(operation, Transaction | TransactionGet):
+        return f"{type(operation).__name__}{[told(part) for part in next(iter(fields.values()))]}"
+    return f"{type(operation).__name__}({', '.join(f'{name}={each!r}' for name, each in fields.items() if each not in UNTOLD)})"
+
+
+async def contents(engine: Engine, table: Table) -> dict[str | None, Plain]:
+    """All that stands in a table and in each of its indexes."""
+    sources = (None, *table.by_name)
+    return {source: bag(await all_items(engine, Scan(table, index=source))) for source in sources}
+
+
+async def clear(engine: Engine, table: Table) -> None:
+    """Empty a table."""
+    keys = [table.key_of(item) for item in await all_items(engine, Scan(table))]
+    for first in range(0, len(keys), 25):
+        await engine.batch_write(BatchWrite(table, deletes=tuple(keys[first : first + 25])))

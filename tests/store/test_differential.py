@@ -1,0 +1,127 @@
+"""The embedded engine against AWS's DynamoDB Local: made-up operations must have the same answers and leave the same items.
+
+On the side of DynamoDB Local our own checks are taken away, so that it alone judges what is a good request: a check of ours
+that refuses too much shows up here as well. What the jar is known to get wrong is left out of what is made up.
+"""
+
+import itertools
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tally.store import dynamodb, validate
+from tally.store.api import Delete, Engine, Get, Operation, Put, Update
+from tally.store.errors import TableNotFound
+from tally.store.expressions import Action, Condition, Discard, Remove
+from tally.store.schema import Table
+from tally.store.sqlite import open_sqlite
+from tally.store.values import Item
+from tests.store.agreement import Plain, answer, clear, contents, told
+from tests.store.emulators import local_engine
+from tests.store.made_up import SMALLEST, MakeUp, shapes, tables
+from tests.store.strategies import conditions, items, updates
+
+pytestmark = pytest.mark.soak
+
+EXAMPLES = settings().max_examples
+SHAPES = shapes()
+PLAIN = SHAPES[-1]
+UNCHECKED = SimpleNamespace(**{name: lambda _operation: None for name in dir(validate) if name.startswith("check_")})
+
+
+class Pair:
+    """The two engines, and tables that both have."""
+
+    def __init__(self, embedded: Engine, local: Engine) -> None:
+        self.engines = (embedded, local)
+        self.number = itertools.count()
+
+    async def make(self, table: Table) -> None:
+        """Make the table anew on both."""
+        for engine in self.engines:
+            await self.drop(table, engine)
+            await engine.create_table(table)
+
+    async def drop(self, table: Table, *engines: Engine) -> None:
+        """Drop the table where it is."""
+        for engine in engines or self.engines:
+            try:
+                await engine.drop_table(table.name)
+            except TableNotFound:
+                continue
+
+    async def agree(self, table: Table, operations: list[Operation]) -> None:
+        """Run the operations on both and compare every answer and what is left; leave the tables empty."""
+        story = [f"on {table}"]
+        try:
+            for operation in operations:
+                if await self._makes_by_taking_away(operation):
+                    continue
+                story.append(told(operation))
+                self._compare(story, *[await answer(engine, operation) for engine in self.engines])
+            story.append("what is left")
+            self._compare(story, *[await contents(engine, table) for engine in self.engines])
+        except BaseException:
+            await self.make(table)
+            raise
+        for engine in self.engines:
+            await clear(engine, table)
+
+    async def _makes_by_taking_away(self, operation: Operation) -> bool:
+        """Whether an update would only take away, and from nothing: the jar makes an item of that, the service does not."""
+        if not isinstance(operation, Update) or not all(isinstance(step, Remove | Discard) for step in operation.actions):
+            return False
+        return (await self.engines[0].get(Get(operation.table, operation.key, consistent=True))).item is None
+
+    @staticmethod
+    def _compare(story: list[str], embedded: Plain, local: Plain) -> None:
+        if embedded != local:
+            pytest.fail("\n".join((*story, f"embedded: {embedded}", f"local:    {local}")), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
+    """Both engines with the shapes made, DynamoDB Local without our checks."""
+    async with open_sqlite(tmp_path_factory.mktemp("differential")) as embedded, local_engine() as local:
+        pair = Pair(embedded, local)
+        for table in SHAPES:
+            await pair.make(table)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dynamodb.engine, "validate", UNCHECKED)
+            yield pair
+
+
+@settings(max_examples=2 * EXAMPLES)
+@given(items(SMALLEST), conditions(SMALLEST))
+async def test_conditions_are_judged_alike(pair: Pair, item: Item, condition: Condition) -> None:
+    key = {"id": "p"}
+    await pair.agree(PLAIN, [Put(PLAIN, {**item, **key}), Delete(PLAIN, key, condition)])
+
+
+@settings(max_examples=2 * EXAMPLES)
+@given(items(SMALLEST), updates(SMALLEST), st.sampled_from(("ALL_NEW", "UPDATED_OLD", "UPDATED_NEW")))
+async def test_updates_make_the_same_of_an_item(pair: Pair, item: Item, actions: tuple[Action, ...], returns: str) -> None:
+    key = {"id": "p"}
+    update = Update(PLAIN, key, actions, returns=returns)  # type: ignore[arg-type]
+    await pair.agree(PLAIN, [Put(PLAIN, {**item, **key}), update, Get(PLAIN, key, consistent=True)])
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.sampled_from(SHAPES).flatmap(lambda table: st.tuples(st.just(table), MakeUp(table).operations())))
+async def test_sequences_of_operations_have_the_same_answers(pair: Pair, example: tuple[Table, list[Operation]]) -> None:
+    table, operations = example
+    await pair.agree(table, operations)
+
+
+@settings(max_examples=max(10, EXAMPLES // 5))
+@given(tables("made-up").flatmap(lambda table: st.tuples(st.just(table), MakeUp(table).operations())))
+async def test_tables_of_any_shape_behave_alike(pair: Pair, example: tuple[Table, list[Operation]]) -> None:
+    table, operations = example
+    await pair.make(table)
+    try:
+        await pair.agree(table, operations)
+    finally:
+        await pair.drop(table)
