@@ -144,18 +144,18 @@ def check_batch_write(operation: BatchWrite) -> list[int]:
     return sizes
 
 
-def check_transaction(operation: Transaction) -> None:
-    """A transaction holds 1 to 100 writes of different items, of 4 MB together."""
+def check_transaction(operation: Transaction) -> list[int]:
+    """The sizes of the items or keys that a transaction of 1 to 100 writes of different items holds, 4 MB together."""
     _check_count("a transaction", len(operation.writes), MAX_TRANSACTION)
-    total = 0
-    for write in operation.writes:
-        total += _check_write(write)
+    sizes = [_check_write(write) for write in operation.writes]
+    total = sum(sizes)
     check_distinct((write.table, key_of(write)) for write in operation.writes)
     if total > MAX_TRANSACTION_BYTES:
         raise RequestTooLarge(f"the transaction has {total} bytes; at most {MAX_TRANSACTION_BYTES} fit")
     token = operation.token
     if token is not None and not (isinstance(token, str) and 0 < len(token) <= _MAX_TOKEN):
         raise InvalidRequest(f"a client token has 1 to {_MAX_TOKEN} characters")
+    return sizes
 
 
 def check_transaction_get(operation: TransactionGet) -> None:

@@ -27,6 +27,7 @@ MAX_NAME_BYTES = 65_535
 _TOO_LARGE = 10**126
 _LARGEST = Decimal("9.9999999999999999999999999999999999999E+125")
 _SMALLEST = Decimal("1E-130")
+_HIGHEST, _LOWEST = 125, -130  # their powers of ten
 _MAX_NUMBER_BYTES = 21
 _REMEMBERED_NAMES = 4096
 _NAME_BYTES: dict[str, int] = {}
@@ -153,17 +154,17 @@ def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
         raise InvalidNumber(f"{where}: {value} is not a number that can be stored")
     if not value:
         return 1
-    digits = "".join(map(str, value.as_tuple().digits))
-    significant = len(digits.strip("0"))
+    text = str(value)  # several times faster than the tuple of digits
+    digits = text.partition("E")[0].replace(".", "").lstrip("-").strip("0")
+    significant = len(digits)
     if significant > MAX_DIGITS:
         raise InvalidNumber(f"{where}: a number has at most {MAX_DIGITS} significant digits, not {significant}")
-    magnitude = value.copy_abs()
-    if magnitude > _LARGEST:
-        raise InvalidNumber(f"{where}: a number's magnitude is at most {_LARGEST}")
-    if magnitude < _SMALLEST:
-        raise InvalidNumber(f"{where}: a number's magnitude is at least {_SMALLEST}")
     high = value.adjusted()
-    return _number_bytes(high, high - significant + 1, value < 0)
+    if high > _HIGHEST:
+        raise InvalidNumber(f"{where}: a number's magnitude is at most {_LARGEST}")
+    if high < _LOWEST:
+        raise InvalidNumber(f"{where}: a number's magnitude is at least {_SMALLEST}")
+    return _number_bytes(high, high - significant + 1, text[0] == "-")
 
 
 def _refuse_float(value: float, where: str, _depth: int) -> int:

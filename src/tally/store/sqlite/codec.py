@@ -9,7 +9,6 @@ from tally.store.values import MAX_DIGITS, Item
 
 _DECIMAL, _SET = 1, 2
 _OPTIONS = ormsgpack.OPT_PASSTHROUGH_BIG_INT
-_SMALL = 10**18
 # The default context rounds to 28 digits.
 _EXACT = Context(prec=MAX_DIGITS)
 
@@ -27,9 +26,7 @@ def unpack(packed: bytes) -> Item:
 
 def _extend(value: Any) -> Any:
     if isinstance(value, Decimal):
-        if -_SMALL < value < _SMALL and value == (whole := int(value)):
-            return whole
-        return ormsgpack.Ext(_DECIMAL, str(value).encode())
+        return ormsgpack.Ext(_DECIMAL, str(value).encode()) if value else 0
     if isinstance(value, set | frozenset):
         return ormsgpack.Ext(_SET, pack(list(value)))
     if isinstance(value, int):

@@ -49,7 +49,7 @@ from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.sweep import sweep
 from tally.store.sqlite.writer import Writer
-from tally.store.sqlite.writes import Prepared, prepare, renew, transact
+from tally.store.sqlite.writes import Prepared, encoded, prepare, renew, transact
 from tally.store.trees import check_projection
 from tally.store.validate import (
     KeyRange,
@@ -142,8 +142,7 @@ class SqliteEngine:
         return BatchWritten(None, sum((each.capacity for each in written), Capacity()))
 
     async def transact(self, operation: Transaction) -> Transacted:
-        check_transaction(operation)
-        steps = [prepare(self._layout(write.table), write) for write in operation.writes]
+        steps, operation = self._steps(operation)
         return Transacted(await self._writer.submit(partial(self._transact, steps, operation)))
 
     async def transact_get(self, operation: TransactionGet) -> TransactionFound:
@@ -229,6 +228,14 @@ class SqliteEngine:
     def _write(self, write: Put | Update | Delete) -> "asyncio.Future[Written]":
         prepared = prepare(self._layout(write.table), write)
         return self._writer.submit(prepared)
+
+    def _steps(self, operation: Transaction) -> tuple[list[Prepared], Transaction]:
+        """A transaction's writes, checked and encoded by the tables as they are stored; and it with those tables."""
+        layouts = [self._layout(write.table) for write in operation.writes]
+        writes = tuple(replace(write, table=layout.table) for layout, write in zip(layouts, operation.writes, strict=True))
+        operation = Transaction(writes, operation.token)
+        sizes = check_transaction(operation)
+        return [encoded(*step) for step in zip(layouts, writes, sizes, strict=True)], operation
 
     def _transact(self, steps: list[Prepared], operation: Transaction, connection: apsw.Connection) -> Capacity:
         """Runs on the writer's thread, inside its transaction, with the catalogue as it stands in the database."""

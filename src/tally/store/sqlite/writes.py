@@ -37,9 +37,15 @@ def prepare(layout: Layout, write: Write) -> Prepared:
     """Check a write by the table as it is stored, which may be newer than the caller's, and encode what can be encoded."""
     write = replace(write, table=layout.table)
     if isinstance(write, Put):
-        size = check_put(write)
-        return Prepared(write, layout.read_key(write.item), size, pack(write.item))
+        return encoded(layout, write, check_put(write))
     _CHECKS[type(write)](write)
+    return encoded(layout, write)
+
+
+def encoded(layout: Layout, write: Write, size: int = 0) -> Prepared:
+    """A write that was found good, with what can be encoded of it; `size` is that of a put's item."""
+    if isinstance(write, Put):
+        return Prepared(write, layout.read_key(write.item), size, pack(write.item))
     return Prepared(write, layout.read_key(write.key))
 
 
