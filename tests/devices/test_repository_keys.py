@@ -1,0 +1,91 @@
+"""The table `api_keys`: found by hash, listed newest first, noted as used, revoked for ever."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tally.devices.model import ApiKey
+from tally.devices.repository.keys import API_KEYS, KeyRepository
+from tally.kit.ids import new_uuid
+from tally.store.api import Get
+from tally.store.errors import ConditionFailed
+from tally.store.store import Store
+from tests.devices.conftest import Ground, engine_of
+
+
+@pytest.fixture
+def keys(store: Store) -> KeyRepository:
+    return KeyRepository(store)
+
+
+def api_key(minute: int = 0, description: str | None = None) -> ApiKey:
+    return ApiKey(new_uuid(), new_uuid() * 2, f"2026-01-01T00:{minute:02}:00Z", is_active=True, description=description)
+
+
+async def stored(keys: KeyRepository, key_id: str) -> dict[str, Any] | None:
+    found = await keys.store.engine.get(Get(API_KEYS, {"key_id": key_id}, consistent=True))
+    return None if found.item is None else dict(found.item)
+
+
+async def test_a_key_is_found_by_its_hash(keys: KeyRepository) -> None:
+    key = api_key(description="greenhouse")
+    await keys.create(key)
+    await keys.create(api_key())
+    assert await keys.by_hash(key.api_key_hash) == key
+    assert await keys.by_hash("no such hash") is None
+
+
+async def test_a_key_is_stored_with_the_attributes_of_the_schema(keys: KeyRepository) -> None:
+    key = api_key()
+    await keys.create(key)
+    item = await stored(keys, key.key_id)
+    assert item is not None
+    assert set(item) == {attribute.name for attribute in API_KEYS.attributes if attribute.required}
+    assert (item["gsi1pk"], item["gsi1sk"]) == ("api_keys", key.created_at)
+
+
+async def test_a_key_id_is_given_once(keys: KeyRepository) -> None:
+    key = api_key()
+    await keys.create(key)
+    with pytest.raises(ConditionFailed):
+        await keys.create(replace(key, api_key_hash="another"))
+    assert await keys.by_hash(key.api_key_hash) == key
+
+
+async def test_use_is_noted_unless_it_was_noted_lately(keys: KeyRepository) -> None:
+    key = api_key()
+    await keys.create(key)
+    assert await keys.used(key.key_id, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z")
+    assert not await keys.used(key.key_id, "2026-01-01T00:14:00Z", before="2026-01-01T00:09:00Z")
+    assert not await keys.used(key.key_id, "2026-01-01T00:01:00Z", before="2025-12-31T23:56:00Z")
+    assert (await stored(keys, key.key_id) or {})["last_used_at"] == "2026-01-01T00:10:00Z"
+    assert await keys.used(key.key_id, "2026-01-01T00:15:00Z", before="2026-01-01T00:10:00Z")
+    assert (await keys.by_hash(key.api_key_hash) or key).last_used_at == "2026-01-01T00:15:00Z"
+
+
+async def test_neither_use_nor_revocation_make_a_key(keys: KeyRepository) -> None:
+    nobody = new_uuid()
+    assert not await keys.used(nobody, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z")
+    assert not await keys.revoke(nobody)
+    assert await stored(keys, nobody) is None
+
+
+async def test_a_revoked_key_stays_and_is_not_active(keys: KeyRepository) -> None:
+    key = api_key()
+    await keys.create(key)
+    assert await keys.revoke(key.key_id)
+    assert await keys.revoke(key.key_id), "to revoke twice is no mistake"
+    assert await keys.by_hash(key.api_key_hash) == replace(key, is_active=False)
+
+
+async def test_keys_are_listed_newest_first_page_by_page(ground: Ground) -> None:
+    async with engine_of(await ground.place()) as engine:
+        keys = KeyRepository(Store(engine))
+        made = [api_key(minute) for minute in (2, 0, 3, 1)]
+        for key in made:
+            await keys.create(key)
+        first, start = await keys.newest_first(3, None)
+        rest, end = await keys.newest_first(3, start)
+        assert [key.created_at[14:16] for key in first + rest] == ["03", "02", "01", "00"]
+        assert end is None
