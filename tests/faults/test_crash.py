@@ -4,6 +4,7 @@ The child (`writers`) is killed after a number of acknowledgements, never after 
 directory: so the recovery of what an earlier crash left is killed too.
 """
 
+import asyncio
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from tally.store.values import Item
 from tests.faults import steps
 from tests.faults.audit import audit
 from tests.faults.children import Child, started
-from tests.faults.steps import ACCOUNTS, TABLES
+from tests.faults.steps import ACCOUNTS, READINGS, READINGS_LATER, TABLES
 
 ROUNDS = 7
 
@@ -178,3 +179,41 @@ async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Pat
             await kill(child, progress)
         if chance.random() < 0.7 or round_number == ROUNDS - 1:
             check(await audit(directory), progress)
+
+
+BACKFILLED = 4_000
+
+
+@pytest.mark.soak
+async def test_a_process_killed_while_it_fills_an_index_leaves_the_old_table_or_the_new_one(tmp_path: Path) -> None:
+    """Killed at the start of the work, or when its commit appears in the log: it is all there afterwards, or nothing of it."""
+    chance = random.Random()
+    directory = tmp_path / f"{chance.getrandbits(64):x}"
+    items = [dict(steps.batch_state("batch-0", 1, 1) or {}, id=f"item-{number}", retired=number) for number in range(BACKFILLED)]
+    await lay_ground(directory)
+    async with open_sqlite(directory) as engine:
+        await asyncio.gather(*(engine.put(Put(READINGS, item)) for item in items))
+    for wait in (False, True, True, True):
+        command = "ensure first" if await declared(directory) == set(READINGS_LATER.by_name) else "ensure later"
+        async with started("writers", str(directory), "idle") as child:
+            await child.expect("open")
+            before = log_size(directory)
+            await child.tell(command)
+            await child.expect(f"begin {command}")
+            while wait and log_size(directory) == before and child.running:
+                pass
+            child.kill()
+        found = await audit(directory)
+        assert {item["id"] for item in found["readings"]} == {item["id"] for item in items}
+        assert await declared(directory) in (set(READINGS.by_name), set(READINGS_LATER.by_name))
+
+
+async def declared(directory: Path) -> set[str]:
+    """The names of the indexes that the table has now."""
+    async with open_sqlite(directory) as engine:
+        return set((await engine.describe_table(READINGS.name)).by_name)
+
+
+def log_size(directory: Path) -> int:
+    log = directory / f"{FILE_NAME}-wal"
+    return log.stat().st_size if log.exists() else 0

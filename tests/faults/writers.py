@@ -1,6 +1,7 @@
 """A child that writes as hard as it can, in every way there is, until somebody kills it.
 
 python -m tests.faults.writers DIRECTORY, then one line on its input: how far each writer came before, `{"name": [did, tried]}`.
+With `idle` behind the directory there are no writers, and nothing happens but what is commanded.
 
 Each writer says `try NAME NUMBER` before a step and `did NAME NUMBER` (or `refused …`) after the store has answered. Commands
 on its input: `ensure later` and `ensure first` change the declaration of a table under the writers, `close` closes the store.
@@ -134,9 +135,14 @@ async def write_until_closed(writer: Writer, engine: SqliteEngine, name: str, pr
             raise
 
 
-async def main(directory: Path) -> None:
+async def main(directory: Path, *, idle: bool) -> None:
     commands = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    if idle:
+        async with open_sqlite(directory) as engine:
+            say("open")
+            await obey(engine, commands)
+        return
     progress = msgspec.json.decode(await commands.readline(), type=Progress)
     events = Events()
     writers: dict[str, Writer] = {
@@ -157,4 +163,4 @@ async def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), idle="idle" in sys.argv))
