@@ -9,6 +9,8 @@ settings or several servers asks for the `ground`, and opens them in a `place` o
 """
 
 import contextlib
+import io
+import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -17,8 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tally.app import CATALOGUE
+from tally.kit import logs
+from tally.kit.clock import SystemClock
 from tally.settings import Settings
 from tally.store.api import Engine
 from tally.store.dynamodb import open_dynamodb
@@ -70,6 +75,18 @@ async def engine_of(settings: Settings) -> AsyncIterator[Engine]:
     where, region, prefix = settings.dynamodb_endpoint, settings.dynamodb_region, settings.dynamodb_table_prefix
     async with open_dynamodb(endpoint=where, region=region, table_prefix=prefix) as engine:
         yield engine
+
+
+@pytest.fixture(autouse=True)
+def log() -> Iterator[io.StringIO]:
+    """All that is logged during the test, a JSON object a line; debug and up."""
+    stream = io.StringIO()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    logs.configure(Settings(log_format="json", log_level="debug"), SystemClock(), stream)
+    yield stream
+    structlog.reset_defaults()
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture(scope="session", params=ENGINES)

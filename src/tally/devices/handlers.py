@@ -151,10 +151,10 @@ class Handlers:
 
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """Tells those who watch a device of its new readings."""
+    """Tells those who watch a device of its new readings, which are all of that one device."""
 
     hub: Hub
 
     def __call__(self, readings: Sequence[Reading]) -> None:
-        for reading in readings:
-            self.hub.publish(topic_of(reading.hardware_id), "reading", wire.reading_shown(reading))
+        shown = (wire.reading_shown(reading) for reading in readings)
+        self.hub.publish_all(topic_of(readings[0].hardware_id), "reading", shown)

@@ -200,7 +200,7 @@ def check_reading(reading: Reading) -> Reading:
 
 
 def _is_storable(value: Number) -> bool:
-    size = abs(Decimal(value))
+    size = Decimal(value).copy_abs()  # abs() would round to the digits of the context
     if not _SMALLEST <= size <= _LARGEST:
         return False
     # A float never has so many digits; an integer of any length is JSON.

@@ -11,7 +11,7 @@ shutdown everyone is told when to reconnect. The HTTP side is `tally.kit.eventst
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -145,15 +145,26 @@ class Hub:
 
     def publish(self, topic: str, event: str, content: object) -> None:
         """Send to all who listen to `topic`; `content` must not change afterwards. Nearly free where nobody listens."""
+        self.publish_all(topic, event, (content,))
+
+    def publish_all(self, topic: str, event: str, contents: Iterable[object]) -> None:
+        """Send several in one piece: a client that keeps up is not dropped for how many they are.
+
+        `contents` may make each of them when it is asked for it, which is never where nobody listens.
+        """
         held = self._topics.get(topic)
         if held is None:
             return
+        messages = [self._message(held, event, content) for content in contents]
+        if held.subscriptions:
+            self._deliver(held, b"".join(message.encoded() for message in messages))
+
+    def _message(self, topic: Topic, event: str, content: object) -> Message:
         self._number += 1
         message = Message(self._origin, self._number, event, content)
-        held.append(message)
+        topic.append(message)
         self._metrics.stream_messages.inc()
-        if held.subscriptions:
-            self._deliver(held, message.encoded())
+        return message
 
     def subscribe(self, topic: str, last_event_id: str | None = None) -> Subscription:
         """Start to listen; what came after `last_event_id` waits already, if it is known."""
