@@ -4,10 +4,12 @@ An operation names its table by declaration, so every engine can check it before
 answer with the consumed capacity, reported by the service or computed by DynamoDB's rules.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from tally.store.errors import StoreError
 from tally.store.expressions import Action, Condition, Path
 from tally.store.schema import Table
 from tally.store.values import Item, Key
@@ -200,6 +202,9 @@ class Engine(Protocol):
     async def batch_write(self, operation: BatchWrite) -> BatchWritten: ...
     async def transact(self, operation: Transaction) -> Transacted: ...
     async def transact_get(self, operation: TransactionGet) -> TransactionFound: ...
+
+    async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
+        """Many transactions at once, each on its own: what became of each, in their order. All are checked before the first."""
 
     async def create_table(self, table: Table) -> None:
         """Make the table, with its indexes and TTL, and return when it can be used. TableExists if it is there."""

@@ -34,12 +34,12 @@ class Meter:
     slowest: float = 0.0
     buckets: list[int] = field(default_factory=lambda: [0] * (len(EDGES) + 1))
 
-    def took(self, seconds: float) -> None:
-        """Count one call and how long it took."""
-        self.calls += 1
-        self.seconds += seconds
+    def took(self, seconds: float, calls: int = 1) -> None:
+        """Count a call, or some that went together, and how long it took."""
+        self.calls += calls
+        self.seconds += seconds * calls
         self.slowest = max(self.slowest, seconds)
-        self.buckets[bisect_left(EDGES, seconds)] += 1
+        self.buckets[bisect_left(EDGES, seconds)] += calls
 
     def consumed(self, items: int, capacity: Capacity) -> None:
         """Count what one answer brought and cost."""

@@ -13,7 +13,7 @@ from tally.kit.clock import Clock, SystemClock
 from tally.store import api
 from tally.store.access import Invocation, current_invocation
 from tally.store.api import Engine, Page, Returns, operation_name
-from tally.store.errors import AccessViolation, Refused
+from tally.store.errors import AccessViolation, Refused, StoreError
 from tally.store.expressions import Action, Condition, F, Path, path_of
 from tally.store.guard import admit, check_room, clamp, settle
 from tally.store.meters import Meters, PatternMeter
@@ -152,6 +152,30 @@ class Requests:
             counted.took(monotonic() - started)
         counted.consumed(settle(invocation, operation, answer), answer.capacity)
         return answer
+
+    async def _run_each(
+        self, send: Callable[[Sequence[Sent]], Awaitable[Sequence[Answer | StoreError]]], operations: Sequence[Sent]
+    ) -> Sequence[Answer | StoreError]:
+        """Operations of one kind that go out together and are answered one by one."""
+        invocation, meter = self._entered(operations[0])
+        keys = [admit(invocation, operation) for operation in operations]
+        counted = meter.operations[keys[0]]
+        started = self.clock.monotonic()
+        try:
+            outcomes = await send(operations)
+        except Exception:
+            counted.errors += len(operations)
+            raise
+        finally:
+            counted.took(self.clock.monotonic() - started, len(operations))
+        for operation, outcome in zip(operations, outcomes, strict=True):
+            if not isinstance(outcome, StoreError):
+                counted.consumed(settle(invocation, operation, outcome), outcome.capacity)
+            elif isinstance(outcome, Refused):
+                counted.refused += 1
+            else:
+                counted.errors += 1
+        return outcomes
 
 
 def paths_of(project: Projected) -> tuple[Path, ...]:

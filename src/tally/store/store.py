@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from tally.store import api
+from tally.store.errors import StoreError
 from tally.store.expressions import Condition
 from tally.store.guard import check_room, resolve_bound, too_many
 from tally.store.paging import Patience, chunks, complete, run_bounded
@@ -75,6 +76,17 @@ class Store(Requests):
 
         await self._in_chunks(changes, api.MAX_BATCH_WRITE, send)
 
+    async def transact_each(
+        self, transactions: Iterable[Sequence[api.Write]], *, bound: int | None = None
+    ) -> list[StoreError | None]:
+        """Many transactions at once, each on its own: for each of them None if it happened, or why it did not."""
+        operations = [api.Transaction(tuple(writes)) for writes in transactions]
+        if not operations:
+            return []
+        self._check_bound(operations[0], sum(len(operation.writes) for operation in operations), bound)
+        outcomes = await self._run_each(self.engine.transact_each, operations)
+        return [outcome if isinstance(outcome, StoreError) else None for outcome in outcomes]
+
     def items(
         self,
         table: Table,
@@ -130,7 +142,7 @@ class Store(Requests):
                 return
             operation = replace(operation, start=page.next)
 
-    def _check_bound(self, operation: api.BatchGet | api.BatchWrite, count: int, bound: int | None) -> None:
+    def _check_bound(self, operation: api.BatchGet | api.BatchWrite | api.Transaction, count: int, bound: int | None) -> None:
         invocation, _ = self._entered(operation)
         reads = isinstance(operation, api.BatchGet)
         most = resolve_bound(invocation, bound, invocation.read if reads else invocation.written)

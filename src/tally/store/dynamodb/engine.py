@@ -9,9 +9,10 @@ environment, the profile, the machine's role). The role needs the item operation
 
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiobotocore.config import AioConfig
@@ -43,12 +44,15 @@ from tally.store.api import (
 from tally.store.dynamodb import answers, requests
 from tally.store.dynamodb.patience import Kind, Line, Patience
 from tally.store.dynamodb.tables import Tables
+from tally.store.errors import StoreError
+from tally.store.paging import run_bounded
 from tally.store.schema import Table
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb import DynamoDBClient
 
 Answer = TypeVar("Answer")
+TRANSACTIONS_AT_ONCE = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,20 @@ class DynamoDBEngine:
         validate.check_transaction(operation)
         request = requests.transaction_request(operation, self._name, operation.token or str(uuid.uuid4()))
         return answers.transacted(await self._send(Kind.TOKENED, operation, self._client.transact_write_items, request))
+
+    async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
+        for operation in operations:
+            validate.check_transaction(operation)
+        outcomes: dict[int, Transacted | StoreError] = {}
+
+        async def transact(position: int) -> None:
+            try:
+                outcomes[position] = await self.transact(operations[position])
+            except StoreError as refusal:
+                outcomes[position] = refusal
+
+        await run_bounded((partial(transact, position) for position in range(len(operations))), TRANSACTIONS_AT_ONCE)
+        return [outcomes[position] for position in range(len(operations))]
 
     async def transact_get(self, operation: TransactionGet) -> TransactionFound:
         validate.check_transaction_get(operation)

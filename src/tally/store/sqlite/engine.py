@@ -6,7 +6,7 @@ the one writer thread and are answered after its fsync.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -48,8 +48,9 @@ from tally.store.sqlite.groups import run_group
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.sweep import sweep
+from tally.store.sqlite.transactions import Asked, transact, transact_each
 from tally.store.sqlite.writer import Writer
-from tally.store.sqlite.writes import Prepared, encoded, prepare, renew, transact
+from tally.store.sqlite.writes import encoded, prepare, renew
 from tally.store.trees import check_projection
 from tally.store.validate import (
     KeyRange,
@@ -142,8 +143,13 @@ class SqliteEngine:
         return BatchWritten(None, sum((each.capacity for each in written), Capacity()))
 
     async def transact(self, operation: Transaction) -> Transacted:
-        steps, operation = self._steps(operation)
-        return Transacted(await self._writer.submit(partial(self._transact, steps, operation)))
+        done: Transacted = await self._writer.submit(partial(self._transact, self._asked(operation)))
+        return done
+
+    async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
+        all_asked = [self._asked(operation) for operation in operations]
+        outcomes: list[Transacted | StoreError] = await self._writer.submit(partial(self._transact_each, all_asked))
+        return outcomes
 
     async def transact_get(self, operation: TransactionGet) -> TransactionFound:
         check_transaction_get(operation)
@@ -229,16 +235,25 @@ class SqliteEngine:
         prepared = prepare(self._layout(write.table), write)
         return self._writer.submit(prepared)
 
-    def _steps(self, operation: Transaction) -> tuple[list[Prepared], Transaction]:
-        """A transaction's writes, checked and encoded by the tables as they are stored; and it with those tables."""
+    def _asked(self, operation: Transaction) -> Asked:
+        """A transaction with its writes checked and encoded by the tables as they are stored."""
         layouts = [self._layout(write.table) for write in operation.writes]
         writes = tuple(replace(write, table=layout.table) for layout, write in zip(layouts, operation.writes, strict=True))
         operation = Transaction(writes, operation.token)
         sizes = check_transaction(operation)
-        return [encoded(*step) for step in zip(layouts, writes, sizes, strict=True)], operation
+        return Asked(operation, [(step[0], encoded(*step)) for step in zip(layouts, writes, sizes, strict=True)])
 
-    def _transact(self, steps: list[Prepared], operation: Transaction, connection: apsw.Connection) -> Capacity:
-        """Runs on the writer's thread, inside its transaction, with the catalogue as it stands in the database."""
-        layouts = [self._written.layout(step.write.table.name) for step in steps]
-        pairs = [(layout, renew(layout, step)) for layout, step in zip(layouts, steps, strict=True)]
-        return transact(connection, pairs, operation, self._clock())
+    # Both run on the writer's thread, inside its transaction, with the catalogue as it stands in the database.
+
+    def _transact(self, asked: Asked, connection: apsw.Connection) -> Transacted:
+        return transact(connection, self._renewed(asked), self._clock())
+
+    def _transact_each(self, all_asked: list[Asked], connection: apsw.Connection) -> list[Transacted | StoreError]:
+        return transact_each(connection, [self._renewed(asked) for asked in all_asked], self._clock())
+
+    def _renewed(self, asked: Asked) -> Asked:
+        layouts = [self._written.layout(layout.table.name) for layout, _ in asked.steps]
+        if all(layout is old for layout, (old, _) in zip(layouts, asked.steps, strict=True)):
+            return asked
+        steps = [(layout, renew(layout, step)) for layout, (_, step) in zip(layouts, asked.steps, strict=True)]
+        return Asked(asked.operation, steps)

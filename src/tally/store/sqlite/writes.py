@@ -1,27 +1,22 @@
 """What a write does to the rows and their indexes, inside the writer's transaction. It decides first and writes last."""
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tally.store.api import Capacity, Check, Delete, Put, Returns, Transaction, Update, Write, Written
-from tally.store.errors import ConditionFailed, InvalidRequest, Reason, TokenMismatch, TransactionCancelled
+from tally.store.api import Capacity, Check, Delete, Put, Returns, Update, Write, Written
+from tally.store.errors import ConditionFailed
 from tally.store.evaluate import apply, holds, project
 from tally.store.expressions import Discard, Remove
-from tally.store.schema import Table
 from tally.store.sqlite import capacity
-from tally.store.sqlite.codec import exact, pack, unpack
+from tally.store.sqlite.codec import pack, unpack
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Change, Layout
 from tally.store.validate import check_check, check_delete, check_put, check_update, check_updated
 from tally.store.values import Item, measure_item
-
-TOKEN_SECONDS = 600.0
 
 
 class Prepared(Struct, frozen=True):
@@ -120,11 +115,22 @@ def is_plain(layout: Layout, prepared: Prepared) -> bool:
 
 def put_all(connection: apsw.Connection, layout: Layout, puts: Sequence[Prepared]) -> list[Written]:
     """Plain puts of one table, with different keys, at the speed of SQLite rather than of Python."""
+    sizes = sizes_at(connection, layout, puts)
+    upsert_all(connection, layout, puts)
+    return [_PLAIN[capacity.of_write(max(put.size, old or 0))] for put, old in zip(puts, sizes, strict=True)]
+
+
+def sizes_at(connection: apsw.Connection, layout: Layout, writes: Sequence[Prepared]) -> list[int | None]:
+    """How large the items are that stand where these would be written; None where there is none."""
+    rows: list[Any] = connection.executemany(layout.select_size, [write.key for write in writes]).fetchall()
+    return [size for (size,) in rows]
+
+
+def upsert_all(connection: apsw.Connection, layout: Layout, puts: Sequence[Prepared]) -> None:
+    """Write the rows of puts into a table without indexes."""
     expires = layout.expires
-    sizes: list[Any] = connection.executemany(layout.select_size, [put.key for put in puts]).fetchall()
     rows = [(*put.key, put.packed, put.size, expires(put.write.item)) for put in puts]  # type: ignore[union-attr]
     connection.executemany(layout.upsert, rows)
-    return [_PLAIN[capacity.of_write(max(put.size, old or 0))] for put, (old,) in zip(puts, sizes, strict=True)]
 
 
 class _Plain(dict[float, Written]):
@@ -146,63 +152,3 @@ def _returned(write: Write, change: Change) -> Item | None:
     if item is None or returns.startswith("ALL") or not isinstance(write, Update):
         return item
     return project(item, [action.path for action in write.actions]) or None
-
-
-def transact(
-    connection: apsw.Connection, steps: Sequence[tuple[Layout, Prepared]], operation: Transaction, now: float
-) -> Capacity:
-    """All writes of a transaction, or none and a reason for each. One that happened before costs reads."""
-    if operation.token is not None and _seen(connection, operation, now):
-        return capacity.of_transaction_reads(read_row(connection, layout, step.key)[1] for layout, step in steps)
-    changes: list[Change | None] = []
-    reasons: list[Reason] = []
-    for layout, prepared in steps:
-        try:
-            changes.append(decide(connection, layout, prepared))
-            reasons.append(Reason("None"))
-        except ConditionFailed as failure:
-            reasons.append(Reason("ConditionalCheckFailed", str(failure), failure.item))
-        except InvalidRequest as failure:
-            reasons.append(Reason("ValidationError", str(failure)))
-    if len(changes) < len(operation.writes):
-        raise TransactionCancelled(reasons)
-    for change in changes:
-        if change is not None:
-            carry_out(connection, change)
-    if operation.token is not None:
-        _remember(connection, operation, now)
-    return capacity.of_transaction(changes)
-
-
-def _seen(connection: apsw.Connection, operation: Transaction, now: float) -> bool:
-    query = "SELECT fingerprint FROM tokens WHERE token = ? AND used > ?"
-    row = connection.execute(query, (operation.token, now - TOKEN_SECONDS)).fetchone()
-    if row is None:
-        return False
-    if row[0] != _fingerprint(operation.writes):
-        raise TokenMismatch(f"the client token {operation.token} was used for another transaction")
-    return True
-
-
-def _remember(connection: apsw.Connection, operation: Transaction, now: float) -> None:
-    connection.execute("DELETE FROM tokens WHERE used <= ?", (now - TOKEN_SECONDS,))
-    connection.execute("INSERT INTO tokens VALUES (?, ?, ?)", (operation.token, _fingerprint(operation.writes), now))
-
-
-def _fingerprint(writes: Sequence[Write]) -> bytes:
-    """The same for the same writes, whatever the order of names in a map or of elements in a set."""
-    return hashlib.sha256(repr(_canonical(list(writes))).encode()).digest()
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Table):
-        return value.name
-    if isinstance(value, Struct):
-        return type(value).__name__, [_canonical(getattr(value, name)) for name in value.__struct_fields__]
-    if isinstance(value, Mapping):
-        return "M", sorted((name, _canonical(each)) for name, each in value.items())
-    if isinstance(value, set | frozenset):
-        return "S", sorted(repr(_canonical(each)) for each in value)
-    if isinstance(value, list | tuple):
-        return [_canonical(each) for each in value]
-    return exact(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,106 @@
+"""Many transactions at once: each on its own, all checked before the first, with an outcome for each, on every engine."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tally.store.api import Engine, Put, Transacted, Transaction, Update, Write
+from tally.store.errors import InvalidKey, StoreError, TransactionCancelled
+from tally.store.expressions import F, absent, present
+from tests.store.tables import PLAIN, STRINGS, TOKENS, fresh, stored
+
+NEW = absent("id")
+
+
+def once(name: str, **attributes: Any) -> Transaction:
+    """An item in two tables, if it is new in the first."""
+    return Transaction((Put(PLAIN, {"id": name, **attributes}, condition=NEW), Put(STRINGS, {"id": name, "at": "x"})))
+
+
+def was_done(outcome: Transacted | StoreError) -> bool:
+    return isinstance(outcome, Transacted)
+
+
+async def test_each_transaction_happens(engine: Engine) -> None:
+    names = [fresh() for _ in range(30)]
+    outcomes = await engine.transact_each([once(name, n=number) for number, name in enumerate(names)])
+    assert [was_done(outcome) for outcome in outcomes] == [True] * 30
+    for number, name in enumerate(names):
+        assert await stored(engine, PLAIN, {"id": name}) == {"id": name, "n": number}
+        assert await stored(engine, STRINGS, {"id": name, "at": "x"}) == {"id": name, "at": "x"}
+
+
+async def test_one_that_is_refused_stops_none_of_the_others_and_says_why(engine: Engine) -> None:
+    there, new, also_new = fresh(), fresh(), fresh()
+    await engine.put(Put(PLAIN, {"id": there, "n": 1}))
+    first, refused, last = await engine.transact_each([once(new), once(there, n=2), once(also_new)])
+    assert was_done(first)
+    assert was_done(last)
+    assert isinstance(refused, TransactionCancelled)
+    assert [reason.code for reason in refused.reasons] == ["ConditionalCheckFailed", "None"]
+    assert refused.reasons[0].item == {"id": there, "n": 1}
+    assert await stored(engine, PLAIN, {"id": there}) == {"id": there, "n": 1}
+    assert await stored(engine, STRINGS, {"id": there, "at": "x"}) is None
+    assert await stored(engine, STRINGS, {"id": also_new, "at": "x"}) is not None
+
+
+async def test_of_two_that_want_the_same_new_item_one_gets_it(engine: Engine) -> None:
+    name = fresh()
+    outcomes = await engine.transact_each([once(name, n=1), once(name, n=2), once(fresh())])
+    assert sorted(was_done(outcome) for outcome in outcomes[:2]) == [False, True]
+    winner = 1 if was_done(outcomes[0]) else 2
+    assert await stored(engine, PLAIN, {"id": name}) == {"id": name, "n": winner}
+    assert was_done(outcomes[2])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        Update(PLAIN, {"id": "?"}, (F("n").add(1),), condition=present("id")),
+        Put(PLAIN, {"id": "?", "n": 9}, condition=present("id")),
+        Put(TOKENS, {"id": "?", "owner": "ann"}, condition=NEW),
+    ],
+    ids=["update", "another condition", "a table with an index"],
+)
+async def test_transactions_of_every_kind_may_be_mixed(engine: Engine, write: Any) -> None:
+    """Those that are written together and those that are written one by one come to the same."""
+    name, there = fresh(), fresh()
+    await engine.put(Put(PLAIN, {"id": there, "n": 1}))
+    table = write.table
+    own: Write = (
+        Update(table, {"id": there}, write.actions, write.condition)
+        if isinstance(write, Update)
+        else Put(table, {**write.item, "id": there}, write.condition)
+    )
+    outcomes = await engine.transact_each([once(name), Transaction((own,)), once(there)])
+    assert [was_done(outcome) for outcome in outcomes] == [True, True, False]
+    changed = await stored(engine, table, {"id": there})
+    assert changed is not None
+    assert changed.get("n", "token") in (2, 9, "token")
+
+
+async def test_a_wrong_one_is_refused_before_any_is_done(engine: Engine) -> None:
+    name = fresh()
+    with pytest.raises(InvalidKey):
+        await engine.transact_each([once(name), Transaction((Put(PLAIN, {"id": ""}),))])
+    assert await stored(engine, PLAIN, {"id": name}) is None
+
+
+async def test_none_is_no_work(engine: Engine) -> None:
+    assert await engine.transact_each([]) == []
+
+
+async def test_many_callers_that_want_the_same_items_get_each_once(engine: Engine) -> None:
+    names = [fresh() for _ in range(10)]
+    answers = await asyncio.gather(*(engine.transact_each([once(name, by=caller) for name in names]) for caller in range(5)))
+    won = Counter(name for outcomes in answers for name, outcome in zip(names, outcomes, strict=True) if was_done(outcome))
+    assert won == Counter(names)
+
+
+async def test_it_costs_what_the_transactions_cost_alone(engine: Engine) -> None:
+    alone = await engine.transact(once(fresh(), text="x" * 2000))
+    (together,) = await engine.transact_each([once(fresh(), text="x" * 2000)])
+    assert isinstance(together, Transacted)
+    assert together.capacity == alone.capacity

@@ -1,0 +1,99 @@
+"""The store's `transact_each`: held to its pattern and bound as everything is, and counted transaction by transaction."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from tally.kit.clock import ManualClock
+from tally.store.access import PutItem, TransactWriteItems, access, pattern_of
+from tally.store.api import Put, Write
+from tally.store.errors import AccessViolation, BoundExceeded, StoreError, TransactionCancelled, Unavailable
+from tally.store.expressions import absent
+from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.store import Store
+from tests.store.example import FOLLOWS, LOCKS, make_tables
+
+
+@pytest.fixture
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SqliteEngine]:
+    async with open_sqlite(tmp_path_factory.mktemp("each")) as engine:
+        await make_tables(engine)
+        yield engine
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Follows that are made many at once."""
+
+    store: Store
+
+    @access("Follow", TransactWriteItems, table=FOLLOWS, bound=6)
+    async def follow(self, users: Sequence[str]) -> list[StoreError | None]:
+        return await self.store.transact_each([self._follow(user)] for user in users)
+
+    @access("Follow without end", TransactWriteItems, table=FOLLOWS)
+    async def unbounded(self) -> None:
+        await self.store.transact_each([[self._follow("ann")]])
+
+    @access("Put", PutItem, table=FOLLOWS, bound=6)
+    async def undeclared(self) -> None:
+        await self.store.transact_each([[self._follow("ann")]])
+
+    @access("Follow elsewhere", TransactWriteItems, table=FOLLOWS, bound=6)
+    async def elsewhere(self) -> None:
+        await self.store.transact_each([[self._follow("ann")], [Put(LOCKS, {"lockKey": "a"})]])
+
+    @staticmethod
+    def _follow(user: str) -> Write:
+        return Put(FOLLOWS, {"matchId": "m", "userId": user, "expiresAt": 1}, condition=absent("matchId"))
+
+
+@pytest.fixture
+def batches(engine: SqliteEngine) -> Batches:
+    return Batches(Store(engine, clock=ManualClock()))
+
+
+async def test_each_is_answered_in_its_place_and_counted(batches: Batches) -> None:
+    assert await batches.follow(["ann", "bob"]) == [None, None]
+    again, new = await batches.follow(["ann", "cid"])
+    assert isinstance(again, TransactionCancelled)
+    assert new is None
+    pattern = pattern_of(Batches.follow)
+    assert pattern is not None
+    meter = batches.store.meters.of(pattern)
+    assert meter.whole.calls == 2
+    counted = meter.operations["TransactWriteItems", None]
+    assert (counted.calls, counted.items, counted.refused, counted.errors) == (4, 3, 1, 0)
+    assert sum(counted.buckets) == 4
+
+
+async def test_nothing_asked_for_is_nothing_done(batches: Batches) -> None:
+    assert await batches.follow([]) == []
+
+
+async def test_more_writes_than_the_bound_are_refused_before_the_first(batches: Batches) -> None:
+    with pytest.raises(BoundExceeded, match="more than 6 items would be written"):
+        await batches.follow([f"user-{number}" for number in range(7)])
+    assert await batches.follow(["user-0"]) == [None]
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [("unbounded", "wants a bound"), ("undeclared", "not TransactWriteItems"), ("elsewhere", "does not declare table")],
+)
+async def test_what_the_pattern_does_not_declare_is_refused(batches: Batches, method: str, why: str) -> None:
+    with pytest.raises(AccessViolation, match=why):
+        await getattr(batches, method)()
+    assert await batches.follow(["ann"]) == [None]
+
+
+async def test_a_store_that_is_away_is_an_error_of_every_transaction(engine: SqliteEngine, batches: Batches) -> None:
+    await engine.close()
+    with pytest.raises(Exception, match="cannot answer") as trouble:
+        await batches.follow(["ann", "bob"])
+    assert isinstance(trouble.value.__cause__, Unavailable)
+    pattern = pattern_of(Batches.follow)
+    assert pattern is not None
+    counted = batches.store.meters.of(pattern).operations["TransactWriteItems", None]
+    assert (counted.calls, counted.errors) == (2, 2)
