@@ -1,0 +1,116 @@
+"""The control API of the issuer, for whoever drives it from another process.
+
+GET  /_sim/state     people, clients, key ids, what is due
+POST /_sim/tokens    {"sub": "ana", "groups": ["admin"], "use": "access"} → {"token": …}
+POST /_sim/people    {"name": "Eve", "groups": ["admin"]}
+POST /_sim/keys      {"retire": true} rotates the keys, and takes the older ones back
+POST /_sim/flaws     {"flaws": ["wrong_nonce"]} for the next answers of the token endpoint
+POST /_sim/faults    a fault; DELETE clears all
+POST /_sim/approval  {"who": "Ana Silva"} or {"who": null}
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tally.kit.http import Json
+from tally.sim.faults import Fault
+from tally.sim.forms import read_control
+from tally.sim.oidc.flaws import Flaw
+from tally.sim.oidc.people import person_named
+from tally.sim.oidc.pool import TOKEN_SECONDS, TokenUse, UserPool
+
+
+class WantedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sub: str
+    groups: tuple[str, ...] = ()
+    use: TokenUse = "access"
+    client_id: str | None = None
+    email: str | None = None
+    nonce: str | None = None
+    lifetime: int = TOKEN_SECONDS
+    flaw: Flaw | None = None
+
+
+class NewPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    retire: bool = False
+
+
+class WantedFlaws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    flaws: list[Flaw]
+
+
+class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    who: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    pool: UserPool
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/_sim/state", self.state),
+            Route("/_sim/tokens", self.make_token, methods=["POST"]),
+            Route("/_sim/people", self.add_person, methods=["POST"]),
+            Route("/_sim/keys", self.rotate, methods=["POST"]),
+            Route("/_sim/flaws", self.set_flaws, methods=["POST"]),
+            Route("/_sim/faults", self.add_fault, methods=["POST"]),
+            Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
+            Route("/_sim/approval", self.set_approval, methods=["POST"]),
+        ]
+
+    async def state(self, _: Request) -> Response:
+        pool = self.pool
+        return Json(
+            {
+                "issuer": pool.issuer,
+                "people": list(pool.people),
+                "clients": [{"client_id": client.client_id} for client in pool.clients.values()],
+                "keys": [key["kid"] for key in pool.keys.published()["keys"]],
+                "flaws": pool.flaws,
+                "faults": pool.faults.pending,
+                "auto_approve": pool.auto_approve,
+                "requests": len(pool.faults.seen),
+            }
+        )
+
+    async def make_token(self, request: Request) -> Response:
+        wanted = await read_control(request, WantedToken)
+        fields = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name != "sub"}
+        return Json({"token": self.pool.token_for(wanted.sub, **fields)})
+
+    async def add_person(self, request: Request) -> Response:
+        person = await read_control(request, NewPerson)
+        return Json(self.pool.people.add(person_named(person.name, person.groups)), 201)
+
+    async def rotate(self, request: Request) -> Response:
+        rotation = await read_control(request, Rotation)
+        kid = self.pool.keys.rotate()
+        if rotation.retire:
+            self.pool.keys.retire()
+        return Json({"kid": kid})
+
+    async def set_flaws(self, request: Request) -> Response:
+        self.pool.flaws[:] = (await read_control(request, WantedFlaws)).flaws
+        return Response(status_code=204)
+
+    async def add_fault(self, request: Request) -> Response:
+        self.pool.faults.add(await read_control(request, Fault))
+        return Response(status_code=204)
+
+    async def clear_faults(self, _: Request) -> Response:
+        self.pool.faults.clear()
+        return Response(status_code=204)
+
+    async def set_approval(self, request: Request) -> Response:
+        self.pool.auto_approve = (await read_control(request, Approval)).who
+        return Response(status_code=204)

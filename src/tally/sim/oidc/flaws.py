@@ -1,0 +1,87 @@
+"""Tokens that must be refused: each `Flaw` is one thing wrong with a token that is otherwise as it should be."""
+
+import base64
+import enum
+import hashlib
+import hmac
+import json
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from tally.sim.oidc.keys import SigningKeys, key_id
+
+AN_HOUR: Final = 3600
+
+
+class Flaw(enum.StrEnum):
+    """What is wrong; the values are the words of the control API."""
+
+    WRONG_KEY = "wrong_key"  # somebody else's key under the name of the right one
+    UNKNOWN_KEY = "unknown_key"  # a key that is not published
+    WRONG_ISSUER = "wrong_issuer"
+    WRONG_AUDIENCE = "wrong_audience"
+    WRONG_NONCE = "wrong_nonce"
+    NO_NONCE = "no_nonce"
+    WRONG_USE = "wrong_use"  # an access token where an ID token belongs, and the other way round
+    NO_SUBJECT = "no_subject"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not_yet_valid"
+    ALG_NONE = "alg_none"
+    HS256 = "hs256"  # signed with the public key as if it were a shared secret
+    TAMPERED = "tampered"  # another subject put in after the signature was made
+
+
+def flawed_claims(claims: dict[str, Any], flaw: Flaw | None) -> dict[str, Any]:
+    """The claims as the flaw has them; flaws of the signature leave them as they are."""
+    if flaw is Flaw.WRONG_ISSUER:
+        return claims | {"iss": claims["iss"] + "_other"}
+    if flaw is Flaw.WRONG_AUDIENCE:
+        return claims | {name: "another-client" for name in ("aud", "client_id") if name in claims}
+    if flaw is Flaw.WRONG_NONCE:
+        return claims | {"nonce": "another-nonce"}
+    if flaw is Flaw.WRONG_USE:
+        return claims | {"token_use": {"id": "access", "access": "id"}[claims["token_use"]]}
+    if flaw is Flaw.EXPIRED:
+        return claims | {name: claims[name] - 2 * AN_HOUR - (claims["exp"] - claims["iat"]) for name in ("iat", "exp")}
+    if flaw is Flaw.NOT_YET_VALID:
+        return claims | {name: claims[name] + AN_HOUR for name in ("iat", "exp")}
+    missing = {Flaw.NO_NONCE: "nonce", Flaw.NO_SUBJECT: "sub"}.get(flaw) if flaw else None
+    return {name: value for name, value in claims.items() if name != missing}
+
+
+def sign(keys: SigningKeys, claims: dict[str, Any], flaw: Flaw | None = None) -> str:
+    """A token with these claims; with nothing wrong unless a flaw is asked for."""
+    claims = flawed_claims(claims, flaw)
+    if flaw is Flaw.WRONG_KEY:
+        return keys.sign(claims, keys.foreign, key_id(keys.current))
+    if flaw is Flaw.UNKNOWN_KEY:
+        return keys.sign(claims, keys.foreign)
+    if flaw is Flaw.ALG_NONE:
+        return f"{_unsigned(keys, claims, 'none')}."
+    if flaw is Flaw.HS256:
+        return _signed_with_public_key(keys, claims)
+    token = keys.sign(claims)
+    if flaw is Flaw.TAMPERED:
+        header, _, signature = token.split(".")
+        return ".".join((header, _encode(claims | {"sub": "somebody-else"}), signature))
+    return token
+
+
+def _signed_with_public_key(keys: SigningKeys, claims: dict[str, Any]) -> str:
+    # By hand: PyJWT rightly refuses to.
+    unsigned = _unsigned(keys, claims, "HS256")
+    public = keys.current.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return f"{unsigned}.{_base64(hmac.digest(public, unsigned.encode(), hashlib.sha256))}"
+
+
+def _unsigned(keys: SigningKeys, claims: dict[str, Any], algorithm: str) -> str:
+    return f"{_encode({'alg': algorithm, 'typ': 'JWT', 'kid': key_id(keys.current)})}.{_encode(claims)}"
+
+
+def _encode(value: dict[str, Any]) -> str:
+    return _base64(json.dumps(value).encode())
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()

@@ -1,0 +1,102 @@
+"""What has been granted to applications: codes that work once, refresh tokens that work until they are revoked.
+
+The rules are Cognito's: a code lives five minutes, belongs to one client and one redirect address, and, if a PKCE
+challenge came with the request, is only changed by whoever knows the verifier.
+"""
+
+import base64
+import hashlib
+import random
+import uuid
+from typing import Final
+
+import msgspec
+
+from tally.kit.clock import Clock
+
+CODE_SECONDS: Final = 5 * 60
+REFRESH_SECONDS: Final = 30 * 24 * 3600
+
+
+class OAuthError(Exception):
+    """A refusal in the words of OAuth: `invalid_grant`, `invalid_client`, …"""
+
+    def __init__(self, error: str, description: str | None = None) -> None:
+        super().__init__(description or error)
+        self.error = error
+        self.description = description
+
+
+class Client(msgspec.Struct, frozen=True):
+    """An application. Without a secret it is a public one; without addresses, any on this machine will do."""
+
+    client_id: str
+    secret: str | None = None
+    redirect_uris: tuple[str, ...] | None = None
+    logout_uris: tuple[str, ...] | None = None
+
+
+class Authorization(msgspec.Struct, frozen=True):
+    """What a person allowed an application."""
+
+    client_id: str
+    sub: str
+    scope: str
+    redirect_uri: str
+    auth_time: int
+    nonce: str | None = None
+    code_challenge: str | None = None
+
+
+class Grants:
+    def __init__(self, clock: Clock, chance: random.Random) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._codes: dict[str, tuple[Authorization, int]] = {}
+        self._refresh_tokens: dict[str, tuple[Authorization, int]] = {}
+
+    def new_id(self) -> str:
+        return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+
+    def issue_code(self, authorization: Authorization) -> str:
+        code = self.new_id()
+        self._codes[code] = authorization, self._clock.seconds() + CODE_SECONDS
+        return code
+
+    def redeem(self, code: str, client_id: str, redirect_uri: str | None, verifier: str | None) -> Authorization:
+        """What stands behind `code`, once; any other use of it is refused."""
+        # Gone whatever comes of it: who guesses a verifier has one guess.
+        authorization, expires_at = self._codes.pop(code, (None, 0))
+        if authorization is None or expires_at <= self._clock.seconds():
+            raise OAuthError("invalid_grant")
+        if (authorization.client_id, authorization.redirect_uri) != (client_id, redirect_uri):
+            raise OAuthError("invalid_grant")
+        if authorization.code_challenge is not None and challenge_of(verifier or "") != authorization.code_challenge:
+            raise OAuthError("invalid_grant")
+        return authorization
+
+    def issue_refresh_token(self, authorization: Authorization) -> str:
+        token = f"refresh.{self._chance.getrandbits(256):064x}"
+        self._refresh_tokens[token] = authorization, self._clock.seconds() + REFRESH_SECONDS
+        return token
+
+    def refresh(self, token: str, client_id: str) -> Authorization:
+        authorization, expires_at = self._refresh_tokens.get(token, (None, 0))
+        if authorization is None or authorization.client_id != client_id or expires_at <= self._clock.seconds():
+            raise OAuthError("invalid_grant")
+        return authorization
+
+    def revoke(self, token: str) -> None:
+        self._refresh_tokens.pop(token, None)
+
+    def forget(self, sub: str) -> None:
+        """Take back all that a person allowed."""
+        for granted in (self._codes, self._refresh_tokens):
+            for name in [name for name, (authorization, _) in granted.items() if authorization.sub == sub]:
+                del granted[name]
+
+
+def challenge_of(verifier: str) -> str:
+    """PKCE's S256."""
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,0 +1,422 @@
+"""The simulated issuer logs people in as Cognito does, and goes wrong in every way that an application must stand."""
+
+import asyncio
+import base64
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jwt
+import pytest
+from pyreqwest.client import Client as HttpClient
+from pyreqwest.client import ClientBuilder
+from pyreqwest.exceptions import PyreqwestError
+
+from tally.errors import Unauthenticated
+from tally.kit.auth import KeySet, TokenVerifier, http_keys
+from tally.kit.clock import ManualClock
+from tally.sim.faults import Fault
+from tally.sim.forms import with_query
+from tally.sim.oidc.flaws import Flaw
+from tally.sim.oidc.grants import Client, challenge_of
+from tally.sim.oidc.issuer import Issuer
+from tally.sim.oidc.keys import SigningKeys
+from tests.sim.browser import Browser, query, target, told
+
+CALLBACK = "http://127.0.0.1:9/auth/callback"
+VERIFIER = "a-verifier-that-only-the-application-knows-0123456789"
+CLIENT_ID = "tally-collect"
+SECRET = "made-up-client-secret"
+ASKED = {
+    "client_id": CLIENT_ID,
+    "redirect_uri": CALLBACK,
+    "response_type": "code",
+    "scope": "openid email",
+    "state": "state-1",
+    "nonce": "nonce-1",
+    "code_challenge": challenge_of(VERIFIER),
+    "code_challenge_method": "S256",
+}
+
+
+@pytest.fixture(scope="module")
+def keys() -> SigningKeys:
+    return SigningKeys()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpClient]:
+    async with ClientBuilder().follow_redirects(False).build() as client:
+        yield client
+
+
+@pytest.fixture
+def browser(http: HttpClient) -> Browser:
+    return Browser(http)
+
+
+@pytest.fixture
+async def issuer(clock: ManualClock, keys: SigningKeys) -> AsyncIterator[Issuer]:
+    async with Issuer(clock, keys=SigningKeys(keys.current), chance=random.Random(1)).serving() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def verifier(issuer: Issuer, http: HttpClient, clock: ManualClock) -> TokenVerifier:
+    key_set = KeySet(http_keys(http, f"{issuer.issuer}/.well-known/jwks.json"), clock, pause=0)
+    return TokenVerifier(key_set, clock, issuer=issuer.issuer, audience=CLIENT_ID)
+
+
+async def code_for(issuer: Issuer, browser: Browser, who: str = "Ana Silva", **asked: str) -> str:
+    """Through the login page, as a person."""
+    response = await browser.submit(f"{issuer.url}/login", ASKED | asked | {"name": who})
+    return query(target(issuer.url, response))["code"]
+
+
+async def exchange(issuer: Issuer, http: HttpClient, secret: str = SECRET, **sent: str) -> tuple[int, Any]:
+    form = {"grant_type": "authorization_code", "redirect_uri": CALLBACK, "code_verifier": VERIFIER} | sent
+    request = http.post(f"{issuer.url}/oauth2/token").basic_auth(CLIENT_ID, secret).form(form)
+    return await told(await request.build().send())
+
+
+async def control(http: HttpClient, url: str, body: Any) -> tuple[int, Any]:
+    response = await http.post(url).body_json(body).build().send()
+    return response.status, (await response.json() if response.status != 204 else None)
+
+
+async def test_discovery_leads_to_everything_else(issuer: Issuer, http: HttpClient) -> None:
+    """The document is found under the issuer that tokens name, and its keys are where it says."""
+    status, document = await told(await http.get(f"{issuer.issuer}/.well-known/openid-configuration").build().send())
+    assert (status, document["issuer"]) == (200, issuer.issuer)
+    assert document["authorization_endpoint"] == f"{issuer.url}/oauth2/authorize"
+    assert document["token_endpoint"] == f"{issuer.url}/oauth2/token"
+    _, published = await told(await http.get(document["jwks_uri"]).build().send())
+    _, same = await told(await http.get(f"{issuer.url}/.well-known/jwks.json").build().send())
+    assert published == same
+    assert [key["alg"] for key in published["keys"]] == ["RS256"]
+
+
+async def test_a_person_logs_in_by_the_page(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+    """From authorize to the page, from the page back to the application with its state, and then to tokens."""
+    response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))
+    login = target(issuer.url, response)
+    page = await (await browser.get(login)).text()
+    assert "Bo Lindqvist" in page
+    ana = issuer.people.find("Ana Silva")
+    assert ana is not None
+    back = target(issuer.url, await browser.submit(f"{issuer.url}/login", ASKED | {"who": ana.sub}))
+    assert back.startswith(CALLBACK)
+    assert query(back)["state"] == "state-1"
+    status, tokens = await exchange(issuer, http, code=query(back)["code"])
+    assert status == 200
+    assert set(tokens) == {"id_token", "access_token", "refresh_token", "expires_in", "token_type"}
+
+
+async def test_tokens_say_what_cognitos_say(
+    issuer: Issuer, browser: Browser, http: HttpClient, verifier: TokenVerifier, clock: ManualClock
+) -> None:
+    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser, "Dana Weiss"))
+    person = await verifier.verify(tokens["id_token"])
+    access = await verifier.verify(tokens["access_token"])
+    now = clock.seconds()
+    assert {name: person[name] for name in ("iss", "aud", "nonce", "email", "token_use", "cognito:groups")} == {
+        "iss": issuer.issuer,
+        "aud": CLIENT_ID,
+        "nonce": "nonce-1",
+        "email": "dana.weiss@example.test",
+        "token_use": "id",
+        "cognito:groups": ["admin"],
+    }
+    assert (person["iat"], person["exp"]) == (now, now + 3600)
+    assert (access["client_id"], access["token_use"], access["sub"]) == (CLIENT_ID, "access", person["sub"])
+    assert "aud" not in access
+
+
+async def test_a_second_login_asks_nothing_until_the_person_logs_out(issuer: Issuer, browser: Browser) -> None:
+    authorize = with_query(f"{issuer.url}/oauth2/authorize", ASKED)
+    await code_for(issuer, browser)
+    assert "code" in query(target(issuer.url, await browser.get(authorize)))
+    out = with_query(f"{issuer.url}/logout", {"client_id": CLIENT_ID, "logout_uri": "http://127.0.0.1:9/"})
+    assert target(issuer.url, await browser.get(out)) == "http://127.0.0.1:9/"
+    assert "/login" in target(issuer.url, await browser.get(authorize))
+
+
+async def test_logins_can_be_approved_without_anybody(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+    """As one person for all, or as whom the application hints at."""
+    issuer.auto_approve = "Ana Silva"
+    for hint, email in ((None, "ana.silva@example.test"), ("Eve Ng", "eve.ng@example.test")):
+        authorize = with_query(f"{issuer.url}/oauth2/authorize", ASKED | ({"login_hint": hint} if hint else {}))
+        code = query(target(issuer.url, await browser.get(authorize)))["code"]
+        _, tokens = await exchange(issuer, http, code=code)
+        assert jwt.decode(tokens["id_token"], options={"verify_signature": False})["email"] == email
+
+
+async def test_the_same_person_keeps_their_sub_in_another_issuer(issuer: Issuer, keys: SigningKeys) -> None:
+    other = Issuer(ManualClock(), keys=keys)
+    assert issuer.people.find_or_add("Eve Ng").sub == other.people.find_or_add("Eve Ng").sub
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"scope": "email"}, "invalid_scope"),
+    ],
+)
+async def test_a_wrong_request_is_told_to_the_application(
+    issuer: Issuer, browser: Browser, changed: dict[str, str], error: str
+) -> None:
+    back = target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed)))
+    assert back.startswith(CALLBACK)
+    assert (query(back)["error"], query(back)["state"]) == (error, "state-1")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"client_id": "nobody"}, {"redirect_uri": "https://elsewhere.test/"}, {"redirect_uri": "ftp://127.0.0.1/"}]
+)
+async def test_nobody_is_redirected_to_a_stranger(issuer: Issuer, browser: Browser, changed: dict[str, str]) -> None:
+    response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
+    assert response.status == 400
+    assert "location" not in response.headers
+
+
+async def test_registered_addresses_are_the_only_ones(issuer: Issuer, browser: Browser) -> None:
+    issuer.register(Client("strict", "s", redirect_uris=(CALLBACK,)))
+    fine = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | {"client_id": "strict"}))
+    assert fine.status == 302
+    wrong = ASKED | {"client_id": "strict", "redirect_uri": CALLBACK + "/"}
+    assert (await browser.get(with_query(f"{issuer.url}/oauth2/authorize", wrong))).status == 400
+
+
+async def test_a_code_works_once(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+    code = await code_for(issuer, browser)
+    assert (await exchange(issuer, http, code=code))[0] == 200
+    assert await exchange(issuer, http, code=code) == (400, {"error": "invalid_grant"})
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        ({"code_verifier": "another"}, "invalid_grant"),
+        ({"redirect_uri": CALLBACK + "/other"}, "invalid_grant"),
+        ({"code": "made-up"}, "invalid_grant"),
+        ({"secret": "wrong"}, "invalid_client"),
+        ({"client_id": "other"}, "invalid_client"),
+        ({"grant_type": "password"}, "unsupported_grant_type"),
+    ],
+)
+async def test_a_code_is_changed_by_its_application_alone(
+    issuer: Issuer, browser: Browser, http: HttpClient, sent: dict[str, str], error: str
+) -> None:
+    status, answer = await exchange(issuer, http, **({"code": await code_for(issuer, browser)} | sent))
+    assert (status, answer["error"]) == (400, error)
+
+
+async def test_a_code_lives_five_minutes(issuer: Issuer, browser: Browser, http: HttpClient, clock: ManualClock) -> None:
+    first, second = await code_for(issuer, browser), await code_for(issuer, browser)
+    await clock.advance(299)
+    assert (await exchange(issuer, http, code=first))[0] == 200
+    await clock.advance(1)
+    assert (await exchange(issuer, http, code=second))[0] == 400
+
+
+async def test_a_public_client_needs_pkce(issuer: Issuer, browser: Browser) -> None:
+    issuer.register(Client("phone"))
+    asked = {name: value for name, value in ASKED.items() if not name.startswith("code_")} | {"client_id": "phone"}
+    back = target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", asked)))
+    assert query(back)["error"] == "invalid_request"
+
+
+async def test_tokens_are_renewed_until_they_are_revoked(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
+    renewing = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
+    status, renewed = await exchange(issuer, http, **renewing)
+    assert (status, "refresh_token" in renewed) == (200, False)
+    revoking = http.post(f"{issuer.url}/oauth2/revoke").basic_auth(CLIENT_ID, SECRET)
+    assert (await revoking.form({"token": tokens["refresh_token"]}).build().send()).status == 200
+    assert await exchange(issuer, http, **renewing) == (400, {"error": "invalid_grant"})
+
+
+async def test_user_info_is_for_access_tokens(issuer: Issuer, http: HttpClient) -> None:
+    issuer.people.find_or_add("Eve Ng")
+    for use, status in (("access", 200), ("id", 401)):
+        token = issuer.token_for("Eve Ng", use="id" if use == "id" else "access")
+        response = await http.get(f"{issuer.url}/oauth2/userInfo").bearer_auth(token).build().send()
+        assert response.status == status
+
+
+async def test_tokens_can_be_made_directly(issuer: Issuer, verifier: TokenVerifier) -> None:
+    """For whoever is named, whether they have an account or not."""
+    claims = await verifier.verify(issuer.token_for("user-7", groups=("admin",), scope="matches"))
+    assert (claims["sub"], claims["cognito:groups"], claims["scope"]) == ("user-7", ["admin"], "matches")
+    identity = await verifier.verify(issuer.token_for("user-7", use="id", nonce="n"))
+    assert (identity["email"], identity["nonce"]) == ("user-7@example.test", "n")
+
+
+async def test_after_a_rotation_new_keys_sign_and_old_tokens_hold(issuer: Issuer, verifier: TokenVerifier) -> None:
+    """Until the old key is retired."""
+    old = issuer.token_for("ana")
+    kid = issuer.keys.rotate()
+    new = issuer.token_for("ana")
+    assert jwt.get_unverified_header(new)["kid"] == kid
+    assert (await verifier.verify(new))["sub"] == (await verifier.verify(old))["sub"] == "ana"
+    issuer.keys.retire()
+    assert [key["kid"] for key in issuer.keys.published()["keys"]] == [kid]
+
+
+SEEN_BY_THE_VERIFIER = {
+    Flaw.WRONG_KEY: "does not hold",
+    Flaw.UNKNOWN_KEY: "does not have",
+    Flaw.WRONG_ISSUER: "another issuer",
+    Flaw.WRONG_AUDIENCE: "another audience",
+    Flaw.NO_SUBJECT: "does not hold",
+    Flaw.EXPIRED: "expired",
+    Flaw.NOT_YET_VALID: "not valid yet",
+    Flaw.ALG_NONE: "not signed in a way",
+    Flaw.HS256: "not signed in a way",
+    Flaw.TAMPERED: "does not hold",
+}
+FOR_THE_APPLICATION = {Flaw.WRONG_NONCE: "nonce", Flaw.NO_NONCE: "nonce", Flaw.WRONG_USE: "token_use"}
+
+
+@pytest.mark.parametrize("flaw", SEEN_BY_THE_VERIFIER)
+@pytest.mark.parametrize("use", ["id", "access"])
+async def test_a_flawed_token_is_refused(issuer: Issuer, verifier: TokenVerifier, flaw: Flaw, use: Any) -> None:
+    with pytest.raises(Unauthenticated, match=SEEN_BY_THE_VERIFIER[flaw]):
+        await verifier.verify(issuer.token_for("ana", use=use, flaw=flaw))
+    assert (await verifier.verify(issuer.token_for("ana", use=use)))["sub"] == "ana"
+
+
+@pytest.mark.parametrize("flaw", FOR_THE_APPLICATION)
+async def test_a_flaw_that_only_the_application_can_see_is_in_its_claim(
+    issuer: Issuer, verifier: TokenVerifier, flaw: Flaw
+) -> None:
+    right = await verifier.verify(issuer.token_for("ana", use="id", nonce="nonce-1"))
+    wrong = await verifier.verify(issuer.token_for("ana", use="id", nonce="nonce-1", flaw=flaw))
+    claim = FOR_THE_APPLICATION[flaw]
+    assert wrong.get(claim) != right[claim]
+
+
+def test_every_flaw_is_tried() -> None:
+    assert set(SEEN_BY_THE_VERIFIER) | set(FOR_THE_APPLICATION) == set(Flaw)
+
+
+async def test_flaws_come_with_the_next_answers(
+    issuer: Issuer, browser: Browser, http: HttpClient, verifier: TokenVerifier
+) -> None:
+    issuer.flaws.append(Flaw.WRONG_AUDIENCE)
+    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
+    with pytest.raises(Unauthenticated, match="another audience"):
+        await verifier.verify(tokens["id_token"])
+    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
+    assert (await verifier.verify(tokens["id_token"]))["nonce"] == "nonce-1"
+
+
+async def test_a_fault_lasts_as_often_as_it_was_asked_for(issuer: Issuer, http: HttpClient) -> None:
+    issuer.faults.add(Fault(path="/oauth2/token", status=503, times=2))
+    statuses = [(await http.post(f"{issuer.url}/oauth2/token").build().send()).status for _ in range(3)]
+    assert statuses == [503, 503, 400]
+    assert issuer.faults.count("/oauth2/token", "POST") == 3
+
+
+async def test_discovery_can_be_down_until_it_is_cleared(issuer: Issuer, http: HttpClient) -> None:
+    address = f"{issuer.issuer}/.well-known/openid-configuration"
+    issuer.faults.add(Fault(path=f"/{issuer.pool}/.well-known/", drop="before", times=None))
+    for _ in range(2):
+        with pytest.raises(PyreqwestError):
+            await http.get(address).build().send()
+    issuer.faults.clear()
+    assert (await http.get(address).build().send()).status == 200
+
+
+async def test_an_answer_can_be_malformed(issuer: Issuer, http: HttpClient) -> None:
+    issuer.faults.add(Fault(path="/oauth2/token", status=200, body='{"id_token": "ey'))
+    response = await http.post(f"{issuer.url}/oauth2/token").build().send()
+    with pytest.raises(PyreqwestError):
+        await response.json()
+
+
+async def test_an_answer_can_be_late(issuer: Issuer, http: HttpClient, clock: ManualClock) -> None:
+    """By the simulator's clock: it comes when that has moved on, and not before."""
+    issuer.faults.add(Fault(path="/.well-known/jwks.json", delay=30))
+    asking = asyncio.create_task(http.get(f"{issuer.url}/.well-known/jwks.json").build().send())
+    await clock.until_sleeping()
+    assert not asking.done()
+    await clock.advance(30)
+    assert (await asking).status == 200
+
+
+async def test_an_answer_can_be_lost_after_the_work(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+    """The code is used up, and the application never hears of its tokens."""
+    code = await code_for(issuer, browser)
+    issuer.faults.add(Fault(path="/oauth2/token", drop="after"))
+    with pytest.raises(PyreqwestError):
+        await exchange(issuer, http, code=code)
+    assert await exchange(issuer, http, code=code) == (400, {"error": "invalid_grant"})
+
+
+async def test_an_account_is_deleted_with_the_persons_token(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+    """It works once, and what was granted can no longer be renewed."""
+    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser, "Eve Ng"))
+
+    async def delete() -> tuple[int, Any]:
+        asking = http.post(f"{issuer.url}/").header("x-amz-target", "AWSCognitoIdentityProviderService.DeleteUser")
+        return await told(await asking.body_json({"AccessToken": tokens["access_token"]}).build().send())
+
+    assert (await delete())[0] == 200
+    assert issuer.people.find("Eve Ng") is None
+    status, answer = await delete()
+    assert (status, answer["__type"]) == (400, "NotAuthorizedException")
+    renewing = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
+    assert (await exchange(issuer, http, **renewing))[0] == 400
+
+
+async def test_an_account_is_deleted_by_an_administrator(issuer: Issuer, http: HttpClient) -> None:
+    eve = issuer.people.find_or_add("Eve Ng")
+    target_header = "AWSCognitoIdentityProviderService.AdminDeleteUser"
+    answers = []
+    for pool in ("other_pool", issuer.pool, issuer.pool):
+        asking = http.post(f"{issuer.url}/").header("x-amz-target", target_header)
+        body = {"UserPoolId": pool, "Username": eve.sub}
+        answers.append((await told(await asking.body_json(body).build().send()))[1].get("__type"))
+    assert answers == ["ResourceNotFoundException", None, "UserNotFoundException"]
+
+
+async def test_it_can_be_driven_from_another_process(
+    issuer: Issuer, browser: Browser, http: HttpClient, verifier: TokenVerifier
+) -> None:
+    """Everything that tests do with the object, the control API does too."""
+    url = f"{issuer.url}/_sim"
+    _, made = await control(http, f"{url}/tokens", {"sub": "phone-user", "groups": ["admin"]})
+    assert (await verifier.verify(made["token"]))["cognito:groups"] == ["admin"]
+    assert (await control(http, f"{url}/approval", {"who": "Eve Ng"}))[0] == 204
+    assert "code" in query(target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))))
+    assert (await control(http, f"{url}/flaws", {"flaws": ["expired"]}))[0] == 204
+    assert issuer.flaws == [Flaw.EXPIRED]
+    assert (await control(http, f"{url}/faults", {"path": "/logout", "status": 500, "times": None}))[0] == 204
+    assert (await http.get(f"{issuer.url}/logout").build().send()).status == 500
+    assert (await http.delete(f"{url}/faults").build().send()).status == 204
+    _, rotated = await control(http, f"{url}/keys", {"retire": True})
+    assert (await control(http, f"{url}/people", {"name": "Finn"}))[0] == 201
+    _, state = await told(await http.get(f"{url}/state").build().send())
+    assert state["keys"] == [rotated["kid"]]
+    assert "Finn" in {person["name"] for person in state["people"]}
+
+
+@pytest.mark.parametrize("body", [{"flaws": ["unheard of"]}, {"flaw": []}, "nothing"])
+async def test_the_control_api_refuses_what_it_does_not_know(issuer: Issuer, http: HttpClient, body: Any) -> None:
+    status, answer = await control(http, f"{issuer.url}/_sim/flaws", body)
+    assert (status, answer["error"]["code"]) == (400, "invalid")
+
+
+@pytest.mark.parametrize("header", ["Basic !!!", "Basic " + base64.b64encode(b"\xff:\xff").decode(), "Bearer x"])
+async def test_a_broken_authorization_header_is_an_unknown_client(issuer: Issuer, http: HttpClient, header: str) -> None:
+    asking = http.post(f"{issuer.url}/oauth2/token").header("authorization", header)
+    status, answer = await told(await asking.form({"grant_type": "refresh_token"}).build().send())
+    assert (status, answer["error"]) == (400, "invalid_client")
