@@ -1,0 +1,107 @@
+"""The table `CommitCollectIdempotency`: which events are being applied, and which have been.
+
+A claim has a lease: whoever crashed with it lets go when it runs out. What is done stays for seven days.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from tally.collect.model import IDEMPOTENCY_SECONDS
+from tally.store.access import DeleteItem, GetItem, UpdateItem, access
+from tally.store.errors import ConditionFailed
+from tally.store.expressions import F, absent
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+from tally.store.values import Item
+
+COMMIT_COLLECT_IDEMPOTENCY = Table(
+    "CommitCollectIdempotency",
+    partition=S("IdempotencyKey"),
+    ttl="expiresAt",
+    attributes=(
+        Attribute("IdempotencyKey", "S", required=True, about="made of the event itself"),
+        Attribute("status", "S", required=True, about="claimed or done"),
+        Attribute("claimedBy", "S", about="the token of the claim"),
+        Attribute("leaseUntil", "N", about="epoch seconds: from then on another may claim it"),
+        Attribute("expiresAt", "N", required=True, about="epoch seconds, seven days after the last change"),
+    ),
+)
+
+CLAIMED = "claimed"
+DONE = "done"
+
+
+class Claim(Enum):
+    """What came of an attempt to claim."""
+
+    MINE = "mine"
+    TAKEN = "taken"
+    DONE = "done"
+
+
+def _key(key: str) -> Item:
+    return {"IdempotencyKey": key}
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyRepository:
+    """Claims by key."""
+
+    store: Store
+    tables: ClassVar = (COMMIT_COLLECT_IDEMPOTENCY,)
+
+    @access(
+        *("Claim event", UpdateItem.conditional + GetItem.noted("where it is not to be had")),
+        table=COMMIT_COLLECT_IDEMPOTENCY,
+        key="PK=IdempotencyKey, absent, expired, or claimed with its lease run out",
+        by="system",
+        trigger="Job collect-inbox",
+        frequency="Per event",
+    )
+    async def claim(self, key: str, token: str, now: int, lease: int) -> Claim:
+        is_free = absent("IdempotencyKey") | (F("expiresAt") <= now) | ((F("status") == CLAIMED) & (F("leaseUntil") <= now))
+        steps = (
+            F("status").set(CLAIMED),
+            F("claimedBy").set(token),
+            F("leaseUntil").set(now + lease),
+            F("expiresAt").set(now + IDEMPOTENCY_SECONDS),
+        )
+        try:
+            await self.store.update(COMMIT_COLLECT_IDEMPOTENCY, _key(key), *steps, condition=is_free)
+        except ConditionFailed:
+            item = await self.store.get(COMMIT_COLLECT_IDEMPOTENCY, _key(key), project=("status",), consistent=True)
+            return Claim.DONE if item is not None and item["status"] == DONE else Claim.TAKEN
+        return Claim.MINE
+
+    @access(
+        *("Finish event", UpdateItem.conditional),
+        table=COMMIT_COLLECT_IDEMPOTENCY,
+        key="PK=IdempotencyKey with claimedBy = :token",
+        by="system",
+        trigger="An event that was applied",
+        frequency="Per event",
+    )
+    async def finish(self, key: str, token: str, now: int) -> bool:
+        """Whether the claim was still held; if not, whoever has it now will finish it."""
+        steps = (F("status").set(DONE), F("expiresAt").set(now + IDEMPOTENCY_SECONDS))
+        try:
+            await self.store.update(COMMIT_COLLECT_IDEMPOTENCY, _key(key), *steps, condition=F("claimedBy") == token)
+        except ConditionFailed:
+            return False
+        return True
+
+    @access(
+        *("Release event", DeleteItem.conditional),
+        table=COMMIT_COLLECT_IDEMPOTENCY,
+        key="PK=IdempotencyKey with claimedBy = :token and status = claimed",
+        by="system",
+        trigger="An event that failed",
+        frequency="Per failure",
+    )
+    async def release(self, key: str, token: str) -> None:
+        mine = (F("claimedBy") == token) & (F("status") == CLAIMED)
+        try:
+            await self.store.delete(COMMIT_COLLECT_IDEMPOTENCY, _key(key), condition=mine)
+        except ConditionFailed:
+            return  # the lease ran out, and another has it: nothing is ours to release

@@ -1,0 +1,21 @@
+"""The repository of the table `CommitCollect`: one owner, whose accesses stand in a file for each kind of item."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tally.collect.repository.connections import Connections
+from tally.collect.repository.inbox import Inbox
+from tally.collect.repository.milestones import Milestones
+from tally.collect.repository.models import Models
+from tally.collect.repository.profiles import Profiles
+from tally.collect.repository.table import COMMIT_COLLECT
+from tally.collect.repository.workouts import Workouts
+from tally.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class CollectRepository(Profiles, Connections, Workouts, Milestones, Models, Inbox):
+    """All accesses to the one big table."""
+
+    store: Store
+    tables: ClassVar = (COMMIT_COLLECT,)

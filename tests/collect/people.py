@@ -1,0 +1,98 @@
+"""Made-up people, workouts, models and events, each with a name that nobody else has."""
+
+import itertools
+import secrets
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from tally.collect.model import (
+    Connection,
+    Metric,
+    Milestone,
+    Model,
+    ModelMeta,
+    Part,
+    Profile,
+    Sport,
+    WebhookEvent,
+    Workout,
+)
+
+MOMENT = "2026-01-01T00:00:00Z"
+LATER = "2026-01-01T06:00:00Z"
+_numbers = itertools.count(secrets.randbits(40))
+
+
+def number() -> int:
+    """An athlete's or activity's id that nobody else has."""
+    return next(_numbers)
+
+
+def user_id() -> str:
+    return f"user-{secrets.token_hex(8)}"
+
+
+def profile(user: str) -> Profile:
+    return Profile(user, f"{user}@example.org", "free", MOMENT)
+
+
+def connection(user: str, athlete_id: int | None = None, **changes: Any) -> Connection:
+    linked = Connection(user, athlete_id or number(), "sealed", 1_767_225_600, "read,activity:read_all", MOMENT)
+    return replace(linked, **changes)
+
+
+def workout(user: str, activity_id: int | None = None, **changes: Any) -> Workout:
+    made = Workout(
+        user_id=user,
+        activity_id=activity_id or number(),
+        name="Morning ride",
+        sport_type="Ride",
+        started_at=LATER,
+        distance=Decimal("1000.5"),
+        elevation=Decimal(12),
+        moving_seconds=600,
+        elapsed_seconds=700,
+        event_time=1_767_225_600,
+    )
+    return replace(made, **changes)
+
+
+def model(parts: int = 12) -> Model:
+    """A statue of so many plain blocks."""
+    model_id = f"model-{secrets.token_hex(6)}"
+    block = {"shape": "box", "position": [0, Decimal("1.5"), 0], "colour": "#aabbcc"}
+    made = tuple(Part(index, f"Part {index}", "A block", (block,), {"to": index - 1}) for index in range(1, parts + 1))
+    return Model(ModelMeta(model_id, "Blocks", "A pile", parts), made)
+
+
+def milestone(user: str, **changes: Any) -> Milestone:
+    made = Milestone(
+        milestone_id=secrets.token_hex(13).upper(),
+        user_id=user,
+        model_id="model",
+        sport=Sport.RIDE,
+        metric=Metric.DISTANCE_METERS,
+        total_target=12_000,
+        parts_total=12,
+        period_start=MOMENT,
+        period_end=None,
+        created_at=MOMENT,
+        updated_at=MOMENT,
+    )
+    return replace(made, **changes)
+
+
+def event(owner_id: int, **changes: Any) -> WebhookEvent:
+    told = WebhookEvent(
+        key=secrets.token_hex(16),
+        object_type="activity",
+        object_id=number(),
+        aspect_type="create",
+        owner_id=owner_id,
+        event_time=1_767_225_600,
+        is_deauthorisation=False,
+        correlation_id="corr-1",
+        received_at=MOMENT,
+    )
+    return replace(told, **changes)

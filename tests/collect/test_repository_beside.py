@@ -1,0 +1,162 @@
+"""Sessions, states, claims and audit events keep their promises, on every engine."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tally.collect.model import AuditEvent, PendingState, Session
+from tally.collect.repository.audit import AuditRepository
+from tally.collect.repository.idempotency import Claim, IdempotencyRepository
+from tally.collect.repository.main import CollectRepository
+from tally.collect.repository.sessions import SessionRepository
+from tally.collect.repository.table import COMMIT_COLLECT
+from tally.store.access import GetItem, Query, access
+from tally.store.api import Engine
+from tally.store.catalogue import Catalogue, check_repositories
+from tally.store.errors import AccessViolation, InvalidExpression
+from tally.store.expressions import F, present
+from tally.store.store import Store
+from tests.collect import people
+
+REPOSITORIES = (CollectRepository, SessionRepository, AuditRepository, IdempotencyRepository)
+
+
+def session(user: str, expires_at: int = 1000) -> Session:
+    return Session(people.user_id(), user, people.MOMENT, expires_at)
+
+
+async def test_a_session_is_gone_at_its_time_whether_or_not_it_was_swept(sessions: SessionRepository) -> None:
+    """The read checks the time itself."""
+    mine = session("ann", expires_at=1000)
+    await sessions.create(mine)
+    assert await sessions.find(mine.session_hash, 999) == mine
+    assert await sessions.find(mine.session_hash, 1000) is None
+
+
+async def test_all_sessions_of_one_person_end_together(sessions: SessionRepository) -> None:
+    """Others stay signed in, and states are none of its business."""
+    ann, bob = people.user_id(), people.user_id()
+    of_ann, of_bob = [session(ann) for _ in range(30)], session(bob)
+    for each in (*of_ann, of_bob):
+        await sessions.create(each)
+    assert await sessions.delete_some_of(ann) == 30
+    assert await sessions.delete_some_of(ann) == 0
+    assert [await sessions.find(each.session_hash, 1) for each in of_ann] == [None] * 30
+    assert await sessions.find(of_bob.session_hash, 1) == of_bob
+
+
+async def test_a_state_works_once_in_its_browser_in_its_time(sessions: SessionRepository) -> None:
+    """Of twenty uses at once one succeeds; a wrong browser, purpose or time neither gets nor spoils it."""
+    pending = PendingState(people.user_id(), "login", "browser", 600, "/here", "sealed")
+    await sessions.begin(pending)
+    for purpose, browser, now in (("strava", "browser", 1), ("login", "other", 1), ("login", "browser", 600)):
+        assert await sessions.use(pending.state, purpose, browser, now) is None
+    found = await asyncio.gather(*(sessions.use(pending.state, "login", "browser", 599) for _ in range(20)))
+    assert [each for each in found if each is not None] == [pending]
+
+
+async def test_an_event_is_claimed_by_one_until_the_lease_runs_out(idempotency: IdempotencyRepository) -> None:
+    """Of many claims at once one succeeds; after a crash another may, and only the holder finishes."""
+    key = people.user_id()
+    tokens = [f"worker-{number}" for number in range(10)]
+    claims = await asyncio.gather(*(idempotency.claim(key, token, 100, 60) for token in tokens))
+    assert sorted(claim.value for claim in claims) == ["mine", *["taken"] * 9]
+    first = tokens[claims.index(Claim.MINE)]
+    assert await idempotency.claim(key, "late", 160, 60) is Claim.MINE
+    assert not await idempotency.finish(key, first, 161)
+    await idempotency.release(key, first)
+    assert await idempotency.claim(key, "again", 161, 60) is Claim.TAKEN
+    assert await idempotency.finish(key, "late", 162)
+    await idempotency.release(key, "late")
+    assert await idempotency.claim(key, "again", 10_000, 60) is Claim.DONE
+
+
+async def test_a_failure_gives_the_event_back_at_once(idempotency: IdempotencyRepository) -> None:
+    """Nobody has to wait for the lease of a worker that said that it failed."""
+    key = people.user_id()
+    assert await idempotency.claim(key, "a", 100, 60) is Claim.MINE
+    await idempotency.release(key, "a")
+    assert await idempotency.claim(key, "b", 100, 60) is Claim.MINE
+
+
+async def test_audit_events_are_found_by_each_of_their_keys(audit: AuditRepository) -> None:
+    """Newest first, page by page, and two events of one request never overwrite each other."""
+    name, correlation, kind = people.user_id(), people.user_id(), people.user_id()
+    first = AuditEvent(kind, name, 1_767_225_600, "request", correlation, {"part": 1}, "abc")
+    assert await audit.append(first)
+    second = replace(first, facts={"part": 2})
+    assert not await audit.append(second)
+    assert await audit.append(second, 2)
+    later = replace(first, epoch=first.epoch + 60)
+    assert await audit.append(later)
+    expected = [later, second, first]
+    page, start = await audit.by_user(name, 2, None)
+    assert page == expected[:2]
+    assert await audit.by_user(name, 2, start) == (expected[2:], None)
+    assert (await audit.by_correlation(correlation, 10, None))[0] == expected
+    assert (await audit.by_event(kind, "202601", 10, None))[0] == expected
+    assert (await audit.by_event(kind, "202602", 10, None))[0] == []
+
+
+class Forbidden:
+    """A repository that breaks the rules of the seed, one in each method."""
+
+    tables = (COMMIT_COLLECT,)
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @access("Read all", Query, table=COMMIT_COLLECT)
+    async def scan(self) -> None:
+        await self.store.scan(COMMIT_COLLECT)
+
+    @access("Filter all", Query, table=COMMIT_COLLECT)
+    async def filter_without_key(self) -> None:
+        await self.store.query(COMMIT_COLLECT, F("sportType") == "Ride")
+
+    @access("Read across partitions", Query, table=COMMIT_COLLECT)
+    async def cross_partitions(self) -> None:
+        await self.store.query(COMMIT_COLLECT, F("PK").begins_with("USER#"))
+
+    @access("Read on and on", Query, table=COMMIT_COLLECT)
+    async def endless_pages(self) -> None:
+        page = await self.store.query(COMMIT_COLLECT, F("PK") == "MODEL#none", limit=1)
+        await self.store.query(
+            COMMIT_COLLECT, F("PK") == "MODEL#none", limit=1, start=page.next or {"PK": "MODEL#none", "SK": "0"}
+        )
+
+    @access("Read all unbounded", Query, table=COMMIT_COLLECT)
+    async def unbounded_items(self) -> None:
+        async for _ in self.store.items(COMMIT_COLLECT, F("PK") == "MODEL#none"):
+            pass
+
+    @access("Touch another table", GetItem, table=COMMIT_COLLECT)
+    async def unconditional_write(self) -> None:
+        await self.store.update(COMMIT_COLLECT, {"PK": "a", "SK": "b"}, F("x").set(1), condition=present("PK"))
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("scan", AccessViolation),
+        ("filter_without_key", InvalidExpression),
+        ("cross_partitions", InvalidExpression),
+        ("endless_pages", AccessViolation),
+        ("unbounded_items", AccessViolation),
+        ("unconditional_write", AccessViolation),
+    ],
+)
+async def test_the_store_refuses_what_the_seed_forbids(engine: Engine, method: str, error: type[Exception]) -> None:
+    """Not by good intentions: a method that tries is stopped before anything is read."""
+    with pytest.raises(error):
+        await getattr(Forbidden(Store(engine)), method)()
+
+
+async def test_a_scan_without_a_bound_cannot_even_be_declared() -> None:
+    """And none of the repositories declares one with a bound."""
+    catalogue = Catalogue({"collect": REPOSITORIES})
+    check_repositories(catalogue)
+    operations = {use.name for entry in catalogue.entries() for use in entry.pattern.operation.uses}
+    assert "Scan" not in operations
+    assert {"Query", "TransactWriteItems", "BatchWriteItem", "BatchGetItem"} <= operations
