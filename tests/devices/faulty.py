@@ -1,9 +1,11 @@
 """An engine in front of a real one, which fails where a test says so: before a write, or after it with the answer lost."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from tally.store.api import Engine, Transacted, Transaction
+from tally.store.errors import StoreError
 
 Transact: TypeAlias = Callable[[Transaction], Awaitable[Transacted]]
 
@@ -17,6 +19,13 @@ class Faulty:
 
     async def transact(self, operation: Transaction) -> Transacted:
         return await self._transact(operation)
+
+    async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
+        answers = await asyncio.gather(*(self._transact(operation) for operation in operations), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, StoreError):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, Transacted | StoreError)]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._behind, name)

@@ -58,6 +58,7 @@ __all__ = [
     "current_invocation",
     "pattern_of",
     "patterns_of",
+    "unavailable",
 ]
 
 _log = logs.logger()
@@ -161,7 +162,7 @@ def _hold_coroutine(pattern: Pattern, function: Callable[P, Awaitable[R]]) -> Ca
             with invocation:
                 return await function(*args, **kwargs)
         except StoreUnavailable as error:
-            raise _away(error) from error
+            raise unavailable(error) from error
         finally:
             invocation.end()
 
@@ -183,7 +184,7 @@ def _hold_generator(pattern: Pattern, function: Callable[P, AsyncGenerator[R, No
                 except StopAsyncIteration:
                     return
                 except StoreUnavailable as error:
-                    raise _away(error) from error
+                    raise unavailable(error) from error
                 yield element
         finally:
             with invocation:
@@ -193,7 +194,7 @@ def _hold_generator(pattern: Pattern, function: Callable[P, AsyncGenerator[R, No
     return stream
 
 
-def _away(error: StoreUnavailable) -> Unavailable:
+def unavailable(error: StoreUnavailable) -> Unavailable:
     """The store's trouble in the domain's words: what exactly it is, is for the log, not for a client."""
     _log.warning("The store cannot answer", action="store_unavailable", error=error)
     return Unavailable("The store cannot answer now", retry_after=1)

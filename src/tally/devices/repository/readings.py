@@ -4,14 +4,15 @@ The sort key of a reading is `{timestamp_ms:013}#{batch_id}`: thirteen digits so
 readings of one millisecond apart. A batch id is remembered for thirty days; both items are written in one transaction.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tally.devices.model import BATCH_SECONDS, Reading
-from tally.store.access import Query, TransactWriteItems, access
+from tally import errors
+from tally.devices.model import BATCH_SECONDS, MAX_READINGS, Reading
+from tally.store.access import Query, TransactWriteItems, access, unavailable
 from tally.store.api import Put
-from tally.store.errors import TransactionCancelled, Unavailable
+from tally.store.errors import StoreError, TransactionCancelled, Unavailable
 from tally.store.expressions import Condition, F, absent
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
@@ -70,26 +71,14 @@ class ReadingRepository:
         by="user",
         trigger="POST /data",
         frequency="Per reading",
+        bound=2 * MAX_READINGS,
     )
-    async def store_once(self, reading: Reading, received_at: str, now: int, retention: int) -> bool:
-        """Whether the reading is new and now stored; False where its batch id was seen before."""
-        batch = {
-            "batch_id": reading.batch_id,
-            "hardware_id": reading.hardware_id,
-            "received_at": received_at,
-            "expiration_time": now + BATCH_SECONDS,
-        }
-        writes = (
-            Put(PROCESSED_BATCHES, batch, condition=_NEVER_SEEN),
-            Put(DEVICE_READINGS, _item(reading, reading.timestamp_ms // 1000 + retention)),
-        )
-        try:
-            await self.store.transact(writes)
-        except TransactionCancelled as cancelled:
-            if cancelled.reasons[0].condition_failed:
-                return False
-            raise Unavailable(str(cancelled)) from cancelled
-        return True
+    async def store_each(
+        self, readings: Sequence[Reading], received_at: str, now: int, retention: int
+    ) -> list[bool | errors.Unavailable]:
+        """For each reading whether it is new and now stored; False where its batch id was seen before."""
+        outcomes = await self.store.transact_each(_writes(reading, received_at, now, retention) for reading in readings)
+        return [outcome is None or _refusal(outcome) for outcome in outcomes]
 
     @access(
         *("Latest reading", Query),
@@ -157,6 +146,26 @@ class ReadingRepository:
         """Every reading of the span, in the order of time."""
         async for item in self.store.items(DEVICE_READINGS, _in_span(hardware_id, span), page=500):
             yield _reading(item)
+
+
+def _writes(reading: Reading, received_at: str, now: int, retention: int) -> tuple[Put, Put]:
+    batch = {
+        "batch_id": reading.batch_id,
+        "hardware_id": reading.hardware_id,
+        "received_at": received_at,
+        "expiration_time": now + BATCH_SECONDS,
+    }
+    expires = reading.timestamp_ms // 1000 + retention
+    return Put(PROCESSED_BATCHES, batch, condition=_NEVER_SEEN), Put(DEVICE_READINGS, _item(reading, expires))
+
+
+def _refusal(refused: StoreError) -> bool | errors.Unavailable:
+    """A batch id that was there is a duplicate; whatever else was in the way, the reading may be sent again."""
+    if isinstance(refused, TransactionCancelled):
+        return False if refused.reasons[0].condition_failed else errors.Unavailable(str(refused), retry_after=1)
+    if isinstance(refused, Unavailable):
+        return unavailable(refused)
+    raise refused
 
 
 def _in_span(hardware_id: str, span: tuple[int, int]) -> Condition:

@@ -1,6 +1,5 @@
 """Readings come in: each is stored once, however often it is sent, and a bad one never loses the good ones beside it."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -18,7 +17,7 @@ from tally.devices.model import (
 )
 from tally.devices.repository.readings import ReadingRepository
 from tally.devices.service.registry import Registry
-from tally.errors import Invalid
+from tally.errors import Invalid, Unavailable
 from tally.kit.clock import Clock
 
 # What a board sent in one place of its request: a reading, or why it is none.
@@ -52,15 +51,12 @@ class Ingestion:
     async def _store(self, readings: Sequence[Reading]) -> tuple[list[Reading], list[Reading]]:
         """The new ones and the duplicates. All transactions run at once: on the embedded store they share a commit."""
         received_at, now = timestamp(self.clock.now()), self.clock.seconds()
-        outcomes = await asyncio.gather(
-            *(self.readings.store_once(reading, received_at, now, self.retention_seconds) for reading in readings),
-            return_exceptions=True,
-        )
+        outcomes = await self.readings.store_each(readings, received_at, now, self.retention_seconds)
         stored = [reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is True]
         if stored:
             self.announce(stored)
         for outcome in outcomes:
-            if isinstance(outcome, BaseException):
+            if isinstance(outcome, Unavailable):
                 # The board will send them all again; those that were stored will then be duplicates.
                 raise outcome
         return stored, [reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is False]
