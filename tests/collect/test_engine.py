@@ -1,0 +1,188 @@
+"""Milestones move with the workouts, and every part is minted once, whoever else is at it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from tally.collect.model import Held, Metric, Sport, Status
+from tally.collect.repository.table import COMMIT_COLLECT, at, user
+from tally.collect.repository.table import milestone as milestone_key
+from tally.collect.service.milestones import Goal
+from tally.errors import Conflict, Invalid, NotFound
+from tally.kit import logs
+from tally.kit.clock import SystemClock
+from tally.store.api import BatchWrite, Engine, Update
+from tally.store.expressions import F
+from tests.collect import people
+from tests.collect.backstage import Backstage, backstage
+
+
+@pytest.fixture
+async def stage(engine: Engine) -> AsyncIterator[Backstage]:
+    """With parts few enough that DynamoDB Local mints all of them in one transaction."""
+    async with backstage(engine, SystemClock(), parts=8) as made:
+        yield made
+
+
+async def begun(stage: Backstage, name: str, target: int = 8000) -> Held:
+    goal = Goal(stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, target, people.MOMENT)
+    return await stage.milestones.create(name, goal)
+
+
+async def rode(stage: Backstage, name: str, athlete_id: int, metres: int) -> int:
+    made = people.workout(name, distance=metres)
+    assert await stage.main.put_workout(made, athlete_id)
+    return made.activity_id
+
+
+async def test_a_workout_moves_the_milestone_and_mints_what_it_earned(stage: Backstage) -> None:
+    """With the part's metadata and the correlation id of the event in the award, and word to those who watch."""
+    name, athlete_id = await stage.person()
+    held = await begun(stage, name)
+    await rode(stage, name, athlete_id, 2500)
+    with logs.bound(correlation_id="from-the-webhook"):
+        await stage.engine.move_all(name)
+    now = await stage.milestones.get(name, held.milestone.milestone_id)
+    assert (now.milestone.progress, now.milestone.percent, now.milestone.parts_minted) == (2500, 31, 2)
+    assert [award.part for award in now.awards] == list(stage.model.parts[:2])
+    assert [(award.threshold, award.correlation_id) for award in now.awards] == [
+        (1000, "from-the-webhook"),
+        (2000, "from-the-webhook"),
+    ]
+    assert stage.heard.told == [(now.milestone, now.awards)]
+
+
+async def test_a_run_that_finds_nothing_new_writes_nothing(stage: Backstage) -> None:
+    """The version stands, and nobody is told."""
+    name, athlete_id = await stage.person()
+    held = await begun(stage, name)
+    await rode(stage, name, athlete_id, 2500)
+    first = await stage.engine.recompute(name, held.milestone.milestone_id)
+    assert await stage.engine.recompute(name, held.milestone.milestone_id) == first
+    assert len(stage.heard.told) == 1
+
+
+async def test_deleted_and_edited_workouts_take_nothing_away(stage: Backstage) -> None:
+    """Progress, parts and status stay, also after the goal."""
+    name, athlete_id = await stage.person()
+    held = await begun(stage, name)
+    activity = await rode(stage, name, athlete_id, 8000)
+    await stage.engine.move_all(name)
+    await rode(stage, name, athlete_id, 1)
+    gone = people.workout(name, activity, is_deleted=True, event_time=1_800_000_000)
+    assert await stage.main.put_workout(gone, athlete_id)
+    now = await stage.engine.recompute(name, held.milestone.milestone_id)
+    assert now.milestone.status is Status.COMPLETED
+    assert (now.milestone.progress, now.milestone.percent, now.milestone.parts_minted) == (8000, 100, 8)
+    assert len(now.awards) == 8
+
+
+async def test_twenty_recomputes_at_once_mint_every_part_once(stage: Backstage) -> None:
+    """And the version has risen by exactly one."""
+    name, athlete_id = await stage.person()
+    held = await begun(stage, name)
+    await rode(stage, name, athlete_id, 5000)
+    milestone_id = held.milestone.milestone_id
+    results = await asyncio.gather(*(stage.engine.recompute(name, milestone_id) for _ in range(20)))
+    now = await stage.milestones.get(name, milestone_id)
+    assert all(result == now for result in results)
+    assert now.milestone.version == held.milestone.version + 1
+    assert now.ledger == {1, 2, 3, 4, 5}
+    assert [len(awards) for _, awards in stage.heard.told] == [5]
+
+
+async def test_workouts_that_arrive_together_are_all_counted(stage: Backstage) -> None:
+    """Whoever loses the race reads again, so that the last to finish has seen everything."""
+    name, athlete_id = await stage.person()
+    held = await begun(stage, name)
+
+    async def arrive(metres: int) -> None:
+        await rode(stage, name, athlete_id, metres)
+        await stage.engine.move_all(name)
+
+    await asyncio.gather(*(arrive(100) for _ in range(30)))
+    now = await stage.milestones.get(name, held.milestone.milestone_id)
+    assert now.milestone.progress == 3000
+    assert now.ledger == {1, 2, 3}
+    minted = [award.part.index for _, awards in stage.heard.told for award in awards]
+    assert sorted(minted) == [1, 2, 3]
+
+
+async def test_a_wrong_counter_is_healed_by_the_next_run(stage: Backstage, engine: Engine) -> None:
+    """The ledger is the truth, whatever the milestone says."""
+    name, athlete_id = await stage.person()
+    held = await begun(stage, name)
+    await rode(stage, name, athlete_id, 3000)
+    milestone_id = held.milestone.milestone_id
+    right = await stage.engine.recompute(name, milestone_id)
+    for wrong in (0, 7):
+        damage = (F("partsMinted").set(wrong),)
+        await engine.update(Update(COMMIT_COLLECT, at(user(name), milestone_key(milestone_id)), damage))
+        healed = await stage.engine.recompute(name, milestone_id)
+        assert healed.milestone.parts_minted == 3
+        assert healed.awards == right.awards
+
+
+async def test_more_workouts_than_can_be_inspected_are_a_conflict_and_nothing_is_written(
+    stage: Backstage, engine: Engine
+) -> None:
+    """A clear 409, from recompute and from a new milestone that would have to look back."""
+    name, athlete_id = await stage.person()
+    held = await begun(stage, name)
+    await rode(stage, name, athlete_id, 3000)
+    template = {"sportType": "Ride", "startDateUtc": people.LATER, "totalElevationGain": 0, "isDeleted": False}
+    items = [{**at(user(name), f"WORKOUT#STRAVA#X{index}"), "distanceMeters": 1, **template} for index in range(3000)]
+    for start in range(0, 3000, 25):
+        await engine.batch_write(BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])))
+    for attempt in (stage.engine.recompute(name, held.milestone.milestone_id), begun(stage, name)):
+        with pytest.raises(Conflict, match="more than 3000 workouts"):
+            await attempt
+    assert await stage.milestones.all(name) == [held]
+
+
+async def test_a_milestone_that_starts_now_counts_from_now_on(stage: Backstage) -> None:
+    """What was done before is not counted, and one with a period in the past is moved at once."""
+    name, athlete_id = await stage.person()
+    await rode(stage, name, athlete_id, 4000)
+    fresh = await stage.milestones.create(name, Goal(stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, 8000))
+    past = await begun(stage, name)
+    assert (fresh.milestone.progress, past.milestone.progress) == (0, 4000)
+    assert past.ledger == {1, 2, 3, 4}
+    assert await stage.milestones.all(name) == [fresh, past]
+
+
+@pytest.mark.parametrize("changes", [{"total_target": 0}, {"period_start": "soon"}, {"period_end": "2020-01-01T00:00:00Z"}])
+async def test_a_bad_goal_is_refused(stage: Backstage, changes: dict[str, object]) -> None:
+    """Before anything is written."""
+    name, _ = await stage.person()
+    goal = Goal(stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, 8000)
+    with pytest.raises(Invalid):
+        await stage.milestones.create(name, replace(goal, **changes))  # type: ignore[arg-type]
+    assert await stage.milestones.all(name) == []
+
+
+async def test_unknown_models_and_milestones_are_not_found(stage: Backstage) -> None:
+    """Also where the id is a prefix of good ones, or another's."""
+    name, _ = await stage.person()
+    other, _ = await stage.person()
+    held = await begun(stage, name)
+    with pytest.raises(NotFound, match="model"):
+        await stage.milestones.create(name, Goal("no-such-model", Sport.RUN, Metric.DISTANCE_METERS, 5))
+    for whose, milestone_id in ((name, ""), (name, "0"), (name, "A" * 26), (other, held.milestone.milestone_id)):
+        with pytest.raises(NotFound, match="milestone"):
+            await stage.milestones.get(whose, milestone_id)
+
+
+async def test_minting_is_told_to_the_audit_trail_once_for_each_part(stage: Backstage) -> None:
+    """Five parts of one run are five events, though they share a request."""
+    name, athlete_id = await stage.person()
+    await begun(stage, name)
+    await rode(stage, name, athlete_id, 5000)
+    with logs.bound(request_id="one-request", correlation_id=f"corr-{name}"):
+        await stage.engine.move_all(name)
+    await stage.audit.flush()
+    events, _ = await stage.audit_log.by_correlation(f"corr-{name}", 50, None)
+    assert sorted(event.facts["part"] for event in events) == [1, 2, 3, 4, 5]
+    assert {event.event_type for event in events} == {"MILESTONE_PART_MINTED"}
