@@ -1,0 +1,192 @@
+"""The control API of the Strava simulator, for whoever drives it from another process.
+
+GET    /_sim/state                          athletes, totals, deliveries, what is due
+POST   /_sim/athletes                       {"firstname": "Ana", "lastname": "Silva"}
+POST   /_sim/athletes/{id}/deauthorize      the athlete takes the permission back
+POST   /_sim/athletes/{id}/expire           the athlete's access tokens are over
+POST   /_sim/activities                     {"athlete_id": 100001, "sport_type": "Ride", "distance": 42195}
+PATCH  /_sim/activities/{id}                any field of it; DELETE deletes it
+POST   /_sim/webhooks                       delay, duplicates, drops, retry_pause, hold, release
+POST   /_sim/limits                         {"overall": {"quarter": 200, "day": 2000}, "reads": …}
+POST   /_sim/tokens                         {"rotates": true, "grace": 60}
+POST   /_sim/approval                       {"consent": {"athlete_id": 100001, "scope": "read"}} or null in its place
+POST   /_sim/faults                         a fault; DELETE clears all
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tally.errors import NotFound
+from tally.kit.http import Json
+from tally.sim.faults import Fault
+from tally.sim.forms import read_control
+from tally.sim.strava.limits import Allowance
+from tally.sim.strava.model import StravaError
+from tally.sim.strava.webhooks import Order
+from tally.sim.strava.world import Consent, StravaWorld
+
+NOTHING = Response(status_code=204)
+
+
+class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A body of the control API; what is left out stays as it is."""
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+
+
+class NewAthlete(_Wanted, frozen=True):
+    firstname: str
+    lastname: str = ""
+    athlete_id: int | None = None
+
+
+class ActivityFields(_Wanted, frozen=True, kw_only=True):
+    name: str | None = None
+    sport_type: str | None = None
+    start: int | None = None
+    distance: float | None = None
+    moving_time: int | None = None
+    elapsed_time: int | None = None
+    total_elevation_gain: float | None = None
+    manual: bool | None = None
+    trainer: bool | None = None
+    commute: bool | None = None
+    private: bool | None = None
+    flagged: bool | None = None
+
+
+class NewActivity(ActivityFields, frozen=True, kw_only=True):
+    athlete_id: int
+
+
+class Network(_Wanted, frozen=True, kw_only=True):
+    delay: float | None = None
+    duplicates: int | None = None
+    drops: int | None = None
+    retry_pause: float | None = None
+    hold: bool = False
+    release: Order | None = None
+
+
+class NewLimits(_Wanted, frozen=True, kw_only=True):
+    overall: Allowance | None = None
+    reads: Allowance | None = None
+
+
+class TokenRules(_Wanted, frozen=True, kw_only=True):
+    rotates: bool | None = None
+    grace: float | None = None
+
+
+class Approval(_Wanted, frozen=True):
+    consent: Consent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    world: StravaWorld
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/_sim/state", self.state),
+            Route("/_sim/athletes", self.add_athlete, methods=["POST"]),
+            Route("/_sim/athletes/{athlete_id:int}/deauthorize", self.deauthorize, methods=["POST"]),
+            Route("/_sim/athletes/{athlete_id:int}/expire", self.expire, methods=["POST"]),
+            Route("/_sim/activities", self.record, methods=["POST"]),
+            Route("/_sim/activities/{activity_id:int}", self.edit, methods=["PATCH"]),
+            Route("/_sim/activities/{activity_id:int}", self.delete, methods=["DELETE"]),
+            Route("/_sim/webhooks", self.set_network, methods=["POST"]),
+            Route("/_sim/limits", self.set_limits, methods=["POST"]),
+            Route("/_sim/tokens", self.set_token_rules, methods=["POST"]),
+            Route("/_sim/approval", self.set_approval, methods=["POST"]),
+            Route("/_sim/faults", self.add_fault, methods=["POST"]),
+            Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
+        ]
+
+    async def state(self, _: Request) -> Response:
+        world, log = self.world, self.world.webhooks.log
+        connected = [number for number in world.athletes if world.authorizations.granted(number)]
+        return Json(
+            {
+                "athletes": list(world.athletes.values()),
+                "connected": connected,
+                "activities": len(world.activities),
+                "subscription": world.webhooks.subscription,
+                "deliveries": {"accepted": sum(each.status == 200 for each in log), "attempts": len(log)},
+                "limits": world.limits.headers(),
+                "faults": world.faults.pending,
+                "requests": len(world.faults.seen),
+            }
+        )
+
+    async def add_athlete(self, request: Request) -> Response:
+        return Json(self.world.add_athlete(**(await read_control(request, NewAthlete)).given()), 201)
+
+    async def deauthorize(self, request: Request) -> Response:
+        self.world.deauthorize(request.path_params["athlete_id"])
+        return NOTHING
+
+    async def expire(self, request: Request) -> Response:
+        self.world.authorizations.expire(request.path_params["athlete_id"])
+        return NOTHING
+
+    async def record(self, request: Request) -> Response:
+        wanted = await read_control(request, NewActivity)
+        try:
+            return Json(self.world.record(**wanted.given()), 201)
+        except StravaError as error:
+            raise NotFound(str(error)) from error
+
+    async def edit(self, request: Request) -> Response:
+        wanted = await read_control(request, ActivityFields)
+        try:
+            return Json(self.world.edit(request.path_params["activity_id"], **wanted.given()))
+        except StravaError as error:
+            raise NotFound(str(error)) from error
+
+    async def delete(self, request: Request) -> Response:
+        try:
+            self.world.delete(request.path_params["activity_id"])
+        except StravaError as error:
+            raise NotFound(str(error)) from error
+        return NOTHING
+
+    async def set_network(self, request: Request) -> Response:
+        wanted = await read_control(request, Network)
+        for name in ("delay", "duplicates", "drops", "retry_pause"):
+            if getattr(wanted, name) is not None:
+                setattr(self.world.webhooks, name, getattr(wanted, name))
+        if wanted.hold:
+            self.world.webhooks.hold()
+        if wanted.release is not None:
+            self.world.webhooks.release(wanted.release)
+        return NOTHING
+
+    async def set_limits(self, request: Request) -> Response:
+        wanted = await read_control(request, NewLimits)
+        limits = self.world.limits
+        limits.overall, limits.reads = wanted.overall or limits.overall, wanted.reads or limits.reads
+        return NOTHING
+
+    async def set_token_rules(self, request: Request) -> Response:
+        for name, value in (await read_control(request, TokenRules)).given().items():
+            setattr(self.world.authorizations, name, value)
+        return NOTHING
+
+    async def set_approval(self, request: Request) -> Response:
+        self.world.auto_approve = (await read_control(request, Approval)).consent
+        return NOTHING
+
+    async def add_fault(self, request: Request) -> Response:
+        self.world.faults.add(await read_control(request, Fault))
+        return NOTHING
+
+    async def clear_faults(self, _: Request) -> Response:
+        self.world.faults.clear()
+        return NOTHING

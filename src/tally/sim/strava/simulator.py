@@ -1,0 +1,44 @@
+"""The Strava simulator as tests and the demo hold it.
+
+async with Strava(clock).serving() as strava:
+    ana = strava.add_athlete("Ana", "Silva")
+    strava.auto_approve = Consent(ana.id)                    # nobody has to click
+    ride = strava.record(ana.id, "Ride", 42_195)             # and a webhook goes out, if she allowed it
+    strava.edit(ride.id, sport_type="EBikeRide")
+    strava.webhooks.duplicates = 2
+    strava.faults.add(Fault(path="/api/v3/activities", status=500))
+    await strava.webhooks.settled()
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Self
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from tally.kit.server import serving
+from tally.sim.service import simulator_app
+from tally.sim.strava.api import StravaApi
+from tally.sim.strava.consent import ConsentPage
+from tally.sim.strava.control import Control
+from tally.sim.strava.world import StravaWorld
+
+
+class Strava(StravaWorld):
+    """A world of athletes on a real socket."""
+
+    def app(self) -> Starlette:
+        def lifespan(_: Starlette) -> AbstractAsyncContextManager[None]:
+            return self.webhooks.running()
+
+        parts = (ConsentPage(self), StravaApi(self), Control(self))
+        routes: list[Route] = [route for part in parts for route in part.routes()]
+        return simulator_app("strava", routes, self.faults, self.clock, lifespan)
+
+    @asynccontextmanager
+    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Self]:
+        """Serve until the block ends; `url` is known from then on."""
+        async with serving(self.app(), host, port) as url:
+            self.url = url
+            yield self
