@@ -13,8 +13,8 @@ from tally.store.expressions import F, absent
 from tally.store.schema import KEYS_ONLY, Global, Local, N, S, Table, include
 from tally.store.values import Item
 
-SINGLES, BATCHES, TRANSFERS, TOKENS = 16, 3, 6, 3
-BATCH_KEYS = 5
+SINGLES, BATCHES, TRANSFERS, TOKENS, PAIRS = 16, 3, 6, 3, 2
+BATCH_KEYS, PAIRS_AT_ONCE = 5, 4
 ACCOUNTS_COUNT, START_BALANCE = 8, 1_000
 LATER = 1_800_000_000
 SWEEP_LIMIT = 7
@@ -47,7 +47,9 @@ LEDGER = Table("ledger", partition=S("id"), indexes=(Global("by-worker", partiti
 EVENTS = Table(
     "events", partition=S("id"), indexes=(Global("by-parity", partition=N("parity"), sort=N("expires")),), ttl="expires"
 )
-TABLES = (READINGS, ACCOUNTS, LEDGER, EVENTS)
+LEFT, RIGHT = Table("left", partition=S("id")), Table("right", partition=S("id"))
+TABLES = (READINGS, ACCOUNTS, LEDGER, EVENTS, LEFT, RIGHT)
+NEW = absent("id")
 
 Step: TypeAlias = Put | Update | Delete
 
@@ -127,6 +129,17 @@ def token_transaction(name: str, number: int) -> Transaction:
     token = f"{name}/{number}"
     entry = {"id": token, "worker": name, "number": number}
     return Transaction((Update(ACCOUNTS, {"id": name}, (F("count").add(1),)), Put(LEDGER, entry)), token)
+
+
+def pair_transactions(name: str, number: int) -> list[Transaction]:
+    """Some transactions that each put a pair, and one more that must be refused: half of it has always been there."""
+    pairs = [{"id": f"{name}/{number}/{position}"} for position in range(PAIRS_AT_ONCE)]
+    good = [Transaction((Put(LEFT, pair, NEW), Put(RIGHT, pair, NEW))) for pair in pairs]
+    return [
+        *good[:2],
+        Transaction((Put(LEFT, {"id": f"{name}/{number}/never"}, NEW), Put(RIGHT, {"id": f"{name}/taken"}, NEW))),
+        *good[2:],
+    ]
 
 
 def event(number: int) -> Item:

@@ -148,6 +148,11 @@ CASES: dict[str, Case] = {
         "4194304",
     ),
     "a transaction with one bad item": (transact(good(), Put(PLAYERS, {"club": "south"})), InvalidKey, "missing"),
+    "one bad transaction among several": (
+        lambda engine: engine.transact_each([Transaction((good(),)), Transaction((Put(PLAYERS, {"club": "south"}),))]),
+        InvalidKey,
+        "missing",
+    ),
     "a transaction with a read in it": (transact(good(), Get(PLAYERS, KEY)), InvalidRequest, "not Get"),
     "a transaction with an endless token": (transact(good(), token="t" * 37), InvalidRequest, "36"),
     "a used token": (transact(good(), token="used"), TokenMismatch, "used"),

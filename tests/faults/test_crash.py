@@ -20,9 +20,9 @@ from tally.store.values import Item
 from tests.faults import steps
 from tests.faults.audit import audit
 from tests.faults.children import Child, started
-from tests.faults.steps import ACCOUNTS, READINGS, READINGS_LATER, TABLES
+from tests.faults.steps import ACCOUNTS, READINGS, READINGS_LATER, RIGHT, TABLES
 
-ROUNDS = 7
+ROUNDS = 8
 
 
 @dataclass(slots=True)
@@ -36,6 +36,7 @@ class Progress:
     def note(self, line: str) -> bool:
         """Take in a line; whether it is an acknowledgement."""
         kind, *about = line.split()
+        assert kind != "wrong", line
         if kind not in ("try", "did", "refused"):
             return False
         name, number = about
@@ -64,6 +65,8 @@ async def lay_ground(directory: Path) -> None:
     async with open_sqlite(directory) as engine:
         for table in TABLES:
             await engine.create_table(table)
+        for number in range(steps.PAIRS):
+            await engine.put(Put(RIGHT, {"id": f"pair-{number}/taken"}))
         for number in range(steps.ACCOUNTS_COUNT):
             await engine.put(Put(ACCOUNTS, {**steps.account(number), "kind": "account", "balance": steps.START_BALANCE}))
 
@@ -93,6 +96,7 @@ def check(found: dict[str, list[Item]], progress: Progress) -> None:
             assert state in [steps.batch_state(name, position, number) for number in progress.possible(name)], name
     assert readings == {}, "items that nobody wrote"
     check_ledger(found, progress)
+    check_pairs({item["id"] for item in found["left"]}, {item["id"] for item in found["right"]}, progress)
     check_events({item["id"] for item in found["events"]}, progress)
 
 
@@ -120,6 +124,15 @@ def check_ledger(found: dict[str, list[Item]], progress: Progress) -> None:
     }
     assert sum(balances.values()) == steps.ACCOUNTS_COUNT * steps.START_BALANCE
     assert counts == {key: item["count"] for key, item in accounts.items() if key.startswith("token")}
+
+
+def check_pairs(left: set[str], right: set[str], progress: Progress) -> None:
+    """Both halves of a pair or neither: all that was acknowledged, nothing that was refused."""
+    assert left | {f"pair-{number}/taken" for number in range(steps.PAIRS)} == right
+    for name in (f"pair-{number}" for number in range(steps.PAIRS)):
+        said = {f"{name}/{number}/{position}" for number in progress.did[name] - {0} for position in range(steps.PAIRS_AT_ONCE)}
+        assert said <= left
+        assert not any(each.endswith("never") for each in left)
 
 
 def check_events(found: set[str], progress: Progress) -> None:
@@ -166,7 +179,7 @@ CRASHES = (crash_while_writing, crash_while_writing, crash_while_declaring, cras
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(4))
 async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, part: int) -> None:
-    """Seven crashes of one directory in a row, of all kinds, each found to have lost nothing and left nothing half done."""
+    """Eight crashes of one directory in a row, of all kinds, each found to have lost nothing and left nothing half done."""
     chance = random.Random()
     directory = tmp_path / f"{chance.getrandbits(64):x}"
     progress = Progress()

@@ -56,8 +56,12 @@ async def write(engine: SqliteEngine, count: int) -> float:
     return longest
 
 
-async def test_the_log_stays_short_under_steady_writes(engine: SqliteEngine) -> None:
+@pytest.mark.parametrize("beside", [CHECKPOINT_PAGES, 10**9], ids=["copied beside the commits", "only by the writer itself"])
+async def test_the_log_stays_short_under_steady_writes(
+    engine: SqliteEngine, beside: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ten times its limit is written, and it never grows past the limit and one group of writes."""
+    monkeypatch.setattr(checkpoint, "_CHECKPOINT_PAGES", beside)
     largest = 0
     for _ in range(10):
         await write(engine, RESTART_PAGES * PAGE // TEXT_BYTES)

@@ -130,6 +130,28 @@ async def test_a_table_whose_making_failed_is_not_there(engine: SqliteEngine) ->
     assert await ids(engine, later) == {"first"}
 
 
+async def test_what_was_rolled_back_here_is_not_mistaken_for_what_another_process_did(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
+    """One store fails to make a table, another one then makes an index; both would have been the next change of the catalogue."""
+    later = Table("later", partition=S("id"))
+    wider = Table("plain", partition=S("id"), indexes=(Global("by-kind", partition=S("kind")),))
+
+    def make_and_fail(connection: apsw.Connection) -> None:
+        engine._written.create(connection, later)
+        raise ZeroDivisionError("a bug")
+
+    async with open_sqlite(tmp_path) as other:
+        with pytest.raises(ZeroDivisionError):
+            await engine._writer.submit(make_and_fail)
+        await other.ensure_table(wider)
+        await engine.put(Put(PLAIN, {"id": "first", "kind": "new"}))
+        found = await other.query(Query(wider, F("kind") == "new", index="by-kind"))
+        assert [item["id"] for item in found.items] == ["first"]
+    await engine.close()
+    await audit(tmp_path)
+
+
 async def test_closing_answers_all_that_was_asked_for(tmp_path: Path) -> None:
     """Each write that was asked for before the close is done and durable; each after it is refused."""
     async with open_sqlite(tmp_path) as engine:
@@ -155,6 +177,7 @@ AFTER_CLOSE: dict[str, Callable[[SqliteEngine, Table], Awaitable[Any]]] = {
     "batch_get": lambda engine, table: engine.batch_get(BatchGet(table, ({"id": "x"},))),
     "batch_write": lambda engine, table: engine.batch_write(BatchWrite(table, ({"id": "x"},))),
     "transact": lambda engine, table: engine.transact(Transaction((Put(table, {"id": "x"}),))),
+    "transact_each": lambda engine, table: engine.transact_each([Transaction((Put(table, {"id": "x"}),))]),
     "transact_get": lambda engine, table: engine.transact_get(TransactionGet((Get(table, {"id": "x"}),))),
     "create_table": lambda engine, table: engine.create_table(table),
     "ensure_table": lambda engine, table: engine.ensure_table(table),

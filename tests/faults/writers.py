@@ -88,6 +88,17 @@ async def count_with_tokens(engine: SqliteEngine, name: str, _did: int, tried: i
         number += 1
 
 
+async def put_pairs(engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
+    """Many transactions in one request, each on its own; the one in the middle is refused."""
+    number = tried
+    while True:
+        number += 1
+        say(f"try {name} {number}")
+        ends = await engine.transact_each(steps.pair_transactions(name, number))
+        refused = [position for position, end in enumerate(ends) if isinstance(end, TransactionCancelled)]
+        say(f"did {name} {number}" if refused == [2] else f"wrong {name} {number} {refused}")
+
+
 class Events:
     """One writer of items that expire, and the sweeper that follows it."""
 
@@ -150,6 +161,7 @@ async def main(directory: Path, *, idle: bool) -> None:
         **{f"batch-{number}": write_batches for number in range(steps.BATCHES)},
         **{f"transfer-{number}": transfer for number in range(steps.TRANSFERS)},
         **{f"token-{number}": count_with_tokens for number in range(steps.TOKENS)},
+        **{f"pair-{number}": put_pairs for number in range(steps.PAIRS)},
         "event": events.write,
         "sweep": events.sweep,
     }
