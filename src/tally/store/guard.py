@@ -88,9 +88,9 @@ def _admit_transaction(invocation: Invocation, operation: Transaction | Transact
     _declared(invocation, key, pattern.table.name)
     writes = operation.writes if isinstance(operation, Transaction) else ()
     gets = operation.gets if isinstance(operation, TransactionGet) else ()
-    strange = {part.table.name for part in (*writes, *gets)} - pattern.table_names
-    if strange:
-        raise _violation(invocation, f"it does not declare table {min(strange)}")
+    for part in writes or gets:
+        if part.table.name not in pattern.table_names:
+            raise _violation(invocation, f"it does not declare table {part.table.name}")
     _reserve(invocation, len(gets), len(writes))
     return key
 

@@ -149,7 +149,8 @@ def check_transaction(operation: Transaction) -> list[int]:
     _check_count("a transaction", len(operation.writes), MAX_TRANSACTION)
     sizes = [_check_write(write) for write in operation.writes]
     total = sum(sizes)
-    check_distinct((write.table, key_of(write)) for write in operation.writes)
+    if len({write.table.name for write in operation.writes}) < len(operation.writes):
+        check_distinct((write.table, write.item if isinstance(write, Put) else write.key) for write in operation.writes)
     if total > MAX_TRANSACTION_BYTES:
         raise RequestTooLarge(f"the transaction has {total} bytes; at most {MAX_TRANSACTION_BYTES} fit")
     token = operation.token
@@ -166,18 +167,13 @@ def check_transaction_get(operation: TransactionGet) -> None:
     check_distinct((get.table, get.key) for get in operation.gets)
 
 
-def key_of(write: Write) -> Key:
-    """The primary key that a write is about."""
-    return write.table.key_of(write.item) if isinstance(write, Put) else write.key
-
-
-def check_distinct(keys: Iterable[tuple[Table, Key]]) -> None:
-    """Refuse a request that names one item twice."""
+def check_distinct(contents: Iterable[tuple[Table, Key]]) -> None:
+    """Refuse a request that names one item twice, be it by its key or with all that is in it."""
     seen: set[tuple[Any, ...]] = set()
-    for table, key in keys:
-        identity = (table.name, *(key[name] for name in table.key_names))
+    for table, content in contents:
+        identity = (table.name, *[content[name] for name in table.key_names])
         if identity in seen:
-            raise DuplicateItem(f"table {table.name}: the item {dict(key)} is named twice in one request")
+            raise DuplicateItem(f"table {table.name}: the item {table.key_of(content)} is named twice in one request")
         seen.add(identity)
 
 
@@ -201,7 +197,7 @@ def _check_item(table: Table, item: Item) -> int:
 
 
 def _check_write(write: Write) -> int:
-    if isinstance(write, Put | Update | Delete) and write.returns != "NONE":
+    if getattr(write, "returns", "NONE") != "NONE":
         raise InvalidRequest("a transaction returns no items")
     if isinstance(write, Put):
         return check_put(write)

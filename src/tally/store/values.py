@@ -145,25 +145,24 @@ def _measure_integer(value: int, where: str, _depth: int) -> int:
 
 def _number_bytes(high: int, low: int, negative: bool) -> int:
     """Digits are stored in pairs, aligned to the point; `high` and `low` are the powers of ten of the first and last digit."""
-    size = high // 2 - low // 2 + 2 + negative
+    size = (high >> 1) - (low >> 1) + 2 + negative
     return min(_MAX_NUMBER_BYTES, size)
 
 
 def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
-    if not value.is_finite():
-        raise InvalidNumber(f"{where}: {value} is not a number that can be stored")
-    if not value:
-        return 1
     text = str(value)  # several times faster than the tuple of digits
-    digits = text.partition("E")[0].replace(".", "").lstrip("-").strip("0")
-    significant = len(digits)
+    if not value.is_finite():
+        raise InvalidNumber(f"{where}: {text} is not a number that can be stored")
+    digits = text if "E" not in text else text.partition("E")[0]
+    significant = len(digits.replace(".", "", 1).strip("-0"))
+    if not significant:
+        return 1
     if significant > MAX_DIGITS:
         raise InvalidNumber(f"{where}: a number has at most {MAX_DIGITS} significant digits, not {significant}")
     high = value.adjusted()
-    if high > _HIGHEST:
-        raise InvalidNumber(f"{where}: a number's magnitude is at most {_LARGEST}")
-    if high < _LOWEST:
-        raise InvalidNumber(f"{where}: a number's magnitude is at least {_SMALLEST}")
+    if not _LOWEST <= high <= _HIGHEST:
+        limit = f"most {_LARGEST}" if high > 0 else f"least {_SMALLEST}"
+        raise InvalidNumber(f"{where}: a number's magnitude is at {limit}")
     return _number_bytes(high, high - significant + 1, text[0] == "-")
 
 
@@ -178,10 +177,14 @@ def _measure_list(value: list[Any] | tuple[Any, ...], where: str, depth: int) ->
 
 def _measure_map(value: dict[str, Any], where: str, depth: int) -> int:
     _check_depth(where, depth)
-    size = _CONTAINER_BYTES
+    size = _CONTAINER_BYTES + _ELEMENT_BYTES * len(value)
+    deeper = depth + 1
     for name, element in value.items():
         size += _NAME_BYTES.get(name) or _measure_name(name)
-        size += measure(element, where, depth + 1) + _ELEMENT_BYTES
+        if type(element) is str and element.isascii():
+            size += len(element)
+        else:
+            size += _MEASURERS.get(type(element), _refuse_type)(element, where, deeper)
     return size
 
 

@@ -50,7 +50,7 @@ from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.sweep import sweep
 from tally.store.sqlite.transactions import Asked, transact, transact_each
 from tally.store.sqlite.writer import Writer
-from tally.store.sqlite.writes import encoded, prepare, renew
+from tally.store.sqlite.writes import encoded, prepare
 from tally.store.trees import check_projection
 from tally.store.validate import (
     KeyRange,
@@ -238,22 +238,23 @@ class SqliteEngine:
     def _asked(self, operation: Transaction) -> Asked:
         """A transaction with its writes checked and encoded by the tables as they are stored."""
         layouts = [self._layout(write.table) for write in operation.writes]
-        writes = tuple(replace(write, table=layout.table) for layout, write in zip(layouts, operation.writes, strict=True))
-        operation = Transaction(writes, operation.token)
+        writes = [replace(write, table=layout.table) for layout, write in zip(layouts, operation.writes, strict=True)]
+        operation = Transaction(tuple(writes), operation.token)
         sizes = check_transaction(operation)
-        return Asked(operation, [(step[0], encoded(*step)) for step in zip(layouts, writes, sizes, strict=True)])
+        steps = zip(layouts, writes, sizes, strict=True)
+        return Asked(operation, [(layout, encoded(layout, write, size)) for layout, write, size in steps])
 
     # Both run on the writer's thread, inside its transaction, with the catalogue as it stands in the database.
 
     def _transact(self, asked: Asked, connection: apsw.Connection) -> Transacted:
-        return transact(connection, self._renewed(asked), self._clock())
+        return transact(connection, self._renewed([asked])[0], self._clock())
 
     def _transact_each(self, all_asked: list[Asked], connection: apsw.Connection) -> list[Transacted | StoreError]:
-        return transact_each(connection, [self._renewed(asked) for asked in all_asked], self._clock())
+        return transact_each(connection, self._renewed(all_asked), self._clock())
 
-    def _renewed(self, asked: Asked) -> Asked:
-        layouts = [self._written.layout(layout.table.name) for layout, _ in asked.steps]
-        if all(layout is old for layout, (old, _) in zip(layouts, asked.steps, strict=True)):
-            return asked
-        steps = [(layout, renew(layout, step)) for layout, (_, step) in zip(layouts, asked.steps, strict=True)]
-        return Asked(asked.operation, steps)
+    def _renewed(self, all_asked: list[Asked]) -> list[Asked]:
+        tables = {layout.table.name: layout for asked in all_asked for layout, _ in asked.steps}
+        current = {name: self._written.layout(name) for name in tables}
+        if all(current[name] is layout for name, layout in tables.items()):
+            return all_asked
+        return [asked.renewed(current) for asked in all_asked]

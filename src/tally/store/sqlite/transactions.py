@@ -19,7 +19,7 @@ from tally.store.schema import Table
 from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import exact
 from tally.store.sqlite.layout import Change, Layout
-from tally.store.sqlite.writes import Prepared, carry_out, decide, read_row, sizes_at, upsert_all
+from tally.store.sqlite.writes import Prepared, carry_out, decide, read_row, renew, sizes_at, upsert_all
 
 TOKEN_SECONDS = 600.0
 
@@ -31,6 +31,11 @@ class Asked(Struct, frozen=True):
 
     operation: Transaction
     steps: list[Step]
+
+    def renewed(self, layouts: Mapping[str, Layout]) -> "Asked":
+        """The same, checked and encoded again where a table was changed in the meantime."""
+        steps = [(layouts[old.table.name], step) for old, step in self.steps]
+        return Asked(self.operation, [(layout, renew(layout, step)) for layout, step in steps])
 
 
 class _Column(Struct, frozen=True):
@@ -79,9 +84,10 @@ def transact_each(connection: apsw.Connection, all_asked: Sequence[Asked], now: 
     for column in columns:
         free = [put for position, put in enumerate(column.puts) if position not in taken] if taken else column.puts
         upsert_all(connection, column.layout, free)
+    costs = [_costs_of(*column) for column in zip(columns, sizes, strict=True)]
     return [
-        _outcome(connection, asked, now) if position in taken else _cost_of(columns, sizes, position)
-        for position, asked in enumerate(all_asked)
+        _outcome(connection, asked, now) if position in taken else _TRANSACTED[sum(units)]
+        for position, (asked, units) in enumerate(zip(all_asked, zip(*costs, strict=True), strict=True))
     ]
 
 
@@ -120,11 +126,9 @@ def _is_absence(condition: Condition, table: Table) -> bool:
     return type(condition) is Absent and condition.path.parts == (table.partition.name,)
 
 
-def _cost_of(columns: Sequence[_Column], sizes: Sequence[Sequence[int | None]], position: int) -> Transacted:
-    units = 0.0
-    for column, olds in zip(columns, sizes, strict=True):
-        units += 2.0 * capacity.of_write(max(column.puts[position].size, olds[position] or 0))
-    return _TRANSACTED[units]
+def _costs_of(column: _Column, sizes: Sequence[int | None]) -> list[float]:
+    of_write = capacity.of_write
+    return [2.0 * of_write(max(put.size, old or 0)) for put, old in zip(column.puts, sizes, strict=True)]
 
 
 class _Costs(dict[float, Transacted]):
