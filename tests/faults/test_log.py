@@ -1,6 +1,7 @@
 """The write-ahead log stays short, and keeping it short stops neither readers nor writers."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,6 +19,7 @@ NOTES = Table("notes", partition=S("id"))
 PAGE = 4096
 CHECKPOINT_PAGES, RESTART_PAGES = 200, 800
 TEXT_BYTES = 100_000
+TEXTS = itertools.count()
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +50,7 @@ async def write(engine: SqliteEngine, count: int) -> float:
         for number in numbers:
             begun = time.monotonic()
             # Each time another text: SQLite writes no page that has not changed.
-            text = "abcdefg"[number % 7] * TEXT_BYTES
+            text = f"{next(TEXTS):010}" * (TEXT_BYTES // 10)
             await engine.put(Put(NOTES, {"id": f"note-{number % 50}", "text": text}))
             longest = max(longest, time.monotonic() - begun)
 

@@ -19,6 +19,7 @@ class Checkpoint:
         self._connection = connect(path)
         self._connection.set_busy_handler(patience(_PATIENCE_SECONDS))  # closing does not wait for another process's writer
         self._wanted = threading.Event()
+        self._copying = threading.Lock()
         self._stopped = False
         self._pages = 0
         self._restart_at = _RESTART_PAGES
@@ -35,14 +36,15 @@ class Checkpoint:
     def restart_if_long(self, connection: apsw.Connection) -> None:
         """Under steady writing the log never empties by itself: now and then the writer waits for the little that is left.
 
-        A reader that stays in one moment, a back-up perhaps, keeps the log from its new start. Then the next try comes when it
-        has doubled, and no write waits longer than for this one.
+        It waits for our own copying, but not for another process's reader that stays in one moment, a back-up perhaps: as long
+        as that keeps the log from its new start, a short try is made now and then, and the log grows.
         """
         if self._pages > self._restart_at:
             connection.set_busy_handler(patience(_PATIENCE_SECONDS))
-            done = _checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
+            with self._copying:
+                done = _checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
             connection.set_busy_handler(patience(BUSY_SECONDS))
-            self._restart_at = _RESTART_PAGES if done else self._pages * 2
+            self._restart_at = _RESTART_PAGES if done else self._pages + _RESTART_PAGES // 4
             self._pages = 0
 
     def close(self) -> None:
@@ -59,7 +61,8 @@ class Checkpoint:
             self._wanted.clear()
             if self._stopped:
                 return
-            _checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
+            with self._copying:
+                _checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 
 def _checkpoint(connection: apsw.Connection, mode: int) -> bool:
