@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tally.devices.model import DAY_MS, Number, Reading
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES, ReadingRepository
@@ -19,7 +19,7 @@ from tests.devices.faulty import Faulty
 from tests.devices.site import START_MS, new_hardware_id
 
 NOW = START_MS // 1000
-RECEIVED = "2026-01-01T00:00:00Z"
+RECEIVED = "2080-01-01T00:00:00Z"
 RETENTION = 90 * 86_400
 
 

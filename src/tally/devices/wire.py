@@ -198,23 +198,35 @@ def sender_of(data: Data) -> Sender:
 
 def readings_of(data: Data) -> list[Reading | Rejection]:
     """The readings of a request, each on its own: one that cannot be read is a rejection in its place."""
-    return [_reading(data, index, raw) for index, raw in enumerate(data.readings)]
+    return [_reading_of(data, index, raw) for index, raw in enumerate(data.readings)]
 
 
-def _reading(data: Data, index: int, raw: msgspec.Raw) -> Reading | Rejection:
+def _reading_of(data: Data, index: int, raw: msgspec.Raw) -> Reading | Rejection:
     try:
-        body = decode_json(bytes(raw), ReadingBody)
+        body = _readable.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _rejection(index, raw)
+    return Reading(
+        data.hardware_id,
+        body.batch_id,
+        body.timestamp_ms,
+        body.boot_id or data.boot_id,
+        body.firmware_version or data.firmware_version,
+        {name: value if type(value) is int else Decimal(repr(value)) for name, value in body.sensors.items()},
+        body.sensor_status,
+    )
+
+
+def _rejection(index: int, raw: msgspec.Raw) -> Rejection:
+    """What is wrong with a reading that could not be read, in the kit's words."""
+    try:
+        decode_json(bytes(raw), ReadingBody)
     except Invalid as error:
         return Rejection(index, str(error.details.get("field", "body")), error.message, _batch_id(raw))
-    return Reading(
-        hardware_id=data.hardware_id,
-        batch_id=body.batch_id,
-        timestamp_ms=body.timestamp_ms,
-        boot_id=body.boot_id or data.boot_id,
-        firmware_version=body.firmware_version or data.firmware_version,
-        sensors={name: _exact(value) for name, value in body.sensors.items()},
-        sensor_status=body.sensor_status,
-    )
+    return Rejection(index, "body", "body cannot be read", _batch_id(raw))
+
+
+_readable = msgspec.json.Decoder(ReadingBody)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -230,10 +242,6 @@ def _batch_id(raw: msgspec.Raw) -> str | None:
         return _named.decode(raw).batch_id
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def _exact(value: float) -> Number:
-    return value if isinstance(value, int) else Decimal(repr(value))
 
 
 def plain(value: Number) -> int | float:

@@ -1,8 +1,10 @@
 """Readings come in: each is stored once, however often it is sent, and a bad one never loses the good ones beside it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from tally.devices.model import (
     MAX_READINGS,
