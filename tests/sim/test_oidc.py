@@ -21,7 +21,8 @@ from tally.sim.oidc.flaws import Flaw
 from tally.sim.oidc.grants import Client, challenge_of
 from tally.sim.oidc.issuer import Issuer
 from tally.sim.oidc.keys import SigningKeys
-from tests.sim.browser import Browser, query, target, told
+from tally.sim.visitor import Visitor, query_of
+from tests.sim.answers import target, told
 
 CALLBACK = "http://127.0.0.1:9/auth/callback"
 VERIFIER = "a-verifier-that-only-the-application-knows-0123456789"
@@ -56,8 +57,8 @@ async def http() -> AsyncIterator[HttpClient]:
 
 
 @pytest.fixture
-def browser(http: HttpClient) -> Browser:
-    return Browser(http)
+def browser(http: HttpClient) -> Visitor:
+    return Visitor(http)
 
 
 @pytest.fixture
@@ -72,10 +73,10 @@ def verifier(issuer: Issuer, http: HttpClient, clock: ManualClock) -> TokenVerif
     return TokenVerifier(key_set, clock, issuer=issuer.issuer, audience=CLIENT_ID)
 
 
-async def code_for(issuer: Issuer, browser: Browser, who: str = "Ana Silva", **asked: str) -> str:
+async def code_for(issuer: Issuer, browser: Visitor, who: str = "Ana Silva", **asked: str) -> str:
     """Through the login page, as a person."""
     response = await browser.submit(f"{issuer.url}/login", ASKED | asked | {"name": who})
-    return query(target(issuer.url, response))["code"]
+    return query_of(target(issuer.url, response))["code"]
 
 
 async def exchange(issuer: Issuer, http: HttpClient, secret: str = SECRET, **sent: str) -> tuple[int, Any]:
@@ -101,7 +102,7 @@ async def test_discovery_leads_to_everything_else(issuer: Issuer, http: HttpClie
     assert [key["alg"] for key in published["keys"]] == ["RS256"]
 
 
-async def test_a_person_logs_in_by_the_page(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+async def test_a_person_logs_in_by_the_page(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
     """From authorize to the page, from the page back to the application with its state, and then to tokens."""
     response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))
     login = target(issuer.url, response)
@@ -111,14 +112,14 @@ async def test_a_person_logs_in_by_the_page(issuer: Issuer, browser: Browser, ht
     assert ana is not None
     back = target(issuer.url, await browser.submit(f"{issuer.url}/login", ASKED | {"who": ana.sub}))
     assert back.startswith(CALLBACK)
-    assert query(back)["state"] == "state-1"
-    status, tokens = await exchange(issuer, http, code=query(back)["code"])
+    assert query_of(back)["state"] == "state-1"
+    status, tokens = await exchange(issuer, http, code=query_of(back)["code"])
     assert status == 200
     assert set(tokens) == {"id_token", "access_token", "refresh_token", "expires_in", "token_type"}
 
 
 async def test_tokens_say_what_cognitos_say(
-    issuer: Issuer, browser: Browser, http: HttpClient, verifier: TokenVerifier, clock: ManualClock
+    issuer: Issuer, browser: Visitor, http: HttpClient, verifier: TokenVerifier, clock: ManualClock
 ) -> None:
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser, "Dana Weiss"))
     person = await verifier.verify(tokens["id_token"])
@@ -137,21 +138,21 @@ async def test_tokens_say_what_cognitos_say(
     assert "aud" not in access
 
 
-async def test_a_second_login_asks_nothing_until_the_person_logs_out(issuer: Issuer, browser: Browser) -> None:
+async def test_a_second_login_asks_nothing_until_the_person_logs_out(issuer: Issuer, browser: Visitor) -> None:
     authorize = with_query(f"{issuer.url}/oauth2/authorize", ASKED)
     await code_for(issuer, browser)
-    assert "code" in query(target(issuer.url, await browser.get(authorize)))
+    assert "code" in query_of(target(issuer.url, await browser.get(authorize)))
     out = with_query(f"{issuer.url}/logout", {"client_id": CLIENT_ID, "logout_uri": "http://127.0.0.1:9/"})
     assert target(issuer.url, await browser.get(out)) == "http://127.0.0.1:9/"
     assert "/login" in target(issuer.url, await browser.get(authorize))
 
 
-async def test_logins_can_be_approved_without_anybody(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+async def test_logins_can_be_approved_without_anybody(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
     """As one person for all, or as whom the application hints at."""
     issuer.auto_approve = "Ana Silva"
     for hint, email in ((None, "ana.silva@example.test"), ("Eve Ng", "eve.ng@example.test")):
         authorize = with_query(f"{issuer.url}/oauth2/authorize", ASKED | ({"login_hint": hint} if hint else {}))
-        code = query(target(issuer.url, await browser.get(authorize)))["code"]
+        code = query_of(target(issuer.url, await browser.get(authorize)))["code"]
         _, tokens = await exchange(issuer, http, code=code)
         assert jwt.decode(tokens["id_token"], options={"verify_signature": False})["email"] == email
 
@@ -170,23 +171,23 @@ async def test_the_same_person_keeps_their_sub_in_another_issuer(issuer: Issuer,
     ],
 )
 async def test_a_wrong_request_is_told_to_the_application(
-    issuer: Issuer, browser: Browser, changed: dict[str, str], error: str
+    issuer: Issuer, browser: Visitor, changed: dict[str, str], error: str
 ) -> None:
     back = target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed)))
     assert back.startswith(CALLBACK)
-    assert (query(back)["error"], query(back)["state"]) == (error, "state-1")
+    assert (query_of(back)["error"], query_of(back)["state"]) == (error, "state-1")
 
 
 @pytest.mark.parametrize(
     "changed", [{"client_id": "nobody"}, {"redirect_uri": "https://elsewhere.test/"}, {"redirect_uri": "ftp://127.0.0.1/"}]
 )
-async def test_nobody_is_redirected_to_a_stranger(issuer: Issuer, browser: Browser, changed: dict[str, str]) -> None:
+async def test_nobody_is_redirected_to_a_stranger(issuer: Issuer, browser: Visitor, changed: dict[str, str]) -> None:
     response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
     assert response.status == 400
     assert "location" not in response.headers
 
 
-async def test_registered_addresses_are_the_only_ones(issuer: Issuer, browser: Browser) -> None:
+async def test_registered_addresses_are_the_only_ones(issuer: Issuer, browser: Visitor) -> None:
     issuer.register(Client("strict", "s", redirect_uris=(CALLBACK,)))
     fine = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | {"client_id": "strict"}))
     assert fine.status == 302
@@ -194,7 +195,7 @@ async def test_registered_addresses_are_the_only_ones(issuer: Issuer, browser: B
     assert (await browser.get(with_query(f"{issuer.url}/oauth2/authorize", wrong))).status == 400
 
 
-async def test_a_code_works_once(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+async def test_a_code_works_once(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
     code = await code_for(issuer, browser)
     assert (await exchange(issuer, http, code=code))[0] == 200
     assert await exchange(issuer, http, code=code) == (400, {"error": "invalid_grant"})
@@ -212,13 +213,13 @@ async def test_a_code_works_once(issuer: Issuer, browser: Browser, http: HttpCli
     ],
 )
 async def test_a_code_is_changed_by_its_application_alone(
-    issuer: Issuer, browser: Browser, http: HttpClient, sent: dict[str, str], error: str
+    issuer: Issuer, browser: Visitor, http: HttpClient, sent: dict[str, str], error: str
 ) -> None:
     status, answer = await exchange(issuer, http, **({"code": await code_for(issuer, browser)} | sent))
     assert (status, answer["error"]) == (400, error)
 
 
-async def test_a_code_lives_five_minutes(issuer: Issuer, browser: Browser, http: HttpClient, clock: ManualClock) -> None:
+async def test_a_code_lives_five_minutes(issuer: Issuer, browser: Visitor, http: HttpClient, clock: ManualClock) -> None:
     first, second = await code_for(issuer, browser), await code_for(issuer, browser)
     await clock.advance(299)
     assert (await exchange(issuer, http, code=first))[0] == 200
@@ -226,14 +227,14 @@ async def test_a_code_lives_five_minutes(issuer: Issuer, browser: Browser, http:
     assert (await exchange(issuer, http, code=second))[0] == 400
 
 
-async def test_a_public_client_needs_pkce(issuer: Issuer, browser: Browser) -> None:
+async def test_a_public_client_needs_pkce(issuer: Issuer, browser: Visitor) -> None:
     issuer.register(Client("phone"))
     asked = {name: value for name, value in ASKED.items() if not name.startswith("code_")} | {"client_id": "phone"}
     back = target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", asked)))
-    assert query(back)["error"] == "invalid_request"
+    assert query_of(back)["error"] == "invalid_request"
 
 
-async def test_tokens_are_renewed_until_they_are_revoked(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+async def test_tokens_are_renewed_until_they_are_revoked(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
     renewing = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
     status, renewed = await exchange(issuer, http, **renewing)
@@ -308,7 +309,7 @@ def test_every_flaw_is_tried() -> None:
 
 
 async def test_flaws_come_with_the_next_answers(
-    issuer: Issuer, browser: Browser, http: HttpClient, verifier: TokenVerifier
+    issuer: Issuer, browser: Visitor, http: HttpClient, verifier: TokenVerifier
 ) -> None:
     issuer.flaws.append(Flaw.WRONG_AUDIENCE)
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
@@ -352,7 +353,7 @@ async def test_an_answer_can_be_late(issuer: Issuer, http: HttpClient, clock: Ma
     assert (await asking).status == 200
 
 
-async def test_an_answer_can_be_lost_after_the_work(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+async def test_an_answer_can_be_lost_after_the_work(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
     """The code is used up, and the application never hears of its tokens."""
     code = await code_for(issuer, browser)
     issuer.faults.add(Fault(path="/oauth2/token", drop="after"))
@@ -361,7 +362,7 @@ async def test_an_answer_can_be_lost_after_the_work(issuer: Issuer, browser: Bro
     assert await exchange(issuer, http, code=code) == (400, {"error": "invalid_grant"})
 
 
-async def test_an_account_is_deleted_with_the_persons_token(issuer: Issuer, browser: Browser, http: HttpClient) -> None:
+async def test_an_account_is_deleted_with_the_persons_token(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
     """It works once, and what was granted can no longer be renewed."""
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser, "Eve Ng"))
 
@@ -389,14 +390,14 @@ async def test_an_account_is_deleted_by_an_administrator(issuer: Issuer, http: H
 
 
 async def test_it_can_be_driven_from_another_process(
-    issuer: Issuer, browser: Browser, http: HttpClient, verifier: TokenVerifier
+    issuer: Issuer, browser: Visitor, http: HttpClient, verifier: TokenVerifier
 ) -> None:
     """Everything that tests do with the object, the control API does too."""
     url = f"{issuer.url}/_sim"
     _, made = await control(http, f"{url}/tokens", {"sub": "phone-user", "groups": ["admin"]})
     assert (await verifier.verify(made["token"]))["cognito:groups"] == ["admin"]
     assert (await control(http, f"{url}/approval", {"who": "Eve Ng"}))[0] == 204
-    assert "code" in query(target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))))
+    assert "code" in query_of(target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))))
     assert (await control(http, f"{url}/flaws", {"flaws": ["expired"]}))[0] == 204
     assert issuer.flaws == [Flaw.EXPIRED]
     assert (await control(http, f"{url}/faults", {"path": "/logout", "status": 500, "times": None}))[0] == 204

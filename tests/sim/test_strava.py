@@ -18,7 +18,8 @@ from tally.sim.strava.limits import Allowance
 from tally.sim.strava.model import Athlete
 from tally.sim.strava.simulator import Strava
 from tally.sim.strava.world import Consent
-from tests.sim.browser import Browser, query, target, told
+from tally.sim.visitor import Visitor, query_of
+from tests.sim.answers import target, told
 from tests.sim.receiver import VERIFY_TOKEN, Receiver
 
 CALLBACK = "http://127.0.0.1:9/strava/callback"
@@ -98,39 +99,39 @@ def fault_of(answer: Any) -> tuple[str, str, str]:
 
 async def test_an_athlete_lets_the_application_in_by_the_page(strava: Strava, http: Client, ana: Athlete) -> None:
     """And comes back with the state, a code, and what was really granted."""
-    browser = Browser(http)
+    browser = Visitor(http)
     page = await (await browser.get(with_query(f"{strava.url}/oauth/authorize", ASKED))).text()
     assert "Ana Silva" in page
     assert 'name="grant:activity:read_all" checked>' in page
     ticked = {"athlete": str(ana.id), "grant:activity:read_all": "on"}
     back = target(strava.url, await browser.submit(f"{strava.url}/oauth/authorize", ASKED | ticked))
     assert back.startswith(CALLBACK)
-    assert (query(back)["state"], query(back)["scope"]) == ("state-1", "read,activity:read_all")
-    status, tokens = await token(strava, http, grant_type="authorization_code", code=query(back)["code"])
+    assert (query_of(back)["state"], query_of(back)["scope"]) == ("state-1", "read,activity:read_all")
+    status, tokens = await token(strava, http, grant_type="authorization_code", code=query_of(back)["code"])
     assert (status, tokens["athlete"]["id"], tokens["expires_in"]) == (200, ana.id, 6 * 3600)
 
 
 async def test_an_athlete_may_grant_less(strava: Strava, http: Client, ana: Athlete) -> None:
-    response = await Browser(http).submit(f"{strava.url}/oauth/authorize", ASKED | {"athlete": str(ana.id)})
-    assert query(target(strava.url, response))["scope"] == "read"
+    response = await Visitor(http).submit(f"{strava.url}/oauth/authorize", ASKED | {"athlete": str(ana.id)})
+    assert query_of(target(strava.url, response))["scope"] == "read"
 
 
 async def test_an_athlete_may_refuse(strava: Strava, http: Client, ana: Athlete) -> None:
     sent = ASKED | {"athlete": str(ana.id), "deny": "yes"}
-    back = query(target(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent)))
+    back = query_of(target(strava.url, await Visitor(http).submit(f"{strava.url}/oauth/authorize", sent)))
     assert back == {"state": "state-1", "error": "access_denied"}
 
 
 async def test_a_stranger_becomes_an_athlete(strava: Strava, http: Client) -> None:
     sent = ASKED | {"name": "Eve Ng"}
-    back = query(target(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent)))
+    back = query_of(target(strava.url, await Visitor(http).submit(f"{strava.url}/oauth/authorize", sent)))
     _, tokens = await token(strava, http, grant_type="authorization_code", code=back["code"])
     assert (tokens["athlete"]["firstname"], tokens["athlete"]["lastname"]) == ("Eve", "Ng")
 
 
 @pytest.mark.parametrize("chosen", ["", "7", "nobody", "²"])
 async def test_the_page_comes_back_for_nobody(strava: Strava, http: Client, ana: Athlete, chosen: str) -> None:
-    response = await Browser(http).submit(f"{strava.url}/oauth/authorize", ASKED | {"athlete": chosen})
+    response = await Visitor(http).submit(f"{strava.url}/oauth/authorize", ASKED | {"athlete": chosen})
     assert response.status == 200
     assert "Ana Silva" in await response.text()
 
@@ -147,8 +148,8 @@ async def test_consent_can_be_given_without_anybody(
     strava: Strava, http: Client, ana: Athlete, consent: Consent, answer: str | None
 ) -> None:
     strava.auto_approve = consent
-    response = await Browser(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED))
-    assert query(target(strava.url, response)).get("scope") == answer
+    response = await Visitor(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED))
+    assert query_of(target(strava.url, response)).get("scope") == answer
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ async def test_consent_can_be_given_without_anybody(
 async def test_an_application_that_asks_wrongly_is_refused(
     strava: Strava, http: Client, changed: dict[str, str], field: str
 ) -> None:
-    status, answer = await told(await Browser(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED | changed)))
+    status, answer = await told(await Visitor(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED | changed)))
     assert (status, fault_of(answer)[1:]) == (400, (field, "invalid"))
 
 

@@ -1,0 +1,128 @@
+"""`tally sim athletes`: a fleet of made-up athletes, with the Strava and OIDC simulators if none are named.
+
+    tally sim athletes --count 20 --url http://127.0.0.1:8000/collect --strava http://127.0.0.1:8101
+
+Without `--strava` both simulators are started here, on ports that a collect server can be pointed at, and webhooks go to
+the server at `--url`.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated, Any
+
+import typer
+from pyreqwest.client import Client, ClientBuilder
+from rich.console import Console
+from rich.live import Live
+
+from tally.errors import TallyError, Unavailable
+from tally.kit.clock import Clock, SystemClock
+from tally.kit.server import CannotListen, run_until_stopped
+from tally.sim.athletes.account import StravaAccounts
+from tally.sim.athletes.display import rendered, summary
+from tally.sim.athletes.fleet import Fleet
+from tally.sim.athletes.membership import CollectServer
+from tally.sim.athletes.pace import FastClock
+from tally.sim.oidc.issuer import Issuer
+from tally.sim.strava.limits import PLENTY, RateLimits
+from tally.sim.strava.model import StravaError
+from tally.sim.strava.simulator import Strava
+
+STRAVA_PORT, OIDC_PORT = 8101, 8102
+REFRESH_SECONDS = 0.5
+
+Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many athletes.")]
+Url = Annotated[str | None, typer.Option(help="A collect server to join, such as http://127.0.0.1:8000/collect.")]
+StravaUrl = Annotated[str | None, typer.Option(help="A Strava simulator that is running; without it, one starts here.")]
+Speed = Annotated[float, typer.Option(min=0.001, help="How many of their seconds pass in one of ours.")]
+Seed = Annotated[int | None, typer.Option(help="The same number makes the same people and the same days.")]
+Seconds = Annotated[float | None, typer.Option(min=0, help="Stop by itself after so long; without it, at Ctrl-C.")]
+VerifyToken = Annotated[str, typer.Option(help="What the collect server expects in the webhook's handshake.")]
+StravaPort = Annotated[int, typer.Option(min=0, max=65535, help="Where a Strava simulator started here listens.")]
+OidcPort = Annotated[int, typer.Option(min=0, max=65535, help="Where an issuer started here listens.")]
+
+
+def athletes(
+    *,
+    count: Count = 10,
+    url: Url = None,
+    strava: StravaUrl = None,
+    speed: Speed = 3600,
+    seed: Seed = None,
+    seconds: Seconds = None,
+    verify_token: VerifyToken = "tally",  # noqa: S107  agreed on with the server, and told to everyone who asks
+    strava_port: StravaPort = STRAVA_PORT,
+    oidc_port: OidcPort = OIDC_PORT,
+) -> None:
+    """Let made-up athletes ride, run, swim and walk, and watch them."""
+    chance = random.Random(seed)  # noqa: S311  made-up workouts, not keys
+    clock = SystemClock()
+
+    async def run(stop: asyncio.Event) -> None:
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(ClientBuilder().follow_redirects(False).build())
+            where = strava
+            if where is None:
+                started = outside_world(clock, url, verify_token, strava_port, oidc_port)
+                where = await stack.enter_async_context(started)
+            collect = None if url is None else CollectServer(client, url.rstrip("/"))
+            fleet = Fleet(_accounts(client, where), FastClock(clock, speed), chance, collect)
+            await watch(fleet, count, clock, stop, seconds)
+
+    try:
+        run_until_stopped(run)
+    except (TallyError, CannotListen, StravaError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error
+
+
+@asynccontextmanager
+async def outside_world(
+    clock: Clock, collect_url: str | None, verify_token: str, strava_port: int, oidc_port: int
+) -> AsyncIterator[str]:
+    """Both simulators, with webhooks to the collect server if there is one; yields the address of Strava's."""
+    limits = RateLimits(clock, PLENTY, PLENTY)
+    async with Strava(clock, limits=limits).serving(port=strava_port) as strava, Issuer(clock).serving(port=oidc_port) as issuer:
+        typer.echo(f"Strava is simulated at {strava.url}, an issuer at {issuer.issuer}", err=True)
+        if collect_url is not None:
+            await strava.webhooks.subscribe(f"{collect_url.rstrip('/')}/webhooks/strava", verify_token)
+        yield strava.url
+
+
+async def watch(fleet: Fleet, count: int, clock: Clock, stop: asyncio.Event, seconds: float | None) -> None:
+    """Gather the fleet, show how it lives until it is time to stop, and end with the sums."""
+    console = Console()
+    with console.status(f"{count} athletes sign up"):
+        await fleet.gather(count)
+    ending = asyncio.create_task(_wait(clock, stop, seconds))
+    state = await _state(fleet)
+    async with fleet.living():
+        with Live(rendered(fleet, state), console=console, auto_refresh=False, transient=True) as live:
+            while not ending.done():
+                pause = asyncio.create_task(clock.sleep(REFRESH_SECONDS))
+                await asyncio.wait({ending, pause}, return_when=asyncio.FIRST_COMPLETED)
+                pause.cancel()
+                state = await _state(fleet)
+                live.update(rendered(fleet, state), refresh=console.is_terminal)
+    console.print(summary(fleet, state), soft_wrap=True)
+
+
+async def _wait(clock: Clock, stop: asyncio.Event, seconds: float | None) -> None:
+    stopping = asyncio.create_task(stop.wait())
+    waits = {stopping} if seconds is None else {stopping, asyncio.create_task(clock.sleep(seconds))}
+    _, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for other in others:
+        other.cancel()
+
+
+async def _state(fleet: Fleet) -> Any:
+    try:
+        return await fleet.accounts.state()
+    except Unavailable:
+        return None
+
+
+def _accounts(client: Client, url: str) -> StravaAccounts:
+    return StravaAccounts(client, url.rstrip("/"))

@@ -1,0 +1,17 @@
+"""What a test wants to know of an answer."""
+
+from typing import Any
+
+from pyreqwest.response import Response
+
+from tally.sim.visitor import target_of
+
+
+async def told(response: Response) -> tuple[int, Any]:
+    return response.status, await response.json()
+
+
+def target(url: str, response: Response) -> str:
+    """Where a redirect leads; it must be one."""
+    assert response.status == 302
+    return target_of(response, url)

@@ -1,0 +1,103 @@
+"""An application in the shape of collect: people log in by the issuer, link Strava, choose a model and set a goal.
+
+It uses both simulators as a real application would, over HTTP, and remembers who did what.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import jwt
+from pyreqwest.client import Client
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from tally.kit.server import serving
+from tally.sim.forms import with_query
+from tally.sim.oidc.issuer import Issuer
+from tally.sim.oidc.pool import CLIENT
+from tally.sim.strava.simulator import Strava
+from tests.sim.receiver import VERIFY_TOKEN
+
+
+class Club:
+    def __init__(self, client: Client, issuer: Issuer, strava: Strava) -> None:
+        self._client = client
+        self._issuer = issuer
+        self._strava = strava
+        self.linked: dict[str, int] = {}
+        self.milestones: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[dict[str, Any]] = []
+        self.url = ""
+
+    async def log_in(self, _: Request) -> Response:
+        asked = {"client_id": CLIENT.client_id, "redirect_uri": f"{self.url}/auth/callback", "response_type": "code"}
+        return RedirectResponse(with_query(f"{self._issuer.url}/oauth2/authorize", asked), 302)
+
+    async def logged_in(self, request: Request) -> Response:
+        sent = {
+            "grant_type": "authorization_code",
+            "code": request.query_params["code"],
+            "redirect_uri": f"{self.url}/auth/callback",
+        }
+        asking = self._client.post(f"{self._issuer.url}/oauth2/token").basic_auth(CLIENT.client_id, CLIENT.secret)
+        tokens = await (await asking.form(sent).build().send()).json()
+        claims = jwt.decode(tokens["id_token"], options={"verify_signature": False})
+        response = RedirectResponse("/", 303)
+        response.set_cookie("member", claims["name"].replace(" ", "_"), secure=True, httponly=True)
+        return response
+
+    async def connect(self, request: Request) -> Response:
+        assert "member" in request.cookies
+        asked = {
+            "client_id": str(self._strava.application.client_id),
+            "redirect_uri": f"{self.url}/strava/callback",
+            "response_type": "code",
+            "scope": "read,activity:read_all",
+        }
+        return RedirectResponse(with_query(f"{self._strava.url}/oauth/authorize", asked), 302)
+
+    async def connected(self, request: Request) -> Response:
+        application = self._strava.application
+        sent = {
+            "client_id": str(application.client_id),
+            "client_secret": application.client_secret,
+            "grant_type": "authorization_code",
+            "code": request.query_params["code"],
+        }
+        tokens = await (await self._client.post(f"{self._strava.url}/oauth/token").form(sent).build().send()).json()
+        self.linked[request.cookies["member"]] = tokens["athlete"]["id"]
+        return RedirectResponse("/", 303)
+
+    async def models(self, _: Request) -> Response:
+        return JSONResponse({"models": [{"modelId": "fox"}, {"modelId": "lighthouse"}]})
+
+    async def set_out(self, request: Request) -> Response:
+        self.milestones.append((request.cookies["member"], await request.json()))
+        return JSONResponse({}, 201)
+
+    async def validate(self, request: Request) -> Response:
+        assert request.query_params["hub.verify_token"] == VERIFY_TOKEN
+        return JSONResponse({"hub.challenge": request.query_params["hub.challenge"]})
+
+    async def hear(self, request: Request) -> Response:
+        self.events.append(await request.json())
+        return Response()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Self]:
+        routes = [
+            Route("/auth/login", self.log_in),
+            Route("/auth/callback", self.logged_in),
+            Route("/strava/connect", self.connect),
+            Route("/strava/callback", self.connected),
+            Route("/models", self.models),
+            Route("/milestones", self.set_out, methods=["POST"]),
+            Route("/webhooks/strava", self.validate),
+            Route("/webhooks/strava", self.hear, methods=["POST"]),
+        ]
+        async with serving(Starlette(routes=routes)) as url:
+            self.url = url
+            yield self

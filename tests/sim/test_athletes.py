@@ -1,0 +1,259 @@
+"""Made-up athletes do plausible things at plausible times, and the world hears of it."""
+
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyreqwest.client import Client, ClientBuilder
+from rich.console import Console
+
+from tally.errors import Unavailable
+from tally.kit.clock import ManualClock
+from tally.sim.athletes.account import StravaAccounts
+from tally.sim.athletes.athlete import MadeUpAthlete
+from tally.sim.athletes.display import rendered, summary
+from tally.sim.athletes.fleet import Fleet, draw_goal
+from tally.sim.athletes.membership import CollectServer
+from tally.sim.athletes.pace import FastClock
+from tally.sim.athletes.training import DISCIPLINES, WEEK, draw_character, draw_effort, draw_pause, part_of_day
+from tally.sim.oidc.issuer import Issuer
+from tally.sim.oidc.keys import SigningKeys
+from tally.sim.strava.simulator import Strava
+from tests.sim.club import Club
+from tests.sim.receiver import VERIFY_TOKEN
+
+START = datetime(2026, 5, 4, 6, 0, tzinfo=UTC)
+# Metres a second that nobody leaves on an ordinary day.
+SPEEDS = {"RIDE": (3, 13), "RUN": (1.5, 5.5), "SWIM": (0.4, 1.6), "WALK": (0.7, 2.4)}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The athletes' own; Strava's stands still, so that all who sleep here are athletes."""
+    return ManualClock(START)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[Client]:
+    async with ClientBuilder().follow_redirects(False).build() as client:
+        yield client
+
+
+@pytest.fixture
+async def strava() -> AsyncIterator[Strava]:
+    async with Strava(ManualClock(START), chance=random.Random(1)).serving() as strava:
+        yield strava
+
+
+@pytest.fixture(scope="module")
+def keys() -> SigningKeys:
+    return SigningKeys()
+
+
+@pytest.fixture
+async def issuer(keys: SigningKeys) -> AsyncIterator[Issuer]:
+    async with Issuer(ManualClock(START), keys=keys, chance=random.Random(2)).serving() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+async def club(http: Client, issuer: Issuer, strava: Strava) -> AsyncIterator[Club]:
+    async with Club(http, issuer, strava).serving() as club:
+        yield club
+
+
+def fleet_of(http: Client, strava: Strava, clock: ManualClock, seed: int = 7, club: Club | None = None) -> Fleet:
+    collect = None if club is None else CollectServer(http, club.url)
+    return Fleet(StravaAccounts(http, strava.url), clock, random.Random(seed), collect)
+
+
+async def live_through(fleet: Fleet, clock: ManualClock, hours: int) -> None:
+    """Hour by hour, each of which begins when everybody is at rest or on the way."""
+    async with fleet.living():
+        for _ in range(hours):
+            await clock.until_sleeping(len(fleet.athletes))
+            await clock.advance(3600)
+        await clock.until_sleeping(len(fleet.athletes))
+
+
+@given(seed=st.integers(0, 2**32), hour=st.integers(0, 23))
+def test_an_effort_is_one_that_people_make(seed: int, hour: int) -> None:
+    """Neither too far nor too fast, with pauses, and no hills indoors or in the water."""
+    chance = random.Random(seed)
+    effort = draw_effort(chance, draw_character(chance, seed % 1000), hour)
+    (discipline,) = [each for each in DISCIPLINES if effort.sport_type in (*each.sport_types, each.indoor)]
+    assert 0 < effort.distance <= discipline.longest
+    slowest, fastest = SPEEDS[discipline.family]
+    assert slowest < effort.distance / effort.moving_time < fastest
+    assert effort.moving_time <= effort.elapsed_time <= effort.moving_time * 1.3
+    assert effort.total_elevation_gain >= 0
+    if effort.trainer or discipline.family == "SWIM":
+        assert effort.total_elevation_gain == 0
+    assert effort.name.startswith(part_of_day(hour))
+
+
+@given(seed=st.integers(0, 2**32))
+def test_the_same_seed_makes_the_same_person_and_day(seed: int) -> None:
+    first, second = random.Random(seed), random.Random(seed)
+    person = draw_character(first, 5)
+    assert person == draw_character(second, 5)
+    assert draw_goal(first, person) == draw_goal(second, person)
+    assert draw_effort(first, person, 8) == draw_effort(second, person, 8)
+
+
+def test_a_large_fleet_has_all_kinds_and_no_namesakes() -> None:
+    chance = random.Random(1)
+    people = [draw_character(chance, number) for number in range(2000)]
+    assert len({person.name for person in people}) == 2000
+    assert set(Counter(person.favourite.family for person in people)) == {"RIDE", "RUN", "SWIM", "WALK"}
+
+
+def test_people_go_out_about_as_often_as_they_mean_to() -> None:
+    chance = random.Random(1)
+    for number in range(20):
+        person = draw_character(chance, number)
+        pauses = [draw_pause(chance, person) for _ in range(2000)]
+        assert min(pauses) >= 4 * 3600
+        times_a_week = WEEK * len(pauses) / sum(pauses)
+        assert 0.6 < times_a_week / person.times_a_week < 1.6
+
+
+@pytest.mark.parametrize(
+    ("hour", "name"), [(0, "Night"), (5, "Morning"), (12, "Lunch"), (17, "Afternoon"), (18, "Evening"), (23, "Evening")]
+)
+def test_an_hour_belongs_to_a_part_of_the_day(hour: int, name: str) -> None:
+    assert part_of_day(hour) == name
+
+
+async def test_a_fast_clock_runs_ahead(clock: ManualClock) -> None:
+    fast = FastClock(clock, 3600)
+    assert fast.now() == START
+    await clock.advance(24)
+    assert fast.now() == datetime(2026, 5, 5, 6, 0, tzinfo=UTC)
+    assert fast.monotonic() == 24 * 3600
+
+
+async def test_days_go_by_and_activities_come(http: Client, strava: Strava, clock: ManualClock) -> None:
+    """Each starts when its athlete went out and is there when they are back; the diary knows of all."""
+    fleet = fleet_of(http, strava, clock)
+    await fleet.gather(5)
+    await live_through(fleet, clock, 14 * 24)
+    by_athlete = Counter(activity.athlete_id for activity in strava.activities.values())
+    deleted = sum(athlete.diary.deletions for athlete in fleet.athletes)
+    assert by_athlete.total() + deleted == sum(athlete.diary.activities for athlete in fleet.athletes)
+    assert set(by_athlete) == set(strava.athletes)
+    now, begin = clock.seconds(), round(START.timestamp())
+    assert all(begin < each.start < each.start + each.elapsed_time <= now for each in strava.activities.values())
+    assert all(athlete.diary.failures == 0 for athlete in fleet.athletes)
+
+
+async def test_the_same_seed_makes_the_same_fortnight(http: Client) -> None:
+    """However the network orders the uploads."""
+    lives = []
+    for _ in range(2):
+        clock = ManualClock(START)
+        async with Strava(ManualClock(START)).serving() as strava:
+            fleet = fleet_of(http, strava, clock)
+            await fleet.gather(3)
+            await live_through(fleet, clock, 14 * 24)
+            lives.append([(athlete.character, athlete.diary.activities, athlete.diary.metres) for athlete in fleet.athletes])
+    assert lives[0] == lives[1]
+
+
+async def test_people_have_second_thoughts(http: Client, strava: Strava, clock: ManualClock) -> None:
+    """In two months somebody renames, hides and deletes."""
+    fleet = fleet_of(http, strava, clock)
+    await fleet.gather(8)
+    async with fleet.living():
+        for _ in range(8 * 7):
+            await clock.until_sleeping(len(fleet.athletes))
+            await clock.advance(86_400)
+        await clock.until_sleeping(len(fleet.athletes))
+    activities = strava.activities.values()
+    assert any(activity.name.endswith("with friends") for activity in activities)
+    assert any(activity.private for activity in activities)
+    edits, deletions = (sum(getattr(each.diary, name) for each in fleet.athletes) for name in ("edits", "deletions"))
+    assert edits > 10
+    assert deletions > 5
+
+
+async def test_they_join_what_there_is_to_join(http: Client, strava: Strava, clock: ManualClock, club: Club) -> None:
+    """Everybody logs in as themselves, links their own account, and sets a goal in the sport they love."""
+    fleet = fleet_of(http, strava, clock, club=club)
+    await fleet.gather(10)
+    assert [athlete.diary.last for athlete in fleet.athletes] == ["joined"] * 10
+    assert club.linked == {each.character.name.replace(" ", "_"): each.athlete_id for each in fleet.athletes}
+    goals = dict(club.milestones)
+    for athlete in fleet.athletes:
+        goal = goals[athlete.character.name.replace(" ", "_")]
+        assert goal["sport"] == athlete.character.favourite.family
+        assert goal["metric"] in {"DISTANCE_METERS", "ELEVATION_METERS"}
+        assert goal["totalTarget"] > 0
+
+
+async def test_an_issuer_that_approves_by_itself_is_fine_too(
+    http: Client, strava: Strava, issuer: Issuer, clock: ManualClock, club: Club
+) -> None:
+    issuer.auto_approve = "Ana Silva"
+    fleet = fleet_of(http, strava, clock, club=club)
+    await fleet.gather(3)
+    assert set(club.linked) == {athlete.character.name.replace(" ", "_") for athlete in fleet.athletes}
+
+
+async def test_who_joined_is_heard_of(http: Client, strava: Strava, clock: ManualClock, club: Club) -> None:
+    """Each activity is told by a webhook, and nothing else is."""
+    await strava.webhooks.subscribe(f"{club.url}/webhooks/strava", VERIFY_TOKEN)
+    fleet = fleet_of(http, strava, clock, club=club)
+    await fleet.gather(4)
+    await live_through(fleet, clock, 7 * 24)
+    await strava.webhooks.settled()
+    created = [event["object_id"] for event in club.events if event["aspect_type"] == "create"]
+    deleted = [event["object_id"] for event in club.events if event["aspect_type"] == "delete"]
+    assert len(created) > 4
+    assert set(created) - set(deleted) == set(strava.activities)
+
+
+async def test_who_cannot_join_trains_all_the_same(http: Client, strava: Strava, clock: ManualClock) -> None:
+    fleet = Fleet(StravaAccounts(http, strava.url), clock, random.Random(7), CollectServer(http, f"{strava.url}/nothing"))
+    await fleet.gather(1)
+    (athlete,) = fleet.athletes
+    assert athlete.diary.last.startswith("could not join: A redirect was expected at")
+    await live_through(fleet, clock, 14 * 24)
+    assert athlete.diary.activities > 0
+
+
+async def test_who_cannot_upload_tries_again_another_day(http: Client, strava: Strava, clock: ManualClock) -> None:
+    """An account that does not exist is refused, time after time, and nobody gives up."""
+    person = draw_character(random.Random(1), 0)
+    athlete = MadeUpAthlete(person, 1, StravaAccounts(http, strava.url), clock, random.Random(1))
+    fleet = Fleet(athlete.accounts, clock, random.Random(1), athletes=[athlete])
+    await live_through(fleet, clock, 14 * 24)
+    assert athlete.diary.failures > 1
+    assert (athlete.diary.activities, athlete.diary.last) == (0, "POST activities got 404 from the Strava simulator")
+
+
+async def test_a_simulator_that_is_not_there_is_named(http: Client, clock: ManualClock) -> None:
+    fleet = Fleet(StravaAccounts(http, "http://127.0.0.1:9"), clock, random.Random(1))
+    with pytest.raises(Unavailable, match=r"The Strava simulator at http://127\.0\.0\.1:9 does not answer"):
+        await fleet.gather(1)
+
+
+async def test_the_display_shows_the_busiest_and_the_sums(http: Client, strava: Strava, clock: ManualClock) -> None:
+    fleet = fleet_of(http, strava, clock)
+    await fleet.gather(20)
+    fleet.athletes[-1].diary.metres = 42_195.0
+    fleet.athletes[-1].diary.last = "Morning Run, 42.2 km"
+    console = Console(width=160, record=True)
+    console.print(rendered(fleet, await fleet.accounts.state()))
+    shown = console.export_text()
+    assert "20 athletes, 2026-05-04T06:00:00Z in their world" in shown
+    first_row = next(line for line in shown.splitlines() if " km " in line)
+    assert fleet.athletes[-1].character.name in first_row
+    assert "42.2 km" in first_row
+    assert "and 5 more" in shown
+    assert "0 accepted in 0 attempts" in shown
+    assert "does not answer" in summary(fleet, None)
