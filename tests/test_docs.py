@@ -54,9 +54,7 @@ def test_the_lock_pins_every_dependency_with_hashes() -> None:
 
 def test_the_lock_names_no_address() -> None:
     """Whoever installs the lock gets the packages from the index they trust."""
-    assert (
-        re.findall(r"https?:|--(?:extra-)?index|--find-links|file:| @ |(?:via|-r) .*/", read("requirements.lock")) == []
-    )
+    assert re.findall(r"https?:|--(?:extra-)?index|--find-links|file:| @ |(?:via|-r) .*/", read("requirements.lock")) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
