@@ -80,6 +80,8 @@ class Child:
 
     async def end(self) -> int:
         """Close the child's input, wait until it has ended, and return its exit code."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         await self._process.communicate()
         assert self._process.returncode is not None
         return self._process.returncode

@@ -6,6 +6,7 @@ directory: so the recovery of what an earlier crash left is killed too.
 
 import asyncio
 import random
+import shutil
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -192,6 +193,7 @@ async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Pat
             await kill(child, progress)
         if chance.random() < 0.7 or round_number == ROUNDS - 1:
             check(await audit(directory), progress)
+    shutil.rmtree(directory)  # a soak makes many of these
 
 
 BACKFILLED = 4_000

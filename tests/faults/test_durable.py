@@ -1,0 +1,72 @@
+"""An acknowledged write is on the disk, not only with the operating system: a power cut may come right after it.
+
+No test can cut the power, and a killed process leaves its writes to the kernel. So the kernel is asked what happened, by a trace
+of the system calls: before each answer, the log was written and then synced, in this order.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+
+from tally.store.sqlite import open_sqlite
+from tests.faults.children import started
+from tests.faults.peer import player
+from tests.needs import need_program, skip_or_fail
+
+WRITES = 20
+_LOG_WRITTEN = re.compile(r"pwrite64\(\d+<[^>]*store\.db-wal>")
+_LOG_SYNCED = re.compile(r"(fdatasync|fsync)(\(\d+<[^>]*store\.db-wal>\)| resumed>\)) += 0")
+_ANSWERED = re.compile(r"\bwrite\(1<")
+
+
+def events(trace: str) -> str:
+    """The trace in letters: w for a write to the log, s for a sync of it, a for an answer."""
+    kinds = ((_LOG_WRITTEN, "w"), (_LOG_SYNCED, "s"), (_ANSWERED, "a"))
+    return "".join(letter for line in trace.splitlines() for pattern, letter in kinds if pattern.search(line))
+
+
+@pytest.fixture
+def strace(tmp_path: Path) -> tuple[str, ...]:
+    """What to put before a command to trace it into the file `trace`."""
+    program = str(need_program("strace", "strace"))
+    tried = subprocess.run([program, "-o", "/dev/null", "true"], check=False, capture_output=True, text=True)
+    if tried.returncode:
+        skip_or_fail(f"processes cannot be traced here: {tried.stderr}")
+    return (program, "-f", "-y", "-o", str(tmp_path / "trace"), "-e", "trace=pwrite64,write,fdatasync,fsync")
+
+
+async def test_each_answer_comes_after_the_sync_of_what_it_acknowledges(tmp_path: Path, strace: tuple[str, ...]) -> None:
+    async with started("peer", str(tmp_path / "data"), before=strace) as peer:
+        await peer.expect("open")
+        assert await peer.ask("ensure later") == '"done"'
+        for number in range(WRITES):
+            assert await peer.ask(f"put {msgspec.json.encode(player('theirs', number)).decode()}") == '"done"'
+        assert await peer.end() == 0
+    seen = events((tmp_path / "trace").read_text()).split("a")
+    answers = seen[1 : 1 + 1 + WRITES]  # what led to each answer after the word that the store is open
+    assert len(answers) == 1 + WRITES
+    assert all(re.fullmatch(r"(w+s)+", each) for each in answers), answers
+
+
+def test_the_trace_tells_a_late_sync_from_one_in_time() -> None:
+    """The proof that the test above can fail."""
+    written = '7 pwrite64(5</data/store.db-wal>, "x", 4096, 0) = 4096'
+    synced = "7 fdatasync(5</data/store.db-wal>) = 0"
+    answered = '8 write(1<pipe:[1]>, "done", 4) = 4'
+    assert events(f"{written}\n{written}\n{synced}\n{answered}") == "wwsa"
+    assert events(f"{written}\n{answered}\n{synced}") == "was"
+    assert events("7 fdatasync(5</data/store.db-wal>) = -1 EIO") == ""
+    assert events("7 fdatasync(6</data/store.db>) = 0") == ""
+
+
+async def test_every_connection_syncs_at_each_commit(tmp_path: Path) -> None:
+    """SQLite's own word for it, where there is no trace to be had."""
+    async with open_sqlite(tmp_path) as engine:
+        connections: list[apsw.Connection] = [engine._writer._connection, engine._writer._checkpoint._connection]
+        for connection in connections:
+            assert connection.pragma("journal_mode") == "wal"
+            assert connection.pragma("synchronous") == 2
