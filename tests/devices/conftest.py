@@ -26,12 +26,14 @@ from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.settings import Settings
 from tally.store.api import Engine
+from tally.store.catalogue import Catalogue
 from tally.store.dynamodb import open_dynamodb
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.devices.site import Site, running, settings_of
 from tests.store.emulators import MADE_UP, dynamodb_local, given_url
 
+TABLES = Catalogue({"devices": CATALOGUE.backends["devices"]}).tables()
 ENGINES = ("sqlite", "local", *(("given",) if given_url() else ()))
 
 
@@ -58,7 +60,7 @@ class Ground:
             **changes,
         )
         async with engine_of(settings) as engine:
-            for table in CATALOGUE.tables():
+            for table in TABLES:
                 await engine.create_table(table)
         return settings
 
@@ -68,7 +70,7 @@ async def engine_of(settings: Settings) -> AsyncIterator[Engine]:
     """The engine that a server with these settings has, beside it."""
     if settings.store_engine == "sqlite":
         async with open_sqlite(settings.data_dir) as embedded:
-            for table in CATALOGUE.tables():
+            for table in TABLES:
                 await embedded.ensure_table(table)
             yield embedded
         return
@@ -79,11 +81,11 @@ async def engine_of(settings: Settings) -> AsyncIterator[Engine]:
 
 @pytest.fixture(autouse=True)
 def log() -> Iterator[io.StringIO]:
-    """All that is logged during the test, a JSON object a line; debug and up."""
+    """All that is logged during the test, a JSON object a line."""
     stream = io.StringIO()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    logs.configure(Settings(log_format="json", log_level="debug"), SystemClock(), stream)
+    logs.configure(Settings(log_format="json"), SystemClock(), stream)
     yield stream
     structlog.reset_defaults()
     root.handlers[:], root.level = handlers, level

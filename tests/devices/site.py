@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import msgspec
@@ -26,8 +27,9 @@ Json: TypeAlias = dict[str, Any]
 ADMIN = "the-token-of-the-operators-0123456789"
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
-# Where the clock of a test stands at first: 2026-01-01, as ManualClock has it.
-START_MS = 1_767_225_600_000
+# Where the clock of a test stands at first: so late that no service takes what is stored for expired by its own clock.
+START = datetime(2080, 1, 1, tzinfo=UTC)
+START_MS = int(START.timestamp()) * 1000
 # When the boards of the tests began to measure: lately enough to be kept, long enough ago for many readings.
 FIRST_MS = START_MS - 30 * DAY_MS
 
@@ -98,6 +100,11 @@ class Site:
             assert answer.status == 200, answer
             assert answer.json["acknowledged_batch_ids"] == [reading["batch_id"] for reading in some], answer
 
+    async def patterns(self) -> dict[str, Json]:
+        """The access patterns of the backend by name, with what they have cost the server so far."""
+        response = await self.client.get(f"{self.url}/patterns").build().send()
+        return {row["pattern"]: row for row in await response.json() if row["backend"] == "devices"}
+
     async def readings(self, board: "Board", query: str = "") -> list[Json]:
         """All readings of a board, over as many pages as there are."""
         path = f"/devices/{board.hardware_id}/readings?limit=1000{query}"
@@ -112,7 +119,7 @@ class Site:
 @asynccontextmanager
 async def running(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Site]:
     """The whole program on a free port, with a clock that stands still until it is moved."""
-    moved = clock if isinstance(clock, ManualClock) else ManualClock()
+    moved = clock if isinstance(clock, ManualClock) else ManualClock(START)
     async with (
         assembled(settings, clock or moved) as parts,
         serving(build_app(parts), on_stopping=parts.drain) as url,

@@ -1,0 +1,217 @@
+"""The control plane: keys are made, listed and revoked; devices are listed, shown and named."""
+
+import re
+import uuid
+from datetime import timedelta
+
+import pytest
+
+from tally.kit.clock import ManualClock
+from tests.devices.conftest import Ground
+from tests.devices.site import ADMIN, START, Board, Site, new_hardware_id, refused, running
+
+CONTROL_PLANE = [
+    ("POST", "/api-keys"),
+    ("GET", "/api-keys"),
+    ("DELETE", "/api-keys/a1b2c3d4-e5f6-4890-abcd-ef1234567890"),
+    ("GET", "/devices"),
+    ("GET", "/devices/AA:BB:CC:DD:EE:FF"),
+    ("PATCH", "/devices/AA:BB:CC:DD:EE:FF"),
+    ("GET", "/devices/AA:BB:CC:DD:EE:FF/latest"),
+    ("GET", "/devices/AA:BB:CC:DD:EE:FF/readings"),
+    ("GET", "/devices/AA:BB:CC:DD:EE:FF/series?sensor=x&from=0&to=1"),
+    ("GET", "/devices/AA:BB:CC:DD:EE:FF/export"),
+    ("GET", "/devices/AA:BB:CC:DD:EE:FF/stream"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), CONTROL_PLANE)
+async def test_the_control_plane_wants_the_operators_token(site: Site, method: str, path: str) -> None:
+    """None, an empty one, one of another kind, a wrong one, and one that only begins right."""
+    refused(await site.ask(path, method, token=None), 401, "MISSING_TOKEN", "Authorization")
+    for header in ("Bearer", "Bearer ", f"Basic {ADMIN}", ADMIN):
+        answer = await site.send(method, path, None, {"Authorization": header})
+        refused(answer, 401, "MISSING_TOKEN")
+        assert answer.headers["www-authenticate"] == "Bearer"
+    for token in ("x", ADMIN[:-1], ADMIN + "x", ADMIN.upper()):
+        refused(await site.ask(path, method, token=token), 401, "INVALID_TOKEN")
+
+
+@pytest.mark.parametrize("path", ["/register", "/data"])
+async def test_the_data_plane_wants_an_api_key(site: Site, key: str, path: str) -> None:
+    """None, an empty one, no hexadecimal digits, too few, in capitals, unknown; and the operators' token is none."""
+    board = Board()
+    content = board.registration() if path == "/register" else board.data(board.reading())
+    refused(await site.post(path, content), 401, "MISSING_API_KEY", "X-API-Key")
+    refused(await site.post(path, content, key=""), 401, "MISSING_API_KEY")
+    for wrong in ("x", "0" * 63, "0" * 65, "g" * 64, "0" * 64, key.upper() if key.upper() != key else "0", ADMIN):
+        refused(await site.post(path, content, key=wrong), 401, "INVALID_API_KEY")
+    refused(await site.post(path, content, headers={"Authorization": f"Bearer {ADMIN}"}), 401, "MISSING_API_KEY")
+    refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
+
+
+async def test_an_api_key_opens_nothing_to_an_operator(site: Site, key: str) -> None:
+    refused(await site.ask("/devices", token=key), 401, "INVALID_TOKEN")
+
+
+async def test_a_key_is_shown_once(site: Site) -> None:
+    answer = await site.ask("/api-keys", "POST", {"description": "greenhouse cluster"})
+    assert answer.status == 201
+    assert answer.headers["cache-control"] == "no-store"
+    made = answer.json
+    assert re.fullmatch("[0-9a-f]{64}", made["api_key"])
+    assert uuid.UUID(made["key_id"]).version == 4
+    assert made["description"] == "greenhouse cluster"
+    assert made["api_key"] not in (await site.ask("/api-keys?limit=1000")).body.decode()
+
+
+async def test_keys_are_listed_newest_first(fresh: Site) -> None:
+    ids = []
+    for _ in range(5):
+        ids.append((await fresh.ask("/api-keys", "POST", {})).json["key_id"])
+        await fresh.clock.advance(1)
+    first = await fresh.found("/api-keys?limit=3")
+    rest = await fresh.found(f"/api-keys?limit=3&cursor={first['next_cursor']}")
+    assert [key["key_id"] for key in first["api_keys"] + rest["api_keys"]] == ids[::-1]
+    assert rest["next_cursor"] is None
+    assert set(first["api_keys"][0]) == {"key_id", "created_at", "is_active", "description", "last_used_at"}
+
+
+async def test_a_revoked_key_is_refused_within_five_seconds_by_every_server(ground: Ground) -> None:
+    """Each has just used it, so each knows it."""
+    place = await ground.place()
+    async with running(place) as one, running(place) as other:
+        key = await one.new_key()
+        [listed] = (await one.found("/api-keys"))["api_keys"]
+        for site in (one, other):
+            assert (await site.post("/register", Board().registration(), key=key)).status == 200
+        assert (await one.ask(f"/api-keys/{listed['key_id']}", "DELETE")).status == 204
+        for site in (one, other):
+            await site.clock.advance(5)
+            for path in ("/register", "/data"):
+                refused(await site.post(path, {}, key=key), 401, "KEY_REVOKED", "revoked")
+        [listed] = (await one.found("/api-keys"))["api_keys"]
+        assert listed["is_active"] is False
+
+
+async def test_to_revoke_needs_a_key_that_exists(site: Site) -> None:
+    refused(await site.ask(f"/api-keys/{uuid.uuid4()}", "DELETE"), 404, "KEY_NOT_FOUND")
+    for strange in ("x", "7c9e6679-7425-10de-944b-e07fc1f90ae7", "é"):
+        refused(await site.ask(f"/api-keys/{strange}", "DELETE"), 400, "INVALID_FORMAT", "key_id")
+
+
+@pytest.mark.parametrize("content", [{"description": ""}, {"description": "x" * 257}, {"description": 7}, {"colour": 1}, [], 1])
+async def test_a_key_is_made_of_a_description_at_most(site: Site, content: object) -> None:
+    refused(await site.ask("/api-keys", "POST", content), 400, "INVALID_FORMAT")
+
+
+async def test_use_of_a_key_is_noted_every_five_minutes_and_never_back_in_time(ground: Ground) -> None:
+    """By two servers, the clock of one of them three minutes behind."""
+    place = await ground.place()
+    behind = ManualClock(START - timedelta(minutes=3))
+    async with running(place) as ahead, running(place, behind) as late:
+        key = await ahead.new_key()
+
+        async def last_used() -> str:
+            [listed] = (await ahead.found("/api-keys"))["api_keys"]
+            return str(listed["last_used_at"])
+
+        noted = []
+        for minute in range(13):
+            for site in (ahead, late):
+                assert (await site.post("/data", Board().data("?"), key=key)).status == 200
+                noted.append(await last_used())
+                await site.clock.advance(60)
+            assert noted == sorted(noted), minute
+        assert sorted(set(noted)) == [f"2080-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10)]
+
+
+async def test_activity_of_a_device_is_noted_every_five_minutes_and_never_back_in_time(ground: Ground) -> None:
+    """By two servers, the clock of one of them seven minutes behind; a registration is noted at once."""
+    place = await ground.place()
+    behind = ManualClock(START - timedelta(minutes=7))
+    async with running(place) as ahead, running(place, behind) as late:
+        board, key = Board(), await ahead.new_key()
+
+        async def last_seen() -> str:
+            return str((await ahead.found(f"/devices/{board.hardware_id}"))["last_seen_at"])
+
+        noted = []
+        for _ in range(11):
+            for site in (late, ahead):
+                await site.store(board, [board.reading()], key)
+                noted.append(await last_seen())
+                await site.clock.advance(60)
+        assert noted == sorted(noted)
+        times = ["2079-12-31T23:53:00Z", *(f"2080-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10))]
+        assert list(dict.fromkeys(noted)) == times
+        await late.post("/register", board.registration(), key=key)
+        assert await last_seen() == times[-1]
+        await ahead.post("/register", board.registration(), key=key)
+        assert await last_seen() == "2080-01-01T00:11:00Z"
+
+
+async def test_devices_are_listed_by_activity(fresh: Site) -> None:
+    """The one heard of last first; in pages, each device once."""
+    key = await fresh.new_key()
+    boards = [Board() for _ in range(5)]
+    for board in boards:
+        await fresh.post("/register", board.registration(), key=key)
+        await fresh.clock.advance(400)
+    await fresh.store(boards[0], [boards[0].reading()], key)
+    listed: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = await fresh.found("/devices?limit=2" + (f"&cursor={cursor}" if cursor else ""))
+        listed += [device["hardware_id"] for device in page["devices"]]
+        cursor = page["next_cursor"]
+    assert listed == [board.hardware_id for board in (boards[0], *boards[:0:-1])]
+
+
+async def test_a_device_has_a_name_while_a_person_wants_it(site: Site, key: str) -> None:
+    board = Board()
+    await site.post("/register", board.registration(), key=key)
+    path = f"/devices/{board.hardware_id}"
+    named = await site.ask(path, "PATCH", {"friendly_name": "Gewächshaus 🌱"})
+    assert (named.status, named.json["friendly_name"]) == (200, "Gewächshaus 🌱")
+    assert (await site.found(path))["friendly_name"] == "Gewächshaus 🌱"
+    await site.store(board, [board.reading(0)], key)
+    assert (await site.ask(path, "PATCH", {"friendly_name": None})).json["friendly_name"] is None
+    await site.store(board, [board.reading(1)], key)
+    assert [each["friendly_name"] for each in await site.readings(board)] == ["Gewächshaus 🌱", None]
+
+
+async def test_another_server_takes_the_new_name_within_seconds(ground: Ground) -> None:
+    place = await ground.place()
+    async with running(place) as one, running(place) as other:
+        board, key = Board(), await one.new_key()
+        await other.store(board, [board.reading(0)], key)
+        await one.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": "new"})
+        await other.clock.advance(5)
+        await other.store(board, [board.reading(1)], key)
+        assert [each["friendly_name"] for each in await one.readings(board)] == [None, "new"]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 129, "a\nb", "a\x00", 7, ["x"]])
+async def test_a_name_is_short_and_printable(site: Site, key: str, name: object) -> None:
+    board = Board()
+    await site.post("/register", board.registration(), key=key)
+    answer = await site.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name})
+    refused(answer, 400, "INVALID_FORMAT", "friendly_name")
+    refused(await site.ask(f"/devices/{board.hardware_id}", "PATCH", {}), 400, "MISSING_FIELD", "friendly_name")
+
+
+async def test_what_is_not_there_is_not_found(site: Site) -> None:
+    nobody = new_hardware_id()
+    for path in ("", "/latest", "/readings", "/series?sensor=x&from=0&to=1", "/export", "/stream"):
+        refused(await site.ask(f"/devices/{nobody}{path}"), 404, "DEVICE_NOT_FOUND", nobody)
+        refused(await site.ask(f"/devices/{nobody.lower()}x{path}"), 400, "INVALID_FORMAT", "hardware_id")
+    refused(await site.ask(f"/devices/{nobody}", "PATCH", {"friendly_name": "x"}), 404, "DEVICE_NOT_FOUND")
+    refused(await site.ask("/nowhere"), 404, "NOT_FOUND")
+    refused(await site.ask("/devices", "DELETE"), 405, "METHOD_NOT_ALLOWED", "GET")
+
+
+@pytest.mark.parametrize("path", ["/devices", "/api-keys"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=2", "colour=green", "limit=1.5"])
+async def test_a_list_refuses_what_it_does_not_understand(site: Site, path: str, query: str) -> None:
+    refused(await site.ask(f"{path}?{query}"), 400, "INVALID_FORMAT", query.partition("=")[0])

@@ -1,0 +1,144 @@
+"""Readings go out by time: the latest, and pages of a range whose cursors are good for nothing else."""
+
+import base64
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tally.kit.clock import ManualClock
+from tally.kit.cursors import Cursors, fingerprint
+from tally.settings import Secret
+from tests.devices.conftest import Ground
+from tests.devices.site import FIRST_MS, MINUTE_MS, START, START_MS, Board, Site, refused, running
+
+
+@pytest.fixture(scope="session")
+async def board(site: Site) -> Board:
+    """A board with ten readings, a minute apart."""
+    board = Board()
+    await site.store(board, board.readings(10))
+    return board
+
+
+def numbers(found: list[dict[str, Any]]) -> list[int]:
+    return [(reading["timestamp_ms"] - FIRST_MS) // MINUTE_MS for reading in found]
+
+
+async def test_the_latest_is_the_one_measured_last(site: Site, board: Board) -> None:
+    latest = await site.found(f"/devices/{board.hardware_id}/latest")
+    assert latest["batch_id"] == board.reading(9)["batch_id"]
+
+
+async def test_a_device_without_readings_says_so(site: Site, key: str) -> None:
+    silent = Board()
+    await site.post("/register", silent.registration(), key=key)
+    refused(await site.ask(f"/devices/{silent.hardware_id}/latest"), 404, "NO_READINGS", silent.hardware_id)
+    assert await site.found(f"/devices/{silent.hardware_id}/readings") == {"readings": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", list(range(10))),
+        ("?order=desc", list(range(9, -1, -1))),
+        (f"?from={FIRST_MS + 3 * MINUTE_MS}&to={FIRST_MS + 5 * MINUTE_MS}", [3, 4, 5]),
+        (f"?from={FIRST_MS + 3 * MINUTE_MS + 1}&to={FIRST_MS + 5 * MINUTE_MS - 1}", [4]),
+        (f"?from={FIRST_MS + 8 * MINUTE_MS}&order=desc", [9, 8]),
+        (f"?to={FIRST_MS}", [0]),
+        ("?limit=2", [0, 1]),
+        ("?from=0&to=0", []),
+        ("?from=99999999999999&to=99999999999999", []),
+    ],
+)
+async def test_a_range_is_what_was_asked_for(site: Site, board: Board, query: str, expected: list[int]) -> None:
+    page = await site.found(f"/devices/{board.hardware_id}/readings{query}")
+    assert numbers(page["readings"]) == expected
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_pages_hold_every_reading_once(site: Site, board: Board, order: str) -> None:
+    """Also when the limit changes from page to page, and readings arrive in between."""
+    path = f"/devices/{board.hardware_id}/readings?order={order}"
+    page = await site.found(f"{path}&limit=4")
+    found = numbers(page["readings"])
+    while page["next_cursor"]:
+        page = await site.found(f"{path}&limit=3&cursor={page['next_cursor']}")
+        found += numbers(page["readings"])
+    assert found == sorted(range(10), reverse=order == "desc")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("from=x", "to=-1", "to=1.5", "from=100000000000000", "from=5&to=4", "order=up", "order=", "limit=0", "limit=1001"),
+        *("colour=green", "from=1&from=2", "cursor=", "cursor=%00", "limit=99999999999999999999"),
+    ],
+)
+async def test_a_query_that_means_nothing_is_refused(site: Site, board: Board, query: str) -> None:
+    refused(await site.ask(f"/devices/{board.hardware_id}/readings?{query}"), 400, "INVALID_FORMAT")
+
+
+async def cursor_of(site: Site, board: Board, query: str = "limit=2") -> str:
+    page = await site.found(f"/devices/{board.hardware_id}/readings?{query}")
+    assert page["next_cursor"]
+    return str(page["next_cursor"])
+
+
+async def test_a_cursor_is_good_for_its_own_query_alone(site: Site, board: Board) -> None:
+    """Not for another device, order or span, nor for another list."""
+    cursor = await cursor_of(site, board)
+    other = Board()
+    await site.store(other, other.readings(3))
+    own = f"/devices/{board.hardware_id}/readings"
+    assert numbers((await site.found(f"{own}?cursor={cursor}"))["readings"]) == list(range(2, 10))
+    for path in (
+        f"/devices/{other.hardware_id}/readings?cursor={cursor}",
+        f"{own}?order=desc&cursor={cursor}",
+        f"{own}?from=1&cursor={cursor}",
+        f"{own}?to=4102444799999&cursor={cursor}",
+        f"/devices?cursor={cursor}",
+        f"/api-keys?cursor={cursor}",
+    ):
+        refused(await site.ask(path), 400, "INVALID_FORMAT", "cursor")
+
+
+async def test_a_forged_cursor_is_refused(site: Site, board: Board) -> None:
+    """Every byte of it counts; and one that is sealed with another secret is as good as none."""
+    cursor = await cursor_of(site, board)
+    sealed = base64.urlsafe_b64decode(cursor + "==")
+    purpose: dict[str, str | int] = {"device": board.hardware_id, "from": 0, "to": 4_102_444_800_000, "order": "asc"}
+    stranger = Cursors(Secret("another secret, as long as one must be"))
+    page_key = {"hardware_id": board.hardware_id, "ts_batch": "0000000000000#"}
+    forged = [stranger.seal(fingerprint("devices.readings", **purpose), page_key), "x", "AAAA", cursor[:-2], cursor + "AA"]
+    for position in range(0, len(sealed), 7):
+        changed = bytearray(sealed)
+        changed[position] ^= 1
+        forged.append(base64.urlsafe_b64encode(bytes(changed)).rstrip(b"=").decode())
+    for wrong in forged:
+        refused(await site.ask(f"/devices/{board.hardware_id}/readings?cursor={wrong}"), 400, "INVALID_FORMAT", "cursor")
+
+
+async def test_a_cursor_of_one_server_is_good_on_another(ground: Ground) -> None:
+    place = await ground.place()
+    async with running(place) as one, running(place) as other:
+        board = Board()
+        await one.store(board, board.readings(4))
+        cursor = await cursor_of(one, board)
+        page = await other.found(f"/devices/{board.hardware_id}/readings?cursor={cursor}")
+        assert numbers(page["readings"]) == [2, 3]
+
+
+async def test_what_is_past_its_time_is_swept_away(ground: Ground) -> None:
+    """A reading is kept for so many days after it was measured; what is younger stays."""
+    place = await ground.place(devices_retention_days=31)
+    board = Board()
+    young = board.reading(50_000, timestamp_ms=START_MS)
+    async with running(place) as site:
+        await site.store(board, [*board.readings(2), young])
+        assert len(await site.readings(board)) == 3
+    async with running(place, ManualClock(START + timedelta(days=2))) as later:
+        await later.parts.job_runner().run("ttl-sweep")
+        left = [reading["batch_id"] for reading in await later.readings(board)]
+    # DynamoDB sweeps by itself, when it likes.
+    assert left == [young["batch_id"]] if ground.engine == "sqlite" else young["batch_id"] in left

@@ -1,0 +1,120 @@
+"""Every access of the seed is a declared pattern, and every declared pattern is one that requests really make."""
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from tally.app import CATALOGUE
+from tally.cli import cli
+from tally.store.catalogue import Catalogue, find_problems
+from tally.store.report import PatternRow
+from tests.devices.site import ADMIN, FIRST_MS, Board, Json, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A line of the seed: how a table is read or written, and what its key condition says."""
+
+    table: str
+    operation: str
+    index: str | None = None
+    key: tuple[str, ...] = ()
+
+
+# In the order of the seed: its query patterns, idempotency pattern and update patterns, table by table.
+SEED = {
+    "devices: register": Access("devices", "UpdateItem", None, ("hardware_id",)),
+    "devices: detail": Access("devices", "GetItem", None, ("hardware_id",)),
+    "devices: last seen": Access("devices", "UpdateItem (conditional)", None, ("hardware_id", "last_seen_at")),
+    "devices: listing by activity": Access("devices", "Query (GSI)", "gsi1", ('gsi1pk = "devices"', "newest first")),
+    "devices: friendly name": Access("devices", "UpdateItem (conditional)", None, ("attribute_exists(hardware_id)",)),
+    "readings: latest": Access("device_readings", "Query", None, ("hardware_id = :", "newest first", "Limit 1")),
+    "readings: time range": Access("device_readings", "Query", None, ("hardware_id = :", "ts_batch BETWEEN :from AND :to")),
+    "batches: idempotency": Access(
+        "device_readings", "TransactWriteItems with processed_batches", None, ("attribute_not_exists(batch_id)",)
+    ),
+    "keys: create": Access("api_keys", "PutItem (conditional)", None, ("key_id",)),
+    "keys: look up by hash": Access("api_keys", "Query (GSI)", "api_key_hash_index", ("api_key_hash = :hash",)),
+    "keys: listing by creation": Access("api_keys", "Query (GSI)", "gsi1", ('gsi1pk = "api_keys"', "newest first")),
+    "keys: last used": Access("api_keys", "UpdateItem (conditional)", None, ("last_used_at",)),
+    "keys: revoke": Access("api_keys", "UpdateItem (conditional)", None, ("attribute_exists(key_id)",)),
+}
+
+
+@pytest.fixture(scope="module")
+def printed() -> list[PatternRow]:
+    """What `tally patterns devices --json` says."""
+    result = CliRunner().invoke(cli, ["patterns", "devices", "--json"])
+    assert result.exit_code == 0, result.output
+    return msgspec.json.decode(result.stdout, type=list[PatternRow])
+
+
+@pytest.mark.parametrize("name", SEED)
+def test_an_access_of_the_seed_is_a_pattern(printed: list[PatternRow], name: str) -> None:
+    wanted = SEED[name]
+    found = [
+        row
+        for row in printed
+        if (row.table, row.operation, row.index) == (wanted.table, wanted.operation, wanted.index)
+        and all(words in row.key_condition for words in wanted.key)
+    ]
+    assert found, f"{name}: {wanted}"
+
+
+def test_patterns_say_who_and_when_and_never_scan(printed: list[PatternRow]) -> None:
+    assert len(printed) == 15
+    for row in printed:
+        assert row.trigger, row.pattern
+        assert row.frequency, row.pattern
+        assert "Scan" not in row.operation
+    assert find_problems(Catalogue({"devices": CATALOGUE.backends["devices"]})) == []
+
+
+async def tour(site: Site) -> set[tuple[str, str]]:
+    """One request to every route, with all that it can do; which routes were answered."""
+    key = await site.new_key()
+    board = Board()
+    device = f"/devices/{board.hardware_id}"
+    told = {"X-API-Key": key, "Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+    key_id = (await site.found("/api-keys"))["api_keys"][0]["key_id"]
+    requests: list[tuple[str, str, str, Json | None]] = [
+        ("GET", "/health", "/health", None),
+        ("POST", "/register", "/register", board.registration()),
+        ("POST", "/data", "/data", board.data(*board.readings(3))),
+        ("POST", "/api-keys", "/api-keys", {}),
+        ("GET", "/api-keys", "/api-keys", None),
+        ("GET", "/devices", "/devices", None),
+        ("GET", "/devices/{hardware_id}", device, None),
+        ("PATCH", "/devices/{hardware_id}", device, {"friendly_name": "x"}),
+        ("GET", "/devices/{hardware_id}/latest", f"{device}/latest", None),
+        ("GET", "/devices/{hardware_id}/readings", f"{device}/readings", None),
+        ("GET", "/devices/{hardware_id}/series", f"{device}/series?sensor=humidity_pct&from={FIRST_MS}&to={FIRST_MS + 9}", None),
+        ("GET", "/devices/{hardware_id}/export", f"{device}/export", None),
+        ("DELETE", "/api-keys/{key_id}", f"/api-keys/{key_id}", None),
+    ]
+    answered = set()
+    for method, route, path, content in requests:
+        answer = await site.send(method, path, None if content is None else msgspec.json.encode(content), told)
+        assert answer.status in (200, 201, 204), answer
+        answered.add((method, route))
+    stream = await site.send("HEAD", f"{device}/stream", None, told)
+    assert stream.status == 200
+    # Some minutes later it is noted that board and key are still there.
+    await site.clock.advance(301)
+    await site.store(board, [board.reading(9)])
+    return answered | {("GET", "/devices/{hardware_id}/stream")}
+
+
+async def test_every_pattern_is_what_the_routes_do(fresh: Site) -> None:
+    """One request to each route makes every declared operation of every pattern, and no other one is tried."""
+    answered = await tour(fresh)
+    [api] = [api for api in fresh.parts.apis if api.name == "devices"]
+    assert answered == {(operation.method, operation.path) for operation in api.operations}
+    for name, row in (await fresh.patterns()).items():
+        assert row["calls"] > 0, name
+        assert row["errors"] == 0, name
+        for operation in row["operations"]:
+            assert operation["calls"] > 0, (name, operation["operation"])
+            assert operation["read_units"] + operation["write_units"] > 0, (name, operation["operation"])

@@ -1,0 +1,106 @@
+"""The lock file has the four tables exactly as the seed has them; the store makes them that way, and nothing else."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tally.store.lockfile import normal, read_lock
+from tests.devices.conftest import TABLES, Ground, engine_of
+
+ROOT = Path(__file__).parent.parent.parent
+REQUIRED, OPTIONAL = True, False
+
+
+def key(name: str) -> dict[str, str]:
+    return {"name": name, "type": "S"}
+
+
+def index(partition: str, sort: str | None = None) -> dict[str, Any]:
+    made = {"kind": "global", "partition": key(partition), "projection": "ALL"}
+    return made if sort is None else made | {"sort": key(sort)}
+
+
+def attributes(**fields: tuple[str, bool]) -> dict[str, Any]:
+    return {name: {"type": kind, "required": required} for name, (kind, required) in fields.items()}
+
+
+# The seed's tables, word for word; what is part of the primary key stands there alone. `clock_ahead` is our one addition: an
+# optional attribute, which by the seed's own rules is safe.
+SEED: dict[str, dict[str, Any]] = {
+    "devices": {
+        "version": "1.0.0",
+        "partition": key("hardware_id"),
+        "indexes": {"gsi1": index("gsi1pk", "gsi1sk")},
+        "attributes": attributes(
+            confirmation_id=("S", REQUIRED),
+            capabilities=("M", REQUIRED),
+            first_registered_at=("S", REQUIRED),
+            last_seen_at=("S", REQUIRED),
+            last_boot_id=("S", REQUIRED),
+            firmware_version=("S", REQUIRED),
+            friendly_name=("S", OPTIONAL),
+            gsi1pk=("S", REQUIRED),
+            gsi1sk=("S", REQUIRED),
+        ),
+    },
+    "device_readings": {
+        "version": "1.0.0",
+        "partition": key("hardware_id"),
+        "sort": key("ts_batch"),
+        "ttl": "expiration_time",
+        "attributes": attributes(
+            timestamp_ms=("N", REQUIRED),
+            batch_id=("S", REQUIRED),
+            boot_id=("S", REQUIRED),
+            firmware_version=("S", REQUIRED),
+            friendly_name=("S", OPTIONAL),
+            sensors=("M", REQUIRED),
+            sensor_status=("M", REQUIRED),
+            expiration_time=("N", OPTIONAL),
+            clock_ahead=("BOOL", OPTIONAL),
+        ),
+    },
+    "processed_batches": {
+        "version": "1.0.0",
+        "partition": key("batch_id"),
+        "ttl": "expiration_time",
+        "attributes": attributes(hardware_id=("S", REQUIRED), received_at=("S", REQUIRED), expiration_time=("N", REQUIRED)),
+    },
+    "api_keys": {
+        "version": "1.0.0",
+        "partition": key("key_id"),
+        "indexes": {"api_key_hash_index": index("api_key_hash"), "gsi1": index("gsi1pk", "gsi1sk")},
+        "attributes": attributes(
+            api_key_hash=("S", REQUIRED),
+            created_at=("S", REQUIRED),
+            last_used_at=("S", OPTIONAL),
+            is_active=("BOOL", REQUIRED),
+            description=("S", OPTIONAL),
+            gsi1pk=("S", REQUIRED),
+            gsi1sk=("S", REQUIRED),
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("table", SEED)
+def test_the_lock_file_has_the_table_of_the_seed(table: str) -> None:
+    locked = tomllib.loads((ROOT / "schema.lock").read_text(encoding="utf-8"))
+    assert locked["tables"][table] == SEED[table]
+
+
+def test_the_code_declares_what_the_lock_file_has() -> None:
+    locked = {table.name: table for table in read_lock(ROOT / "schema.lock")}
+    assert [locked[table.name] for table in TABLES] == [normal(table) for table in TABLES]
+    assert {table.name for table in TABLES} == set(SEED)
+
+
+async def test_the_tables_are_made_as_they_are_locked(ground: Ground) -> None:
+    """By the engine's own account of them."""
+    place = await ground.place()
+    async with engine_of(place) as engine:
+        for table in TABLES:
+            made = await engine.describe_table(table.name)
+            assert (made.key, made.ttl, made.by_name) == (table.key, table.ttl, table.by_name)

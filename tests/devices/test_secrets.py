@@ -1,0 +1,56 @@
+"""A raw API key is shown once and kept nowhere: not in the tables, not in the files, not in a log line."""
+
+import hashlib
+import io
+from pathlib import Path
+
+import msgspec
+
+from tally.devices.repository.keys import API_KEYS
+from tally.kit import logs
+from tally.kit.clock import SystemClock
+from tally.settings import Secret, Settings
+from tally.store.api import Scan
+from tests.devices.site import ADMIN, Board, refused, running, settings_of
+
+PEPPER = "a pepper of at least 32 characters, for the tests"
+
+
+async def test_a_raw_key_is_found_nowhere(tmp_path: Path) -> None:
+    """Whatever was done with it, at the most talkative level, with an error in the middle of a request."""
+    stream = io.StringIO()
+    logs.configure(Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream)
+    folder = tmp_path / "data"
+    place = settings_of(data_dir=folder, devices_key_pepper=Secret(PEPPER), access_log=True)
+    async with running(place) as site:
+        board, key, unknown = Board(), await site.new_key("cluster"), "ab" * 32
+        for sent in (key, unknown):
+            await site.post("/register", board.registration(), key=sent)
+            await site.post("/data", board.data(board.reading()), key=sent)
+            await site.post(f"/data?key={sent}", board.data(board.reading()), key=sent)
+        (folder / "store.db").rename(tmp_path / "away.db")
+        refused(await site.post("/data", board.data(board.reading()), key=key), 503, "UNAVAILABLE")
+        (tmp_path / "away.db").rename(folder / "store.db")
+        items = (await site.parts.store.engine.scan(Scan(API_KEYS))).items
+        shown = (await site.ask("/api-keys")).body.decode()
+    secrets = {key: "the key", unknown: "a wrong key", ADMIN: "the operators' token", PEPPER: "the pepper"}
+    files = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+    assert len(files) > 10_000
+    for secret, name in secrets.items():
+        assert secret not in stream.getvalue(), name
+        assert secret not in shown
+        assert secret.encode() not in files, name
+        assert bytes.fromhex(key) not in files
+    assert [item["api_key_hash"] for item in items] == [hashlib.sha256((PEPPER + key).encode()).hexdigest()]
+
+
+async def test_the_lines_of_a_request_have_its_id(tmp_path: Path) -> None:
+    """And the name of the backend, so that what went wrong with a board is found."""
+    stream = io.StringIO()
+    logs.configure(Settings(log_format="json"), SystemClock(), stream)
+    async with running(settings_of(data_dir=tmp_path, access_log=True)) as site:
+        answer = await site.send("GET", "/devices", None, {"X-Request-Id": "board-7"})
+        assert answer.headers["x-request-id"] == "board-7"
+    lines = [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
+    [line] = [line for line in lines if line["requestId"] == "board-7"]
+    assert (line["data"]["status"], line["data"]["route"]) == (401, "/devices/devices")
