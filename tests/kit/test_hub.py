@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
-from tally.kit.hub import PING, Hub, Subscription
+from tally.kit.hub import MOST_WAITING, PING, Hub, Subscription
 from tally.kit.metrics import Metrics
 
 
@@ -101,6 +101,30 @@ def test_an_id_that_says_nothing_here_needs_a_snapshot(last: str | None) -> None
     hub.subscribe("board")
     hub.publish("board", "update", 1)
     assert hub.subscribe("board", last and last.replace("{origin}", hub._origin)).needs_snapshot
+
+
+async def test_many_at_once_come_in_one_piece_and_drop_nobody_who_keeps_up() -> None:
+    """More of them than a client may be behind; each is an event of its own, and made only where someone listens."""
+    hub = hub_of(queue=2)
+    listening = hub.subscribe("board")
+    for start in (0, 100):
+        hub.publish_all("board", "update", iter(range(start, start + 100)))
+        assert [event["data"] for event in await events_of(listening)] == [str(number) for number in range(start, start + 100)]
+    unheard = iter([1])
+    hub.publish_all("elsewhere", "update", unheard)
+    assert next(unheard) == 1
+
+
+async def test_a_client_that_does_not_read_is_dropped_for_bytes_too() -> None:
+    """However few messages they are: it must not cost more memory than a limit and one message."""
+    metrics = Metrics()
+    hub = hub_of(metrics=metrics, queue=1_000)
+    hub.subscribe("board")
+    for _ in range(2):
+        hub.publish("board", "update", "x" * (MOST_WAITING // 2))
+    assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 0
+    hub.publish("board", "update", "x")
+    assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 1
 
 
 async def test_who_missed_more_than_is_kept_needs_a_snapshot() -> None:

@@ -21,6 +21,8 @@ from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
 
 PING: Final = b": ping\n\n"
+# Of one client, in bytes, before what comes next: a slow one must not cost more memory than this and one chunk.
+MOST_WAITING: Final = 1024 * 1024
 
 
 class Message:
@@ -57,18 +59,20 @@ class Subscription:
         self.when_dropped: Callable[[], object] = nothing
         self._capacity = capacity
         self._waiting: deque[bytes] = deque([replay] if replay else [])
+        self._size = 0
         self._ready = asyncio.Event()
         self._is_over = False
 
     def put(self, chunk: bytes) -> bool:
-        """Queue `chunk`, or give the client up if it is too far behind."""
-        if len(self._waiting) >= self._capacity:
+        """Queue `chunk`, or give the client up if it is too far behind already: so many chunks, or so many bytes."""
+        if len(self._waiting) >= self._capacity or self._size >= MOST_WAITING:
             self._waiting.clear()
             self._is_over = True
             self._ready.set()
             self.when_dropped()
             return False
         self._waiting.append(chunk)
+        self._size += len(chunk)
         self._ready.set()
         return True
 
@@ -85,6 +89,7 @@ class Subscription:
             await self._ready.wait()
         chunk = b"".join(self._waiting)
         self._waiting.clear()
+        self._size = 0
         return chunk
 
 
