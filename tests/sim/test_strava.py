@@ -17,6 +17,7 @@ from tally.sim.forms import with_query
 from tally.sim.strava.limits import Allowance
 from tally.sim.strava.model import Athlete
 from tally.sim.strava.simulator import Strava
+from tally.sim.strava.snapshot import restore, take
 from tally.sim.strava.world import Consent
 from tally.sim.visitor import Visitor, query_of
 from tests.sim.answers import target, told
@@ -547,6 +548,27 @@ async def test_a_receiver_that_is_gone_is_tried_again(
         await clock.advance(120)
     await strava.webhooks.settled()
     assert [(each.attempt, each.status) for each in strava.webhooks.log] == [(1, 0), (2, 0), (3, 0)]
+
+
+# After a restart
+
+
+async def test_the_world_goes_on_after_a_restart(
+    subscribed: Receiver, strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+) -> None:
+    """Tokens hold, activities are there, new ones have new ids, and the application still hears of them."""
+    before, grant = strava.record(ana.id), strava.authorizations.grant(ana.id, ALL)
+    await strava.webhooks.settled()
+    async with Strava(clock).serving() as again:
+        restore(again, take(strava))
+        assert (await fetch(again, http, before.id, grant.access_token)).status == 200
+        after = again.record(ana.id)
+        await again.webhooks.settled()
+        await clock.advance(6 * 3600)
+        assert (await refresh(again, http, grant.refresh_token))[0] == 200
+        assert again.add_athlete("Bo").id != ana.id
+    assert after.id != before.id
+    assert [event["object_id"] for event in subscribed.events] == [before.id, after.id]
 
 
 # From another process

@@ -26,11 +26,11 @@ from tally.sim.athletes.fleet import Fleet
 from tally.sim.athletes.membership import CollectServer
 from tally.sim.athletes.pace import FastClock
 from tally.sim.oidc.issuer import Issuer
+from tally.sim.standalone import OIDC_PORT, STRAVA_PORT
 from tally.sim.strava.limits import PLENTY, RateLimits
 from tally.sim.strava.model import StravaError
 from tally.sim.strava.simulator import Strava
 
-STRAVA_PORT, OIDC_PORT = 8101, 8102
 REFRESH_SECONDS = 0.5
 
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many athletes.")]

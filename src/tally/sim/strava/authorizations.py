@@ -96,6 +96,15 @@ class Authorizations:
         grant = self._grants.get(athlete_id)
         return None if grant is None else Access(grant.athlete_id, grant.scope, grant.expires_at)
 
+    def grants(self) -> list[Grant]:
+        return list(self._grants.values())
+
+    def readmit(self, grant: Grant) -> None:
+        """Let a grant count that was made before a restart."""
+        self._grants[grant.athlete_id] = grant
+        self._access[grant.access_token] = Access(grant.athlete_id, grant.scope, grant.expires_at)
+        self._refresh[grant.refresh_token] = grant.athlete_id, float("inf")
+
     def revoke(self, athlete_id: int) -> bool:
         """Take back everything; whether there was anything."""
         self._access = {token: access for token, access in self._access.items() if access.athlete_id != athlete_id}

@@ -83,6 +83,11 @@ class Webhooks:
         self._next_id += 1
         return self.subscription
 
+    def resume(self, subscription: Subscription) -> None:
+        """Go on with a subscription that was made before a restart."""
+        self.subscription = subscription
+        self._next_id = max(self._next_id, subscription.id + 1)
+
     def unsubscribe(self) -> None:
         self.subscription = None
 

@@ -120,6 +120,11 @@ class StravaWorld:
             raise not_found("Activity")
         return self.activities[activity_id]
 
+    def readmit(self, activity: Activity) -> None:
+        """Let an activity be there that was made before a restart; nobody is told."""
+        self.activities[activity.id] = activity
+        self._activity_ids = max(self._activity_ids, activity.id + 1)
+
     def deauthorize(self, athlete_id: int) -> None:
         """The permission is taken back, by the athlete or by the application; the application is told."""
         if self.authorizations.revoke(athlete_id):
