@@ -26,6 +26,7 @@ from tally.kit.clock import SystemClock
 from tally.kit.jobs import Job, Outcome, Run
 from tally.kit.server import CannotListen, Server, listen, run_until_stopped, url_of
 from tally.settings import Settings, SettingsError, markdown, read_settings, rows, unknown_variables
+from tally.sim.commands import sim
 from tally.store.commands import StoreCommands
 from tally.store.errors import StoreError
 
@@ -41,6 +42,7 @@ store_commands = StoreCommands(
 )
 cli.add_typer(store_commands.patterns(), name="patterns")
 cli.add_typer(store_commands.schema(), name="schema")
+cli.add_typer(sim, name="sim")
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on, instead of TALLY_HOST.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on, instead of TALLY_PORT.")]

@@ -15,8 +15,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 PREFIX: Final = "TALLY_"
-# Read by the tests alone, so not part of the table and not a typing mistake either.
-FOREIGN_PREFIXES: Final = ("TALLY_TEST_", "TALLY_SOAK_", "TALLY_BENCH_")
+# Read by the tests and the simulators alone, so not part of the table and not a typing mistake either.
+FOREIGN_PREFIXES: Final = ("TALLY_TEST_", "TALLY_SOAK_", "TALLY_BENCH_", "TALLY_SIM_")
 MASK: Final = "***"
 
 
@@ -91,6 +91,10 @@ def _secret(raw: str) -> Secret:
     return Secret(raw)
 
 
+def _given_secret(raw: str) -> Secret:
+    return Secret(raw)
+
+
 def _whole(least: int, most: int) -> Kind:
     def parse(raw: str) -> int:
         if not (raw.isascii() and raw.isdigit() and least <= int(raw) <= most):
@@ -115,6 +119,7 @@ FLAG: Final = Kind("yes or no", _flag)
 URL: Final = Kind("URL", _url)
 TABLE_PREFIX: Final = Kind("letters, digits, . _ -", _table_prefix)
 SECRET: Final = Kind("secret, 32 characters or more", _secret)
+GIVEN_SECRET: Final = Kind("secret, as another system gave it", _given_secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,7 @@ class Setting:
 
     @property
     def is_secret(self) -> bool:
-        return self.kind is SECRET
+        return self.kind in {SECRET, GIVEN_SECRET}
 
 
 def _is(kind: Kind, what_for: str) -> dict[str, object]:
@@ -200,6 +205,55 @@ class Settings:
     )
     devices_cors_origins: str = field(
         default="*", metadata=_is(TEXT, "Origins, separated by commas, whose pages may call the devices' control plane.")
+    )
+    collect_public_url: str | None = field(
+        default=None,
+        metadata=_is(URL, "Where browsers reach this server, for sign-in and links; without it, what their requests say."),
+    )
+    collect_plain_http: bool = field(
+        default=False,
+        metadata=_is(FLAG, "Whether the session cookie also goes over plain HTTP: for a demo on this machine, nowhere else."),
+    )
+    collect_secret: Secret | None = field(
+        default=None,
+        metadata=_is(
+            SECRET,
+            "Encrypts what collect must keep secret (Strava's tokens) and hashes addresses. Without it, one is made at first"
+            " start, in the data directory; to change it ends all links to Strava.",
+        ),
+    )
+    collect_admin_token: Secret | None = field(
+        default=None,
+        metadata=_is(
+            SECRET, "Bearer token of collect's audit look-ups. Without it, one is made at first start, in the data directory."
+        ),
+    )
+    collect_oidc_issuer: str | None = field(
+        default=None, metadata=_is(URL, "The OIDC issuer that signs people in: a Cognito user pool, for one.")
+    )
+    collect_oidc_client_id: str = field(default="", metadata=_is(TEXT, "Our client id at the issuer."))
+    collect_oidc_client_secret: Secret | None = field(
+        default=None, metadata=_is(GIVEN_SECRET, "Our client secret at the issuer, if the client has one.")
+    )
+    collect_oidc_delete_url: str | None = field(
+        default=None,
+        metadata=_is(URL, "Cognito's API, which deletes the identity with an account; without it, the identity stays."),
+    )
+    collect_strava_url: str = field(default="https://www.strava.com", metadata=_is(URL, "Where Strava is."))
+    collect_strava_client_id: str = field(default="", metadata=_is(TEXT, "The id of our app at Strava."))
+    collect_strava_client_secret: Secret | None = field(
+        default=None, metadata=_is(GIVEN_SECRET, "The secret of our app at Strava.")
+    )
+    collect_strava_verify_token: Secret | None = field(
+        default=None,
+        metadata=_is(
+            SECRET,
+            "What Strava has to say when it checks the webhook. Without it, one is made at first start, in the data directory.",
+        ),
+    )
+    collect_strava_subscription_id: int = field(
+        default=0,
+        metadata=_is(_whole(0, 10**15), "Our webhook subscription at Strava: events of others are refused; 0 takes any."),
     )
     cursor_secret: Secret | None = field(
         default=None,

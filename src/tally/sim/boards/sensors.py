@@ -1,0 +1,52 @@
+"""What a board measures: a day in a greenhouse, with noise, and a sensor that fails now and then."""
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+DAY_MS: Final = 86_400_000
+NAMES: Final = ("bme280", "ds18b20", "soil_moisture")
+FAILURES: Final = 0.001
+
+Values: TypeAlias = dict[str, float]
+Statuses: TypeAlias = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    """The sensors of one board, which stands somewhere a little warmer, drier or higher than its neighbours."""
+
+    chance: random.Random
+    warmth: float
+    dryness: float
+    pressure: float
+
+    @classmethod
+    def somewhere(cls, chance: random.Random) -> "Sensors":
+        return cls(chance, chance.gauss(21, 2), chance.gauss(0, 5), chance.gauss(1013, 6))
+
+    def measure(self, moment_ms: int) -> tuple[Values, Statuses]:
+        """Values and statuses at a moment; a sensor that failed has the status `error`, and no value."""
+        noise = self.chance.gauss
+        day = moment_ms % DAY_MS / DAY_MS
+        sun = math.sin(2 * math.pi * (day - 9 / 24))  # warmest in the afternoon, at 15 h
+        temperature = self.warmth + 6 * sun
+        # Watered every morning at six, and dry by a fifth a day later.
+        soil = 70 - self.dryness - 20 * ((day - 6 / 24) % 1)
+        measured = {
+            "bme280": {
+                "bme280_temp_c": round(temperature + noise(0, 0.2), 2),
+                "humidity_pct": round(_percent(55 - self.dryness - 15 * sun + noise(0, 0.8)), 1),
+                "pressure_hpa": round(self.pressure + 3 * math.sin(moment_ms / (5 * DAY_MS)) + noise(0, 0.1), 2),
+            },
+            "ds18b20": {"ds18b20_temp_c": round(temperature - 0.7 + noise(0, 0.1), 2)},
+            "soil_moisture": {"soil_moisture_pct": round(_percent(soil + noise(0, 0.3)), 1)},
+        }
+        failed = {name for name in NAMES if self.chance.random() < FAILURES}
+        values = {key: value for name, parts in measured.items() if name not in failed for key, value in parts.items()}
+        return values, {name: "error" if name in failed else "ok" for name in NAMES}
+
+
+def _percent(value: float) -> float:
+    return min(100.0, max(0.0, value))

@@ -1,0 +1,18 @@
+"""`tally sim`: the outside world, simulated; one command for each kind of people or things that call Tally."""
+
+import typer
+
+from tally.sim.athletes.command import athletes
+from tally.sim.boards.command import boards
+from tally.sim.standalone import oidc, strava
+
+sim = typer.Typer(help="The outside world, simulated: boards, athletes, and the services that Tally calls.", no_args_is_help=True)
+sim.command("boards")(boards)
+sim.command("athletes")(athletes)
+sim.command("strava")(strava)
+sim.command("oidc")(oidc)
+
+
+@sim.callback()
+def simulate() -> None:
+    """Keep the name of the command, however many there are."""
