@@ -1,0 +1,108 @@
+"""Servers with bad luck, on one engine: transactions fail, answers get lost, and a server may die at any of them.
+
+A `Server` is all of the ingestion with caches of its own. Its luck is a list of words, one for each transaction:
+
+| word | the transaction |
+|---|---|
+| `ok` | is carried out |
+| `fails` | is not, and the store says so |
+| `conflict` | is cancelled for a reason that passes |
+| `lost` | is carried out, and the answer is lost |
+| `dies before`, `dies after` | is the last thing that happens on the server: no request under way is answered |
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from tally.devices import wire
+from tally.devices.model import Reading
+from tally.devices.repository.devices import DeviceRepository
+from tally.devices.repository.readings import ReadingRepository
+from tally.devices.service.ingestion import Ingestion
+from tally.devices.service.registry import Registry
+from tally.errors import Unavailable
+from tally.kit.body import decode_json
+from tally.kit.clock import Clock
+from tally.kit.recent import Recent
+from tally.store.api import Engine, Transacted, Transaction
+from tally.store.errors import OutcomeUnknown, Reason, TransactionCancelled
+from tally.store.errors import Unavailable as StoreUnavailable
+from tally.store.store import Store
+from tests.devices.faulty import Faulty
+from tests.devices.site import Json
+
+LUCK = ("ok", "fails", "conflict", "lost", "dies before", "dies after")
+
+
+class Server:
+    """Takes requests until it dies, and is started anew then."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._luck: Iterator[str] = iter(())
+        self.announced: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        """Begin with nothing in memory."""
+        self._dead = asyncio.Event()
+        store = Store(Faulty(self._engine, self._transact))
+        registry = Registry(DeviceRepository(store), self._clock, Recent(self._clock, 5, 100), Recent(self._clock, 300, 100))
+        self._ingestion = Ingestion(ReadingRepository(store), registry, self._clock, 90 * 86_400, self._announce)
+
+    def wish(self, luck: Iterable[str]) -> None:
+        """What the next transactions come to; after these, all is well."""
+        self._luck = iter(luck)
+
+    async def post(self, content: Json) -> Json | None:
+        """The receipt for a request, or None if the board gets no answer, or only that the store is away."""
+        request = asyncio.create_task(self._ingest(content))
+        death = asyncio.create_task(self._dead.wait())
+        await asyncio.wait({request, death}, return_when=asyncio.FIRST_COMPLETED)
+        if not request.done():
+            request.cancel()
+        death.cancel()
+        await asyncio.wait({request, death})
+        if request.cancelled():
+            return None
+        return request.result()
+
+    async def recover(self) -> None:
+        """Start anew if it has died."""
+        self.wish(())
+        if self._dead.is_set():
+            self.start()
+
+    async def _ingest(self, content: Json) -> Json | None:
+        body = decode_json(msgspec.json.encode(content), wire.Data)
+        try:
+            receipt = await self._ingestion.ingest(wire.sender_of(body), wire.readings_of(body))
+        except Unavailable:
+            return None
+        told: Json = msgspec.to_builtins(wire.receipt_body(receipt))
+        return told
+
+    def _announce(self, readings: Sequence[Reading]) -> None:
+        self.announced += [reading.batch_id for reading in readings]
+
+    async def _transact(self, operation: Transaction) -> Transacted:
+        luck = next(self._luck, "ok")
+        if luck == "fails":
+            raise StoreUnavailable("away")
+        if luck == "conflict":
+            raise TransactionCancelled([Reason("TransactionConflict"), Reason("None")])
+        if luck == "dies before":
+            await self._die()
+        done = await self._engine.transact(operation)
+        if luck == "lost":
+            raise OutcomeUnknown("the connection broke")
+        if luck == "dies after":
+            await self._die()
+        return done
+
+    async def _die(self) -> None:
+        self._dead.set()
+        await asyncio.Event().wait()  # until it is cancelled: nothing happens here any more
