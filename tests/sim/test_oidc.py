@@ -179,7 +179,13 @@ async def test_a_wrong_request_is_told_to_the_application(
 
 
 @pytest.mark.parametrize(
-    "changed", [{"client_id": "nobody"}, {"redirect_uri": "https://elsewhere.test/"}, {"redirect_uri": "ftp://127.0.0.1/"}]
+    "changed",
+    [
+        {"client_id": "nobody"},
+        {"redirect_uri": "https://elsewhere.test/"},
+        {"redirect_uri": "ftp://127.0.0.1/"},
+        {"redirect_uri": "http://["},
+    ],
 )
 async def test_nobody_is_redirected_to_a_stranger(issuer: Issuer, browser: Visitor, changed: dict[str, str]) -> None:
     response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
@@ -246,8 +252,15 @@ async def test_tokens_are_renewed_until_they_are_revoked(issuer: Issuer, browser
 
 async def test_user_info_is_for_access_tokens(issuer: Issuer, http: HttpClient) -> None:
     issuer.people.find_or_add("Eve Ng")
-    for use, status in (("access", 200), ("id", 401)):
-        token = issuer.token_for("Eve Ng", use="id" if use == "id" else "access")
+    tokens = {
+        issuer.token_for("Eve Ng"): 200,
+        issuer.token_for("Eve Ng", use="id"): 401,
+        issuer.token_for("Eve Ng", flaw=Flaw.NO_SUBJECT): 401,
+        issuer.token_for("Eve Ng", flaw=Flaw.EXPIRED): 401,
+        issuer.token_for("Eve Ng", flaw=Flaw.UNKNOWN_KEY): 401,
+        "no token": 401,
+    }
+    for token, status in tokens.items():
         response = await http.get(f"{issuer.url}/oauth2/userInfo").bearer_auth(token).build().send()
         assert response.status == status
 

@@ -158,6 +158,7 @@ async def test_consent_can_be_given_without_anybody(
     [
         ({"client_id": "1"}, "client_id"),
         ({"redirect_uri": "https://elsewhere.test/"}, "redirect_uri"),
+        ({"redirect_uri": "http://["}, "redirect_uri"),
         ({"response_type": "token"}, "response_type"),
         ({"scope": "everything"}, "scope"),
     ],

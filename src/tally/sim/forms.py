@@ -48,7 +48,15 @@ def with_query(url: str, parameters: Mapping[str, str | None]) -> str:
     return parts._replace(query="&".join(filter(None, (parts.query, added)))).geturl()
 
 
+def host_of(url: str) -> str | None:
+    """The host of a web address; None if it is no such thing."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return parts.hostname if parts.scheme in {"http", "https"} else None
+
+
 def is_local(url: str) -> bool:
     """Whether it leads to this machine, which is where the demo and the tests live."""
-    parts = urlsplit(url)
-    return parts.scheme in {"http", "https"} and parts.hostname in LOOPBACK
+    return host_of(url) in LOOPBACK

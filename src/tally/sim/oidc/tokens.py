@@ -95,7 +95,7 @@ def subject_of(pool: UserPool, token: str) -> str | None:
     except jwt.PyJWTError:
         return None
     is_good = claims.get("token_use") == "access" and claims["exp"] > pool.clock.seconds()
-    return str(claims["sub"]) if is_good else None
+    return claims.get("sub") if is_good else None
 
 
 def _refused(error: OAuthError) -> Response:

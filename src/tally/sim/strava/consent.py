@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from tally.sim.forms import is_local, read_form, with_query
+from tally.sim.forms import host_of, is_local, read_form, with_query
 from tally.sim.pages import button, form, note, page
 from tally.sim.strava.authorizations import SCOPES
 from tally.sim.strava.model import StravaError, bad_request
@@ -42,7 +41,7 @@ class ConsentPage:
         except StravaError as error:
             return JSONResponse(error.body, error.status)
         consent = self.world.auto_approve
-        if consent is None:
+        if consent is None or consent.athlete_id not in self.world.athletes:
             return self._page(asked, wanted)
         if consent.denied:
             return _denied(asked)
@@ -75,7 +74,7 @@ class ConsentPage:
         if asked.get("client_id") != str(application.client_id):
             raise bad_request("Application", "client_id")
         address = asked.get("redirect_uri", "")
-        if not is_local(address) and urlsplit(address).hostname != application.callback_domain:
+        if not is_local(address) and host_of(address) != application.callback_domain:
             raise bad_request("Application", "redirect_uri")
         if asked.get("response_type") != "code":
             raise bad_request("Authorize", "response_type")

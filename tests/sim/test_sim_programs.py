@@ -1,0 +1,113 @@
+"""The simulators as programs: they say where they are, answer, and stop when they are told to."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyreqwest.client import SyncClientBuilder
+
+PROGRAM = [sys.executable, "-m", "tally.cli", "sim"]
+LONG_ENOUGH = 60
+
+
+@contextmanager
+def started(*words: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """The program, running, and the address it told; killed at the end if it has not ended by then."""
+    program = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert program.stdout is not None
+        told = re.search(r"simulated at (http://127\.0\.0\.1:\d+);", program.stdout.readline())
+        assert told is not None
+        yield program, told[1]
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def ask(url: str, body: Any = None) -> Any:
+    with SyncClientBuilder().error_for_status(True).build() as client:
+        request = client.get(url) if body is None else client.post(url).body_json(body)
+        return request.build().send().json()
+
+
+def stop(program: "subprocess.Popen[str]") -> None:
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=LONG_ENOUGH)
+    assert (program.returncode, errors) == (0, "")
+
+
+def test_an_issuer_runs_by_itself() -> None:
+    with started("oidc", "--port", "0", "--approve", "Ana Silva") as (program, url):
+        document = ask(f"{url}/.well-known/openid-configuration")
+        assert document["issuer"].startswith(url)
+        assert len(ask(document["jwks_uri"])["keys"]) == 1
+        assert ask(f"{url}/_sim/state")["auto_approve"] == "Ana Silva"
+        stop(program)
+
+
+def test_strava_runs_by_itself_and_remembers(tmp_path: Path) -> None:
+    """What was in its world when it was stopped is there when it is started again."""
+    words = ("strava", "--port", "0", "--state", str(tmp_path / "strava.json"))
+    with started(*words) as (program, url):
+        athlete = ask(f"{url}/_sim/athletes", {"firstname": "Ana"})
+        ask(f"{url}/_sim/activities", {"athlete_id": athlete["id"]})
+        stop(program)
+    with started(*words) as (program, url):
+        state = ask(f"{url}/_sim/state")
+        assert (state["athletes"], state["activities"]) == ([athlete], 1)
+        assert state["limits"]["X-RateLimit-Limit"] == "200,2000"
+        stop(program)
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"COLUMNS": "200"}
+    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=LONG_ENOUGH, check=False, env=environment)
+
+
+def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text("[]")
+    done = run("strava", "--port", "0", "--state", str(tmp_path / "state.json"))
+    assert done.returncode == 2
+    assert "holds no world of Strava's" in done.stderr
+    assert (tmp_path / "state.json").read_text() == "[]"
+
+
+def test_a_port_in_use_is_said_to_be() -> None:
+    with started("strava", "--port", "0") as (_, url):
+        done = run("oidc", "--port", url.rpartition(":")[2])
+    assert done.returncode == 2
+    assert "is in use by another program. Choose another with --port." in done.stderr
+
+
+def test_athletes_train_and_the_sums_are_told() -> None:
+    """In a Strava that is already running; a week of theirs passes in a second."""
+    with started("strava", "--port", "0", "--unlimited") as (_, url):
+        words = ("--count", "10", "--strava", url, "--seed", "1", "--seconds", "1", "--speed", "600000")
+        done = run("athletes", *words)
+        state = ask(f"{url}/_sim/state")
+    assert done.returncode == 0, done.stderr
+    sums = re.search(r"^(\d+) activities, .* (\d+) deletions, 0 failures; webhooks: 0 accepted", done.stdout, re.MULTILINE)
+    assert sums is not None, done.stdout
+    assert len(state["athletes"]) == 10
+    assert state["activities"] + int(sums[2]) >= int(sums[1]) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--strava", "http://127.0.0.1:9"), "The Strava simulator at http://127.0.0.1:9 does not answer"),
+        (("--url", "http://127.0.0.1:9", "--strava-port", "0", "--oidc-port", "0"), "callback url not verifiable"),
+    ],
+)
+def test_athletes_without_a_world_say_why(words: tuple[str, ...], reason: str) -> None:
+    done = run("athletes", "--count", "1", *words)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
