@@ -19,7 +19,7 @@ from tally.sim.athletes.display import rendered, summary
 from tally.sim.athletes.fleet import Fleet, draw_goal
 from tally.sim.athletes.membership import CollectServer
 from tally.sim.athletes.pace import FastClock
-from tally.sim.athletes.training import DISCIPLINES, WEEK, draw_character, draw_effort, draw_pause, part_of_day
+from tally.sim.athletes.training import DISCIPLINES, WEEK, draw_character, draw_daylight, draw_effort, draw_pause, part_of_day
 from tally.sim.oidc.issuer import Issuer
 from tally.sim.oidc.keys import SigningKeys
 from tally.sim.strava.simulator import Strava
@@ -120,6 +120,15 @@ def test_people_go_out_about_as_often_as_they_mean_to() -> None:
         assert min(pauses) >= 4 * 3600
         times_a_week = WEEK * len(pauses) / sum(pauses)
         assert 0.6 < times_a_week / person.times_a_week < 1.6
+
+
+def test_few_set_out_at_night() -> None:
+    """Who would at night waits for the morning, mostly; by day nobody waits."""
+    chance = random.Random(1)
+    assert {draw_daylight(chance, hour) for hour in range(6, 21)} == {0.0}
+    for hour in (21, 23, 0, 3, 5):
+        starts = [(hour + draw_daylight(chance, hour) / 3600) % 24 for _ in range(400)]
+        assert sum(6 <= start <= 10 for start in starts) > 350
 
 
 @pytest.mark.parametrize(

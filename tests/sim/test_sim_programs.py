@@ -14,7 +14,7 @@ import pytest
 from pyreqwest.client import SyncClientBuilder
 
 PROGRAM = [sys.executable, "-m", "tally.cli", "sim"]
-LONG_ENOUGH = 60
+LONG_ENOUGH = 120
 
 
 @contextmanager

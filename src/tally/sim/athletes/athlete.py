@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.sim.athletes.account import StravaAccounts
-from tally.sim.athletes.training import DISCIPLINES, Character, draw_effort, draw_pause
+from tally.sim.athletes.training import DISCIPLINES, Character, draw_daylight, draw_effort, draw_pause
 
 RENAMES, RETYPES, HIDES, DELETES = 0.08, 0.04, 0.03, 0.05
 
@@ -39,6 +39,7 @@ class MadeUpAthlete:
         """For ever: until the task is cancelled."""
         while True:
             await self.clock.sleep(draw_pause(self.chance, self.character))
+            await self.clock.sleep(draw_daylight(self.chance, self.clock.now().hour))
             await self._go_out()
 
     async def _go_out(self) -> None:

@@ -10,6 +10,8 @@ from typing import Final
 
 DAY: Final = 86_400
 WEEK: Final = 7 * DAY
+# When most people begin to be on their feet, and when they no longer set out.
+FIRST_HOUR, LAST_HOUR = 6, 21
 
 FIRST_NAMES: Final = (
     "Ana", "Bo", "Chidi", "Dana", "Eve", "Femi", "Greta", "Hugo", "Ines", "Jonas", "Kaya", "Liam", "Mei", "Noor", "Otto",
@@ -75,7 +77,8 @@ def draw_character(chance: random.Random, number: int) -> Character:
     """The `number`-th of a fleet; names repeat late, and then have a number."""
     index = number % (len(FIRST_NAMES) * len(LAST_NAMES))
     generation = number // (len(FIRST_NAMES) * len(LAST_NAMES))
-    lastname = LAST_NAMES[(index + index // len(FIRST_NAMES)) % len(LAST_NAMES)]
+    # Seven is prime to both lengths, so that every first name meets every last one before any two meet again.
+    lastname = LAST_NAMES[(7 * index + index // len(FIRST_NAMES)) % len(LAST_NAMES)]
     return Character(
         firstname=FIRST_NAMES[index % len(FIRST_NAMES)],
         lastname=f"{lastname} {generation + 1}" if generation else lastname,
@@ -110,6 +113,14 @@ def draw_effort(chance: random.Random, character: Character, hour: int) -> Effor
 def draw_pause(chance: random.Random, character: Character) -> float:
     """Seconds of rest before the next time out: at least some hours, and as many days as the person's week has room for."""
     return chance.uniform(4, 10) * 3600 + chance.expovariate(1.0) * WEEK / character.times_a_week * 0.7
+
+
+def draw_daylight(chance: random.Random, hour: int) -> float:
+    """Seconds to wait so as not to set out in the middle of the night; only few do."""
+    is_night = hour < FIRST_HOUR or hour >= LAST_HOUR
+    if not is_night or chance.random() < 0.05:
+        return 0.0
+    return ((FIRST_HOUR - hour) % 24 + chance.uniform(0, 4)) * 3600
 
 
 def part_of_day(hour: int) -> str:
