@@ -5,6 +5,7 @@ scan and a batch are sets, and so are items with one sort key in an index. Of an
 transaction the reasons.
 """
 
+import asyncio
 from collections import Counter
 from decimal import Context, Decimal
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ from msgspec import Struct
 from tally.store.api import (
     BatchGet,
     BatchWrite,
+    Capacity,
     Delete,
     Engine,
     Get,
@@ -78,8 +80,7 @@ async def _run(engine: Engine, operation: Operation) -> Plain:
     if isinstance(operation, TransactionGet):
         return plain((await engine.transact_get(operation)).items)
     if isinstance(operation, BatchWrite):
-        written = await engine.batch_write(operation)
-        return "written", written.unprocessed, written.capacity
+        return "written", (await engine.batch_write(operation)).unprocessed
     if isinstance(operation, Transaction):
         await engine.transact(operation)
         return "written"
@@ -96,8 +97,14 @@ async def _write(engine: Engine, operation: Put | Update | Delete) -> Plain:
         if written.item is not None and operation.returns.startswith("UPDATED"):
             # DynamoDB Local returns whole attributes where the service returns the parts that changed.
             shown = project(written.item, [action.path for action in operation.actions])
-            return plain(shown or None), written.capacity
-    return plain(written.item), written.capacity
+            return plain(shown or None), _cost(operation.table, written.capacity)
+    return plain(written.item), _cost(operation.table, written.capacity)
+
+
+def _cost(table: Table, capacity: Capacity) -> Capacity | None:
+    """What a write cost; not where the jar counts an index that an item had half a key of before and the other half after."""
+    halves = any(not index.local and index.sort not in (None, *table.key) for index in table.by_name.values())
+    return None if halves else capacity
 
 
 def _pages(operation: Query | Scan, pages: list[Page]) -> Plain:
@@ -105,6 +112,8 @@ def _pages(operation: Query | Scan, pages: list[Page]) -> Plain:
     items = [item for page in pages for item in page.items]
     if isinstance(operation, Scan):
         return sum(counts), bag(items)
+    if operation.index is None and operation.table.sort is None:
+        return bag(items)  # the jar knows that there is one item at most, and has no next page for a limit of one
     if operation.index is None:
         return [(plain(page.items), plain(page.next), page.scanned) for page in pages]
     sort = operation.table.index(operation.index).sort
@@ -122,14 +131,23 @@ def told(operation: Any) -> str:
     return f"{type(operation).__name__}({', '.join(f'{name}={each!r}' for name, each in fields.items() if each not in UNTOLD)})"
 
 
-async def contents(engine: Engine, table: Table) -> dict[str | None, Plain]:
+class Contents:
     """All that stands in a table and in each of its indexes."""
+
+    def __init__(self, items: dict[str | None, list[Item]]) -> None:
+        self.items = items[None]
+        self.plain = {source: bag(found) for source, found in items.items()}
+
+
+async def contents(engine: Engine, table: Table) -> Contents:
+    """Scan a table and its indexes."""
     sources = (None, *table.by_name)
-    return {source: bag(await all_items(engine, Scan(table, index=source))) for source in sources}
+    scans = [all_items(engine, Scan(table, index=source)) for source in sources]
+    return Contents(dict(zip(sources, await asyncio.gather(*scans), strict=True)))
 
 
-async def clear(engine: Engine, table: Table) -> None:
-    """Empty a table."""
-    keys = [table.key_of(item) for item in await all_items(engine, Scan(table))]
+async def clear(engine: Engine, table: Table, items: list[Item]) -> None:
+    """Delete the items."""
+    keys = [table.key_of(item) for item in items]
     for first in range(0, len(keys), 25):
         await engine.batch_write(BatchWrite(table, deletes=tuple(keys[first : first + 25])))

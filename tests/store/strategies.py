@@ -3,10 +3,12 @@
 Everything is drawn from small pools, so that what is drawn meets: a condition speaks of attributes that items have, an update
 follows paths that lead somewhere, two writes hit one key. Operations are plain data (`tally.store.api`), which is what lets
 hypothesis shrink a failing sequence and print it.
+
+Strategies are built once and shared: building and validating them for every example would take longer than the examples.
 """
 
-from collections.abc import Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -64,6 +66,7 @@ PATHS = (
 )
 
 
+@cache
 def wide_numbers() -> SearchStrategy[Decimal]:
     """Numbers of up to 38 digits, anywhere in the range."""
 
@@ -74,6 +77,7 @@ def wide_numbers() -> SearchStrategy[Decimal]:
     return st.builds(build, st.integers(0, 10**38 - 1), st.integers(-92, 125), st.booleans())
 
 
+@cache
 def numbers() -> SearchStrategy[Any]:
     """Mostly small numbers, which meet, and some at the edges."""
     near = st.integers(-3, 3)
@@ -84,6 +88,7 @@ def numbers() -> SearchStrategy[Any]:
     return st.one_of(near, near, fractions, edges, wide_numbers())
 
 
+@cache
 def strings(smallest: int = 0) -> SearchStrategy[str]:
     """Short strings, some of them beyond ASCII and beyond the basic plane."""
     pool = ("x", "y", "xy", "yx", "é", "\uffff", "😀", "x😀")
@@ -91,16 +96,19 @@ def strings(smallest: int = 0) -> SearchStrategy[str]:
     return st.one_of(st.sampled_from(pool), st.sampled_from(pool), drawn)
 
 
+@cache
 def binaries(smallest: int = 0) -> SearchStrategy[bytes]:
     """Short binaries."""
     return st.one_of(st.sampled_from((b"x", b"xy", b"\x00", b"\xff")), st.binary(min_size=smallest, max_size=4))
 
 
+@cache
 def scalars(smallest: int = 0) -> SearchStrategy[Any]:
     """One of the five types that hold no other."""
     return st.one_of(numbers(), strings(smallest), binaries(smallest), st.booleans(), st.none())
 
 
+@cache
 def sets(smallest: int = 0) -> SearchStrategy[frozenset[Any]]:
     """A set of strings, numbers or binaries."""
     kinds: tuple[SearchStrategy[Any], ...] = (strings(smallest), numbers(), binaries(smallest))
@@ -114,11 +122,13 @@ def _containers(inside: SearchStrategy[Any]) -> SearchStrategy[Any]:
     )
 
 
+@cache
 def values(smallest: int = 0) -> SearchStrategy[Any]:
     """Any value; `smallest` is the least length of strings and binaries."""
     return st.recursive(st.one_of(scalars(smallest), sets(smallest)), _containers, max_leaves=5)
 
 
+@cache
 def items(smallest: int = 0) -> SearchStrategy[Item]:
     """Attributes without a key. `list` and `map` are what they say, most of the time."""
     value = values(smallest)
@@ -137,16 +147,19 @@ def items(smallest: int = 0) -> SearchStrategy[Item]:
     )
 
 
-def paths(pool: Sequence[Path] = PATHS) -> SearchStrategy[Path]:
+@cache
+def paths() -> SearchStrategy[Path]:
     """A place in an item, which is there more often than not."""
-    return st.sampled_from(pool)
+    return st.integers(0, len(PATHS) - 1).map(lambda position: PATHS[position])
 
 
+@cache
 def _operands(smallest: int) -> SearchStrategy[Any]:
     literal = st.builds(Literal, st.one_of(scalars(smallest), values(smallest)))
     return st.one_of(literal, literal, paths(), st.builds(Size, paths()))
 
 
+@cache
 def _simple_conditions(smallest: int) -> SearchStrategy[Condition]:
     operand = _operands(smallest)
     ordered = st.builds(Literal, st.one_of(numbers(), strings(smallest), binaries(smallest)))
@@ -166,6 +179,7 @@ def _simple_conditions(smallest: int) -> SearchStrategy[Condition]:
     )
 
 
+@cache
 def conditions(smallest: int = 0) -> SearchStrategy[Condition]:
     """Any condition, of a few tests joined at will."""
 
@@ -175,6 +189,7 @@ def conditions(smallest: int = 0) -> SearchStrategy[Condition]:
     return st.recursive(_simple_conditions(smallest), join, max_leaves=4)
 
 
+@cache
 def _update_operands(smallest: int) -> SearchStrategy[Any]:
     literal = st.builds(Literal, values(smallest))
     simple = st.one_of(literal, paths())
@@ -191,6 +206,7 @@ def _update_operands(smallest: int) -> SearchStrategy[Any]:
     )
 
 
+@cache
 def actions(smallest: int = 0) -> SearchStrategy[Action]:
     """One step of an update, of attributes that are no keys."""
     addend = st.builds(Literal, st.one_of(numbers(), sets(smallest)))
@@ -204,6 +220,7 @@ def actions(smallest: int = 0) -> SearchStrategy[Action]:
     )
 
 
+@cache
 def updates(smallest: int = 0) -> SearchStrategy[tuple[Action, ...]]:
     """The steps of an update, mostly of places apart from each other."""
     apart = st.lists(actions(smallest), min_size=1, max_size=4, unique_by=lambda action: action.path.parts[0])

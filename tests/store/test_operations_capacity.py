@@ -168,6 +168,12 @@ async def test_an_index_is_written_only_if_what_it_carries_changes(engine: Engin
     assert await cost(F("status").set("back")) == 2
 
 
+async def test_an_index_that_never_had_the_whole_key_costs_nothing(engine: Engine) -> None:
+    key = {"club": fresh(), "name": "n"}
+    await engine.put(Put(PLAYERS, {**key, "team": "t"}))
+    assert (await engine.put(Put(PLAYERS, {**key, "points": 1}))).capacity == Capacity(write=1)
+
+
 async def test_a_failed_condition_costs_the_write(engine: Engine) -> None:
     """The cost is not told, but the item must not have been written."""
     item = sized(2 * KB)

@@ -181,6 +181,14 @@ async def test_a_local_index_orders_a_partition_by_another_key(engine: Engine) -
     assert [item["name"] for item in await entries(engine, "by-age", where & (F("age") >= 30))] == ["c", "a"]
 
 
+async def test_begins_with_in_an_index_tells_small_letters_from_capitals(engine: Engine) -> None:
+    club = fresh()
+    for number, city in enumerate(("Pune", "pune", "Puri", "Delhi")):
+        await engine.put(Put(PLAYERS, player(club=club, name=str(number), city=city)))
+    found = await entries(engine, "by-city", (F("club") == club) & F("city").begins_with("Pu"))
+    assert [item["city"] for item in found] == ["Pune", "Puri"]
+
+
 async def test_a_local_index_can_be_read_consistently_and_a_global_one_cannot(engine: Engine) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
