@@ -30,7 +30,7 @@ from tally.store.expressions import Add, BeginsWith, Between, Compare, Condition
 from tally.store.schema import ALL, KEYS_ONLY, B, Global, Index, KeyPart, KeyType, Local, N, Projection, S, Table, include
 from tally.store.trees import names_in
 from tally.store.values import Item, Key
-from tests.store.strategies import NAMES, conditions, items, paths, updates
+from tests.store.strategies import NAMES, conditions, first_of_each, items, paths, updates
 
 # The jar of 2020 knows no empty strings and binaries.
 SMALLEST = 1
@@ -158,7 +158,9 @@ class MakeUp:
     def _projection(self) -> SearchStrategy[tuple[Path, ...]]:
         names = (*NAMES, *self.table.key_names, *self.index_parts)
         places = st.one_of(st.sampled_from(names).map(lambda name: Path((name,))), paths())
-        return st.just(()) | st.lists(places, min_size=1, max_size=3, unique_by=lambda path: path.parts[0]).map(tuple)
+        return st.just(()) | st.lists(places, min_size=1, max_size=3).map(
+            lambda drawn: first_of_each(drawn, lambda path: path.parts[0])
+        )
 
     def _steps(self) -> SearchStrategy[tuple[Any, ...]]:
         """Steps of an update. An index key gets no value of another type: the jar does not refuse that of an update."""
@@ -197,7 +199,7 @@ class MakeUp:
         )
 
     def _unique(self, keys: SearchStrategy[Any], most: int) -> SearchStrategy[tuple[Any, ...]]:
-        return st.lists(keys, min_size=1, max_size=most, unique_by=self._identity).map(tuple)
+        return st.lists(keys, min_size=1, max_size=most).map(lambda drawn: first_of_each(drawn, self._identity))
 
     def _identity(self, thing: Any) -> tuple[Any, ...]:
         key = thing if isinstance(thing, dict) else thing.item if isinstance(thing, Put) else thing.key
@@ -251,7 +253,7 @@ class MakeUp:
         if index is None or index.projection.kind == "ALL":
             return self._conditions()
         carried = set(index.projection.names)
-        return self._conditions().filter(lambda test: test is None or names_in(test) <= carried)
+        return self._conditions().map(lambda test: test if test is not None and names_in(test) <= carried else None)
 
     @st.composite
     @staticmethod

@@ -7,6 +7,7 @@ hypothesis shrink a failing sequence and print it.
 Strategies are built once and shared: building and validating them for every example would take longer than the examples.
 """
 
+from collections.abc import Callable, Hashable, Iterable
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -223,5 +224,14 @@ def actions(smallest: int = 0) -> SearchStrategy[Action]:
 @cache
 def updates(smallest: int = 0) -> SearchStrategy[tuple[Action, ...]]:
     """The steps of an update, mostly of places apart from each other."""
-    apart = st.lists(actions(smallest), min_size=1, max_size=4, unique_by=lambda action: action.path.parts[0])
-    return st.one_of(apart, apart, st.lists(actions(smallest), min_size=1, max_size=3)).map(tuple)
+    some = st.lists(actions(smallest), min_size=1, max_size=4)
+    apart = some.map(lambda drawn: first_of_each(drawn, lambda action: action.path.parts[0]))
+    return st.one_of(apart, apart, some.map(tuple))
+
+
+def first_of_each(drawn: Iterable[Any], identity: Callable[[Any], Hashable]) -> tuple[Any, ...]:
+    """What was drawn, without what is the same as something before it. Never draws again, which would cost more."""
+    found: dict[Hashable, Any] = {}
+    for each in drawn:
+        found.setdefault(identity(each), each)
+    return tuple(found.values())

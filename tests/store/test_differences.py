@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
+from tally.store.sqlite import open_sqlite
 from tests.store.differences import DIFFERENCES, LOCAL, MINISTACK
-from tests.store.features import Features
+from tests.store.features import Features, features
 
 ROOT = Path(__file__).parents[2]
 TITLES = {LOCAL: "DynamoDB Local", MINISTACK: "ministack"}
@@ -25,3 +26,10 @@ def test_every_difference_names_tests_that_are_there() -> None:
 
 def test_every_feature_that_decides_is_one_that_is_asked_for() -> None:
     assert {each.feature for each in DIFFERENCES if each.feature} <= set(Features.__dataclass_fields__)
+
+
+async def test_the_embedded_engine_lacks_no_feature(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path) as engine:
+        able = await features(engine)
+    assert able.transaction_limit == 100
+    assert {name for name in Features.__dataclass_fields__ if not getattr(able, name)} == set()
