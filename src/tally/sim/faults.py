@@ -8,7 +8,7 @@ the requests, so that a test can see what was asked. The control API under `/_si
 """
 
 from collections import deque
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from starlette.responses import Response
@@ -27,11 +27,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # Requests whose path begins so, with any method unless one is named.
     path: str = "/"
     method: str | None = None
-    times: int | None = 1
+    times: Annotated[int, msgspec.Meta(ge=1)] | None = 1
     # Seconds on the simulator's clock before anything else happens.
-    delay: float = 0
+    delay: Annotated[float, msgspec.Meta(ge=0)] = 0
     # An answer instead of the right one; the work is not done. A body that breaks off is a malformed answer.
-    status: int | None = None
+    status: Annotated[int, msgspec.Meta(ge=200, le=599)] | None = None
     body: str = ""
     content_type: str = "application/json"
     # The connection is cut: before the work is done, or after it.

@@ -1,5 +1,6 @@
 """The few pages that simulated services show to people: plain HTML, no script, nothing loaded."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Final
@@ -11,7 +12,10 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
     "Cache-Control": "no-store",
 }
+# More than a person wants to choose from.
+MOST_CHOICES: Final = 30
 STYLE: Final = """
+* { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 3rem auto; padding: 0 1rem; color: #1b1b1f; }
 button { font: inherit; display: block; width: 100%; margin: .4rem 0; padding: .5rem; border: 1px solid #5b5b66;
   border-radius: .4rem; background: #fff; color: inherit; text-align: left; cursor: pointer; }
@@ -34,6 +38,11 @@ def form(action: str, hidden: Mapping[str, str], inside: Iterable[str]) -> str:
 
 def button(name: str, value: str, text: str) -> str:
     return f'<button name="{escape(name)}" value="{escape(value)}">{escape(text)}</button>'
+
+
+def choices(name: str, values: Iterable[tuple[str, str]]) -> list[str]:
+    """A button for each value and its text, as many as fit on a page."""
+    return [button(name, value, text) for value, text in itertools.islice(values, MOST_CHOICES)]
 
 
 def note(text: str) -> str:

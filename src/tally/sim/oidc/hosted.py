@@ -18,7 +18,7 @@ from tally.sim.forms import is_local, read_form, with_query
 from tally.sim.oidc.grants import Authorization, Client, OAuthError
 from tally.sim.oidc.people import Person
 from tally.sim.oidc.pool import UserPool
-from tally.sim.pages import button, form, note, page
+from tally.sim.pages import choices, form, note, page
 
 COOKIE: Final = "cognito"
 # What an application asks with; the login form carries it along.
@@ -65,7 +65,7 @@ class HostedPages:
         refusal = self._refusal(asked)
         if refusal is not None:
             return refusal
-        people = [button("who", person.sub, f"{person.name} ({person.email})") for person in self.pool.people]
+        people = choices("who", ((person.sub, f"{person.name} ({person.email})") for person in self.pool.people))
         hint = escape(asked.get("login_hint", ""))
         name = f'<label>Name or e-mail address <input type="text" name="name" value="{hint}"></label>'
         picking = form("/login", asked, people)

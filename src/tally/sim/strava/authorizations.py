@@ -128,6 +128,9 @@ class Authorizations:
         return self._keep(grant.athlete_id, grant.scope, refresh_token)
 
     def _keep(self, athlete_id: int, scope: frozenset[str], refresh_token: str) -> Grant:
+        before = self._grants.get(athlete_id)
+        if before is not None and self._left(before) <= 0:
+            del self._access[before.access_token]
         expires_at = self._clock.seconds() + ACCESS_SECONDS
         grant = Grant(athlete_id, scope, self._secret(), refresh_token, expires_at)
         self._grants[athlete_id] = grant

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from tally.sim.forms import host_of, is_local, read_form, with_query
-from tally.sim.pages import button, form, note, page
+from tally.sim.pages import button, choices, form, note, page
 from tally.sim.strava.authorizations import SCOPES
 from tally.sim.strava.model import StravaError, bad_request
 from tally.sim.strava.world import StravaWorld
@@ -88,11 +88,11 @@ class ConsentPage:
             f'<label><input type="checkbox" name="grant:{escape(scope)}" checked{_fixed(scope)}> {escape(scope)}</label>'
             for scope in wanted
         ]
-        athletes = [
-            button("athlete", str(athlete.id), f"{athlete.firstname} {athlete.lastname}")
-            for athlete in self.world.athletes.values()
-        ]
-        new = '<label>Or a new athlete <input type="text" name="name"></label><button>Authorize</button>'
+        known = (
+            (str(athlete.id), f"Authorize as {athlete.firstname} {athlete.lastname}") for athlete in self.world.athletes.values()
+        )
+        athletes = choices("athlete", known)
+        new = '<label>Or be somebody new <input type="text" name="name"></label><button>Authorize as this athlete</button>'
         inside = (*boxes, *athletes, new, button("deny", "yes", "Cancel"))
         return page("Connect to Strava", note("This Strava is simulated.") + form("/oauth/authorize", asked, inside))
 

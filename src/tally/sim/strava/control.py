@@ -14,7 +14,7 @@ POST   /_sim/faults                         a fault; DELETE clears all
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from starlette.requests import Request
@@ -30,6 +30,8 @@ from tally.sim.strava.model import StravaError
 from tally.sim.strava.webhooks import Order
 from tally.sim.strava.world import Consent, StravaWorld
 
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**11)]
+Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=10**9)]
 NOTHING = Response(status_code=204)
 
 
@@ -49,11 +51,11 @@ class NewAthlete(_Wanted, frozen=True):
 class ActivityFields(_Wanted, frozen=True, kw_only=True):
     name: str | None = None
     sport_type: str | None = None
-    start: int | None = None
-    distance: float | None = None
-    moving_time: int | None = None
-    elapsed_time: int | None = None
-    total_elevation_gain: float | None = None
+    start: Count | None = None
+    distance: Amount | None = None
+    moving_time: Count | None = None
+    elapsed_time: Count | None = None
+    total_elevation_gain: Amount | None = None
     manual: bool | None = None
     trainer: bool | None = None
     commute: bool | None = None
@@ -66,10 +68,10 @@ class NewActivity(ActivityFields, frozen=True, kw_only=True):
 
 
 class Network(_Wanted, frozen=True, kw_only=True):
-    delay: float | None = None
-    duplicates: int | None = None
-    drops: int | None = None
-    retry_pause: float | None = None
+    delay: Amount | None = None
+    duplicates: Count | None = None
+    drops: Count | None = None
+    retry_pause: Amount | None = None
     hold: bool = False
     release: Order | None = None
 
@@ -81,7 +83,7 @@ class NewLimits(_Wanted, frozen=True, kw_only=True):
 
 class TokenRules(_Wanted, frozen=True, kw_only=True):
     rotates: bool | None = None
-    grace: float | None = None
+    grace: Amount | None = None
 
 
 class Approval(_Wanted, frozen=True):
