@@ -22,6 +22,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tally import __version__
+from tally.collect.assembly import REPOSITORIES as COLLECT_REPOSITORIES
+from tally.collect.assembly import Collect, Surroundings, open_collect
 from tally.devices.handlers import Announcer, Handlers
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.keys import KeyRepository
@@ -55,6 +57,7 @@ from tally.store.store import Store
 PROBE_SECONDS: Final = 2.0
 SWEEP_BITE: Final = 500
 MOST_KNOWN: Final = 50_000
+COLLECT_KEY_FILE: Final = "collect-admin.key"
 DEVICES_KEY_FILE: Final = "devices-admin.key"
 DESCRIPTION: Final = "Tally keeps score of live things, and tells everyone who is watching."
 
@@ -83,6 +86,7 @@ class Parts:
     probes: tuple[Probe, ...] = ()
     jobs: tuple[Job, ...] = ()
     apis: tuple[Api, ...] = ()
+    collect: Collect | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def job_runner(self) -> JobRunner:
@@ -94,7 +98,7 @@ class Parts:
         self.hub.close()
 
 
-CATALOGUE: Final = Catalogue({"devices": (DeviceRepository, ReadingRepository, KeyRepository)})
+CATALOGUE: Final = Catalogue({"collect": COLLECT_REPOSITORIES, "devices": (DeviceRepository, ReadingRepository, KeyRepository)})
 
 
 @asynccontextmanager
@@ -109,6 +113,8 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
         hub = Hub(clock, metrics)
         stack.callback(hub.close)
         cursors = Cursors(settings.cursor_secret or _made(settings, "cursor.key"))
+        collect = await stack.enter_async_context(open_collect(_collect(settings, clock, metrics, hub, cursors, store=store)))
+        sweep = Job(name="ttl-sweep", what="Deletes what has expired", run=partial(_sweep, engine, clock), interval=60)
         yield Parts(
             settings=settings,
             clock=clock,
@@ -117,8 +123,9 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
             cursors=cursors,
             store=store,
             probes=(Probe("store", engine.ping),),
-            jobs=(Job(name="ttl-sweep", what="Deletes what has expired", run=partial(_sweep, engine, clock), interval=60),),
-            apis=(_devices(settings, clock, store, hub, cursors),),
+            jobs=(sweep, *collect.jobs),
+            apis=(collect.api, _devices(settings, clock, store, hub, cursors)),
+            collect=collect,
         )
 
 
@@ -149,6 +156,20 @@ async def _sweep(engine: Engine, clock: Clock) -> None:
         swept = SWEEP_BITE if table.ttl else 0
         while swept == SWEEP_BITE:
             swept = await engine.sweep(table, clock.seconds(), SWEEP_BITE)
+
+
+def _collect(settings: Settings, clock: Clock, metrics: Metrics, hub: Hub, cursors: Cursors, *, store: Store) -> Surroundings:
+    return Surroundings(
+        settings=settings,
+        clock=clock,
+        metrics=metrics,
+        hub=hub,
+        cursors=cursors,
+        store=store,
+        secret=settings.collect_secret or _made(settings, "collect.key"),
+        admin_token=settings.collect_admin_token or _made(settings, COLLECT_KEY_FILE),
+        verify_token=settings.collect_strava_verify_token or _made(settings, "collect-strava-verify.key"),
+    )
 
 
 def _devices(settings: Settings, clock: Clock, store: Store, hub: Hub, cursors: Cursors) -> Api:

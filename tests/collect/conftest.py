@@ -4,21 +4,28 @@ Tests share tables, never keys: each makes people, athletes and models with name
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+import io
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeAlias
 
 import pytest
+import structlog
 
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT, AuditRepository
 from tally.collect.repository.idempotency import COMMIT_COLLECT_IDEMPOTENCY, IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.sessions import COMMIT_COLLECT_SESSIONS, SessionRepository
 from tally.collect.repository.table import COMMIT_COLLECT
-from tally.kit.clock import ManualClock
+from tally.kit import logs
+from tally.kit.clock import ManualClock, SystemClock
+from tally.settings import Settings
 from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.store.emulators import given_engine, given_url, local_engine
 
+LogText: TypeAlias = Callable[[], str]
 TABLES = (COMMIT_COLLECT, COMMIT_COLLECT_SESSIONS, COMMIT_COLLECT_AUDIT, COMMIT_COLLECT_IDEMPOTENCY)
 ENGINES = ("sqlite", "local", *(("given",) if given_url() else ()))
 
@@ -37,6 +44,19 @@ async def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         for table in TABLES:
             await opened.create_table(table)
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def log_text() -> Iterator[LogText]:
+    """All that is logged during the test; debug and up."""
+    stream = io.StringIO()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    logs.configure(Settings(log_format="json", log_level="debug"), SystemClock(), stream)
+    yield stream.getvalue
+    structlog.reset_defaults()
+    root.handlers[:], root.level = handlers, level
+    logs.start(logs.Context())
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ class Strava(Protocol):
 
     async def deauthorize(self, access_token: str) -> None: ...
 
-    async def activity(self, access_token: str, activity_id: int) -> Workout | None:
-        """The activity as it is now, of nobody yet; None where there is none."""
+    async def activity(self, access_token: str, activity_id: int, athlete_id: int) -> Workout | None:
+        """The activity as it is now, of nobody yet; None where this athlete has none like it."""
 
 
 class Issuer(Protocol):

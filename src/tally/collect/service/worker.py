@@ -1,0 +1,161 @@
+"""Applies what waits in the inbox: each event once, those of one athlete in the order of their time.
+
+An event is claimed with a lease, applied, marked as done and removed, in this order. Whatever fails gives the claim back
+and has the event wait longer each time; a crash anywhere leaves an event that the next run picks up when the lease is over.
+Every step may run twice: the workout stands as its newest event left it, and parts are minted once.
+"""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from tally.collect.model import Connection, WebhookEvent, Workout
+from tally.collect.repository.idempotency import Claim, IdempotencyRepository
+from tally.collect.repository.inbox import MOST_WAITING
+from tally.collect.repository.main import CollectRepository
+from tally.collect.repository.table import SHARDS
+from tally.collect.service.audit import AuditTrail
+from tally.collect.service.engine import ProgressEngine
+from tally.collect.service.linking import Linking
+from tally.collect.service.ports import Revoked, Strava
+from tally.errors import Conflict
+from tally.kit import logs
+from tally.kit.clock import EPOCH, Clock, rfc3339
+from tally.kit.ids import new_uuid
+
+LEASE_SECONDS: Final = 60
+AT_ONCE: Final = 16
+FIRST_WAIT: Final = 5
+LONGEST_WAIT: Final = 3600
+
+_log = logs.logger()
+
+
+@dataclass(frozen=True, slots=True)
+class InboxWorker:
+    """One of any number of workers, in any number of processes."""
+
+    main: CollectRepository
+    idempotency: IdempotencyRepository
+    linking: Linking
+    strava: Strava
+    engine: ProgressEngine
+    audit: AuditTrail
+    clock: Clock
+    chance: random.Random = field(default_factory=random.SystemRandom)
+
+    async def run(self) -> float | None:
+        """Apply what is ready; 0 where there was more than one look can hold, so that the next follows at once."""
+        shards = await asyncio.gather(*(self.main.waiting(shard) for shard in range(SHARDS)))
+        by_owner: dict[int, list[WebhookEvent]] = defaultdict(list)
+        for waiting in shards:
+            for told in waiting:
+                by_owner[told.owner_id].append(told)
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def work_off(waiting: Sequence[WebhookEvent]) -> int:
+            async with room:
+                return await self._work_off(waiting)
+
+        outcomes = await asyncio.gather(*(work_off(waiting) for waiting in by_owner.values()), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome  # the store is away: the events stay where they are until the next run
+        is_full = any(len(waiting) >= MOST_WAITING for waiting in shards)
+        return 0.0 if is_full and any(outcomes) else None
+
+    async def _work_off(self, waiting: Sequence[WebhookEvent]) -> int:
+        """Apply the events of one athlete; after one that has to wait, the others of the same object wait too."""
+        applied, blocked = 0, set()
+        for told in waiting:
+            if told.object_id in blocked:
+                continue
+            is_done = told.not_before <= self.clock.seconds() and await self._once(told)
+            applied += is_done
+            if not is_done:
+                blocked.add(told.object_id)
+        return applied
+
+    async def _once(self, told: WebhookEvent) -> bool:
+        """Whether the event is out of the way."""
+        key, token = f"STRAVA#{told.key}", new_uuid()
+        claim = await self.idempotency.claim(key, token, self.clock.seconds(), LEASE_SECONDS)
+        if claim is Claim.TAKEN:
+            return False
+        if claim is Claim.MINE:
+            try:
+                with logs.bound(correlation_id=told.correlation_id, action="collect_event"):
+                    await self._apply(told)
+            except Exception as error:  # noqa: BLE001  (whatever it is, the event is not lost: it waits and is tried again)
+                await self._put_off(told, key, token, error)
+                return False
+            if not await self.idempotency.finish(key, token, self.clock.seconds()):
+                return False  # the lease ran out, and whoever has the event now will see it through
+        await self.main.remove_event(told)
+        return True
+
+    async def _put_off(self, told: WebhookEvent, key: str, token: str, error: Exception) -> None:
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(told.attempts, 20)) * self.chance.uniform(0.5, 1)
+        wait = max(wait, getattr(error, "retry_after", None) or 0)
+        _log.warning("Event put off", action="collect_event", event_key=told.key[:12], seconds=round(wait), error=error)
+        await self.main.put_off(told, self.clock.seconds() + round(wait))
+        await self.idempotency.release(key, token)
+
+    async def _apply(self, told: WebhookEvent) -> None:
+        if told.is_deauthorisation:
+            await self._deauthorised(told)
+            return
+        user_id = await self.main.owner(told.owner_id) if told.object_type == "activity" else None
+        connection = await self.main.connection(user_id) if user_id is not None else None
+        if connection is None or connection.athlete_id != told.owner_id:
+            return  # nobody here has linked this athlete: there is nothing to do and nobody to tell
+        known = await self.main.workout(connection.user_id, told.object_id)
+        if known is not None and known.event_time > told.event_time:
+            return
+        if told.aspect_type == "delete":
+            await self.main.put_workout(self._tombstone(connection, told, known), told.owner_id)
+            return
+        found = await self._fetch(connection, told)
+        if found is None:
+            return  # gone by now: its deletion is told by an event of its own
+        whole = replace(found, user_id=connection.user_id, event_time=told.event_time)
+        if await self.main.put_workout(whole, told.owner_id):
+            await self._move(connection.user_id)
+
+    async def _fetch(self, connection: Connection, told: WebhookEvent) -> Workout | None:
+        access = await self.linking.access_token(connection)
+        try:
+            return await self.strava.activity(access, told.object_id, told.owner_id)
+        except Revoked:
+            # It may have been revoked or rotated a moment ago: once more, with a token that is surely new.
+            access = await self.linking.access_token(connection, stale=access)
+            return await self.strava.activity(access, told.object_id, told.owner_id)
+
+    async def _move(self, user_id: str) -> None:
+        try:
+            await self.engine.move_all(user_id)
+        except Conflict as error:
+            # Trying again would not help; the workout is kept, and the person is told by recompute.
+            _log.warning("Milestones not moved", action="collect_event", why=error.code)
+            self.audit.record("MILESTONE_NOT_MOVED", user_id, {"why": error.code})
+
+    async def _deauthorised(self, told: WebhookEvent) -> None:
+        users = await self.main.users_of(told.owner_id)
+        owner = await self.main.owner(told.owner_id)
+        when = rfc3339(EPOCH + timedelta(seconds=told.event_time))
+        for user_id in users | ({owner} if owner else set()):
+            connection = await self.main.connection(user_id)
+            if connection is not None and connection.connected_at > when:
+                continue  # linked anew since then: the news is of the link before
+            await self.linking.forget(user_id, told.owner_id)
+            self.audit.record("STRAVA_DEAUTHORISED", user_id, {"athlete": told.owner_id})
+
+    def _tombstone(self, connection: Connection, told: WebhookEvent, known: Workout | None) -> Workout:
+        """The workout as it was, deleted; also of one that was never seen, so that a late creation cannot bring it back."""
+        when = rfc3339(EPOCH + timedelta(seconds=told.event_time))
+        never_seen = Workout(connection.user_id, told.object_id, "", "Unknown", when, 0, 0, 0, 0, told.event_time)
+        return replace(known or never_seen, is_deleted=True, deleted_at=when, event_time=told.event_time)

@@ -1,0 +1,235 @@
+"""Milestones, streams, pages, the end of an account, and what must never be written down."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tally.collect.assembly import REPOSITORIES
+from tally.collect.repository.main import CollectRepository
+from tally.collect.repository.table import COMMIT_COLLECT, at, user
+from tally.settings import SettingsError
+from tally.sim.faults import Fault
+from tally.sim.oidc.flaws import Flaw
+from tally.store.access import patterns_of
+from tally.store.api import Put, Scan
+from tally.store.schema import Table
+from tests.collect.club import Club, open_club, refused
+from tests.collect.conftest import TABLES, LogText
+
+
+@pytest.fixture
+async def club(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Club]:
+    async with open_club(tmp_path_factory.mktemp("people")) as made:
+        yield made
+
+
+async def stored(club: Club, table: Table) -> list[dict[str, object]]:
+    """All items of a table, past every rule: only a test may do this."""
+    page = await club.parts.store.engine.scan(Scan(table))
+    assert page.next is None
+    return [dict(item) for item in page.items]
+
+
+async def test_models_are_there_with_parts_that_can_be_drawn(club: Club) -> None:
+    """Anyone may look at them."""
+    models = (await club.browser().get("/models")).json["models"]
+    assert [model["modelId"] for model in models] == ["discus-thrower", "fox", "lighthouse"]
+    fox = (await club.browser().get("/models/fox")).json
+    assert [part["partIndex"] for part in fox["parts"]] == list(range(1, 13))
+    assert fox["parts"][0]["mesh"][0]["position"] == [0, 0.05, 0]
+    for unknown in ("unicorn", "%00", "x" * 3000):
+        refused(await club.browser().get(f"/models/{unknown}"), 404, "model_not_found")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"modelId": "unicorn"}, 404, "model_not_found"),
+        ({"sport": "CHESS"}, 400, "invalid_field"),
+        ({"metric": "CALORIES"}, 400, "invalid_field"),
+        ({"totalTarget": 0}, 400, "invalid_field"),
+        ({"totalTarget": 1.5}, 400, "invalid_field"),
+        ({"totalTarget": 10**10}, 400, "invalid_field"),
+        ({"periodStartAtUtc": "soon"}, 400, "invalid_field"),
+        ({"periodEndAtUtc": "2020-01-01T00:00:00Z"}, 400, "invalid_field"),
+        ({"colour": "red"}, 400, "unknown_field"),
+    ],
+)
+async def test_a_bad_goal_is_refused_by_its_field(club: Club, change: dict[str, object], status: int, code: str) -> None:
+    """And nothing is made."""
+    ann = await club.member()
+    wanted = {"modelId": "fox", "sport": "RUN", "metric": "ELEVATION_METERS", "totalTarget": 500} | change
+    refused(await ann.browser.send("POST", "/milestones", wanted), status, code)
+    assert (await ann.browser.get("/milestones")).json == {"milestones": []}
+
+
+async def test_a_milestone_is_its_owners_alone(club: Club) -> None:
+    """For anyone else it is not there: not to see, not to watch, not to repair."""
+    ann, bob = await club.member(), await club.member()
+    path = f"/milestones/{(await ann.milestone())['milestoneId']}"
+    refused(await bob.browser.get(path), 404, "milestone_not_found")
+    refused(await bob.browser.get(f"{path}/events"), 404, "milestone_not_found")
+    refused(await bob.browser.send("POST", f"{path}/recompute"), 404, "milestone_not_found")
+    refused(await club.browser().get(path), 401, "invalid_session")
+
+
+async def test_the_last_part_comes_with_the_goal(club: Club) -> None:
+    """Then the milestone is completed, stays so, and moves no more."""
+    ann = await club.member()
+    made = await ann.milestone(totalTarget=1000, sport="RUN")
+    run = club.strava.record(ann.athlete_id, "TrailRun", 999.9)
+    await club.apply()
+    assert (await ann.shown(made["milestoneId"]))["partsMinted"] == 11
+    club.strava.record(ann.athlete_id, "VirtualRun", 0.1)
+    await club.apply()
+    done = await ann.shown(made["milestoneId"])
+    assert (done["status"], done["percent"], done["partsMinted"], done["nextPart"]) == ("COMPLETED", 100, 12, None)
+    club.strava.delete(run.id)
+    await club.apply()
+    again = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
+    assert again.json == done
+
+
+async def test_whoever_watches_sees_progress_and_mints_as_they_happen(club: Club) -> None:
+    """First how it stands, then each step."""
+    ann = await club.member()
+    made = await ann.milestone()
+    url = f"{club.url}/milestones/{made['milestoneId']}/events"
+    request = club.client.get(url).header("Cookie", f"cc_session={ann.browser.session}")
+    async with request.streamed_read_buffer_limit(0).build_streamed() as response:
+        assert response.status == 200
+        told = b""
+        while b"event: milestone" not in told:
+            told += bytes(await response.body_reader.read_chunk() or b"")
+        club.strava.record(ann.athlete_id, "Ride", 2000)
+        await club.apply()
+        while told.count(b"event: minted") < 2:
+            told += bytes(await response.body_reader.read_chunk() or b"")
+    assert b'"progress":2000.0' in told
+    assert b'"name":"Haunches"' in told
+
+
+async def test_workouts_are_paged_by_cursors_that_are_ones_own(club: Club) -> None:
+    """Newest first; a cursor of somebody else, or a changed one, is refused."""
+    ann, bob = await club.member(), await club.member()
+    rides = [club.strava.record(ann.athlete_id, "Ride", 1000 + number).id for number in range(5)]
+    await club.apply()
+    first = (await ann.browser.get("/workouts?limit=2")).json
+    second = (await ann.browser.get(f"/workouts?limit=3&cursor={first['nextCursor']}")).json
+    found = [each["activityId"] for each in (*first["workouts"], *second["workouts"])]
+    assert found == rides[::-1]
+    refused(await bob.browser.get(f"/workouts?cursor={first['nextCursor']}"), 400, "invalid_cursor")
+    refused(await ann.browser.get("/workouts?cursor=AAAA"), 400, "invalid_cursor")
+    for query in ("limit=0", "limit=201", "limit=x", "colour=red"):
+        assert (await ann.browser.get(f"/workouts?{query}")).status == 400
+
+
+async def test_too_many_workouts_are_a_409(club: Club) -> None:
+    """And the milestone stands as it was."""
+    ann = await club.member()
+    made = await ann.milestone()
+    item = {"sportType": "Ride", "startDateUtc": "2026-01-01T00:00:00Z", "distanceMeters": 1, "totalElevationGain": 0}
+    engine = club.parts.store.engine
+    for start in range(0, 3001, 500):
+        puts = [
+            Put(COMMIT_COLLECT, {**at(user(ann.user_id), f"WORKOUT#STRAVA#{number:012}"), "isDeleted": False, **item})
+            for number in range(start, min(start + 500, 3001))
+        ]
+        await asyncio.gather(*(engine.put(put) for put in puts))
+    answer = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
+    refused(answer, 409, "too_many_workouts")
+    club.strava.record(ann.athlete_id, "Ride", 5000)
+    await club.apply()
+    assert (await ann.shown(made["milestoneId"]))["progress"] == 0
+
+
+async def test_a_deleted_account_leaves_nothing_but_its_audit(club: Club) -> None:
+    """Strava is told, every item and every session is gone, the identity too; others notice nothing."""
+    ann, bob = await club.member("Vera"), await club.member()
+    await ann.milestone()
+    club.strava.record(ann.athlete_id, "Ride", 9000)
+    await club.apply()
+    elsewhere = club.browser()
+    await club.sign_in(elsewhere, "Vera")
+    assert (await elsewhere.get("/me")).json["userId"] == ann.user_id
+    answer = await ann.browser.send("DELETE", "/account")
+    assert answer.status == 204
+    assert ann.browser.session is None
+    refused(await elsewhere.get("/me"), 401, "invalid_session")
+    assert club.strava.authorizations.granted(ann.athlete_id) is None
+    assert club.issuer.people.find(ann.user_id) is None
+    assert [item for item in await stored(club, COMMIT_COLLECT) if ann.user_id in str(item)] == []
+    assert (await bob.browser.get("/me")).status == 200
+    kinds = {event["eventType"] for event in await club.audit(f"user={ann.user_id}")}
+    assert {"ACCOUNT_DELETED", "STRAVA_DISCONNECTED", "ACCOUNT_DELETE_REQUESTED"} <= kinds
+
+
+async def test_an_interrupted_deletion_is_finished_by_asking_again(club: Club) -> None:
+    """The issuer was away at the last step: after another sign-in the job is done."""
+    await club.member("Wim")
+    browser = club.browser()
+    await club.sign_in(browser, "Wim")
+    name = (await browser.get("/me")).json["userId"]
+    club.issuer.faults.add(Fault(path="/", method="POST", status=503))
+    assert (await browser.send("DELETE", "/account")).status == 503
+    assert club.issuer.people.find(name) is not None
+    again = club.browser()
+    await club.sign_in(again, "Wim")
+    assert (await again.send("DELETE", "/account")).status == 204
+    assert club.issuer.people.find(name) is None
+    assert [item for item in await stored(club, COMMIT_COLLECT) if name in str(item)] == []
+
+
+async def test_events_of_a_deleted_account_write_nothing(club: Club) -> None:
+    """What was still on its way finds nobody."""
+    ann = await club.member()
+    club.strava.record(ann.athlete_id, "Ride", 9000)
+    await club.strava.webhooks.settled()
+    assert (await ann.browser.send("DELETE", "/account")).status == 204
+    await club.apply()
+    assert [item for item in await stored(club, COMMIT_COLLECT) if ann.user_id in str(item)] == []
+
+
+async def test_no_secret_is_in_any_log_line_audit_item_table_or_error(club: Club, log_text: LogText) -> None:
+    """After sign-in, link, refresh, failures, unlinking and deletion: every token and session id is looked for everywhere."""
+    ann = await club.member("Xenia")
+    await ann.milestone()
+    session = ann.browser.session or ""
+    club.strava.faults.add(Fault(path="/api/v3/activities", status=400, body="{}"))
+    club.strava.record(ann.athlete_id, "Ride", 9000)
+    await club.apply()
+    club.leap(6 * 3600)
+    await club.apply()
+    club.issuer.flaws.append(Flaw.WRONG_NONCE)
+    errors = [await club.sign_in(club.browser(), "Mallory"), await club.browser().get("/auth/callback?code=c&state=s")]
+    await club.collect.audit.flush()
+    items = [item for table in TABLES for item in await stored(club, table)]
+    world = club.strava.authorizations
+    secrets = [session, *world._access, *world._refresh, club.strava.application.client_secret]
+    secrets += [club.issuer.clients["tally-collect"].secret or "", *club.issuer.grants._refresh_tokens]
+    assert (await ann.browser.send("DELETE", "/account")).status == 204
+    everything = log_text() + str(items) + str(errors)
+    assert "Milestone moved" in everything
+    assert len(secrets) >= 7
+    assert [secret for secret in secrets if secret and secret in everything] == []
+
+
+async def test_cookies_go_over_plain_http_only_on_this_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """For the demo, and nowhere else."""
+    async with open_club(tmp_path_factory.mktemp("plain"), collect_plain_http=True) as club:
+        answer = await club.sign_in(club.browser(), "Yan")
+        assert "secure" not in answer.cookies["cc_session"].lower()
+    with pytest.raises(SettingsError, match="TALLY_COLLECT_PLAIN_HTTP"):
+        async with open_club(tmp_path_factory.mktemp("open"), collect_plain_http=True, host="0.0.0.0"):  # noqa: S104
+            pass
+
+
+async def test_every_access_pattern_of_the_main_table_names_its_trigger() -> None:
+    """The page of patterns has no empty cell where a reader would look."""
+    for repository in REPOSITORIES:
+        for method, pattern in patterns_of(repository).items():
+            assert pattern.key, (repository, method)
+            assert pattern.trigger, (repository, method)
+            assert pattern.frequency, (repository, method)
+    assert len(patterns_of(CollectRepository)) >= 25

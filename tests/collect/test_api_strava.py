@@ -1,0 +1,280 @@
+"""Strava: linked with consent, told by webhook, applied once, and let go again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tally.collect.repository.inbox import Inbox
+from tally.collect.repository.main import CollectRepository
+from tally.collect.repository.table import SHARDS
+from tally.sim.faults import Fault
+from tally.sim.strava.model import Event
+from tally.sim.strava.world import Consent
+from tests.collect.club import SUBSCRIPTION, VERIFY, Club, Member, open_club, refused
+
+
+@pytest.fixture
+async def club(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Club]:
+    async with open_club(tmp_path_factory.mktemp("strava")) as made:
+        yield made
+
+
+async def waiting(club: Club) -> int:
+    inbox: Inbox = CollectRepository(club.parts.store)
+    return sum([len(await inbox.waiting(shard)) for shard in range(SHARDS)])
+
+
+def event(member: Member, activity_id: int, aspect: str = "create", time: int = 1_767_225_600, **updates: str) -> Event:
+    return Event(
+        aspect_type=aspect,
+        event_time=time,
+        object_id=activity_id,
+        object_type="activity",
+        owner_id=member.athlete_id,
+        subscription_id=SUBSCRIPTION,
+        updates=updates,
+    )
+
+
+async def test_a_ride_becomes_a_workout_progress_and_parts(club: Club) -> None:
+    """From the webhook to the award, with one correlation id all the way."""
+    ann = await club.member()
+    made = await ann.milestone()
+    ride = club.strava.record(ann.athlete_id, "GravelRide", 3500.4, total_elevation_gain=120.5, moving_time=600)
+    await club.apply()
+    page = (await ann.browser.get("/workouts")).json
+    assert page["nextCursor"] is None
+    assert [(each["activityId"], each["distanceMeters"], each["totalElevationGain"]) for each in page["workouts"]] == [
+        (ride.id, 3500.4, 120.5)
+    ]
+    now = await ann.shown(made["milestoneId"])
+    assert (now["progress"], now["percent"], now["partsMinted"], now["status"]) == (3500.4, 29, 3, "ACTIVE")
+    assert [(award["partIndex"], award["name"]) for award in now["awards"]] == [
+        (1, "Meadow"),
+        (2, "Haunches"),
+        (3, "Hind paws"),
+    ]
+    assert now["nextPart"] == {"partIndex": 4, "threshold": 4000, "remaining": pytest.approx(499.6)}
+    assert (await ann.browser.get("/me")).json["counts"] == {"workouts": 1, "milestones": 1, "awards": 3}
+    correlation = now["awards"][0]["correlationId"]
+    assert correlation
+    events = await club.audit(f"correlation={correlation}")
+    assert [event["eventType"] for event in events] == ["MILESTONE_PART_MINTED"] * 3
+    assert await waiting(club) == 0
+
+
+async def test_fifty_deliveries_at_once_are_one_workout_and_no_double_mint(club: Club) -> None:
+    """Also when several workers are at it, and when the event comes once more after it was applied."""
+    ann = await club.member()
+    made = await ann.milestone()
+    club.strava.webhooks.hold()
+    ride = club.strava.record(ann.athlete_id, "Ride", 5000)
+    club.strava.webhooks.redeliver(event(ann, ride.id), 50)
+    await club.strava.webhooks.settled()
+    assert {delivery.status for delivery in club.strava.webhooks.log} == {200}
+    await asyncio.gather(*(club.collect.worker.run() for _ in range(5)))
+    first = await ann.shown(made["milestoneId"])
+    assert first["partsMinted"] == 5
+    assert len((await ann.browser.get("/workouts")).json["workouts"]) == 1
+    club.strava.webhooks.redeliver(event(ann, ride.id), 5)
+    await club.apply()
+    assert await ann.shown(made["milestoneId"]) == first
+    assert await waiting(club) == 0
+
+
+async def test_events_that_arrive_in_any_order_end_in_the_newest_state(club: Club) -> None:
+    """An older update never overwrites a newer state, and a late creation does not bring back what was deleted."""
+    ann = await club.member()
+    kept = club.strava.record(ann.athlete_id, "Ride", 1000, name="first")
+    gone = club.strava.record(ann.athlete_id, "Ride", 2000)
+    await club.strava.webhooks.settled()
+    club.strava.webhooks.hold()
+    for name in ("second", "third"):
+        await club.clock.advance(1)
+        club.strava.edit(kept.id, name=name)
+    await club.clock.advance(1)
+    club.strava.delete(gone.id)
+    club.strava.webhooks.release("reversed")
+    await club.apply()
+    found = (await ann.browser.get("/workouts")).json["workouts"]
+    assert [(each["activityId"], each["name"]) for each in found] == [(kept.id, "third")]
+    club.strava.webhooks.redeliver(event(ann, gone.id, time=1))
+    await club.apply()
+    assert len((await ann.browser.get("/workouts")).json["workouts"]) == 1
+
+
+async def test_an_expired_token_is_refreshed_and_the_newest_pair_is_kept(club: Club) -> None:
+    """Again and again, though Strava rotates the refresh token each time."""
+    ann = await club.member()
+    made = await ann.milestone()
+    for number in range(1, 4):
+        club.leap(6 * 3600)
+        club.strava.record(ann.athlete_id, "Ride", 1000)
+        await club.apply()
+        assert (await ann.shown(made["milestoneId"]))["partsMinted"] == number
+    assert club.strava.faults.count("/oauth/token", "POST") == 4
+
+
+async def test_a_token_that_strava_refuses_early_is_replaced(club: Club) -> None:
+    """What the token says about its own time is no promise."""
+    ann = await club.member()
+    made = await ann.milestone()
+    club.strava.authorizations.expire(ann.athlete_id)
+    club.strava.record(ann.athlete_id, "Ride", 1000)
+    await club.apply()
+    assert (await ann.shown(made["milestoneId"]))["partsMinted"] == 1
+
+
+async def test_a_limit_is_waited_for_and_nothing_is_lost(club: Club) -> None:
+    """After a 429 Strava is left alone until the quarter of an hour is over."""
+    ann = await club.member()
+    made = await ann.milestone()
+    club.strava.faults.add(Fault(path="/api/v3/activities", status=429))
+    for _ in range(3):
+        club.strava.record(ann.athlete_id, "Ride", 1000)
+    await club.apply()
+    asked = club.strava.faults.count("/api/v3/activities")
+    assert asked == 1
+    assert await waiting(club) == 3
+    await club.apply()
+    assert club.strava.faults.count("/api/v3/activities") == asked
+    club.leap(15 * 60)
+    await club.apply()
+    assert (await ann.shown(made["milestoneId"]))["partsMinted"] == 3
+    assert await waiting(club) == 0
+
+
+async def test_a_failing_strava_is_tried_again_later(club: Club) -> None:
+    """With a pause that grows, and the event waits in the inbox for it."""
+    ann = await club.member()
+    made = await ann.milestone()
+    club.strava.faults.add(Fault(path="/api/v3/activities", status=400, body="{}", times=2))
+    club.strava.record(ann.athlete_id, "Ride", 1000)
+    for _ in range(2):
+        await club.apply()
+        assert await waiting(club) == 1
+        club.leap(60)
+    await club.apply()
+    assert await waiting(club) == 0
+    assert (await ann.shown(made["milestoneId"]))["partsMinted"] == 1
+
+
+async def test_an_activity_of_nobody_here_is_taken_and_forgotten(club: Club) -> None:
+    """There is nobody to tell, and it is no reason to be asked again."""
+    ann = await club.member()
+    stranger = Member(ann.browser, "", 987_654_321)
+    club.strava.webhooks.redeliver(event(stranger, 5))
+    club.strava.webhooks.redeliver(event(ann, 404_404))
+    await club.apply()
+    assert {delivery.status for delivery in club.strava.webhooks.log} == {200}
+    assert await waiting(club) == 0
+    assert (await ann.browser.get("/workouts")).json["workouts"] == []
+
+
+async def test_the_handshake_wants_the_verify_token(club: Club) -> None:
+    """The challenge comes back only to whoever knows it."""
+    browser = club.browser()
+    good = await browser.get(f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=abc")
+    assert (good.status, good.json) == (200, {"hub.challenge": "abc"})
+    for query in ("hub.mode=subscribe&hub.verify_token=x&hub.challenge=abc", f"hub.verify_token={VERIFY}", ""):
+        refused(await browser.get(f"/webhooks/strava?{query}"), 403, "invalid_verify_token")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"subscription_id": 7}, 403, "foreign_subscription"),
+        ({"object_id": -1}, 400, "invalid_field"),
+        ({"object_id": "x"}, 400, "invalid_field"),
+        ({"event_time": 10**12}, 400, "invalid_field"),
+        ({"event_time": 1_767_225_600 + 90_000}, 400, "invalid_field"),
+        ({"owner_id": None}, 400, "invalid_field"),
+        ({"updates": {"a": {"b": "c"}}}, 400, "invalid_field"),
+    ],
+)
+async def test_bad_events_are_refused(club: Club, change: dict[str, object], status: int, code: str) -> None:
+    """And leave nothing behind."""
+    good = {"object_type": "activity", "object_id": 1, "aspect_type": "create", "owner_id": 1, "event_time": 1}
+    body = good | {"subscription_id": SUBSCRIPTION} | change
+    refused(await club.browser().send("POST", "/webhooks/strava", body), status, code)
+    assert await waiting(club) == 0
+
+
+async def test_without_access_to_activities_there_is_no_link(club: Club) -> None:
+    """Denied, or unticked: nothing is stored."""
+    browser = club.browser()
+    await club.sign_in(browser, "Ona")
+    athlete = club.strava.add_athlete("Ona")
+    refused(await club.link(browser, athlete.id, scope="read"), 403, "activity_access_missing")
+    refused(await club.link(browser, athlete.id, denied=True), 403, "strava_access_denied")
+    assert (await browser.get("/strava/status")).json["connected"] is False
+
+
+async def test_a_link_must_end_in_the_session_that_began_it(club: Club) -> None:
+    """Nobody can be made to link another's athlete, and a state works once."""
+    ann, bob = await club.member(), await club.member()
+    club.strava.auto_approve = Consent(ann.athlete_id)
+    begun = await ann.browser.get("/strava/connect")
+    agreed = await ann.browser.follow(begun, club.url)
+    refused(await bob.browser.follow(agreed, club.strava.url), 400, "invalid_state")
+    assert (await ann.browser.follow(agreed, club.strava.url)).status == 303
+    refused(await ann.browser.follow(agreed, club.strava.url), 400, "invalid_state")
+    refused(await club.browser().follow(agreed, club.strava.url), 401, "invalid_session")
+
+
+async def test_an_athlete_of_another_is_a_conflict_and_nothing_changes(club: Club) -> None:
+    """The other's link goes on working."""
+    ann, bob = await club.member(), await club.member()
+    before = (await bob.browser.get("/strava/status")).json
+    refused(await club.link(bob.browser, ann.athlete_id), 409, "athlete_already_connected")
+    assert (await bob.browser.get("/strava/status")).json == before
+    club.strava.record(ann.athlete_id, "Ride", 1000)
+    await club.apply()
+    assert len((await ann.browser.get("/workouts")).json["workouts"]) == 1
+
+
+async def test_a_second_athlete_takes_the_place_of_the_first(club: Club) -> None:
+    """The first is free for others, and Strava was told."""
+    ann, bob = await club.member(), await club.member()
+    second = club.strava.add_athlete("Second")
+    assert (await club.link(ann.browser, second.id)).status == 303
+    assert (await ann.browser.get("/strava/status")).json["athleteId"] == second.id
+    assert club.strava.authorizations.granted(ann.athlete_id) is None
+    await club.apply()
+    assert (await club.link(bob.browser, ann.athlete_id)).status == 303
+    assert (await ann.browser.get("/strava/status")).json["athleteId"] == second.id
+
+
+async def test_unlinking_revokes_and_forgets(club: Club) -> None:
+    """A second time there is nothing to unlink; linking again works, also past the news of the first unlinking."""
+    ann = await club.member()
+    assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
+    assert club.strava.authorizations.granted(ann.athlete_id) is None
+    assert (await ann.browser.get("/strava/status")).json["connected"] is False
+    refused(await ann.browser.send("DELETE", "/strava/connection"), 404, "strava_not_connected")
+    await club.strava.webhooks.settled()
+    await club.clock.advance(5)
+    assert (await club.link(ann.browser, ann.athlete_id)).status == 303
+    await club.apply()
+    assert (await ann.browser.get("/strava/status")).json["connected"] is True
+
+
+async def test_unlinking_works_while_strava_is_away(club: Club) -> None:
+    """Nothing of the link stays here, whether or not Strava heard of it."""
+    ann = await club.member()
+    club.strava.faults.add(Fault(path="/oauth/deauthorize", status=503, times=None))
+    assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
+    assert (await ann.browser.get("/strava/status")).json["connected"] is False
+
+
+async def test_a_deauthorisation_at_strava_is_a_disconnect(club: Club) -> None:
+    """What was collected stays."""
+    ann = await club.member()
+    club.strava.record(ann.athlete_id, "Ride", 1000)
+    await club.apply()
+    club.strava.deauthorize(ann.athlete_id)
+    await club.apply()
+    assert (await ann.browser.get("/strava/status")).json["connected"] is False
+    assert len((await ann.browser.get("/workouts")).json["workouts"]) == 1
+    assert "STRAVA_DEAUTHORISED" in [event["eventType"] for event in await club.audit(f"user={ann.user_id}")]

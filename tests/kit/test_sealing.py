@@ -1,0 +1,49 @@
+"""What was sealed opens with the same key, purpose and context, and with nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tally.kit.sealing import Sealer, Unsealable
+from tally.settings import Secret
+
+SECRET = Secret("a" * 32)
+
+
+@given(st.text(), st.text())
+def test_what_was_sealed_opens_again(text: str, context: str) -> None:
+    """Any text, in any context, and never in the clear."""
+    sealer = Sealer(SECRET, "tokens")
+    try:
+        sealed = sealer.seal(text, context)
+    except UnicodeEncodeError:
+        return  # a lone surrogate is no text that anyone stores
+    assert sealer.open(sealed, context) == text
+    assert sealer.seal(text, context) != sealed
+
+
+@pytest.mark.parametrize(
+    ("secret", "purpose", "context"),
+    [("b" * 32, "tokens", "ann"), ("a" * 32, "other", "ann"), ("a" * 32, "tokens", "bob")],
+)
+def test_another_key_purpose_or_context_opens_nothing(secret: str, purpose: str, context: str) -> None:
+    """A sealed text moved to another item is worth nothing there."""
+    sealed = Sealer(SECRET, "tokens").seal("secret", "ann")
+    with pytest.raises(Unsealable):
+        Sealer(Secret(secret), purpose).open(sealed, context)
+
+
+@pytest.mark.parametrize("sealed", ["", "x", "é", "AAAA", "A" * 100])
+def test_what_was_never_sealed_does_not_open(sealed: str) -> None:
+    """Whatever stands there, the error is the same."""
+    with pytest.raises(Unsealable):
+        Sealer(SECRET, "tokens").open(sealed, "ann")
+
+
+def test_a_changed_letter_is_noticed() -> None:
+    """Nothing opens that is not whole."""
+    sealer = Sealer(SECRET, "tokens")
+    sealed = sealer.seal("secret", "ann")
+    changed = sealed[:20] + ("A" if sealed[20] != "A" else "B") + sealed[21:]
+    with pytest.raises(Unsealable):
+        sealer.open(changed, "ann")
