@@ -1,12 +1,14 @@
 """A data directory that cannot hold the store is told so in one clear error, and what is there already is left alone."""
 
+import asyncio
 import os
+import random
 import shutil
 import sqlite3
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,14 +16,16 @@ import apsw
 import msgspec
 import pytest
 
-from tally.store.api import Get, Put
-from tally.store.errors import StorageTooNew, StorageUnwritable, Unavailable
+from tally.store.api import Delete, Get, Put, Query, Scan
+from tally.store.errors import StorageTooNew, StorageUnwritable, StoreError, Unavailable
+from tally.store.expressions import F
 from tally.store.schema import S, Table
-from tally.store.sqlite import open_sqlite
+from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.sqlite.files import FILE_NAME, FORMAT_VERSION
 from tests.faults.audit import audit
 from tests.faults.children import started
-from tests.faults.ground import Report
+from tests.faults.ground import Report, outcome
+from tests.faults.steps import LATER, READINGS, single_key, single_state
 from tests.needs import need_program, skip_or_fail
 
 NOTES = Table("notes", partition=S("id"))
@@ -109,6 +113,49 @@ async def test_a_damaged_database_is_told_from_a_missing_one(tmp_path: Path) -> 
     database.write_bytes(whole[:100] + bytes(len(whole) - 100))
     with pytest.raises(Unavailable):
         await read_first(tmp_path)
+
+
+@pytest.mark.soak
+async def test_damage_anywhere_ends_in_an_answer_or_in_an_error_of_the_store(tmp_path: Path) -> None:
+    """Bytes of a database are changed at random: whatever the damage meets, no other error than the store's own comes out."""
+    whole, chance = tmp_path / "whole", random.Random()
+    async with open_sqlite(whole) as engine:
+        await engine.ensure_table(READINGS)
+        await asyncio.gather(
+            *(engine.put(Put(READINGS, state)) for number in range(60) if (state := single_state(f"single-{number}", 4)))
+        )
+    original = (whole / FILE_NAME).read_bytes()
+    ends: list[str] = []
+    for number in range(40):
+        damaged = bytearray(original)
+        for _ in range(chance.choice((1, 3, 20))):
+            damaged[chance.randrange(100, len(damaged))] = chance.randrange(256)
+        directory = tmp_path / f"damaged-{number}-{chance.getrandbits(32):x}"
+        directory.mkdir()
+        (directory / FILE_NAME).write_bytes(damaged)
+        ends += await use_damaged(directory)
+        shutil.rmtree(directory)
+    shutil.rmtree(whole)
+    assert "done" in ends
+    assert set(ends) - {"done"}, "no damage was met"
+
+
+async def use_damaged(directory: Path) -> list[str]:
+    """How each of some operations ends; an error that is not the store's fails the test."""
+    calls: list[Callable[[SqliteEngine], Awaitable[object]]] = [
+        lambda engine: engine.list_tables(),
+        lambda engine: engine.scan(Scan(READINGS)),
+        lambda engine: engine.query(Query(READINGS, F("team") == "team-0", "by-team")),
+        lambda engine: engine.get(Get(READINGS, single_key("single-9"))),
+        lambda engine: engine.put(Put(READINGS, single_state("single-7", 1) or {})),
+        lambda engine: engine.delete(Delete(READINGS, single_key("single-9"))),
+        lambda engine: engine.sweep(READINGS, LATER * 2, 10),
+    ]
+    try:
+        async with open_sqlite(directory) as engine:
+            return [await outcome(call(engine)) for call in calls]
+    except StoreError as error:
+        return [type(error).__name__]
 
 
 async def test_a_log_that_belongs_to_nothing_is_ignored(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import apsw
 
-from tally.store.errors import TableDiffers, TableExists, TableNotFound
+from tally.store.errors import InvalidSchema, StorageUnwritable, TableDiffers, TableExists, TableNotFound
 from tally.store.schema import Index, KeyPart, Local, Projection, Table
 from tally.store.sqlite.codec import unpack
+from tally.store.sqlite.files import translate
 from tally.store.sqlite.layout import Layout, compile_layout, create_index, create_rows, index_name, rows_name
 
 _BACKFILL_ROWS = 1_000
@@ -32,12 +33,17 @@ class Catalogue:
 
     def refresh(self, connection: apsw.Connection) -> None:
         """Read the declarations again if they changed."""
-        generation: Any = connection.execute("SELECT value FROM generation").fetchall()[0][0]
-        if generation != self._generation:
-            rows: list[Any] = connection.execute("SELECT declaration FROM tables").fetchall()
-            layouts = [_layout_of(declaration) for (declaration,) in rows]
-            self._layouts = {layout.table.name: layout for layout in layouts}
-            self._generation = generation
+        try:
+            generation: Any = connection.execute("SELECT value FROM generation").fetchall()[0][0]
+            if generation != self._generation:
+                rows: list[Any] = connection.execute("SELECT declaration FROM tables").fetchall()
+                layouts = [_layout_of(declaration) for (declaration,) in rows]
+                self._layouts = {layout.table.name: layout for layout in layouts}
+                self._generation = generation
+        except apsw.Error as error:
+            raise translate(error, connection.filename) from error
+        except (ValueError, TypeError, LookupError, InvalidSchema) as error:
+            raise StorageUnwritable(f"{connection.filename}: the list of tables is damaged: {error!r}") from error
 
     def forget(self) -> None:
         """What was read or made in a transaction that was rolled back is not to be relied on."""

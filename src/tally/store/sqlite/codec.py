@@ -5,6 +5,7 @@ from typing import Any
 
 import ormsgpack
 
+from tally.store.errors import StorageUnwritable
 from tally.store.values import MAX_DIGITS, Item
 
 _DECIMAL, _SET = 1, 2
@@ -20,7 +21,12 @@ def pack(item: Any) -> bytes:
 
 def unpack(packed: bytes) -> Item:
     """The item in the bytes."""
-    item: Item = ormsgpack.unpackb(packed, ext_hook=_restore)
+    try:
+        item: Item = ormsgpack.unpackb(packed, ext_hook=_restore)
+    except ValueError as error:
+        raise StorageUnwritable(f"a stored item is damaged: {error}") from error
+    if type(item) is not dict:
+        raise StorageUnwritable("a stored item is damaged: it is no map")
     return item
 
 

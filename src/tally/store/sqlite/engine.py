@@ -85,9 +85,13 @@ class SqliteEngine:
         self._clock = clock
         self.path = open_database(directory)
         self._connection = connect(self.path)
-        self._catalogue = Catalogue(self._connection)
-        self._written = Catalogue(self._connection)  # for the writer's thread alone
-        self._writer = Writer(self.path, asyncio.get_running_loop(), partial(run_group, self._written), self._written.forget)
+        try:
+            self._catalogue = Catalogue(self._connection)
+            self._written = Catalogue(self._connection)  # for the writer's thread alone
+            self._writer = Writer(self.path, asyncio.get_running_loop(), partial(run_group, self._written), self._written.forget)
+        except StoreError:
+            self._connection.close()
+            raise
         self._open = True
 
     async def get(self, operation: Get) -> Found:
@@ -209,7 +213,7 @@ class SqliteEngine:
     def _row(self, layout: Layout, get: Get) -> tuple[Item | None, int]:
         try:
             row = self._reading().execute(layout.select, layout.checked_key(get.key)).fetchone()
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise self._failure(error, layout, None) from error
         if row is None:
             return None, 0
@@ -219,10 +223,10 @@ class SqliteEngine:
     async def _page(self, layout: Layout, operation: Query | Scan, wanted: KeyRange | None) -> Page:
         try:
             return await Reader(self._reading(), layout, operation).page(wanted)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise self._failure(error, layout, operation.index) from error
 
-    def _failure(self, error: apsw.Error, layout: Layout, index: str | None) -> StoreError:
+    def _failure(self, error: apsw.Error | UnicodeDecodeError, layout: Layout, index: str | None) -> StoreError:
         """SQLite's error in the store's words; if another process dropped the table or the index, then that."""
         if isinstance(error, apsw.SQLError):
             self._catalogue.refresh(self._reading())

@@ -82,8 +82,10 @@ def identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def translate(error: apsw.Error, path: object, reason: int = 0) -> StoreError:
+def translate(error: apsw.Error | UnicodeDecodeError, path: object, reason: int = 0) -> StoreError:
     """SQLite's error in the store's words; `reason` is the system's error number, where there is one."""
+    if isinstance(error, UnicodeDecodeError):  # a damaged row whose bytes are said to be text
+        return StorageUnwritable(f"{path} is damaged: {error}")
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and reason in _NO_SPACE):
         return StorageFull(f"no space is left for {path}: nothing of this write was stored")
     if isinstance(error, apsw.ConnectionClosedError):

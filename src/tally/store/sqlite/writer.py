@@ -128,7 +128,9 @@ class Writer:
             raise
 
     def _told(self, error: Exception) -> Exception:
-        return translate(error, self._path, self._connection.system_errno) if isinstance(error, apsw.Error) else error
+        if isinstance(error, apsw.Error | UnicodeDecodeError):
+            return translate(error, self._path, self._connection.system_errno)
+        return error
 
 
 def _answer(group: list[Job]) -> None:
