@@ -1,0 +1,51 @@
+"""Made-up athletes on the real collect server: what they do is what they have earned."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tally.collect.rules import FAMILIES
+from tally.kit.clock import ManualClock
+from tally.sim.athletes.account import StravaAccounts
+from tally.sim.athletes.athlete import MadeUpAthlete
+from tally.sim.athletes.fleet import Fleet
+from tally.sim.athletes.membership import CollectServer
+from tests.collect.club import Club, open_club
+from tests.sim.test_athletes import live_through
+
+
+async def milestone_of(club: Club, athlete: MadeUpAthlete) -> Any:
+    browser = club.browser()
+    await club.sign_in(browser, athlete.character.name)
+    (milestone,) = (await browser.get("/milestones")).json["milestones"]
+    return milestone
+
+
+def done(club: Club, athlete: MadeUpAthlete, milestone: Any) -> float:
+    """What counts for the milestone, by what Strava has of the athlete."""
+    counted = [
+        activity
+        for activity in club.strava.activities.values()
+        if activity.athlete_id == athlete.athlete_id and FAMILIES.get(activity.sport_type) == milestone["sport"]
+    ]
+    by_distance = milestone["metric"] == "DISTANCE_METERS"
+    return sum(activity.distance if by_distance else activity.total_elevation_gain for activity in counted)
+
+
+async def test_a_week_of_training_is_a_week_of_progress(tmp_path: Path) -> None:
+    """Each joins by the pages, and each milestone stands where the activities of its owner put it."""
+    clock = ManualClock()
+    async with open_club(tmp_path) as club:
+        collect = CollectServer(club.client, club.url)
+        fleet = Fleet(StravaAccounts(club.client, club.strava.url), clock, random.Random(7), collect)
+        await fleet.gather(4)
+        assert [athlete.diary.last for athlete in fleet.athletes] == ["joined"] * 4
+        await live_through(fleet, clock, 7 * 24)
+        await club.apply()
+        assert len(club.strava.activities) > 4
+        for athlete in fleet.athletes:
+            milestone = await milestone_of(club, athlete)
+            assert milestone["progress"] == pytest.approx(done(club, athlete, milestone))
+            assert milestone["sport"] == athlete.character.favourite.family
