@@ -148,7 +148,7 @@ def check_hardware_id(value: str) -> str:
 
 def check_uuid4(value: str, where: str) -> str:
     """A UUID of version 4, in lower case, or Invalid."""
-    found = _canonical_uuid4(value)
+    found = _canonical_uuid4(value) if len(value) == 36 else None
     if found is None:
         raise _refusal(where, "must be a UUID of version 4")
     return found
@@ -156,12 +156,16 @@ def check_uuid4(value: str, where: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def _canonical_uuid4(value: str) -> str | None:
-    """Remembered, since a board sends its boot's id with every reading."""
+    """Remembered, since a board sends its boot's id with every reading; of that length alone, or memory would have no bound."""
     return value.lower() if _uuid4.fullmatch(value) else None
 
 
-@lru_cache(maxsize=4096)
 def _is_name(value: str) -> bool:
+    return len(value) <= 64 and _is_short_name(value)
+
+
+@lru_cache(maxsize=4096)
+def _is_short_name(value: str) -> bool:
     """Remembered, since boards have few sensors, and name them with every reading."""
     return _name.fullmatch(value) is not None
 
