@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +14,7 @@ from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
 from tally.errors import Unavailable
 from tally.kit.ids import new_uuid
 from tally.store.api import Get, Transacted, Transaction
-from tally.store.errors import Reason, TransactionCancelled
+from tally.store.errors import Reason, StoreError, TransactionCancelled
 from tally.store.store import Store
 from tests.devices.faulty import Faulty
 from tests.devices.site import START_MS, new_hardware_id
@@ -86,10 +87,10 @@ async def test_of_many_at_once_with_one_batch_id_one_is_stored(readings: Reading
 async def test_only_the_first_reason_means_a_duplicate(store: Store, codes: tuple[str, str]) -> None:
     """A transaction that was cancelled for anything else was not stored before, and says so."""
 
-    async def cancel(_: Transaction) -> Transacted:
-        raise TransactionCancelled([Reason(code) for code in codes])
+    async def cancel(asked: Sequence[Transaction]) -> list[Transacted | StoreError]:
+        return [TransactionCancelled([Reason(code) for code in codes]) for _ in asked]
 
-    readings = ReadingRepository(Store(Faulty(store.engine, transact=cancel)))
+    readings = ReadingRepository(Store(Faulty(store.engine, cancel)))
     (outcome,) = await store_all(readings, reading(new_hardware_id()))
     assert isinstance(outcome, Unavailable)
 

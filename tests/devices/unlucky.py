@@ -12,7 +12,7 @@ A `Server` is all of the ingestion with caches of its own. Its luck is a list of
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -27,13 +27,19 @@ from tally.kit.body import decode_json
 from tally.kit.clock import Clock
 from tally.kit.recent import Recent
 from tally.store.api import Engine, Transacted, Transaction
-from tally.store.errors import OutcomeUnknown, Reason, TransactionCancelled
+from tally.store.errors import OutcomeUnknown, Reason, StoreError, TransactionCancelled
 from tally.store.errors import Unavailable as StoreUnavailable
 from tally.store.store import Store
 from tests.devices.faulty import Faulty
 from tests.devices.site import Json
 
 LUCK = ("ok", "fails", "conflict", "lost", "dies before", "dies after")
+CARRIED_OUT = ("ok", "lost", "dies after")
+ERRORS: dict[str, Callable[[], StoreError]] = {
+    "fails": lambda: StoreUnavailable("away"),
+    "conflict": lambda: TransactionCancelled([Reason("TransactionConflict"), Reason("None")]),
+    "lost": lambda: OutcomeUnknown("the connection broke"),
+}
 
 
 class Server:
@@ -49,7 +55,7 @@ class Server:
     def start(self) -> None:
         """Begin with nothing in memory."""
         self._dead = asyncio.Event()
-        store = Store(Faulty(self._engine, self._transact))
+        store = Store(Faulty(self._engine, self._transact_each))
         registry = Registry(DeviceRepository(store), self._clock, Recent(self._clock, 5, 100), Recent(self._clock, 300, 100))
         self._ingestion = Ingestion(ReadingRepository(store), registry, self._clock, 90 * 86_400, self._announce)
 
@@ -88,21 +94,13 @@ class Server:
     def _announce(self, readings: Sequence[Reading]) -> None:
         self.announced += [reading.batch_id for reading in readings]
 
-    async def _transact(self, operation: Transaction) -> Transacted:
-        luck = next(self._luck, "ok")
-        if luck == "fails":
-            raise StoreUnavailable("away")
-        if luck == "conflict":
-            raise TransactionCancelled([Reason("TransactionConflict"), Reason("None")])
-        if luck == "dies before":
-            await self._die()
-        done = await self._engine.transact(operation)
-        if luck == "lost":
-            raise OutcomeUnknown("the connection broke")
-        if luck == "dies after":
-            await self._die()
-        return done
-
-    async def _die(self) -> None:
-        self._dead.set()
-        await asyncio.Event().wait()  # until it is cancelled: nothing happens here any more
+    async def _transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
+        """Those with luck go to the engine, all together; the others come to what their luck is."""
+        luck = [next(self._luck, "ok") for _ in operations]
+        done = [operation for operation, word in zip(operations, luck, strict=True) if word in CARRIED_OUT]
+        outcomes = iter(await self._engine.transact_each(done) if done else [])
+        if {"dies before", "dies after"} & set(luck):
+            self._dead.set()
+            await asyncio.Event().wait()  # until it is cancelled: nothing happens here any more
+        answers = [next(outcomes) if word in CARRIED_OUT else ERRORS[word]() for word in luck]
+        return [ERRORS["lost"]() if word == "lost" else answer for word, answer in zip(luck, answers, strict=True)]

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 
-from tally.devices import wire
+from tally.devices import queries, wire
 from tally.devices.exports import FORMATS, export
 from tally.devices.model import PageKey, Reading
 from tally.devices.service.history import History
@@ -69,7 +69,7 @@ class Handlers:
 
     async def list_keys(self, request: Request) -> ASGIApp:
         self._require_operator(request)
-        query = read_query(request, wire.PageQuery)
+        query = read_query(request, queries.PageQuery)
         purpose = fingerprint("devices.keys")
         keys, following = await self.keys.newest_first(query.limit, self._start(purpose, query.cursor))
         return Json(wire.KeyPage([wire.key_body(key) for key in keys], self._cursor(purpose, following)))
@@ -81,7 +81,7 @@ class Handlers:
 
     async def list_devices(self, request: Request) -> ASGIApp:
         self._require_operator(request)
-        query = read_query(request, wire.PageQuery)
+        query = read_query(request, queries.PageQuery)
         purpose = fingerprint("devices.devices")
         devices, following = await self.registry.by_activity(query.limit, self._start(purpose, query.cursor))
         return Json(wire.DevicePage([wire.device_body(each) for each in devices], self._cursor(purpose, following)))
@@ -103,7 +103,7 @@ class Handlers:
     async def readings(self, request: Request) -> ASGIApp:
         self._require_operator(request)
         hardware_id = request.path_params["hardware_id"]
-        query = read_query(request, wire.ReadingsQuery)
+        query = read_query(request, queries.ReadingsQuery)
         asked = {"device": hardware_id, "from": query.first, "to": query.last, "order": query.order}
         purpose = fingerprint("devices.readings", **asked)
         found, following = await self.history.between(
@@ -118,14 +118,14 @@ class Handlers:
     async def series(self, request: Request) -> ASGIApp:
         self._require_operator(request)
         hardware_id = request.path_params["hardware_id"]
-        query = read_query(request, wire.SeriesQuery)
+        query = read_query(request, queries.SeriesQuery)
         series = await self.history.series(hardware_id, query.sensor, (query.first, query.last), query.points)
         return Json(wire.series_body(hardware_id, series))
 
     async def export(self, request: Request) -> ASGIApp:
         self._require_operator(request)
         hardware_id = request.path_params["hardware_id"]
-        query = read_query(request, wire.ExportQuery)
+        query = read_query(request, queries.ExportQuery)
         chosen = FORMATS[query.format]
         readings = await self.history.export(hardware_id, (query.first, query.last))
         name = f"readings-{hardware_id.replace(':', '')}.{chosen.suffix}"

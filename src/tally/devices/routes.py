@@ -5,7 +5,7 @@ from typing import Any, Final
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from tally.devices import wire
+from tally.devices import formats, queries, wire
 from tally.devices.handlers import Handlers
 from tally.errors import Invalid, NotFound, RateLimited, TallyError, TooLarge, Unauthenticated, Unavailable, UnsupportedMedia
 from tally.kit.http import ErrorWire, FlatError
@@ -33,6 +33,8 @@ _CONFIRMATION_ID: Final = "550e8400-e29b-41d4-a716-446655440000"
 _BATCH_ID: Final = f"{_HARDWARE_ID}_{_BOOT_ID}_1704067200000_1704067800000"
 _SENSORS: Final[dict[str, int | float]] = {"bme280_temp_c": 22.5, "humidity_pct": 45.2, "soil_moisture_pct": 62.3}
 _MOMENT: Final = "2024-01-15T10:30:00Z"
+
+_OF_DEVICE: Final = {"hardware_id": formats.HardwareId}
 
 _UNAVAILABLE: Final = Unavailable("The store cannot answer now", retry_after=1)
 _DATA_PLANE: Final[tuple[TallyError, ...]] = (
@@ -141,7 +143,7 @@ def _control_plane(handlers: Handlers) -> tuple[Operation, ...]:
         ),
         Operation(
             *("GET", "/api-keys", handlers.list_keys, "API keys, newest first"),
-            query=wire.PageQuery,
+            query=queries.PageQuery,
             response=wire.KeyPage,
             response_example=wire.KeyPage([_KEY], None),
             errors=(*_CONTROL_PLANE, _BAD_QUERY),
@@ -149,6 +151,7 @@ def _control_plane(handlers: Handlers) -> tuple[Operation, ...]:
         ),
         Operation(
             *("DELETE", "/api-keys/{key_id}", handlers.revoke_key, "Revoke an API key"),
+            path_types={"key_id": formats.Uuid},
             description="Every server refuses it within five seconds.",
             status=204,
             errors=(*_CONTROL_PLANE, _BAD_QUERY, NotFound(f"There is no API key {_KEY_ID}", code="key_not_found")),
@@ -156,7 +159,7 @@ def _control_plane(handlers: Handlers) -> tuple[Operation, ...]:
         ),
         Operation(
             *("GET", "/devices", handlers.list_devices, "Devices, last heard of first"),
-            query=wire.PageQuery,
+            query=queries.PageQuery,
             response=wire.DevicePage,
             response_example=wire.DevicePage([_DEVICE], None),
             errors=(*_CONTROL_PLANE, _BAD_QUERY),
@@ -164,6 +167,7 @@ def _control_plane(handlers: Handlers) -> tuple[Operation, ...]:
         ),
         Operation(
             *("GET", "/devices/{hardware_id}", handlers.show_device, "A device"),
+            path_types=_OF_DEVICE,
             response=wire.DeviceBody,
             response_example=_DEVICE,
             errors=(*_CONTROL_PLANE, _BAD_QUERY, _NO_DEVICE),
@@ -171,6 +175,7 @@ def _control_plane(handlers: Handlers) -> tuple[Operation, ...]:
         ),
         Operation(
             *("PATCH", "/devices/{hardware_id}", handlers.rename_device, "Give a device a name"),
+            path_types=_OF_DEVICE,
             request=wire.Rename,
             request_example=wire.Rename("greenhouse-sensor-01"),
             response=wire.DeviceBody,
@@ -182,7 +187,11 @@ def _control_plane(handlers: Handlers) -> tuple[Operation, ...]:
 
 
 def _readings(handlers: Handlers) -> tuple[Operation, ...]:
-    common: dict[str, Any] = {"security": ("bearer",), "errors": (*_CONTROL_PLANE, _BAD_QUERY, _NO_DEVICE)}
+    common: dict[str, Any] = {
+        "security": ("bearer",),
+        "path_types": _OF_DEVICE,
+        "errors": (*_CONTROL_PLANE, _BAD_QUERY, _NO_DEVICE),
+    }
     no_readings = NotFound(f"The device {_HARDWARE_ID} has no readings", code="no_readings")
     bucket = wire.BucketBody(1_704_067_200_000, 1_704_070_799_999, 6, 21.8, 23.1, 22.4)
     return (
@@ -195,14 +204,14 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
         Operation(
             *("GET", "/devices/{hardware_id}/readings", handlers.readings, "Readings of a time range"),
             description="`from` and `to` are milliseconds since 1970, both included.",
-            query=wire.ReadingsQuery,
+            query=queries.ReadingsQuery,
             response=wire.ReadingPage,
             response_example=wire.ReadingPage([_READING], None),
             **common,
         ),
         Operation(
             *("GET", "/devices/{hardware_id}/series", handlers.series, "One sensor, down-sampled for a chart"),
-            query=wire.SeriesQuery,
+            query=queries.SeriesQuery,
             response=wire.SeriesBody,
             response_example=wire.SeriesBody(_HARDWARE_ID, "bme280_temp_c", sampled=False, buckets=[bucket]),
             **common,
@@ -210,7 +219,7 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
         Operation(
             *("GET", "/devices/{hardware_id}/export", handlers.export, "All readings as a file"),
             description="CSV, one JSON object a line, or Parquet; streamed, however many there are.",
-            query=wire.ExportQuery,
+            query=queries.ExportQuery,
             media_type="text/csv",
             other_media_types=("application/x-ndjson", "application/vnd.apache.parquet"),
             **common,

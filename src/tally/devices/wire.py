@@ -8,25 +8,23 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from tally.devices import formats
 from tally.devices.model import ApiKey, Bucket, Capabilities, Device, Number, Reading, Receipt, Rejection, Sender, Series
 from tally.errors import Invalid
 from tally.kit.body import Strict, decode_json
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
-Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=99_999_999_999_999)]
-
 
 class CapabilitiesBody(Strict, frozen=True):
-    sensors: list[str] = msgspec.field(default_factory=list)
-    features: dict[str, bool] = msgspec.field(default_factory=dict)
+    sensors: formats.Names = msgspec.field(default_factory=list)
+    features: formats.Features = msgspec.field(default_factory=dict)
 
 
 class Registration(Strict, frozen=True):
     """What a board says when it boots."""
 
-    hardware_id: str
-    boot_id: str
-    firmware_version: str
+    hardware_id: formats.HardwareId
+    boot_id: formats.Uuid
+    firmware_version: formats.Version
     capabilities: CapabilitiesBody
 
 
@@ -43,12 +41,12 @@ class Confirmation(msgspec.Struct, frozen=True):
 class ReadingBody(Strict, frozen=True):
     """One reading. `boot_id` and `firmware_version` are those of the request, unless it was measured before another boot."""
 
-    batch_id: str
-    timestamp_ms: int
-    sensors: dict[str, int | float]
-    sensor_status: dict[str, str] = msgspec.field(default_factory=dict)
-    boot_id: str | None = None
-    firmware_version: str | None = None
+    batch_id: formats.BatchId
+    timestamp_ms: formats.Time
+    sensors: formats.Values
+    sensor_status: formats.Statuses = msgspec.field(default_factory=dict)
+    boot_id: formats.Uuid | None = None
+    firmware_version: formats.Version | None = None
 
 
 class Data(Strict, frozen=True):
@@ -63,9 +61,9 @@ class Data(Strict, frozen=True):
 class DataBody(Strict, frozen=True):
     """What a board measured: 1 to 100 readings. Each is looked at on its own."""
 
-    hardware_id: str
-    boot_id: str
-    firmware_version: str
+    hardware_id: formats.HardwareId
+    boot_id: formats.Uuid
+    firmware_version: formats.Version
     readings: Annotated[list[ReadingBody], msgspec.Meta(min_length=1, max_length=100)]
 
 
@@ -84,7 +82,7 @@ class ReceiptBody(msgspec.Struct, frozen=True):
 
 
 class NewKey(Strict, frozen=True):
-    description: str | None = None
+    description: formats.Description | None = None
 
 
 class KeyBody(msgspec.Struct, frozen=True):
@@ -112,7 +110,7 @@ class KeyPage(msgspec.Struct, frozen=True):
 class Rename(Strict, frozen=True):
     """The name that a person gives a device; null takes it away."""
 
-    friendly_name: str | None
+    friendly_name: formats.FriendlyName | None
 
 
 class DeviceBody(msgspec.Struct, frozen=True):
@@ -164,32 +162,6 @@ class SeriesBody(msgspec.Struct, frozen=True):
     sensor: str
     sampled: bool
     buckets: list[BucketBody]
-
-
-class PageQuery(Strict, frozen=True):
-    limit: Limit = 50
-    cursor: str | None = None
-
-
-class ReadingsQuery(Strict, frozen=True, rename={"first": "from", "last": "to"}):
-    first: Milliseconds = 0
-    last: Milliseconds = 4_102_444_800_000
-    order: Literal["asc", "desc"] = "asc"
-    limit: Limit = 100
-    cursor: str | None = None
-
-
-class SeriesQuery(Strict, frozen=True, rename={"first": "from", "last": "to"}):
-    sensor: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    first: Milliseconds
-    last: Milliseconds
-    points: Annotated[int, msgspec.Meta(ge=1, le=500)] = 200
-
-
-class ExportQuery(Strict, frozen=True, rename={"first": "from", "last": "to"}):
-    format: Literal["csv", "ndjson", "parquet"] = "csv"
-    first: Milliseconds = 0
-    last: Milliseconds = 4_102_444_800_000
 
 
 def sender_of(data: Data) -> Sender:

@@ -68,7 +68,8 @@ def document(title: str, version: str, description: str, apis: Sequence[Api]) ->
 def _kinds(api: Api) -> list[Any]:
     named = [kind for each in api.operations for kind in (each.query, each.request, each.response) if kind is not None]
     others = [type(example) for each in api.operations for example in each.other_responses.values()]
-    return [*named, *others, api.wire.shape]
+    in_paths = [kind for each in api.operations for kind in each.path_types.values()]
+    return [*named, *others, *in_paths, api.wire.shape]
 
 
 def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
@@ -76,7 +77,7 @@ def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
         "tags": [api.title],
         "summary": operation.summary,
         "operationId": _operation_id(api, operation),
-        "parameters": [*_path_parameters(operation.path), *_query_parameters(operation.query, schemas)],
+        "parameters": [*_path_parameters(operation, schemas), *_query_parameters(operation.query, schemas)],
         "responses": {
             str(operation.status): _success(operation, schemas),
             **{str(status): _other(status, example, schemas) for status, example in operation.other_responses.items()},
@@ -98,8 +99,10 @@ def _operation_id(api: Api, operation: Operation) -> str:
     return "_".join(words)
 
 
-def _path_parameters(path: str) -> list[Json]:
-    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in _parameter.findall(path)]
+def _path_parameters(operation: Operation, schemas: _Schemas) -> list[Json]:
+    kinds = operation.path_types
+    told = {name: schemas.of(kinds[name]) if name in kinds else {"type": "string"} for name in _parameter.findall(operation.path)}
+    return [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in told.items()]
 
 
 def _query_parameters(query: Any, schemas: _Schemas) -> list[Json]:

@@ -44,6 +44,8 @@ class Operation:
     summary: str
     _: KW_ONLY
     description: str = ""
+    # The types of the path's parameters, where there is more to tell of them than that they are text.
+    path_types: Mapping[str, Any] = field(default_factory=dict)
     query: Any = None
     request: Any = None
     request_example: Any = None
