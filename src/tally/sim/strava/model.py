@@ -17,6 +17,26 @@ COARSE_TYPES: Final = {
 }
 
 
+# What a detailed activity has besides, and what nobody here makes anything of.
+UNREMARKABLE: Final[dict[str, Any]] = {
+    "resource_state": 3,
+    "workout_type": None,
+    "timezone": "(GMT+00:00) UTC",
+    "utc_offset": 0.0,
+    "start_latlng": [],
+    "end_latlng": [],
+    "achievement_count": 0,
+    "kudos_count": 0,
+    "comment_count": 0,
+    "athlete_count": 1,
+    "photo_count": 0,
+    "gear_id": None,
+    "has_heartrate": False,
+    "description": None,
+    "calories": 0.0,
+}
+
+
 class StravaError(Exception):
     """A refusal in Strava's shape: a message, and what is wrong with which field of which resource."""
 
@@ -87,8 +107,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     def detail(self) -> dict[str, Any]:
         """The detailed representation, as far as it matters to anyone who counts."""
         start = rfc3339(datetime.fromtimestamp(self.start, UTC))
-        return {
-            "resource_state": 3,
+        return UNREMARKABLE | {
             "id": self.id,
             "external_id": None if self.manual else f"made-up-{self.id}.fit",
             "upload_id": None if self.manual else self.id + 1,
@@ -100,18 +119,8 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
             "total_elevation_gain": self.total_elevation_gain,
             "type": self.type,
             "sport_type": self.sport_type,
-            "workout_type": None,
             "start_date": start,
             "start_date_local": start,
-            "timezone": "(GMT+00:00) UTC",
-            "utc_offset": 0.0,
-            "start_latlng": [],
-            "end_latlng": [],
-            "achievement_count": 0,
-            "kudos_count": 0,
-            "comment_count": 0,
-            "athlete_count": 1,
-            "photo_count": 0,
             "map": {"id": f"a{self.id}", "polyline": "", "resource_state": 3, "summary_polyline": ""},
             "trainer": self.trainer,
             "commute": self.commute,
@@ -119,11 +128,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
             "private": self.private,
             "visibility": "only_me" if self.private else "everyone",
             "flagged": self.flagged,
-            "gear_id": None,
             "average_speed": round(self.distance / self.moving_time, 3) if self.moving_time else 0.0,
-            "has_heartrate": False,
-            "description": None,
-            "calories": 0.0,
         }
 
 
