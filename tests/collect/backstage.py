@@ -60,11 +60,13 @@ class Backstage:
 
 
 @asynccontextmanager
-async def backstage(engine: Engine, clock: Clock, parts: int = 12) -> AsyncIterator[Backstage]:
+async def backstage(engine: Engine, clock: Clock, parts: int = 12, model: Model | None = None) -> AsyncIterator[Backstage]:
+    """With a new model of so many parts, or one that is in the table already."""
     store = Store(engine, clock)
     main, audit_log = CollectRepository(store), AuditRepository(store)
-    model = people.model(parts)
-    await main.put_model(model)
+    if model is None:
+        model = people.model(parts)
+        await main.put_model(model)
     shelf = ModelShelf(main, {model.meta.model_id: model}, Recent(clock, 300, 10))
     heard = Heard()
     async with AuditTrail(audit_log, clock, SECRET) as audit:

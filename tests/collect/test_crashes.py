@@ -1,0 +1,171 @@
+"""A crash between any two writes is survived: whoever comes next ends in the same state."""
+
+import asyncio
+import contextlib
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tally.collect.model import Held, Metric, Sport, Status
+from tally.collect.rules import FAMILIES, parts_earned
+from tally.collect.service.accounts import Accounts
+from tally.collect.service.milestones import Goal
+from tally.collect.service.webhook import Told
+from tally.kit.clock import ManualClock
+from tally.store.api import Engine
+from tally.store.sqlite import open_sqlite
+from tests.collect import people
+from tests.collect.conftest import TABLES
+from tests.collect.fragile import SEALER, Died, MadeUpStrava, Mortal, Workshop, activity, member, told, waiting_of, workshop
+from tests.collect.test_repository_beside import session
+
+MOST_WRITES = 40
+
+
+async def goal(shop: Workshop, name: str) -> Held:
+    wanted = Goal(shop.stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, 8000, people.MOMENT)
+    return await shop.stage.milestones.create(name, wanted)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(engine: Engine, after: bool) -> None:
+    """The event is neither lost nor applied twice, wherever the process died."""
+    for writes in range(MOST_WRITES):
+        clock, strava = ManualClock(), MadeUpStrava()
+        async with workshop(engine, clock, strava) as shop:
+            name, athlete_id = await member(shop)
+            held = await goal(shop, name)
+            number = people.number()
+            strava.activities[number] = activity(number, 5000)
+            await shop.webhook.receive(told(athlete_id, number, "create", 1_767_225_600))
+            mortal = Mortal(engine, writes, after=after)
+            died = False
+            try:
+                async with workshop(mortal, clock, strava, model=shop.stage.model) as doomed:
+                    await doomed.worker.run()
+            except (Died, BaseExceptionGroup):
+                died = True
+            clock._elapsed += 61  # the lease is over
+            await shop.worker.run()
+            found = await shop.stage.milestones.get(name, held.milestone.milestone_id)
+            assert (found.milestone.progress, found.milestone.parts_minted, found.milestone.version) == (5000, 5, 2)
+            assert found.ledger == {1, 2, 3, 4, 5}
+            assert await waiting_of(shop, athlete_id) == []
+            workouts, _ = await shop.stage.main.workouts(name, 10, None)
+            assert [each.activity_id for each in workouts] == [number]
+        if not died:
+            return
+    pytest.fail(f"an event takes more than {MOST_WRITES} writes")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(engine: Engine, after: bool) -> None:
+    """Nothing of the account is left, wherever the first try died."""
+    for writes in range(MOST_WRITES):
+        clock, strava = ManualClock(), MadeUpStrava()
+        async with workshop(engine, clock, strava) as shop:
+            name, athlete_id = await member(shop)
+            await goal(shop, name)
+            mine = session(name, expires_at=clock.seconds() + 1000)
+            await shop.stage.sessions.create(mine)
+            died = False
+            try:
+                async with workshop(Mortal(engine, writes, after=after), clock, strava, model=shop.stage.model) as doomed:
+                    await accounts(doomed, clock).delete(mine, None)
+            except (Died, BaseExceptionGroup):
+                died = True
+            await accounts(shop, clock).delete(mine, None)
+            main = shop.stage.main
+            assert await main.profile(name) is None
+            assert await main.connection(name) is None
+            assert await main.owner(athlete_id) is None
+            assert await main.milestones(name) == []
+            assert await main.remove_some(name) == 0
+            assert await shop.stage.sessions.find(mine.session_hash, 1) is None
+        if not died:
+            return
+    pytest.fail(f"a deletion takes more than {MOST_WRITES} writes")
+
+
+def accounts(shop: Workshop, clock: ManualClock) -> Accounts:
+    async def forget(refresh_token: str) -> None:
+        assert refresh_token
+
+    return Accounts(shop.stage.main, shop.stage.sessions, shop.linking, forget, SEALER, shop.stage.audit, clock)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("create"), st.integers(0, 4), st.integers(0, 4000), st.sampled_from(["Ride", "EBikeRide", "Run"])),
+        st.tuples(st.just("delete"), st.integers(0, 4), st.just(0), st.just("")),
+        st.tuples(st.just("redeliver"), st.integers(0, 30), st.just(0), st.just("")),
+        st.tuples(st.just("run"), st.just(0), st.just(0), st.just("")),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=25)
+@given(STEPS)
+def test_the_ledger_and_the_counter_agree_after_any_history(steps: list[tuple[str, int, int, str]]) -> None:
+    """Whatever is created, edited, deleted and redelivered: nothing goes down, and each part is there once."""
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(_history(Path(folder), steps))
+
+
+async def _history(folder: Path, steps: list[tuple[str, int, int, str]]) -> None:
+    clock, strava = ManualClock(), MadeUpStrava()
+    async with contextlib.AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(open_sqlite(folder))
+        for table in TABLES:
+            await engine.create_table(table)
+        shop = await stack.enter_async_context(workshop(engine, clock, strava, parts=12))
+        name, athlete_id = await member(shop)
+        before = await goal(shop, name)
+        ids, most = [people.number() for _ in range(5)], Decimal(0)
+        sent: list[Told] = []
+        for kind, which, metres, sport_type in [*steps, ("run", 0, 0, "")]:
+            clock._elapsed += 1
+            if kind == "run":
+                await shop.worker.run()
+                riding = [one for one in strava.activities.values() if FAMILIES.get(one.sport_type) is Sport.RIDE]
+                most = max(most, Decimal(sum(one.distance for one in riding)))
+                before = await _checked(shop, before, most)
+            elif kind == "redeliver":
+                if sent:
+                    await shop.webhook.receive(sent[which % len(sent)])
+            else:
+                aspect = _change(strava, kind, ids[which], metres, sport_type)
+                sent.append(told(athlete_id, ids[which], aspect, clock.seconds()))
+                await shop.webhook.receive(sent[-1])
+        known = {each.activity_id for each in (await shop.stage.main.workouts(name, 100, None))[0]}
+        assert known == set(strava.activities)
+        assert await waiting_of(shop, athlete_id) == []
+
+
+def _change(strava: MadeUpStrava, kind: str, number: int, metres: int, sport: str) -> str:
+    """Do it at Strava's, and say what kind of event that is."""
+    is_known = number in strava.activities
+    if kind == "delete":
+        strava.activities.pop(number, None)
+        return "delete"
+    strava.activities[number] = activity(number, metres, sport)
+    return "update" if is_known else "create"
+
+
+async def _checked(shop: Workshop, before: Held, most: Decimal) -> Held:
+    now = await shop.stage.milestones.get(before.milestone.user_id, before.milestone.milestone_id)
+    is_done = before.milestone.status is Status.COMPLETED
+    assert now.milestone.progress == before.milestone.progress if is_done else now.milestone.progress <= most
+    assert now.milestone.progress >= before.milestone.progress
+    assert now.milestone.percent >= before.milestone.percent
+    assert now.ledger >= before.ledger
+    earned = parts_earned(now.milestone.progress, 8000, 12)
+    assert now.ledger == set(range(1, earned + 1))
+    assert now.milestone.parts_minted == len(now.awards) == earned
+    assert (now.milestone.status is Status.COMPLETED) == (earned == 12)
+    return now
