@@ -1,0 +1,127 @@
+"""`tally serve` as real processes that can be killed, and boards that go on sending to whoever is left."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from pyreqwest.client import Client
+from pyreqwest.exceptions import PyreqwestError
+
+from tests.devices.site import ADMIN, FIRST_MS, MINUTE_MS, Board, Json
+
+
+class Program:
+    """A server process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def kill(self) -> None:
+        """As `kill -9` does: the server has no say in it."""
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+
+    def memory(self) -> int:
+        """The bytes that it has for itself now: not the pages of the database, which the system maps and takes back."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        [line] = [line for line in status.splitlines() if line.startswith("RssAnon:")]
+        return int(line.split()[1]) * 1024
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[Program]:
+    """A server on the data in the folder, killed at the end if it still runs."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    environment |= {
+        "TALLY_DATA_DIR": str(folder),
+        "TALLY_PORT": "0",
+        "TALLY_LOG_FORMAT": "json",
+        "TALLY_DEVICES_ADMIN_TOKEN": ADMIN,
+        "TALLY_DEVICES_RATE_LIMIT": "1000000",
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tally.cli", "serve"), env=environment, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    draining = None
+    try:
+        program = Program(process, await _url(process.stderr))
+        draining = asyncio.create_task(process.stderr.read())
+        yield program
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        if draining is not None:
+            await draining
+
+
+async def _url(output: asyncio.StreamReader) -> str:
+    """Where it says that it listens."""
+    said = []
+    async for line in output:
+        said.append(line.decode())
+        with suppress(json.JSONDecodeError):
+            told = json.loads(line)
+            if told.get("action") == "listening":
+                return str(told["data"]["url"])
+    raise AssertionError(f"it did not start: {''.join(said)}")
+
+
+@dataclass(slots=True)
+class Sender:
+    """A board under load: sends batch after batch, each until it is answered, to one server or another."""
+
+    client: Client
+    key: str
+    board: Board = field(default_factory=Board)
+    batches: int = 10
+    sent: set[str] = field(default_factory=set)
+    acknowledged: list[str] = field(default_factory=list)
+    duplicate: set[str] = field(default_factory=set)
+
+    async def run(self, servers: list[Program], progress: asyncio.Queue[int]) -> None:
+        """Each readings' answer is put down before the next is sent; `progress` hears of every answered batch."""
+        chance = random.Random(self.board.hardware_id)
+        for number in range(self.batches):
+            readings = [self._reading(number * 100 + more) for more in range(chance.randint(1, 100))]
+            self.sent.update(reading["batch_id"] for reading in readings)
+            receipt = await self._post(chance.choice(servers), readings)
+            while receipt is None:
+                # It is down: a board does not hammer at a server that is starting.
+                await asyncio.sleep(0.01)
+                receipt = await self._post(chance.choice(servers), readings)
+            self.acknowledged += receipt["acknowledged_batch_ids"]
+            self.duplicate.update(receipt["duplicate_batch_ids"])
+            assert receipt["rejected"] == []
+            progress.put_nowait(len(readings))
+
+    def _reading(self, number: int) -> Json:
+        return self.board.reading(number, timestamp_ms=FIRST_MS + number * MINUTE_MS)
+
+    async def _post(self, server: Program, readings: list[Json]) -> Json | None:
+        body = msgspec.json.encode(self.board.data(*readings))
+        headers = {"X-API-Key": self.key, "Content-Type": "application/json"}
+        try:
+            response = await self.client.post(f"{server.url}/devices/data").headers(headers).body_bytes(body).build().send()
+            receipt: Json = await response.json()
+        except PyreqwestError:
+            return None
+        return receipt if response.status == 200 else None
+
+
+async def kept(client: Client, server: Program, board: Board) -> list[str]:
+    """The batch ids of all readings of a board, from its export."""
+    url = f"{server.url}/devices/devices/{board.hardware_id}/export?format=ndjson"
+    response = await client.get(url).bearer_auth(ADMIN).build().send()
+    assert response.status == 200
+    return [str(msgspec.json.decode(line)["batch_id"]) for line in (await response.text()).splitlines()]
