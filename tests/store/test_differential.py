@@ -19,13 +19,14 @@ from tally.store.expressions import Action, Condition, Discard, Remove
 from tally.store.schema import Table
 from tally.store.sqlite import open_sqlite
 from tally.store.values import Item
+from tests.conftest import SOAK_SECONDS
 from tests.store.agreement import Plain, answer, clear, contents, told
 from tests.store.emulators import local_engine
 from tests.store.made_up import SMALLEST, MakeUp, shapes, tables
 from tests.store.strategies import conditions, items, updates
 
 # A failing example is made small by running it hundreds of times, for up to five minutes.
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900 + SOAK_SECONDS)]
 
 # A soak calls a test again and again, so no call should take longer than a few seconds.
 EXAMPLES = min(settings().max_examples, 100)
