@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 from tally.errors import RateLimited, TallyError, Unavailable
 from tally.kit.clock import Clock, DeadlinePassed, finish_within
-from tally.sim.boards.board import Board
-from tally.sim.boards.uplink import Figures, Refused, Uplink
+from tally.kit.retry import RetryPolicy
+from tally.sim.boards.board import PATIENCE, Board
+from tally.sim.boards.uplink import Figures, Refused, Uplink, is_cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Habits:
     goes_offline: float = 0.01
     offline_windows: tuple[int, int] = (2, 20)
     restarts: float = 0.002
+    patience: RetryPolicy = PATIENCE
     # How long the boards have to deliver what they hold when the fleet is to stop.
     farewell: float = 5.0
 
@@ -83,7 +85,8 @@ class Fleet:
     def _new_board(self) -> Board:
         """Locally administered addresses, so that no real board is ever meant."""
         hardware_id = ":".join(f"{byte:02X}" for byte in (0x02, *self.chance.randbytes(5)))
-        return Board(hardware_id, self.uplink, self.clock, random.Random(self.chance.getrandbits(64)))  # noqa: S311 - no secret
+        chance = random.Random(self.chance.getrandbits(64))  # noqa: S311 - weather, not keys
+        return Board(hardware_id, self.uplink, self.clock, chance, self.habits.patience)
 
     async def _live(self, board: Board) -> None:
         work = asyncio.Event()
@@ -115,7 +118,7 @@ class Fleet:
             await self.clock.sleep(habits.interval)
 
     async def _deliver(self, board: Board, work: asyncio.Event) -> None:
-        while True:
+        while not is_cancelled():
             await work.wait()
             work.clear()
             try:

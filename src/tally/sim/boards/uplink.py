@@ -150,6 +150,9 @@ class Uplink:
             response = await self.client.post(self.url + path).headers(headers).body_bytes(body).build().send()
             content = bytes(await response.bytes())
         except PyreqwestError as error:
+            if is_cancelled():
+                # The client takes a cancellation at the wrong moment for a broken connection.
+                raise asyncio.CancelledError from error
             raise Unavailable(f"The server cannot be reached: {type(error).__name__}") from error
         if response.status >= 300:
             raise _trouble(response.status, response.headers, content)
@@ -157,6 +160,12 @@ class Uplink:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unavailable("The answer cannot be read: something else than the server may have given it") from error
+
+
+def is_cancelled() -> bool:
+    """Whether the running task has been told to end, even if a library has kept that to itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class _Told(msgspec.Struct, frozen=True):

@@ -1,0 +1,190 @@
+"""A fleet of virtual boards on a real socket, and the command that runs one."""
+
+import asyncio
+import json
+import random
+import re
+import signal
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tally.cli import cli
+from tally.errors import Invalid
+from tally.kit.clock import SystemClock
+from tally.kit.retry import RetryPolicy
+from tally.settings import Secret
+from tally.sim.boards.command import devices_url
+from tally.sim.boards.display import rows, summary
+from tally.sim.boards.fleet import Fleet, Habits
+from tally.sim.boards.uplink import Figures
+from tally.sim.faults import Fault
+from tests.sim.greenhouse import Greenhouse, greenhouse
+from tests.test_cli import LONG_ENOUGH, read_until, started, tally
+
+DATA = "/devices/data"
+SOON = RetryPolicy(attempts=3, base=0.01, cap=0.05, deadline=5)
+LIVELY = Habits(interval=0.03, goes_offline=0.1, offline_windows=(1, 5), restarts=0.05, patience=SOON, farewell=30)
+
+
+@pytest.fixture(scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Greenhouse]:
+    async with greenhouse(tmp_path_factory.mktemp("greenhouse"), devices_rate_limit=1_000_000) as house:
+        yield house
+
+
+def fleet_in(house: Greenhouse, habits: Habits = LIVELY, **more: object) -> Fleet:
+    """A fleet on real time: a fleet does not wait for a test's clock."""
+    clock = SystemClock()
+    return Fleet(house.uplink(clock=clock, **more), clock, random.Random(5), habits)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LONG_ENOUGH):
+        while not condition():  # noqa: ASYNC110 - figures tell nobody that they changed
+            await asyncio.sleep(0.01)
+
+
+async def test_every_reading_of_a_fleet_is_stored_once(house: Greenhouse) -> None:
+    """Though boards go offline, restart, and meet a server that drops, refuses and forgets to answer."""
+    house.faults.clear()
+    for fault in (
+        Fault(path=DATA, drop="after", times=5),
+        Fault(path=DATA, drop="before", times=5),
+        Fault(path="/devices/", status=503, times=10),
+        Fault(path=DATA, status=429, body="{}", times=3),
+    ):
+        house.faults.add(fault)
+    fleet = fleet_in(house)
+    async with fleet.living(15):
+        await until(lambda: fleet.figures.acknowledged > 400 and not house.faults.pending)
+    assert fleet.figures.duplicates > 0
+    assert len({board.hardware_id for board in fleet.boards}) == 15
+    for board in fleet.boards:
+        stored = await house.stored(board)
+        assert len(stored) == len({reading.batch_id for reading in stored}) >= board.measured - len(board.buffer)
+        waiting = {each.reading.batch_id for each in board.buffer}
+        assert len(waiting | {reading.batch_id for reading in stored}) == board.measured
+    assert fleet.measured > 400
+    assert all(board.hardware_id in fleet.offline for board in fleet.boards if board.buffer)
+
+
+async def test_a_backlog_goes_out_in_hundreds(house: Greenhouse) -> None:
+    house.faults.clear()
+    fleet = fleet_in(house, Habits(interval=0.01, backlog=250, goes_offline=0, restarts=0, farewell=30))
+    async with fleet.living(2):
+        await until(lambda: fleet.figures.acknowledged >= 500)
+    assert fleet.figures.requests <= 2 + fleet.measured - 500 + 6
+    assert fleet.buffered == 0
+
+
+async def test_measuring_goes_on_while_the_server_is_away(house: Greenhouse) -> None:
+    house.faults.clear()
+    house.faults.add(Fault(status=503, times=None))
+    fleet = fleet_in(house)
+    async with fleet.living(5):
+        await until(lambda: fleet.measured >= 50)
+        assert fleet.buffered == fleet.measured
+        assert fleet.figures.failures > 0
+        house.faults.clear()
+    assert fleet.figures.acknowledged > 0
+
+
+async def test_a_fleet_whose_key_is_refused_says_so(house: Greenhouse) -> None:
+    house.faults.clear()
+    fleet = fleet_in(house, api_key=Secret("0" * 64))
+    async with fleet.living(2):
+        await asyncio.wait_for(fleet.refused.wait(), LONG_ENOUGH)
+    assert "INVALID_API_KEY" in fleet.figures.last_trouble
+    assert fleet.buffered == fleet.measured > 0
+
+
+async def test_no_more_requests_than_wanted_are_sent(house: Greenhouse) -> None:
+    house.faults.clear()
+    before = len(house.faults.seen)
+    fleet = fleet_in(house, most_requests=25)
+    async with fleet.living(5):
+        await asyncio.wait_for(fleet.uplink.spent.wait(), LONG_ENOUGH)
+    assert fleet.figures.requests == 25
+    # Requests that were under way when the fleet stopped may not have come that far.
+    assert 20 <= len(house.faults.seen) - before <= 25
+
+
+async def test_the_same_seed_makes_the_same_boards(house: Greenhouse) -> None:
+    fleets = [fleet_in(house) for _ in range(2)]
+    first, second = ([fleet._new_board() for _ in range(3)] for fleet in fleets)
+    assert [board.hardware_id for board in first] == [board.hardware_id for board in second]
+    assert [board.boot_id for board in first] == [board.boot_id for board in second]
+
+
+def test_the_display_has_the_figures(house: Greenhouse) -> None:
+    fleet = fleet_in(house)
+    fleet.boards.append(house.board())
+    fleet.boards[0].measure()
+    figures = fleet.figures
+    figures.sent, figures.requests, figures.acknowledged, figures.duplicates = 4000, 41, 3000, 7
+    figures.seconds.extend(number / 1000 for number in range(1, 101))
+    told = dict(rows(fleet, 10))
+    assert told["acknowledged"] == "3,000 (300.0 a second)"
+    assert told["sent"].startswith("4,000 in 41 requests")
+    assert (told["duplicates"], told["buffered"], told["Readings measured"]) == ("7", "1", "1")
+    assert told["Answers took"] == "p50 50.5 ms, p99 99.0 ms"
+    assert "acknowledged: 3,000" in summary(fleet, 10)
+    assert Figures().quantile(0.99) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080/devices"),
+        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/devices"),
+        ("https://tally.example/devices/", "https://tally.example/devices"),
+        ("http://example.com/tally", "http://example.com/tally/devices"),
+    ],
+)
+def test_a_server_may_be_named_with_or_without_its_backend(given: str, meant: str) -> None:
+    assert devices_url(given) == meant
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(Invalid, match="no address of a server"):
+        devices_url("127.0.0.1:8080")
+
+
+def test_the_command_wants_a_key_or_a_way_to_make_one(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["sim", "boards"], env={"TALLY_SIM_API_KEY": ""})
+    assert result.exit_code == 2
+    assert "The boards need an API key" in result.stderr
+    result = CliRunner().invoke(cli, ["sim", "boards", "--admin-token-file", str(tmp_path / "none")])
+    assert result.exit_code == 2
+    assert "cannot be read" in result.stderr
+
+
+def test_boards_post_to_a_server_and_ctrl_c_ends_them_cleanly(tmp_path: Path) -> None:
+    """With a key that is made by the operator's token, as on the machine of `tally up`."""
+    with started(tmp_path, "serve", "--port", "0", TALLY_LOG_FORMAT="json") as server:
+        assert server.stderr is not None
+        url = json.loads(read_until(server.stderr, "listening"))["data"]["url"]
+        words = ("sim", "boards", "--count", "3", "--interval", "0.05", "--backlog", "20", "--url", url)
+        key = ("--admin-token-file", str(tmp_path / "data" / "devices-admin.key"))
+        done = tally(tmp_path, *words, *key, "--requests", "12")
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"boards: 3 \(\d registered.* in 12 requests, 0 of them failed", done.stdout), done.stdout
+        with started(tmp_path, *words, *key, TALLY_LOG_FORMAT="json") as boards:
+            metrics = re.compile(r'tally_http_request_seconds_count\{method="POST",route="/devices/data",status="200"\} (\d+)\.0')
+            before = _count(url, metrics)
+            while _count(url, metrics) < before + 5:
+                assert boards.poll() is None
+            boards.send_signal(signal.SIGINT)
+            output, errors = boards.communicate(timeout=LONG_ENOUGH)
+        assert (boards.returncode, errors) == (0, "")
+        assert "acknowledged: " in output
+
+
+def _count(url: str, pattern: "re.Pattern[str]") -> int:
+    with urllib.request.urlopen(f"{url}/metrics") as response:  # noqa: S310 - our own server
+        found = pattern.search(response.read().decode())
+    return int(found[1]) if found else 0
