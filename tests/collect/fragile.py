@@ -67,6 +67,9 @@ class MadeUpStrava:
     def authorize_url(self, redirect_uri: str, state: str) -> str:
         return f"{redirect_uri}?{state}"
 
+    def is_resting(self) -> bool:
+        return False
+
     async def exchange(self, code: str) -> Grant:
         return Grant(int(code), await self.refresh(code))
 

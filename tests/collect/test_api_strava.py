@@ -12,6 +12,7 @@ from tally.sim.faults import Fault
 from tally.sim.strava.model import Event
 from tally.sim.strava.world import Consent
 from tests.collect.club import SUBSCRIPTION, VERIFY, Club, Member, open_club, refused
+from tests.collect.conftest import LogText
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ async def test_a_token_that_strava_refuses_early_is_replaced(club: Club) -> None
     assert (await ann.shown(made["milestoneId"]))["partsMinted"] == 1
 
 
-async def test_a_limit_is_waited_for_and_nothing_is_lost(club: Club) -> None:
+async def test_a_limit_is_waited_for_and_nothing_is_lost(club: Club, log_text: LogText) -> None:
     """After a 429 Strava is left alone until the quarter of an hour is over."""
     ann = await club.member()
     made = await ann.milestone()
@@ -137,6 +138,7 @@ async def test_a_limit_is_waited_for_and_nothing_is_lost(club: Club) -> None:
     asked = club.strava.faults.count("/api/v3/activities")
     assert asked == 1
     assert await waiting(club) == 3
+    assert log_text().count("Event put off") == 1
     await club.apply()
     assert club.strava.faults.count("/api/v3/activities") == asked
     club.leap(15 * 60)

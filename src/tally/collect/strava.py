@@ -82,6 +82,9 @@ class StravaGateway:
         }
         return f"{self._url}/oauth/authorize?{urlencode(asked)}"
 
+    def is_resting(self) -> bool:
+        return self._clock.monotonic() < self._paused_until
+
     async def exchange(self, code: str) -> Grant:
         answer = await self._token({"grant_type": "authorization_code", "code": code})
         if answer.status in {400, 401, 403}:

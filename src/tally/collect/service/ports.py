@@ -20,6 +20,9 @@ class Strava(Protocol):
 
     def authorize_url(self, redirect_uri: str, state: str) -> str: ...
 
+    def is_resting(self) -> bool:
+        """Whether activities are not to be asked for now, since a limit is used up."""
+
     async def exchange(self, code: str) -> Grant: ...
 
     async def refresh(self, refresh_token: str) -> Tokens: ...

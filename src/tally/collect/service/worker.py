@@ -74,11 +74,16 @@ class InboxWorker:
         for told in waiting:
             if told.object_id in blocked:
                 continue
-            is_done = told.not_before <= self.clock.seconds() and await self._once(told)
+            is_done = self._is_ready(told) and await self._once(told)
             applied += is_done
             if not is_done:
                 blocked.add(told.object_id)
         return applied
+
+    def _is_ready(self, told: WebhookEvent) -> bool:
+        """Whether its time has come; while Strava's limit is used up, that of activities has not."""
+        wants_activity = told.object_type == "activity" and told.aspect_type != "delete"
+        return told.not_before <= self.clock.seconds() and not (wants_activity and self.strava.is_resting())
 
     async def _once(self, told: WebhookEvent) -> bool:
         """Whether the event is out of the way."""
