@@ -14,6 +14,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.devices import SECONDS, histories, ingestion
 from bench.rounds import Line
 from bench.store import beside_dynamodb_local, beside_raw, growth
 
@@ -21,15 +22,24 @@ _COLUMNS = ("what", "µs an operation", "beside", "µs an operation", "ratio", "
 
 
 def main(
+    *,
     json: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("bench.json"),
-    only: Annotated[str, typer.Option(help="Only the parts whose name has this word: raw, growth, dynamodb.")] = "",
+    only: Annotated[str, typer.Option(help="Only the parts named so: raw, growth, dynamodb, devices, history.")] = "",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each pair of figures takes.")] = 9,
     items: Annotated[int, typer.Option(min=10_000, help="The larger number of items of the growth.")] = 1_000_000,
+    history: Annotated[int, typer.Option(min=10_000, help="The longer history of a device.")] = 1_000_000,
+    seconds: Annotated[int, typer.Option(min=1, help="How long each rate of the devices is to be held.")] = SECONDS,
 ) -> None:
     """Measure the store on this machine, each figure beside a peer in the same run."""
     console = Console()
     begun = time.monotonic()
-    lines = uvloop.run(_collect(console, only, rounds, items))
+    parts = {
+        "raw": beside_raw(rounds),
+        "growth": growth(rounds, items),
+        "devices": ingestion(seconds),
+        "history": histories(rounds, history),
+    }
+    lines = uvloop.run(_collect(console, only, rounds, parts))
     figures = {
         "machine": {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version(), "system": platform.platform()},
         "seconds": round(time.monotonic() - begun, 1),
@@ -41,8 +51,7 @@ def main(
         console.print("Not every goal was met in this run: on a busy machine, run it again before you believe it.")
 
 
-async def _collect(console: Console, only: str, rounds: int, items: int) -> list[Line]:
-    parts: dict[str, AsyncIterator[Line]] = {"raw": beside_raw(rounds), "growth": growth(rounds, items)}
+async def _collect(console: Console, only: str, rounds: int, parts: dict[str, AsyncIterator[Line]]) -> list[Line]:
     if shutil.which("java") and shutil.which("npm"):
         parts["dynamodb"] = beside_dynamodb_local(rounds)
     else:
@@ -63,6 +72,9 @@ def _show(console: Console, lines: list[Line]) -> None:
         figures = f"{line.microseconds:,.1f}", line.peer, f"{line.peer_microseconds:,.1f}", f"{line.ratio:.3g}"
         table.add_row(line.what, *figures, line.goal, verdict)
     console.print(table)
+    for line in lines:
+        if line.note:
+            console.print(f"  {line.what}: {line.note}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ class Line:
     ratio: float
     goal: str = ""
     met: bool | None = None
+    note: str = ""
 
 
 async def take_turns(ours: Run, peer: Run, rounds: int) -> tuple[float, float, float]:

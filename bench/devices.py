@@ -1,0 +1,139 @@
+"""The devices backend over HTTP, durable, beside the raw store doing the same transactions in the same run.
+
+The server is a real `tally serve` in a process of its own; this process makes the load. Goals: 1,000 requests a second of one
+reading, and 20,000 readings a second in batches of 100, p99 under 50 ms, memory flat, and reads that do not slow down as a
+device's history grows.
+"""
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from bench.load import at_full_speed, at_rate
+from bench.readings import Boards, fill_history, hardware_id
+from bench.rounds import Line, take_turns
+from bench.served import Served, served
+from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
+from tally.store.api import Transacted, Transaction
+from tally.store.sqlite import SqliteEngine, open_sqlite
+
+_BOARDS = 10_000
+_CLIENTS = 8
+_MOST_SECONDS = 0.05
+_OVER_HTTP = "devices over HTTP, durable"
+SECONDS = 8
+
+
+async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
+    """Readings come in, at the rates to hold and as fast as they can."""
+    with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
+        async with served(Path(directory) / "served") as server, raw_store(Path(directory) / "raw") as raw:
+            await at_full_speed(server.post_data, Boards(50, _now_ms(), seed=9).bodies(100, 10), _CLIENTS)
+            before = server.memory()
+            for each, per_second in ((1, 1_000), (100, 200)):
+                yield await _held(server, raw, each, per_second, seconds)
+            yield await _full_speed(server, raw, 150 * seconds)
+            yield _memory(before, server.memory())
+
+
+async def _held(server: Served, raw: SqliteEngine, each: int, per_second: int, seconds: int) -> Line:
+    boards, count = Boards(_BOARDS, _now_ms(), seed=each), per_second * seconds
+    bodies = boards.bodies(count, each)
+    used = server.processor_seconds()
+    ours = await at_rate(server.post_data, bodies, per_second)
+    used = (server.processor_seconds() - used) / (count * each) * 1e6
+    peer = await at_rate(_into(raw), boards.transactions(count, each, _now_ms() // 1000), per_second)
+    is_held = ours.rate >= 0.98 * per_second and ours.quantile(0.99) < _MOST_SECONDS
+    what = f"{per_second * each:,} readings a second, {each} in a request"
+    note = f"{ours.told(each)}; {used:.0f} µs of processor a reading; raw: {peer.told(each)}"
+    mine, theirs = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
+    goal = f"{per_second * each:,}/s, p99 < 50 ms"
+    return Line(_OVER_HTTP, what, mine, "raw store", theirs, mine / theirs, goal, is_held, note)
+
+
+async def _full_speed(server: Served, raw: SqliteEngine, requests: int) -> Line:
+    boards, each = Boards(_BOARDS, _now_ms(), seed=77), 100
+    bodies = boards.bodies(requests, each)
+    used = server.processor_seconds()
+    ours = await at_full_speed(server.post_data, bodies, _CLIENTS)
+    used = (server.processor_seconds() - used) / (requests * each) * 1e6
+    peer = await at_full_speed(_into(raw), boards.transactions(requests, each, _now_ms() // 1000), _CLIENTS)
+    note = f"{ours.told(each)}; {used:.0f} µs of processor a reading; raw: {peer.told(each)}"
+    mine, theirs = 1e6 / ours.rate / each, 1e6 / peer.rate / each
+    what = f"as fast as {_CLIENTS} clients go, {each} in a request"
+    return Line(_OVER_HTTP, what, mine, "raw store", theirs, mine / theirs, note=note)
+
+
+def _memory(before: float, after: float) -> Line:
+    note = f"{before:.0f} MB before, {after:.0f} MB after"
+    is_flat = after <= before * 1.25 + 20
+    return Line(_OVER_HTTP, "memory after the load", after, "before it, MB", before, after / before, "flat", is_flat, note)
+
+
+def _into(engine: SqliteEngine) -> Callable[[list[Transaction]], Awaitable[None]]:
+    async def send(transactions: list[Transaction]) -> None:
+        outcomes = await engine.transact_each(transactions)
+        if not all(isinstance(outcome, Transacted) for outcome in outcomes):
+            raise AssertionError("not all readings were stored")
+
+    return send
+
+
+@asynccontextmanager
+async def raw_store(directory: Path) -> AsyncIterator[SqliteEngine]:
+    """The embedded engine by itself, with the two tables that a reading goes to."""
+    async with open_sqlite(directory) as engine:
+        for table in (PROCESSED_BATCHES, DEVICE_READINGS):
+            await engine.ensure_table(table)
+        yield engine
+
+
+async def histories(rounds: int, readings: int) -> AsyncIterator[Line]:
+    """Reads of a device with a long history beside those of one with a thousand readings."""
+    few, many, now = hardware_id(1), hardware_id(2), _now_ms()
+    with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
+        async with raw_store(Path(directory)) as engine:
+            path = engine.path
+        for board, count in ((few, 1_000), (many, readings)):
+            fill_history(path, board, count, now)
+        async with served(Path(directory)) as server:
+            for board in (few, many):
+                await server.post_data(_hello(board))
+            section = f"reads over HTTP, history of 1,000 and {readings:,} readings"
+            for what, path_of in _READS.items():
+                ours, peer = (_reads(server, board, count, now, path_of) for board, count in ((many, readings), (few, 1_000)))
+                mine, theirs, ratio = await take_turns(ours, peer, rounds)
+                yield Line(section, what, mine, "1,000 readings", theirs, ratio, "at most 1.5 times", ratio <= 1.5)
+
+
+def _reads(server: Served, board: str, count: int, now: int, path_of: Callable[[int], str]) -> Any:
+    chance = Random(count)
+
+    async def run() -> int:
+        for _ in range(100):
+            await server.get(f"/devices/{board}{path_of(now - chance.randrange(200, count - 100) * 60_000)}")
+        return 100
+
+    return run
+
+
+_READS: dict[str, Callable[[int], str]] = {
+    "latest reading": lambda _: "/latest",
+    "100 readings somewhere": lambda at: f"/readings?from={at}&limit=100",
+    "100 readings, newest first": lambda at: f"/readings?to={at}&order=desc&limit=100",
+    "chart of 100 minutes": lambda at: f"/series?sensor=bme280_temp_c&from={at}&to={at + 6_000_000}&points=50",
+}
+
+
+def _hello(board: str) -> bytes:
+    """A reading, so that there is a record of the device."""
+    body = Boards(1, _now_ms(), seed=1).bodies(1, 1)[0]
+    return body.replace(hardware_id(0).encode(), board.encode())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

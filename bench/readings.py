@@ -1,0 +1,127 @@
+"""Made-up readings: as bodies that boards send, as transactions that the store is asked for, and as rows of a long history."""
+
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
+from tally.store.api import Put, Transaction
+from tally.store.expressions import absent
+from tally.store.sqlite.checkpoint import Checkpoint
+from tally.store.sqlite.codec import pack
+from tally.store.sqlite.files import connect
+from tally.store.sqlite.layout import compile_layout
+
+BOOT_ID = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+FIRMWARE = "1.0.16"
+WINDOW_MS = 300_000
+STATUS = {"bme280": "ok", "ds18b20": "ok", "soil_moisture": "ok"}
+_NEW = absent("batch_id")
+_ROW_BYTES = 600
+
+
+def hardware_id(number: int) -> str:
+    return ":".join(f"{byte:02X}" for byte in (2, *number.to_bytes(5, "big")))
+
+
+class Boards:
+    """Makes readings of many boards; no two have one batch id."""
+
+    def __init__(self, boards: int, now_ms: int, seed: int = 3) -> None:
+        self._random = Random(seed)
+        self._boards = boards
+        self._next_ms = dict.fromkeys(range(boards), now_ms - 80 * 86_400_000)
+        self._board = 0
+
+    def bodies(self, count: int, readings: int) -> list[bytes]:
+        """What so many requests carry."""
+        return [msgspec.json.encode(self._request(readings)) for _ in range(count)]
+
+    def transactions(self, count: int, readings: int, now: int) -> list[list[Transaction]]:
+        """What so many requests come to in the store."""
+        return [_transactions(self._request(readings), now) for _ in range(count)]
+
+    def _request(self, readings: int) -> dict[str, Any]:
+        self._board = (self._board + 7_919) % self._boards
+        board = hardware_id(self._board)
+        start = self._next_ms[self._board]
+        self._next_ms[self._board] += readings * WINDOW_MS
+        made = [self._reading(board, start + number * WINDOW_MS) for number in range(readings)]
+        return {"hardware_id": board, "boot_id": BOOT_ID, "firmware_version": FIRMWARE, "readings": made}
+
+    def _reading(self, board: str, start: int) -> dict[str, Any]:
+        end = start + WINDOW_MS
+        gauss = self._random.gauss
+        sensors = {
+            "bme280_temp_c": round(gauss(22, 3), 2),
+            "ds18b20_temp_c": round(gauss(21, 3), 2),
+            "humidity_pct": round(gauss(45, 5), 1),
+            "pressure_hpa": round(gauss(1013, 3), 2),
+            "soil_moisture_pct": round(gauss(62, 5), 1),
+        }
+        batch_id = f"{board}_{BOOT_ID}_{start}_{end}"
+        return {"batch_id": batch_id, "timestamp_ms": end, "sensors": sensors, "sensor_status": STATUS}
+
+
+def _transactions(request: dict[str, Any], now: int) -> list[Transaction]:
+    return [
+        Transaction(
+            (
+                Put(PROCESSED_BATCHES, _batch(request["hardware_id"], each, now), condition=_NEW),
+                Put(DEVICE_READINGS, _item(request["hardware_id"], each)),
+            )
+        )
+        for each in request["readings"]
+    ]
+
+
+def _batch(board: str, reading: dict[str, Any], now: int) -> dict[str, Any]:
+    received = {"received_at": "2026-01-01T00:00:00Z", "expiration_time": now + 30 * 86_400}
+    return {"batch_id": reading["batch_id"], "hardware_id": board, **received}
+
+
+def _item(board: str, reading: dict[str, Any]) -> dict[str, Any]:
+    at, batch_id = reading["timestamp_ms"], reading["batch_id"]
+    return {
+        "hardware_id": board,
+        "ts_batch": f"{at:013}#{batch_id}",
+        "timestamp_ms": at,
+        "batch_id": batch_id,
+        "boot_id": BOOT_ID,
+        "firmware_version": FIRMWARE,
+        "sensors": {name: Decimal(str(value)) for name, value in reading["sensors"].items()},
+        "sensor_status": STATUS,
+        "expiration_time": at // 1000 + 3650 * 86_400,
+    }
+
+
+def fill_history(path: Path, board: str, count: int, last_ms: int) -> None:
+    """A device's history of so many readings, one a minute up to the last, written straight into the rows."""
+    layout = compile_layout(DEVICE_READINGS)
+    connection, checkpoint = connect(path), Checkpoint(path)
+    connection.set_wal_hook(checkpoint.committed)
+    rows = _history(layout.read_key, board, count, last_ms)
+    done = 0
+    while done < count:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(layout.upsert, (row for row, _ in zip(rows, range(20_000), strict=False)))
+        connection.execute("COMMIT")
+        checkpoint.restart_if_long(connection)
+        done += 20_000
+    connection.close()
+    checkpoint.close()
+
+
+def _history(read_key: Any, board: str, count: int, last_ms: int) -> Iterator[tuple[Any, ...]]:
+    sensors = {"bme280_temp_c": 22.5, "humidity_pct": 45.2, "soil_moisture_pct": 62.3}
+    boot = uuid.uuid4()
+    for number in range(count):
+        at = last_ms - (count - 1 - number) * 60_000
+        reading = {"timestamp_ms": at, "batch_id": f"{board}_{boot}_{at - 60_000}_{at}", "sensors": sensors}
+        item = _item(board, reading)
+        yield *read_key(item), pack(item), _ROW_BYTES, float(item["expiration_time"])
