@@ -108,14 +108,13 @@ def _cost(table: Table, capacity: Capacity) -> Capacity | None:
 
 
 def _pages(operation: Query | Scan, pages: list[Page]) -> Plain:
-    counts = [page.scanned for page in pages]
+    """Pages in plain form; a last one without items is left out, since the jar sees at times that none can follow."""
+    counts = [page.scanned for page in pages if page.scanned]
     items = [item for page in pages for item in page.items]
     if isinstance(operation, Scan):
         return sum(counts), bag(items)
-    if operation.index is None and operation.table.sort is None:
-        return bag(items)  # the jar knows that there is one item at most, and has no next page for a limit of one
     if operation.index is None:
-        return [(plain(page.items), plain(page.next), page.scanned) for page in pages]
+        return [(plain(page.items), page.scanned) for page in pages if page.scanned]
     sort = operation.table.index(operation.index).sort
     order = [plain(item[sort.name]) for item in items] if sort and not operation.projection else None
     return counts, bag(items), order
