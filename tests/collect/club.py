@@ -7,9 +7,11 @@ await club.apply()
 """
 
 import contextlib
+import functools
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
 from tally.sim.oidc.issuer import Issuer
+from tally.sim.oidc.keys import SigningKeys
 from tally.sim.oidc.pool import CLIENT
 from tally.sim.strava.simulator import Strava
 from tally.sim.strava.world import Application, Consent
@@ -31,6 +34,7 @@ from tally.sim.strava.world import Application, Consent
 ADMIN = "the-token-of-the-operators-0123456789"
 VERIFY = "the-verify-token-of-the-webhook-0123"
 SUBSCRIPTION = 120_475
+START = datetime(2026, 1, 1, tzinfo=UTC)
 _names = itertools.count(1)
 
 
@@ -200,13 +204,19 @@ def settings_of(folder: Path, strava: Strava, issuer: Issuer, **changes: Any) ->
     return Settings(**(usual | changes))
 
 
+@functools.cache
+def signing_keys() -> SigningKeys:
+    """The same for all clubs of a process: it takes a while to find them."""
+    return SigningKeys()
+
+
 @contextlib.asynccontextmanager
-async def open_club(folder: Path, **changes: Any) -> AsyncIterator[Club]:
-    """A club that nobody else has, on SQLite."""
-    clock = ManualClock()
+async def open_club(folder: Path, *, start: datetime = START, **changes: Any) -> AsyncIterator[Club]:
+    """A club that nobody else has, on SQLite unless the settings say otherwise; its clock stands still at `start`."""
+    clock = ManualClock(start)
     async with contextlib.AsyncExitStack() as stack:
         strava = await stack.enter_async_context(Strava(clock, application=Application(), subscription_id=SUBSCRIPTION).serving())
-        issuer = Issuer(clock, auto_approve="Somebody")
+        issuer = Issuer(clock, keys=signing_keys(), auto_approve="Somebody")
         await stack.enter_async_context(issuer.serving())
         parts = await stack.enter_async_context(assembled(settings_of(folder, strava, issuer, **changes), clock))
         # Nothing is applied but by `apply`: a test says when.

@@ -6,8 +6,13 @@ Tests share tables, never keys: each makes people, athletes and models with name
 import contextlib
 import io
 import logging
+import os
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TypeAlias
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 import structlog
@@ -21,9 +26,10 @@ from tally.kit import logs
 from tally.kit.clock import ManualClock, SystemClock
 from tally.settings import Settings
 from tally.store.api import Engine
+from tally.store.dynamodb import open_dynamodb
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
-from tests.store.emulators import given_engine, given_url, local_engine
+from tests.store.emulators import MADE_UP, dynamodb_local, given_engine, given_url, local_engine
 
 LogText: TypeAlias = Callable[[], str]
 TABLES = (COMMIT_COLLECT, COMMIT_COLLECT_SESSIONS, COMMIT_COLLECT_AUDIT, COMMIT_COLLECT_IDEMPOTENCY)
@@ -46,13 +52,50 @@ async def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         yield opened
 
 
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where a whole server can stand: a folder, and the service where there is one."""
+
+    folder: Path
+    url: str | None
+
+    async def place(self) -> tuple[Path, dict[str, Any]]:
+        """A folder of one's own, and settings of tables that nobody else has, made and empty."""
+        folder = self.folder / secrets.token_hex(8)
+        if self.url is None:
+            return folder, {}
+        prefix, region = f"tally-test-{secrets.token_hex(4)}-", os.environ.get("AWS_REGION", "us-east-1")
+        async with open_dynamodb(endpoint=self.url, region=region, table_prefix=prefix) as engine:
+            for table in TABLES:
+                await engine.create_table(table)
+        chosen = {"store_engine": "dynamodb", "dynamodb_endpoint": self.url, "dynamodb_region": region}
+        # A service removes what has expired by its own clock, so the server's may not be far behind.
+        return folder, chosen | {"dynamodb_table_prefix": prefix, "start": datetime.now(UTC).replace(microsecond=0)}
+
+
+@pytest.fixture(scope="session", params=ENGINES)
+def ground(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """Each engine in turn, for whole servers."""
+    folder = tmp_path_factory.mktemp("ground")
+    if request.param == "sqlite":
+        yield Ground(folder, None)
+        return
+    with contextlib.ExitStack() as stack:
+        url = given_url() if request.param == "given" else stack.enter_context(dynamodb_local())
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        if "AWS_ACCESS_KEY_ID" not in os.environ and "AWS_PROFILE" not in os.environ:
+            patch.setenv("AWS_ACCESS_KEY_ID", MADE_UP.access_key)
+            patch.setenv("AWS_SECRET_ACCESS_KEY", MADE_UP.secret_key)
+        yield Ground(folder, url)
+
+
 @pytest.fixture(autouse=True)
 def log_text() -> Iterator[LogText]:
-    """All that is logged during the test; debug and up."""
+    """All that is logged during the test."""
     stream = io.StringIO()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    logs.configure(Settings(log_format="json", log_level="debug"), SystemClock(), stream)
+    logs.configure(Settings(log_format="json"), SystemClock(), stream)
     yield stream.getvalue
     structlog.reset_defaults()
     root.handlers[:], root.level = handlers, level

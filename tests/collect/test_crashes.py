@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import tempfile
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -35,7 +36,7 @@ async def goal(shop: Workshop, name: str) -> Held:
 async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(engine: Engine, after: bool) -> None:
     """The event is neither lost nor applied twice, wherever the process died."""
     for writes in range(MOST_WRITES):
-        clock, strava = ManualClock(), MadeUpStrava()
+        clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
         async with workshop(engine, clock, strava) as shop:
             name, athlete_id = await member(shop)
             held = await goal(shop, name)
@@ -66,7 +67,7 @@ async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(engine: E
 async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(engine: Engine, after: bool) -> None:
     """Nothing of the account is left, wherever the first try died."""
     for writes in range(MOST_WRITES):
-        clock, strava = ManualClock(), MadeUpStrava()
+        clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
         async with workshop(engine, clock, strava) as shop:
             name, athlete_id = await member(shop)
             await goal(shop, name)
