@@ -10,7 +10,7 @@ import secrets
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -118,14 +118,19 @@ class Site:
 
 @asynccontextmanager
 async def running(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Site]:
-    """The whole program on a free port, with a clock that stands still until it is moved."""
+    """The program on a free port, with this backend alone, no jobs, and a clock that stands still until it is moved."""
     moved = clock if isinstance(clock, ManualClock) else ManualClock(START)
     async with (
         assembled(settings, clock or moved) as parts,
-        serving(build_app(parts), on_stopping=parts.drain) as url,
+        serving(build_app(alone(parts)), on_stopping=parts.drain) as url,
         ClientBuilder().no_proxy().build() as client,
     ):
         yield Site(url, parts, moved, client)
+
+
+def alone(parts: Parts) -> Parts:
+    """Without the other backends, and without jobs, which a test runs itself."""
+    return replace(parts, apis=tuple(api for api in parts.apis if api.name == "devices"), jobs=())
 
 
 def settings_of(**changes: Any) -> Settings:

@@ -34,7 +34,8 @@ CHECKS: list[CheckFunction] = [
     response_schema_conformance,
 ]
 EXAMPLES = 12
-NOBODY = {"hardware_id": "00:00:00:00:00:00"}
+# Nothing that anybody makes up.
+NOBODY = {"hardware_id": "5E:D1:7A:11:C0:DE"}
 
 
 @dataclass(frozen=True, slots=True)
