@@ -5,7 +5,7 @@ the bound, `settle` counts what came back, and `check_room` raises `BoundExceede
 every operation of the store, so what depends on the operation's type is looked up, not asked for in turn.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -93,6 +93,12 @@ def _admit_transaction(invocation: Invocation, operation: Transaction | Transact
             raise _violation(invocation, f"it does not declare table {part.table.name}")
     _reserve(invocation, len(gets), len(writes))
     return key
+
+
+def admit_each(invocation: Invocation, operations: Sequence[Transaction]) -> UseKey:
+    """The same for many transactions at once."""
+    everything = Transaction(tuple(write for operation in operations for write in operation.writes))
+    return admit(invocation, everything)
 
 
 def _declared(invocation: Invocation, key: UseKey, table: str) -> Use:

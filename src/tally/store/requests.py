@@ -15,7 +15,7 @@ from tally.store.access import Invocation, current_invocation
 from tally.store.api import Engine, Page, Returns, operation_name
 from tally.store.errors import AccessViolation, Refused, StoreError
 from tally.store.expressions import Action, Condition, F, Path, path_of
-from tally.store.guard import admit, check_room, clamp, settle
+from tally.store.guard import admit, admit_each, check_room, clamp, settle
 from tally.store.meters import Meters, PatternMeter
 from tally.store.schema import Table
 from tally.store.values import Item, Key
@@ -153,24 +153,21 @@ class Requests:
         counted.consumed(settle(invocation, operation, answer), answer.capacity)
         return answer
 
-    async def _run_each(
-        self, send: Callable[[Sequence[Sent]], Awaitable[Sequence[Answer | StoreError]]], operations: Sequence[Sent]
-    ) -> Sequence[Answer | StoreError]:
-        """Operations of one kind that go out together and are answered one by one."""
+    async def _transact_each(self, operations: Sequence[api.Transaction]) -> list[api.Transacted | StoreError]:
         invocation, meter = self._entered(operations[0])
-        keys = [admit(invocation, operation) for operation in operations]
-        counted = meter.operations[keys[0]]
+        counted = meter.operations[admit_each(invocation, operations)]
         started = self.clock.monotonic()
         try:
-            outcomes = await send(operations)
+            outcomes = await self.engine.transact_each(operations)
         except Exception:
             counted.errors += len(operations)
             raise
         finally:
             counted.took(self.clock.monotonic() - started, len(operations))
         for operation, outcome in zip(operations, outcomes, strict=True):
-            if not isinstance(outcome, StoreError):
-                counted.consumed(settle(invocation, operation, outcome), outcome.capacity)
+            if isinstance(outcome, api.Transacted):
+                counted.items += len(operation.writes)
+                counted.write += outcome.capacity.write
             elif isinstance(outcome, Refused):
                 counted.refused += 1
             else:

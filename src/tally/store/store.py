@@ -84,8 +84,8 @@ class Store(Requests):
         if not operations:
             return []
         self._check_bound(operations[0], sum(len(operation.writes) for operation in operations), bound)
-        outcomes = await self._run_each(self.engine.transact_each, operations)
-        return [outcome if isinstance(outcome, StoreError) else None for outcome in outcomes]
+        outcomes = await self._transact_each(operations)
+        return [None if isinstance(outcome, api.Transacted) else outcome for outcome in outcomes]
 
     def items(
         self,

@@ -48,7 +48,8 @@ from tally.store.sqlite.groups import run_group
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.sweep import sweep
-from tally.store.sqlite.transactions import Asked, transact, transact_each
+from tally.store.sqlite.together import Together, together
+from tally.store.sqlite.transactions import Asked, outcome_of, transact
 from tally.store.sqlite.writer import Writer
 from tally.store.sqlite.writes import encoded, prepare
 from tally.store.trees import check_projection
@@ -151,8 +152,12 @@ class SqliteEngine:
         return done
 
     async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
-        all_asked = [self._asked(operation) for operation in operations]
-        outcomes: list[Transacted | StoreError] = await self._writer.submit(partial(self._transact_each, all_asked))
+        alike = together(operations, self._layout)
+        if alike is not None:
+            work = partial(self._transact_together, alike)
+        else:
+            work = partial(self._transact_each, [self._asked(operation) for operation in operations])
+        outcomes: list[Transacted | StoreError] = await self._writer.submit(work)
         return outcomes
 
     async def transact_get(self, operation: TransactionGet) -> TransactionFound:
@@ -248,13 +253,17 @@ class SqliteEngine:
         steps = zip(layouts, writes, sizes, strict=True)
         return Asked(operation, [(layout, encoded(layout, write, size)) for layout, write, size in steps])
 
-    # Both run on the writer's thread, inside its transaction, with the catalogue as it stands in the database.
+    # These run on the writer's thread, inside its transaction, with the catalogue as it stands in the database.
 
     def _transact(self, asked: Asked, connection: apsw.Connection) -> Transacted:
         return transact(connection, self._renewed([asked])[0], self._clock())
 
     def _transact_each(self, all_asked: list[Asked], connection: apsw.Connection) -> list[Transacted | StoreError]:
-        return transact_each(connection, self._renewed(all_asked), self._clock())
+        now = self._clock()
+        return [outcome_of(connection, asked, now) for asked in self._renewed(all_asked)]
+
+    def _transact_together(self, alike: Together, connection: apsw.Connection) -> list[Transacted | StoreError]:
+        return alike.run(connection, lambda table: self._written.layout(table.name), self._clock())
 
     def _renewed(self, all_asked: list[Asked]) -> list[Asked]:
         tables = {layout.table.name: layout for asked in all_asked for layout, _ in asked.steps}

@@ -115,22 +115,11 @@ def is_plain(layout: Layout, prepared: Prepared) -> bool:
 
 def put_all(connection: apsw.Connection, layout: Layout, puts: Sequence[Prepared]) -> list[Written]:
     """Plain puts of one table, with different keys, at the speed of SQLite rather than of Python."""
-    sizes = sizes_at(connection, layout, puts)
-    upsert_all(connection, layout, puts)
-    return [_PLAIN[capacity.of_write(max(put.size, old or 0))] for put, old in zip(puts, sizes, strict=True)]
-
-
-def sizes_at(connection: apsw.Connection, layout: Layout, writes: Sequence[Prepared]) -> list[int | None]:
-    """How large the items are that stand where these would be written; None where there is none."""
-    rows: list[Any] = connection.executemany(layout.select_size, [write.key for write in writes]).fetchall()
-    return [size for (size,) in rows]
-
-
-def upsert_all(connection: apsw.Connection, layout: Layout, puts: Sequence[Prepared]) -> None:
-    """Write the rows of puts into a table without indexes."""
     expires = layout.expires
+    sizes: list[Any] = connection.executemany(layout.select_size, [put.key for put in puts]).fetchall()
     rows = [(*put.key, put.packed, put.size, expires(put.write.item)) for put in puts]  # type: ignore[union-attr]
     connection.executemany(layout.upsert, rows)
+    return [_PLAIN[capacity.of_write(max(put.size, old or 0))] for put, (old,) in zip(puts, sizes, strict=True)]
 
 
 class _Plain(dict[float, Written]):
