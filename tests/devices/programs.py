@@ -91,9 +91,9 @@ class Sender:
 
     async def run(self, servers: list[Program], progress: asyncio.Queue[int]) -> None:
         """Each readings' answer is put down before the next is sent; `progress` hears of every answered batch."""
-        chance = random.Random(self.board.hardware_id)
+        lengths, chance = random.Random(self.board.hardware_id), random.Random()
         for number in range(self.batches):
-            readings = [self._reading(number * 100 + more) for more in range(chance.randint(1, 100))]
+            readings = [self._reading(number * 100 + more) for more in range(lengths.randint(1, 100))]
             self.sent.update(reading["batch_id"] for reading in readings)
             receipt = await self._post(chance.choice(servers), readings)
             while receipt is None:

@@ -93,6 +93,7 @@ async def test_only_the_first_reason_means_a_duplicate(store: Store, codes: tupl
     readings = ReadingRepository(Store(Faulty(store.engine, cancel)))
     (outcome,) = await store_all(readings, reading(new_hardware_id()))
     assert isinstance(outcome, Unavailable)
+    assert not any(code in outcome.message for code in codes), "why exactly is for the log, not for a client"
 
 
 async def test_the_latest_reading_is_the_one_measured_last(readings: ReadingRepository) -> None:

@@ -1,8 +1,9 @@
 """What is declared is served, and is what the documents say."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -135,6 +136,15 @@ def test_the_document_has_bodies_parameters_and_security(told: dict[str, Any]) -
         *(("thing_id", "path", True), ("limit", "query", True)),
         ("cursor", "query", False),
     ]
+
+
+def test_the_document_tells_what_a_path_parameter_is_and_which_types_an_answer_may_have() -> None:
+    number = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[0-9]+$"})]
+    numbered = replace(EXPORT, path="/things/{thing_id}.csv", path_types={"thing_id": number}, other_media_types=("text/plain",))
+    made = document("Tally", "1.2", "", [replace(API, operations=(numbered,))])
+    operation = made["paths"]["/things/things/{thing_id}.csv"]["get"]
+    assert operation["parameters"][0]["schema"] == {"type": "string", "pattern": "^[0-9]+$"}
+    assert set(operation["responses"]["200"]["content"]) == {"text/csv", "text/plain"}
 
 
 def test_the_document_has_every_error_as_it_looks_on_the_wire(told: dict[str, Any]) -> None:

@@ -162,7 +162,7 @@ def _writes(reading: Reading, received_at: str, now: int, retention: int) -> tup
 def _refusal(refused: StoreError) -> bool | errors.Unavailable:
     """A batch id that was there is a duplicate; whatever else was in the way, the reading may be sent again."""
     if isinstance(refused, TransactionCancelled):
-        return False if refused.reasons[0].condition_failed else errors.Unavailable(str(refused), retry_after=1)
+        return False if refused.reasons[0].condition_failed else unavailable(Unavailable(str(refused)))
     if isinstance(refused, Unavailable):
         return unavailable(refused)
     raise refused
