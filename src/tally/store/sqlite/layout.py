@@ -52,11 +52,19 @@ class Layout:
     checked_key: Callable[[Mapping[str, Any]], RowKey]
     indexes: tuple[IndexLayout, ...]
     select: str
-    select_size: str
     upsert: str
     delete: str
     expired: str
     ranges: dict[tuple[Any, ...], str] = field(default_factory=dict)
+
+    def select_sizes(self, count: int) -> str:
+        """The statement that finds the sizes of the items at so many keys: one step of SQLite instead of one for each."""
+        statement = self.ranges.get(("sizes", count))
+        if statement is None:
+            marks = ", ".join(["(?, ?)"] * count)
+            statement = f"SELECT pk, sk, size FROM {self.rows} WHERE (pk, sk) IN (VALUES {marks})"
+            self.ranges["sizes", count] = statement
+        return statement
 
     def index_layout(self, name: str) -> IndexLayout:
         """The layout of one index."""
@@ -100,7 +108,6 @@ def compile_layout(table: Table) -> Layout:
         checked_key=checked_key_reader(table),
         indexes=tuple(_compile_index(table, index) for index in table.by_name.values()),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
-        select_size=f"SELECT (SELECT size FROM {rows} WHERE pk = ? AND sk = ?)",
         upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
         " SET item = excluded.item, size = excluded.size, expires = excluded.expires",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",

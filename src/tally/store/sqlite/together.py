@@ -20,6 +20,7 @@ from tally.store.sqlite.codec import pack
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.transactions import asked_of, outcome_of
+from tally.store.sqlite.writes import sizes_at
 from tally.store.values import measure_item
 
 _MOST_WRITES = 10  # of a transaction: so many items of any size fit
@@ -45,13 +46,13 @@ class Together(Struct, frozen=True):
         """What became of each; the long way for all if a table was changed in the meantime."""
         if any(layout_of(column.layout.table) is not column.layout for column in self.columns):
             return [outcome_of(connection, asked_of(operation, layout_of), now) for operation in self.operations]
-        olds = [_sizes_at(connection, column) for column in self.columns]
+        olds = [sizes_at(connection, column.layout, column.keys) for column in self.columns]
         taken = {
             position
             for column, sizes in zip(self.columns, olds, strict=True)
-            if column.only_new
-            for position, old in enumerate(sizes)
-            if old is not None
+            if column.only_new and sizes
+            for position, key in enumerate(column.keys)
+            if key in sizes
         }
         for column in self.columns:
             free = [row for position, row in enumerate(column.rows) if position not in taken] if taken else column.rows
@@ -108,19 +109,16 @@ def _is_absence(condition: Condition, table: Table) -> bool:
     return type(condition) is Absent and condition.path.parts == (table.partition.name,)
 
 
-def _sizes_at(connection: apsw.Connection, column: Column) -> list[int | None]:
-    """How large the items are that stand where these would be written; None where there is none."""
-    rows: list[Any] = connection.executemany(column.layout.select_size, column.keys).fetchall()
-    return [size for (size,) in rows]
-
-
-def _answers(columns: Sequence[Column], olds: Sequence[Sequence[int | None]]) -> list[Transacted]:
-    of_write = capacity.of_write
-    units = [
-        [of_write(max(size, old or 0)) for size, old in zip(column.sizes, sizes, strict=True)]
-        for column, sizes in zip(columns, olds, strict=True)
-    ]
+def _answers(columns: Sequence[Column], olds: Sequence[dict[RowKey, int]]) -> list[Transacted]:
+    units = [_units(column, sizes) for column, sizes in zip(columns, olds, strict=True)]
     return [_TRANSACTED[sum(each)] for each in zip(*units, strict=True)]
+
+
+def _units(column: Column, olds: dict[RowKey, int]) -> list[float]:
+    of_write = capacity.of_write
+    if not olds:
+        return [of_write(size) for size in column.sizes]
+    return [of_write(max(size, olds.get(key, 0))) for key, size in zip(column.keys, column.sizes, strict=True)]
 
 
 class _Costs(dict[float, Transacted]):
