@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tally import __version__
-from tally.app import CATALOGUE, DEVICES_KEY_FILE, assembled, build_app, open_engine
+from tally.app import CATALOGUE, COLLECT_KEY_FILE, DEVICES_KEY_FILE, assembled, build_app, open_engine
 from tally.errors import TallyError
 from tally.kit import logs
 from tally.kit.clock import SystemClock
@@ -81,8 +81,12 @@ def up(host: Host = None, port: Port = None) -> None:
         for name, path in PLACES:
             table.add_row(name, url + path)
         table.add_row("Data", str(settings.data_dir.resolve()))
-        if settings.devices_admin_token is None:
-            table.add_row("Devices: bearer token", f"in {settings.data_dir / DEVICES_KEY_FILE}")
+        for backend, given, file in (
+            ("Devices", settings.devices_admin_token, DEVICES_KEY_FILE),
+            ("Collect", settings.collect_admin_token, COLLECT_KEY_FILE),
+        ):
+            if given is None:
+                table.add_row(f"{backend}: operator's token", f"in {settings.data_dir / file}")
         Console().print(table, "Ctrl-C stops it.")
 
     _serve(_settings(host, port), announce)
