@@ -47,7 +47,7 @@ class Boards:
         return [_transactions(self._request(readings), now) for _ in range(count)]
 
     def _request(self, readings: int) -> dict[str, Any]:
-        self._board = (self._board + 7_919) % self._boards
+        self._board = (self._board + 1) % self._boards
         board = hardware_id(self._board)
         start = self._next_ms[self._board]
         self._next_ms[self._board] += readings * WINDOW_MS

@@ -42,9 +42,9 @@ class Served:
         return content
 
     def memory(self) -> float:
-        """Resident megabytes."""
+        """Resident megabytes of its own; the pages of the database file that are mapped belong to the system's cache."""
         lines = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024
 
     def processor_seconds(self) -> float:
         """Processor time used so far, by all threads."""
