@@ -36,6 +36,14 @@ async def test_a_board_is_confirmed_and_keeps_its_confirmation(site: Site, key: 
     assert device["capabilities"] == {"sensors": ["ds18b20"], "features": {}}
 
 
+async def test_of_many_first_registrations_at_once_one_is_the_first(site: Site, key: str) -> None:
+    """And all of them are told the same confirmation id, whichever it is."""
+    board = Board()
+    answers = await together(*(site.post("/register", board.registration(), key=key) for _ in range(8)))
+    assert sorted(answer.json["status"] for answer in answers) == ["registered"] + ["updated"] * 7
+    assert len({answer.json["confirmation_id"] for answer in answers}) == 1
+
+
 async def test_readings_are_acknowledged_once_and_then_duplicates(site: Site, key: str) -> None:
     board = Board()
     readings = board.readings(5)

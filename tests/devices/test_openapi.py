@@ -124,6 +124,24 @@ def test_an_operation_is_told_with_examples(documented: Documented, method: str,
         assert not content or "example" in content or content["examples"], (status, content)
 
 
+# Those of the specification, and the kit's for what it leaves to HTTP.
+CODES = {
+    *("MISSING_API_KEY", "INVALID_API_KEY", "KEY_REVOKED", "MISSING_TOKEN", "INVALID_TOKEN", "MISSING_FIELD", "INVALID_FORMAT"),
+    *("BATCH_SIZE_EXCEEDED", "DEVICE_NOT_FOUND", "NO_READINGS", "KEY_NOT_FOUND"),
+    *("TOO_LARGE", "UNSUPPORTED_MEDIA", "RATE_LIMITED", "UNAVAILABLE"),
+}
+
+
+def test_the_document_tells_every_code(documented: Documented) -> None:
+    codes = set()
+    for method, path in OPERATIONS:
+        told = documented.schema.raw_schema["paths"][f"/devices{path}"][method.lower()]["responses"]
+        for answer in told.values():
+            examples = answer.get("content", {}).get("application/json", {}).get("examples", {})
+            codes |= {example["value"]["error"] for example in examples.values()}
+    assert codes == CODES
+
+
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 async def test_a_good_request_is_answered_as_documented(documented: Documented, method: str, path: str) -> None:
     good = OPERATIONS[method, path]

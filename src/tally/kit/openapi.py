@@ -1,7 +1,7 @@
 """The OpenAPI document of an app, made of the operations it serves and the msgspec structs they name.
 
 Besides what an operation declares, the document has what the kit itself answers: 400 where there is a query or a
-body, 413 and 415 where there is a body, 401 where there is security.
+body, 413 and 415 where there is a body, 401 where there is security and the operation does not say which.
 """
 
 import re
@@ -157,7 +157,7 @@ def _implied(operation: Operation) -> list[TallyError]:
         implied += [MALFORMED, TOO_LARGE, NOT_JSON]
     elif operation.query is not None:
         implied.append(MALFORMED)
-    if operation.security:
+    if operation.security and not any(isinstance(error, Unauthenticated) for error in operation.errors):
         implied.append(UNKNOWN_CALLER)
     return implied
 
