@@ -72,7 +72,7 @@ async def test_what_is_not_ready_is_named(client: Client, parts: Parts, clock: M
         raise ConnectionError("password=hunter2")
 
     probes = (Probe("disk", fine), Probe("store", broken), Probe("redis", lambda: clock.sleep(60)))
-    async with running(replace(parts, probes=probes)) as url:
+    async with running(replace(parts, probes=probes, jobs=())) as url:
         asking = asyncio.create_task(get(client, f"{url}/health/ready"))
         await clock.until_sleeping(3)  # the probe, its deadline and the hub's pings
         await clock.advance(2)
