@@ -31,7 +31,7 @@ async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
         run = await asyncio.create_subprocess_exec(
             *("bash", "-c", commands()),
             cwd=tmp_path,
-            env={**environment, "TALLY": address},
+            env={**environment, "TALLY": address, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -40,7 +40,14 @@ async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
         server.terminate()
         await server.wait()
     assert run.returncode == 0, errors.decode()
-    shown = (b'"status":"registered"', b'"acknowledged_batch_ids":["AA:BB', b'"greenhouse-sensor-01"', b'"buckets":[{', b"22.5,")
+    shown = (
+        b'"status":"registered"',
+        b'"acknowledged_batch_ids":["AA:BB',
+        b'"greenhouse-sensor-01"',
+        b'"buckets":[{',
+        b"22.5,",
+        b"boards: 5 (",
+    )
     for told in shown:
         assert told in output
 
