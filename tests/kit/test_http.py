@@ -91,7 +91,9 @@ async def test_a_domain_error_has_the_status_of_the_table(client: Client, kind: 
 
 
 def test_every_domain_error_is_in_the_table() -> None:
-    assert set(errors.TallyError.__subclasses__()) == set(STATUS)
+    # What a client of ours raises, a simulated board for instance, never reaches this edge.
+    own = {kind for kind in errors.TallyError.__subclasses__() if kind.__module__ == errors.__name__}
+    assert own == set(STATUS)
 
 
 async def test_a_child_of_a_domain_error_has_its_parents_status(client: Client) -> None:
