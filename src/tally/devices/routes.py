@@ -61,6 +61,12 @@ _BAD_BODY: Final[tuple[TallyError, ...]] = (
 )
 _NO_DEVICE: Final = NotFound(f"There is no device {_HARDWARE_ID}", code="device_not_found")
 
+_OF_READINGS: Final[dict[str, Any]] = {
+    "security": ("bearer",),
+    "path_types": _OF_DEVICE,
+    "errors": (*_CONTROL_PLANE, _BAD_QUERY, _NO_DEVICE),
+}
+
 _CAPABILITIES: Final = wire.CapabilitiesBody(["bme280", "soil_moisture"], {"tft_display": True})
 _DEVICE: Final = wire.DeviceBody(
     hardware_id=_HARDWARE_ID,
@@ -91,7 +97,7 @@ def device_api(handlers: Handlers, cors_origins: tuple[str, ...] = ()) -> Api:
     return Api(
         name="devices",
         description="Readings of boards in the field, stored once each.",
-        operations=(*_data_plane(handlers), *_control_plane(handlers), *_readings(handlers)),
+        operations=(*_data_plane(handlers), *_keys(handlers), *_devices(handlers), *_readings(handlers), *_streams(handlers)),
         wire=WIRE,
         security_schemes=SECURITY,
         middleware=_cors(cors_origins),
@@ -127,7 +133,7 @@ def _data_plane(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _control_plane(handlers: Handlers) -> tuple[Operation, ...]:
+def _keys(handlers: Handlers) -> tuple[Operation, ...]:
     common: dict[str, Any] = {"security": ("bearer",)}
     return (
         Operation(
@@ -157,6 +163,12 @@ def _control_plane(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(*_CONTROL_PLANE, _BAD_QUERY, NotFound(f"There is no API key {_KEY_ID}", code="key_not_found")),
             **common,
         ),
+    )
+
+
+def _devices(handlers: Handlers) -> tuple[Operation, ...]:
+    common: dict[str, Any] = {"security": ("bearer",)}
+    return (
         Operation(
             *("GET", "/devices", handlers.list_devices, "Devices, last heard of first"),
             query=queries.PageQuery,
@@ -187,11 +199,6 @@ def _control_plane(handlers: Handlers) -> tuple[Operation, ...]:
 
 
 def _readings(handlers: Handlers) -> tuple[Operation, ...]:
-    common: dict[str, Any] = {
-        "security": ("bearer",),
-        "path_types": _OF_DEVICE,
-        "errors": (*_CONTROL_PLANE, _BAD_QUERY, _NO_DEVICE),
-    }
     no_readings = NotFound(f"The device {_HARDWARE_ID} has no readings", code="no_readings")
     bucket = wire.BucketBody(1_704_067_200_000, 1_704_070_799_999, 6, 21.8, 23.1, 22.4)
     return (
@@ -199,7 +206,7 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
             *("GET", "/devices/{hardware_id}/latest", handlers.latest, "The latest reading"),
             response=wire.ReadingShown,
             response_example=_READING,
-            **{**common, "errors": (*common["errors"], no_readings)},
+            **{**_OF_READINGS, "errors": (*_OF_READINGS["errors"], no_readings)},
         ),
         Operation(
             *("GET", "/devices/{hardware_id}/readings", handlers.readings, "Readings of a time range"),
@@ -207,28 +214,33 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
             query=queries.ReadingsQuery,
             response=wire.ReadingPage,
             response_example=wire.ReadingPage([_READING], None),
-            **common,
+            **_OF_READINGS,
         ),
         Operation(
             *("GET", "/devices/{hardware_id}/series", handlers.series, "One sensor, down-sampled for a chart"),
             query=queries.SeriesQuery,
             response=wire.SeriesBody,
             response_example=wire.SeriesBody(_HARDWARE_ID, "bme280_temp_c", sampled=False, buckets=[bucket]),
-            **common,
+            **_OF_READINGS,
         ),
+    )
+
+
+def _streams(handlers: Handlers) -> tuple[Operation, ...]:
+    return (
         Operation(
             *("GET", "/devices/{hardware_id}/export", handlers.export, "All readings as a file"),
             description="CSV, one JSON object a line, or Parquet; streamed, however many there are.",
             query=queries.ExportQuery,
             media_type="text/csv",
             other_media_types=("application/x-ndjson", "application/vnd.apache.parquet"),
-            **common,
+            **_OF_READINGS,
         ),
         Operation(
             *("GET", "/devices/{hardware_id}/stream", handlers.stream, "Readings as they arrive"),
             description="Server-sent events named `reading`.",
             media_type="text/event-stream",
-            **common,
+            **_OF_READINGS,
         ),
     )
 
