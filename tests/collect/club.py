@@ -227,7 +227,7 @@ async def open_club(folder: Path, *, start: datetime = START, **changes: Any) ->
         yield Club(f"{url}/collect", parts, clock, strava, issuer, client)
 
 
-def refused(answer: Answer, status: int, code: str) -> None:
+def expect_refused(answer: Answer, status: int, code: str) -> None:
     """The one shape that every error has."""
     assert answer.status == status, answer
     told = answer.json

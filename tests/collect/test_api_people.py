@@ -13,7 +13,7 @@ from tally.sim.oidc.flaws import Flaw
 from tally.store.access import patterns_of
 from tally.store.api import BatchWrite, Scan
 from tally.store.schema import Table
-from tests.collect.club import Club, open_club, refused
+from tests.collect.club import Club, expect_refused, open_club
 from tests.collect.conftest import TABLES, Ground, LogText
 
 
@@ -39,7 +39,7 @@ async def test_models_are_there_with_parts_that_can_be_drawn(club: Club) -> None
     assert [part["partIndex"] for part in fox["parts"]] == list(range(1, 13))
     assert fox["parts"][0]["mesh"][0]["position"] == [0, 0.05, 0]
     for unknown in ("unicorn", "%00", "x" * 3000):
-        refused(await club.browser().get(f"/models/{unknown}"), 404, "model_not_found")
+        expect_refused(await club.browser().get(f"/models/{unknown}"), 404, "model_not_found")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ async def test_a_bad_goal_is_refused_by_its_field(club: Club, change: dict[str, 
     """And nothing is made."""
     ann = await club.member()
     wanted = {"modelId": "fox", "sport": "RUN", "metric": "ELEVATION_METERS", "totalTarget": 500} | change
-    refused(await ann.browser.send("POST", "/milestones", wanted), status, code)
+    expect_refused(await ann.browser.send("POST", "/milestones", wanted), status, code)
     assert (await ann.browser.get("/milestones")).json == {"milestones": []}
 
 
@@ -68,10 +68,10 @@ async def test_a_milestone_is_its_owners_alone(club: Club) -> None:
     """For anyone else it is not there: not to see, not to watch, not to repair."""
     ann, bob = await club.member(), await club.member()
     path = f"/milestones/{(await ann.milestone())['milestoneId']}"
-    refused(await bob.browser.get(path), 404, "milestone_not_found")
-    refused(await bob.browser.get(f"{path}/events"), 404, "milestone_not_found")
-    refused(await bob.browser.send("POST", f"{path}/recompute"), 404, "milestone_not_found")
-    refused(await club.browser().get(path), 401, "invalid_session")
+    expect_refused(await bob.browser.get(path), 404, "milestone_not_found")
+    expect_refused(await bob.browser.get(f"{path}/events"), 404, "milestone_not_found")
+    expect_refused(await bob.browser.send("POST", f"{path}/recompute"), 404, "milestone_not_found")
+    expect_refused(await club.browser().get(path), 401, "invalid_session")
 
 
 async def test_the_last_part_comes_with_the_goal(club: Club) -> None:
@@ -121,8 +121,8 @@ async def test_workouts_are_paged_by_cursors_that_are_ones_own(club: Club) -> No
     second = (await ann.browser.get(f"/workouts?limit=3&cursor={first['nextCursor']}")).json
     found = [each["activityId"] for each in (*first["workouts"], *second["workouts"])]
     assert found == rides[::-1]
-    refused(await bob.browser.get(f"/workouts?cursor={first['nextCursor']}"), 400, "invalid_cursor")
-    refused(await ann.browser.get("/workouts?cursor=AAAA"), 400, "invalid_cursor")
+    expect_refused(await bob.browser.get(f"/workouts?cursor={first['nextCursor']}"), 400, "invalid_cursor")
+    expect_refused(await ann.browser.get("/workouts?cursor=AAAA"), 400, "invalid_cursor")
     for query in ("limit=0", "limit=201", "limit=x", "colour=red"):
         assert (await ann.browser.get(f"/workouts?{query}")).status == 400
 
@@ -137,7 +137,7 @@ async def test_too_many_workouts_are_a_409(club: Club) -> None:
     for start in range(0, len(puts), 25):
         await engine.batch_write(BatchWrite(COMMIT_COLLECT, tuple(puts[start : start + 25])))
     answer = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
-    refused(answer, 409, "too_many_workouts")
+    expect_refused(answer, 409, "too_many_workouts")
     club.strava.record(ann.athlete_id, "Ride", 5000)
     await club.apply()
     assert (await ann.shown(made["milestoneId"]))["progress"] == 0
@@ -155,7 +155,7 @@ async def test_a_deleted_account_leaves_nothing_but_its_audit(club: Club) -> Non
     answer = await ann.browser.send("DELETE", "/account")
     assert answer.status == 204
     assert ann.browser.session is None
-    refused(await elsewhere.get("/me"), 401, "invalid_session")
+    expect_refused(await elsewhere.get("/me"), 401, "invalid_session")
     assert club.strava.authorizations.granted(ann.athlete_id) is None
     assert club.issuer.people.find(ann.user_id) is None
     assert [item for item in await stored(club, COMMIT_COLLECT) if ann.user_id in str(item)] == []

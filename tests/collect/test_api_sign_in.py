@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tally.sim.oidc.flaws import Flaw
-from tests.collect.club import ADMIN, Browser, Club, open_club, refused
+from tests.collect.club import ADMIN, Browser, Club, expect_refused, open_club
 
 CHANGES = (
     "POST /auth/logout",
@@ -25,7 +25,7 @@ async def club(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Club]:
 async def test_the_first_sign_in_makes_an_account_and_a_cookie_that_scripts_cannot_read(club: Club) -> None:
     """HttpOnly, Secure, SameSite=Lax, thirty days; then the person is known."""
     browser = club.browser()
-    refused(await browser.get("/me"), 401, "invalid_session")
+    expect_refused(await browser.get("/me"), 401, "invalid_session")
     answer = await club.sign_in(browser, "Ana")
     assert answer.status == 303
     assert answer.header("location") == "/collect/me"
@@ -52,7 +52,7 @@ async def test_a_second_sign_in_is_the_same_person_with_another_session(club: Cl
     assert browser.session != first
     assert (await browser.get("/me")).json == me
     old = Browser(club.client, club.url, {club.url.split("/")[2]: {"cc_session": first or ""}})
-    refused(await old.get("/me"), 401, "invalid_session")
+    expect_refused(await old.get("/me"), 401, "invalid_session")
 
 
 async def test_a_planted_session_id_is_not_taken_over(club: Club) -> None:
@@ -62,7 +62,7 @@ async def test_a_planted_session_id_is_not_taken_over(club: Club) -> None:
     await club.sign_in(browser, "Cleo")
     assert browser.session not in {None, "planted"}
     planted = Browser(club.client, club.url, {club.url.split("/")[2]: {"cc_session": "planted"}})
-    refused(await planted.get("/me"), 401, "invalid_session")
+    expect_refused(await planted.get("/me"), 401, "invalid_session")
 
 
 async def test_signing_out_ends_the_session_here_and_there(club: Club) -> None:
@@ -72,7 +72,7 @@ async def test_signing_out_ends_the_session_here_and_there(club: Club) -> None:
     copy = Browser(club.client, club.url, {club.url.split("/")[2]: {"cc_session": browser.session or ""}})
     assert (await browser.send("POST", "/auth/logout")).status == 204
     assert browser.session is None
-    refused(await copy.get("/me"), 401, "invalid_session")
+    expect_refused(await copy.get("/me"), 401, "invalid_session")
 
 
 async def test_a_session_is_over_after_thirty_days(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -83,7 +83,7 @@ async def test_a_session_is_over_after_thirty_days(tmp_path_factory: pytest.Temp
         club.leap(30 * 86_400 - 1)
         assert (await browser.get("/me")).status == 200
         club.leap(1)
-        refused(await browser.get("/me"), 401, "invalid_session")
+        expect_refused(await browser.get("/me"), 401, "invalid_session")
 
 
 @pytest.mark.parametrize("flaw", list(Flaw))
@@ -105,7 +105,7 @@ async def test_a_state_works_once(club: Club) -> None:
     agreed = await browser.get(f"{begun.header('location')}&login_hint=Fay")
     assert (await browser.follow(agreed, club.issuer.url)).status == 303
     browser.jar[club.url.split("/")[2]] = cookies
-    refused(await browser.follow(agreed, club.issuer.url), 400, "invalid_state")
+    expect_refused(await browser.follow(agreed, club.issuer.url), 400, "invalid_state")
 
 
 async def test_a_sign_in_ends_in_the_browser_that_began_it(club: Club) -> None:
@@ -113,7 +113,7 @@ async def test_a_sign_in_ends_in_the_browser_that_began_it(club: Club) -> None:
     attacker, victim = club.browser(), club.browser()
     begun = await attacker.get("/auth/login")
     agreed = await attacker.get(f"{begun.header('location')}&login_hint=Gil")
-    refused(await victim.follow(agreed, club.issuer.url), 400, "invalid_state")
+    expect_refused(await victim.follow(agreed, club.issuer.url), 400, "invalid_state")
     assert victim.session is None
     assert (await attacker.follow(agreed, club.issuer.url)).status == 303
 
@@ -125,18 +125,18 @@ async def test_a_sign_in_must_end_within_ten_minutes(tmp_path_factory: pytest.Te
         begun = await browser.get("/auth/login")
         club.leap(600)
         answer = await club.return_from_issuer(browser, begun, "Hal")
-        refused(answer, 400, "invalid_state")
+        expect_refused(answer, 400, "invalid_state")
 
 
 @pytest.mark.parametrize("state", ["", "x", "x" * 5000, "%F0%9F%98%80"])
 async def test_a_made_up_state_is_refused(club: Club, state: str) -> None:
     """Nothing that a client sends makes a 5xx."""
-    refused(await club.browser().get(f"/auth/callback?code=c&state={state}"), 400, "invalid_state")
+    expect_refused(await club.browser().get(f"/auth/callback?code=c&state={state}"), 400, "invalid_state")
 
 
 async def test_a_refusal_of_the_issuer_is_told(club: Club) -> None:
     """With no code there is nothing to try."""
-    refused(await club.browser().get("/auth/callback?error=access_denied&state=s"), 401, "login_refused")
+    expect_refused(await club.browser().get("/auth/callback?error=access_denied&state=s"), 401, "login_refused")
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ async def test_a_refusal_of_the_issuer_is_told(club: Club) -> None:
 async def test_nobody_is_sent_to_another_site(club: Club, path: str) -> None:
     """return_to is a path of this site, or nothing happens."""
     browser = club.browser()
-    refused(await browser.get(f"/auth/login?return_to={path}"), 400, "invalid_field")
+    expect_refused(await browser.get(f"/auth/login?return_to={path}"), 400, "invalid_field")
     await club.sign_in(browser, "Ida")
-    refused(await browser.get(f"/strava/connect?return_to={path}"), 400, "invalid_field")
+    expect_refused(await browser.get(f"/strava/connect?return_to={path}"), 400, "invalid_field")
 
 
 async def test_a_good_path_is_where_one_ends(club: Club) -> None:
@@ -186,7 +186,7 @@ async def test_another_sites_page_changes_nothing(club: Club, change: str, heade
     method, path = change.split()
     own = club.url.removesuffix("/collect")
     told = {name: value.replace("{own}", own) for name, value in headers.items()}
-    refused(await browser.send(method, path, headers=told), 403, "cross_site_request")
+    expect_refused(await browser.send(method, path, headers=told), 403, "cross_site_request")
     assert (await browser.get("/me")).status == 200
 
 
@@ -202,12 +202,12 @@ async def test_audit_look_ups_are_for_operators(club: Club) -> None:
     """By a token of their own, and by exactly one key."""
     browser = club.browser()
     await club.sign_in(browser, "Max")
-    refused(await browser.get("/admin/audit?user=x"), 401, "missing_token")
+    expect_refused(await browser.get("/admin/audit?user=x"), 401, "missing_token")
     bad = {"Authorization": "Bearer nonsense"}
-    refused(await browser.send("GET", "/admin/audit?user=x", headers=bad), 401, "invalid_token")
+    expect_refused(await browser.send("GET", "/admin/audit?user=x", headers=bad), 401, "invalid_token")
     good = {"Authorization": f"Bearer {ADMIN}"}
     for query in ("", "user=a&event=b", "user=a&month=202601", "event=a&month=2026", "user="):
-        refused(await browser.send("GET", f"/admin/audit?{query}", headers=good), 400, "invalid_field")
+        expect_refused(await browser.send("GET", f"/admin/audit?{query}", headers=good), 400, "invalid_field")
     events = await club.audit("event=AUTH_REGISTERED&month=202601&limit=2")
     assert len(events) == 2
 
@@ -216,7 +216,7 @@ async def test_no_issuer_and_no_strava_are_said_clearly(tmp_path_factory: pytest
     """A server that was not set up yet serves what it can."""
     folder = tmp_path_factory.mktemp("bare")
     async with open_club(folder, collect_oidc_issuer=None, collect_strava_client_secret=None) as club:
-        refused(await club.browser().get("/auth/login"), 503, "login_not_set_up")
+        expect_refused(await club.browser().get("/auth/login"), 503, "login_not_set_up")
         assert (await club.browser().get("/models")).status == 200
         assert (await club.browser().get("/health")).status == 200
         assert (await club.browser().get("/health/ready")).status == 200

@@ -11,7 +11,7 @@ from tally.collect.repository.table import SHARDS
 from tally.sim.faults import Fault
 from tally.sim.strava.model import Event
 from tally.sim.strava.world import Consent
-from tests.collect.club import SUBSCRIPTION, VERIFY, Club, Member, open_club, refused
+from tests.collect.club import SUBSCRIPTION, VERIFY, Club, Member, expect_refused, open_club
 from tests.collect.conftest import Ground, LogText
 
 
@@ -181,7 +181,7 @@ async def test_the_handshake_wants_the_verify_token(club: Club) -> None:
     good = await browser.get(f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=abc")
     assert (good.status, good.json) == (200, {"hub.challenge": "abc"})
     for query in ("hub.mode=subscribe&hub.verify_token=x&hub.challenge=abc", f"hub.verify_token={VERIFY}", ""):
-        refused(await browser.get(f"/webhooks/strava?{query}"), 403, "invalid_verify_token")
+        expect_refused(await browser.get(f"/webhooks/strava?{query}"), 403, "invalid_verify_token")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ async def test_bad_events_are_refused(club: Club, change: dict[str, object], sta
     """And leave nothing behind."""
     good = {"object_type": "activity", "object_id": 1, "aspect_type": "create", "owner_id": 1, "event_time": 1}
     body = good | {"subscription_id": SUBSCRIPTION} | change
-    refused(await club.browser().send("POST", "/webhooks/strava", body), status, code)
+    expect_refused(await club.browser().send("POST", "/webhooks/strava", body), status, code)
     assert await waiting(club) == 0
 
 
@@ -209,8 +209,8 @@ async def test_without_access_to_activities_there_is_no_link(club: Club) -> None
     browser = club.browser()
     await club.sign_in(browser, "Ona")
     athlete = club.strava.add_athlete("Ona")
-    refused(await club.link(browser, athlete.id, scope="read"), 403, "activity_access_missing")
-    refused(await club.link(browser, athlete.id, denied=True), 403, "strava_access_denied")
+    expect_refused(await club.link(browser, athlete.id, scope="read"), 403, "activity_access_missing")
+    expect_refused(await club.link(browser, athlete.id, denied=True), 403, "strava_access_denied")
     assert (await browser.get("/strava/status")).json["connected"] is False
 
 
@@ -220,17 +220,17 @@ async def test_a_link_must_end_in_the_session_that_began_it(club: Club) -> None:
     club.strava.auto_approve = Consent(ann.athlete_id)
     begun = await ann.browser.get("/strava/connect")
     agreed = await ann.browser.follow(begun, club.url)
-    refused(await bob.browser.follow(agreed, club.strava.url), 400, "invalid_state")
+    expect_refused(await bob.browser.follow(agreed, club.strava.url), 400, "invalid_state")
     assert (await ann.browser.follow(agreed, club.strava.url)).status == 303
-    refused(await ann.browser.follow(agreed, club.strava.url), 400, "invalid_state")
-    refused(await club.browser().follow(agreed, club.strava.url), 401, "invalid_session")
+    expect_refused(await ann.browser.follow(agreed, club.strava.url), 400, "invalid_state")
+    expect_refused(await club.browser().follow(agreed, club.strava.url), 401, "invalid_session")
 
 
 async def test_an_athlete_of_another_is_a_conflict_and_nothing_changes(club: Club) -> None:
     """The other's link goes on working."""
     ann, bob = await club.member(), await club.member()
     before = (await bob.browser.get("/strava/status")).json
-    refused(await club.link(bob.browser, ann.athlete_id), 409, "athlete_already_connected")
+    expect_refused(await club.link(bob.browser, ann.athlete_id), 409, "athlete_already_connected")
     assert (await bob.browser.get("/strava/status")).json == before
     club.strava.record(ann.athlete_id, "Ride", 1000)
     await club.apply()
@@ -255,7 +255,7 @@ async def test_unlinking_revokes_and_forgets(club: Club) -> None:
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
     assert club.strava.authorizations.granted(ann.athlete_id) is None
     assert (await ann.browser.get("/strava/status")).json["connected"] is False
-    refused(await ann.browser.send("DELETE", "/strava/connection"), 404, "strava_not_connected")
+    expect_refused(await ann.browser.send("DELETE", "/strava/connection"), 404, "strava_not_connected")
     await club.strava.webhooks.settled()
     await club.clock.advance(5)
     assert (await club.link(ann.browser, ann.athlete_id)).status == 303

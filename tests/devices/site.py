@@ -1,7 +1,7 @@
 """A running server with its HTTP client, and boards that speak to it: what the tests of the API are written in.
 
 answer = await site.post("/data", board.data(board.reading(3)), key=key)
-refused(answer, 401, "KEY_REVOKED")
+expect_refused(answer, 401, "KEY_REVOKED")
 """
 
 import asyncio
@@ -177,7 +177,7 @@ class Board:
         return {"hardware_id": self.hardware_id, "boot_id": self.boot_id, "firmware_version": self.firmware_version}
 
 
-def refused(answer: Answer, status: int, code: str, *words: str) -> Json:
+def expect_refused(answer: Answer, status: int, code: str, *words: str) -> Json:
     """The one shape that every error has: a code for programs, a message for people, and nothing else."""
     assert answer.status == status, answer
     assert answer.headers["content-type"] == "application/json"

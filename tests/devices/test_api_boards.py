@@ -6,7 +6,7 @@ import uuid
 import msgspec
 import pytest
 
-from tests.devices.site import DAY_MS, FIRST_MS, Board, Json, Site, refused, together
+from tests.devices.site import DAY_MS, FIRST_MS, Board, Json, Site, expect_refused, together
 
 
 async def sent(site: Site, key: str, content: Json) -> Json:
@@ -105,7 +105,7 @@ async def test_only_bad_readings_store_nothing(site: Site, key: str) -> None:
         "duplicate_batch_ids": [],
         "rejected": [{"index": 0, "field": "sensors[...]", "why": "sensors[...]: Expected `int | float`, got `str`"}],
     }
-    refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
+    expect_refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
@@ -123,9 +123,9 @@ async def test_a_batch_id_that_comes_thrice_in_a_request_comes_back_once(site: S
 async def test_a_hundred_readings_are_stored_and_a_hundred_and_one_refused(site: Site, key: str) -> None:
     board = Board()
     too_many = await site.post("/data", board.data(*board.readings(101)), key=key)
-    refused(too_many, 400, "BATCH_SIZE_EXCEEDED", "100", "101")
-    refused(await site.post("/data", board.data(*["?"] * 101), key=key), 400, "BATCH_SIZE_EXCEEDED")
-    refused(await site.post("/data", board.data(), key=key), 400, "INVALID_FORMAT", "at least one")
+    expect_refused(too_many, 400, "BATCH_SIZE_EXCEEDED", "100", "101")
+    expect_refused(await site.post("/data", board.data(*["?"] * 101), key=key), 400, "BATCH_SIZE_EXCEEDED")
+    expect_refused(await site.post("/data", board.data(), key=key), 400, "INVALID_FORMAT", "at least one")
     await site.store(board, board.readings(100), key)
     assert len(await site.readings(board)) == 100
 

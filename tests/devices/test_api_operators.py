@@ -8,7 +8,7 @@ import pytest
 
 from tally.kit.clock import ManualClock
 from tests.devices.conftest import Ground
-from tests.devices.site import ADMIN, START, Board, Site, new_hardware_id, refused, running
+from tests.devices.site import ADMIN, START, Board, Site, expect_refused, new_hardware_id, running
 
 CONTROL_PLANE = [
     ("POST", "/api-keys"),
@@ -28,13 +28,13 @@ CONTROL_PLANE = [
 @pytest.mark.parametrize(("method", "path"), CONTROL_PLANE)
 async def test_the_control_plane_wants_the_operators_token(site: Site, method: str, path: str) -> None:
     """None, an empty one, one of another kind, a wrong one, and one that only begins right."""
-    refused(await site.ask(path, method, token=None), 401, "MISSING_TOKEN", "Authorization")
+    expect_refused(await site.ask(path, method, token=None), 401, "MISSING_TOKEN", "Authorization")
     for header in ("Bearer", "Bearer ", f"Basic {ADMIN}", ADMIN):
         answer = await site.send(method, path, None, {"Authorization": header})
-        refused(answer, 401, "MISSING_TOKEN")
+        expect_refused(answer, 401, "MISSING_TOKEN")
         assert answer.headers["www-authenticate"] == "Bearer"
     for token in ("x", ADMIN[:-1], ADMIN + "x", ADMIN.upper()):
-        refused(await site.ask(path, method, token=token), 401, "INVALID_TOKEN")
+        expect_refused(await site.ask(path, method, token=token), 401, "INVALID_TOKEN")
 
 
 @pytest.mark.parametrize("path", ["/register", "/data"])
@@ -42,16 +42,16 @@ async def test_the_data_plane_wants_an_api_key(site: Site, key: str, path: str) 
     """None, an empty one, no hexadecimal digits, too few, in capitals, unknown; and the operators' token is none."""
     board = Board()
     content = board.registration() if path == "/register" else board.data(board.reading())
-    refused(await site.post(path, content), 401, "MISSING_API_KEY", "X-API-Key")
-    refused(await site.post(path, content, key=""), 401, "MISSING_API_KEY")
+    expect_refused(await site.post(path, content), 401, "MISSING_API_KEY", "X-API-Key")
+    expect_refused(await site.post(path, content, key=""), 401, "MISSING_API_KEY")
     for wrong in ("x", "0" * 63, "0" * 65, "g" * 64, "0" * 64, key.upper() if key.upper() != key else "0", ADMIN):
-        refused(await site.post(path, content, key=wrong), 401, "INVALID_API_KEY")
-    refused(await site.post(path, content, headers={"Authorization": f"Bearer {ADMIN}"}), 401, "MISSING_API_KEY")
-    refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
+        expect_refused(await site.post(path, content, key=wrong), 401, "INVALID_API_KEY")
+    expect_refused(await site.post(path, content, headers={"Authorization": f"Bearer {ADMIN}"}), 401, "MISSING_API_KEY")
+    expect_refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
 
 
 async def test_an_api_key_opens_nothing_to_an_operator(site: Site, key: str) -> None:
-    refused(await site.ask("/devices", token=key), 401, "INVALID_TOKEN")
+    expect_refused(await site.ask("/devices", token=key), 401, "INVALID_TOKEN")
 
 
 async def test_a_key_is_shown_once(site: Site) -> None:
@@ -89,20 +89,20 @@ async def test_a_revoked_key_is_refused_within_five_seconds_by_every_server(grou
         for site in (one, other):
             await site.clock.advance(5)
             for path in ("/register", "/data"):
-                refused(await site.post(path, {}, key=key), 401, "KEY_REVOKED", "revoked")
+                expect_refused(await site.post(path, {}, key=key), 401, "KEY_REVOKED", "revoked")
         [listed] = (await one.found("/api-keys"))["api_keys"]
         assert listed["is_active"] is False
 
 
 async def test_to_revoke_needs_a_key_that_exists(site: Site) -> None:
-    refused(await site.ask(f"/api-keys/{uuid.uuid4()}", "DELETE"), 404, "KEY_NOT_FOUND")
+    expect_refused(await site.ask(f"/api-keys/{uuid.uuid4()}", "DELETE"), 404, "KEY_NOT_FOUND")
     for strange in ("x", "7c9e6679-7425-10de-944b-e07fc1f90ae7", "é"):
-        refused(await site.ask(f"/api-keys/{strange}", "DELETE"), 400, "INVALID_FORMAT", "key_id")
+        expect_refused(await site.ask(f"/api-keys/{strange}", "DELETE"), 400, "INVALID_FORMAT", "key_id")
 
 
 @pytest.mark.parametrize("content", [{"description": ""}, {"description": "x" * 257}, {"description": 7}, {"colour": 1}, [], 1])
 async def test_a_key_is_made_of_a_description_at_most(site: Site, content: object) -> None:
-    refused(await site.ask("/api-keys", "POST", content), 400, "INVALID_FORMAT")
+    expect_refused(await site.ask("/api-keys", "POST", content), 400, "INVALID_FORMAT")
 
 
 async def test_use_of_a_key_is_noted_every_five_minutes_and_never_back_in_time(ground: Ground) -> None:
@@ -197,21 +197,21 @@ async def test_a_name_is_short_and_printable(site: Site, key: str, name: object)
     board = Board()
     await site.post("/register", board.registration(), key=key)
     answer = await site.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name})
-    refused(answer, 400, "INVALID_FORMAT", "friendly_name")
-    refused(await site.ask(f"/devices/{board.hardware_id}", "PATCH", {}), 400, "MISSING_FIELD", "friendly_name")
+    expect_refused(answer, 400, "INVALID_FORMAT", "friendly_name")
+    expect_refused(await site.ask(f"/devices/{board.hardware_id}", "PATCH", {}), 400, "MISSING_FIELD", "friendly_name")
 
 
 async def test_what_is_not_there_is_not_found(site: Site) -> None:
     nobody = new_hardware_id()
     for path in ("", "/latest", "/readings", "/series?sensor=x&from=0&to=1", "/export", "/stream"):
-        refused(await site.ask(f"/devices/{nobody}{path}"), 404, "DEVICE_NOT_FOUND", nobody)
-        refused(await site.ask(f"/devices/{nobody.lower()}x{path}"), 400, "INVALID_FORMAT", "hardware_id")
-    refused(await site.ask(f"/devices/{nobody}", "PATCH", {"friendly_name": "x"}), 404, "DEVICE_NOT_FOUND")
-    refused(await site.ask("/nowhere"), 404, "NOT_FOUND")
-    refused(await site.ask("/devices", "DELETE"), 405, "METHOD_NOT_ALLOWED", "GET")
+        expect_refused(await site.ask(f"/devices/{nobody}{path}"), 404, "DEVICE_NOT_FOUND", nobody)
+        expect_refused(await site.ask(f"/devices/{nobody.lower()}x{path}"), 400, "INVALID_FORMAT", "hardware_id")
+    expect_refused(await site.ask(f"/devices/{nobody}", "PATCH", {"friendly_name": "x"}), 404, "DEVICE_NOT_FOUND")
+    expect_refused(await site.ask("/nowhere"), 404, "NOT_FOUND")
+    expect_refused(await site.ask("/devices", "DELETE"), 405, "METHOD_NOT_ALLOWED", "GET")
 
 
 @pytest.mark.parametrize("path", ["/devices", "/api-keys"])
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=2", "colour=green", "limit=1.5"])
 async def test_a_list_refuses_what_it_does_not_understand(site: Site, path: str, query: str) -> None:
-    refused(await site.ask(f"{path}?{query}"), 400, "INVALID_FORMAT", query.partition("=")[0])
+    expect_refused(await site.ask(f"{path}?{query}"), 400, "INVALID_FORMAT", query.partition("=")[0])

@@ -10,7 +10,7 @@ from tally.kit.clock import ManualClock
 from tally.kit.cursors import Cursors, fingerprint
 from tally.settings import Secret
 from tests.devices.conftest import Ground
-from tests.devices.site import FIRST_MS, MINUTE_MS, START, START_MS, Board, Site, refused, running
+from tests.devices.site import FIRST_MS, MINUTE_MS, START, START_MS, Board, Site, expect_refused, running
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,7 @@ async def test_the_latest_is_the_one_measured_last(site: Site, board: Board) -> 
 async def test_a_device_without_readings_says_so(site: Site, key: str) -> None:
     silent = Board()
     await site.post("/register", silent.registration(), key=key)
-    refused(await site.ask(f"/devices/{silent.hardware_id}/latest"), 404, "NO_READINGS", silent.hardware_id)
+    expect_refused(await site.ask(f"/devices/{silent.hardware_id}/latest"), 404, "NO_READINGS", silent.hardware_id)
     assert await site.found(f"/devices/{silent.hardware_id}/readings") == {"readings": [], "next_cursor": None}
 
 
@@ -76,7 +76,7 @@ async def test_pages_hold_every_reading_once(site: Site, board: Board, order: st
     ],
 )
 async def test_a_query_that_means_nothing_is_refused(site: Site, board: Board, query: str) -> None:
-    refused(await site.ask(f"/devices/{board.hardware_id}/readings?{query}"), 400, "INVALID_FORMAT")
+    expect_refused(await site.ask(f"/devices/{board.hardware_id}/readings?{query}"), 400, "INVALID_FORMAT")
 
 
 async def cursor_of(site: Site, board: Board, query: str = "limit=2") -> str:
@@ -100,7 +100,7 @@ async def test_a_cursor_is_good_for_its_own_query_alone(site: Site, board: Board
         f"/devices?cursor={cursor}",
         f"/api-keys?cursor={cursor}",
     ):
-        refused(await site.ask(path), 400, "INVALID_FORMAT", "cursor")
+        expect_refused(await site.ask(path), 400, "INVALID_FORMAT", "cursor")
 
 
 async def test_a_forged_cursor_is_refused(site: Site, board: Board) -> None:
@@ -116,7 +116,7 @@ async def test_a_forged_cursor_is_refused(site: Site, board: Board) -> None:
         changed[position] ^= 1
         forged.append(base64.urlsafe_b64encode(bytes(changed)).rstrip(b"=").decode())
     for wrong in forged:
-        refused(await site.ask(f"/devices/{board.hardware_id}/readings?cursor={wrong}"), 400, "INVALID_FORMAT", "cursor")
+        expect_refused(await site.ask(f"/devices/{board.hardware_id}/readings?cursor={wrong}"), 400, "INVALID_FORMAT", "cursor")
 
 
 async def test_a_cursor_of_one_server_is_good_on_another(ground: Ground) -> None:

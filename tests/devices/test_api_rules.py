@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.devices.site import START_MS, Board, Json, Site, new_hardware_id, refused
+from tests.devices.site import START_MS, Board, Json, Site, expect_refused, new_hardware_id
 from tests.devices.test_api_boards import sent
 
 
@@ -117,18 +117,18 @@ BAD_HEADS: dict[str, Json] = {
 async def test_a_board_that_does_not_say_properly_who_it_is_is_refused(site: Site, key: str, route: str, field: str) -> None:
     board = Board()
     content = board.registration() if route == "/register" else board.data(board.reading())
-    refused(await site.post(route, content | BAD_HEADS[field], key=key), 400, "INVALID_FORMAT", field)
-    refused(await site.post(route, content | {field: 7}, key=key), 400, "INVALID_FORMAT", field)
+    expect_refused(await site.post(route, content | BAD_HEADS[field], key=key), 400, "INVALID_FORMAT", field)
+    expect_refused(await site.post(route, content | {field: 7}, key=key), 400, "INVALID_FORMAT", field)
     missing = {name: value for name, value in content.items() if name != field}
-    refused(await site.post(route, missing, key=key), 400, "MISSING_FIELD", field)
-    refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
+    expect_refused(await site.post(route, missing, key=key), 400, "MISSING_FIELD", field)
+    expect_refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
 
 
 @pytest.mark.parametrize(
     "hardware_id", ["AA:BB:CC:DD:EE", "AA:BB:CC:DD:EE:FF:00", "AA-BB-CC-DD-EE-FF", "AA:BB:CC:DD:EE:GG", "AA:BB:CC:DD:EE:FF\n", ""]
 )
 async def test_a_hardware_id_is_a_mac_address_in_capitals(site: Site, key: str, hardware_id: str) -> None:
-    refused(await site.post("/register", Board(hardware_id).registration(), key=key), 400, "INVALID_FORMAT", "hardware_id")
+    expect_refused(await site.post("/register", Board(hardware_id).registration(), key=key), 400, "INVALID_FORMAT", "hardware_id")
 
 
 BAD_CAPABILITIES: dict[str, tuple[Any, str]] = {
@@ -148,16 +148,16 @@ BAD_CAPABILITIES: dict[str, tuple[Any, str]] = {
 async def test_capabilities_are_sensors_and_features(site: Site, key: str, name: str) -> None:
     capabilities, field = BAD_CAPABILITIES[name]
     answer = await site.post("/register", Board().registration(capabilities=capabilities), key=key)
-    refused(answer, 400, "INVALID_FORMAT", field)
+    expect_refused(answer, 400, "INVALID_FORMAT", field)
 
 
 async def test_a_registration_says_what_the_board_can_do(site: Site, key: str) -> None:
     content = Board().registration()
     del content["capabilities"]
-    refused(await site.post("/register", content, key=key), 400, "MISSING_FIELD", "capabilities")
+    expect_refused(await site.post("/register", content, key=key), 400, "MISSING_FIELD", "capabilities")
 
 
 async def test_unknown_fields_are_named(site: Site, key: str) -> None:
     board = Board(new_hardware_id())
-    refused(await site.post("/register", board.registration(color=1), key=key), 400, "INVALID_FORMAT", "color")
-    refused(await site.post("/data", board.data(board.reading(), color=1), key=key), 400, "INVALID_FORMAT", "color")
+    expect_refused(await site.post("/register", board.registration(color=1), key=key), 400, "INVALID_FORMAT", "color")
+    expect_refused(await site.post("/data", board.data(board.reading(), color=1), key=key), 400, "INVALID_FORMAT", "color")

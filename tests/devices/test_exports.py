@@ -11,7 +11,7 @@ import pytest
 
 from tally.devices.exports import FORMATS, SENSORS
 from tests.devices.history import made_up, write
-from tests.devices.site import ADMIN, FIRST_MS, MINUTE_MS, Board, Json, Site, refused
+from tests.devices.site import ADMIN, FIRST_MS, MINUTE_MS, Board, Json, Site, expect_refused
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +114,7 @@ def rows_of(form: str, body: bytes) -> list[Any]:
 
 @pytest.mark.parametrize("query", ["format=xls", "format=", "from=2&to=1", "points=3", "format=csv&format=csv"])
 async def test_an_export_refuses_what_it_does_not_understand(site: Site, board: Board, query: str) -> None:
-    refused(await site.ask(f"/devices/{board.hardware_id}/export?{query}"), 400, "INVALID_FORMAT")
+    expect_refused(await site.ask(f"/devices/{board.hardware_id}/export?{query}"), 400, "INVALID_FORMAT")
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", '=HYPERLINK("x")'])

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.devices.conftest import Ground
-from tests.devices.site import ADMIN, Board, Site, refused, running, settings_of
+from tests.devices.site import ADMIN, Board, Site, expect_refused, running, settings_of
 from tests.store.misbehaving import closed, misbehaving
 
 MIB = 1024 * 1024
@@ -35,11 +35,11 @@ async def who(embedded: Site) -> dict[str, str]:
 async def test_a_body_over_a_mebibyte_is_refused(embedded: Site, who: dict[str, str], method: str, path: str) -> None:
     """By what it announces, by what it brings, and by what it unpacks to."""
     body = b'"' + b"x" * MIB + b'"'
-    refused(await embedded.send(method, path, body, who | JSON), 413, "TOO_LARGE", str(MIB))
+    expect_refused(await embedded.send(method, path, body, who | JSON), 413, "TOO_LARGE", str(MIB))
     if path in TAKES_GZIP:
         bomb = gzip.compress(b" " * (50 * MIB))
         assert len(bomb) < MIB / 10
-        refused(await embedded.send(method, path, bomb, who | JSON | {"Content-Encoding": "gzip"}), 413, "TOO_LARGE")
+        expect_refused(await embedded.send(method, path, bomb, who | JSON | {"Content-Encoding": "gzip"}), 413, "TOO_LARGE")
 
 
 async def test_a_mebibyte_is_read(embedded: Site, who: dict[str, str]) -> None:
@@ -52,14 +52,16 @@ async def test_a_mebibyte_is_read(embedded: Site, who: dict[str, str]) -> None:
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""])
 async def test_a_body_is_json(embedded: Site, who: dict[str, str], method: str, path: str, kind: str) -> None:
-    refused(await embedded.send(method, path, b"{}", who | ({"Content-Type": kind} if kind else {})), 415, "UNSUPPORTED_MEDIA")
+    expect_refused(
+        await embedded.send(method, path, b"{}", who | ({"Content-Type": kind} if kind else {})), 415, "UNSUPPORTED_MEDIA"
+    )
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_an_encoding_that_is_not_read_is_refused(embedded: Site, who: dict[str, str], method: str, path: str) -> None:
     for encoding in ("br", "deflate", "gzip, gzip", *(() if path in TAKES_GZIP else ("gzip",))):
         answer = await embedded.send(method, path, gzip.compress(b"{}"), who | JSON | {"Content-Encoding": encoding})
-        refused(answer, 415, "UNSUPPORTED_MEDIA", "encoding")
+        expect_refused(answer, 415, "UNSUPPORTED_MEDIA", "encoding")
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -67,7 +69,7 @@ async def test_an_encoding_that_is_not_read_is_refused(embedded: Site, who: dict
 async def test_a_body_that_is_no_object_is_refused(
     embedded: Site, who: dict[str, str], method: str, path: str, body: bytes
 ) -> None:
-    refused(await embedded.send(method, path, body, who | JSON), 400, "INVALID_FORMAT")
+    expect_refused(await embedded.send(method, path, body, who | JSON), 400, "INVALID_FORMAT")
 
 
 NO_GZIP = {
@@ -82,7 +84,7 @@ NO_GZIP = {
 @pytest.mark.parametrize("name", NO_GZIP)
 async def test_a_body_that_is_no_gzip_is_refused(embedded: Site, who: dict[str, str], name: str) -> None:
     answer = await embedded.send("POST", "/data", NO_GZIP[name], who | JSON | {"Content-Encoding": "gzip"})
-    refused(answer, 400, "INVALID_FORMAT")
+    expect_refused(answer, 400, "INVALID_FORMAT")
 
 
 async def test_a_key_that_comes_too_often_is_told_when_to_come_back(ground: Ground) -> None:
@@ -94,13 +96,13 @@ async def test_a_key_that_comes_too_often_is_told_when_to_come_back(ground: Grou
             assert (await site.post("/data", board.data("?"), key=busy)).status == 200
         for path, content in (("/data", board.data("?")), ("/register", board.registration())):
             answer = await site.post(path, content, key=busy)
-            refused(answer, 429, "RATE_LIMITED")
+            expect_refused(answer, 429, "RATE_LIMITED")
             assert answer.headers["retry-after"] == "1"
         assert (await site.post("/data", board.data("?"), key=calm)).status == 200
         await site.clock.advance(1)
         for _ in range(2):
             assert (await site.post("/data", board.data("?"), key=busy)).status == 200
-        refused(await site.post("/data", board.data("?"), key=busy), 429, "RATE_LIMITED")
+        expect_refused(await site.post("/data", board.data("?"), key=busy), 429, "RATE_LIMITED")
 
 
 async def test_pages_of_other_origins_may_call_the_api(site: Site, key: str) -> None:
@@ -118,7 +120,7 @@ async def test_pages_of_other_origins_may_call_the_api(site: Site, key: str) -> 
         allowed = preflight.headers["access-control-allow-headers"].lower()
         assert {"authorization", "content-type", "x-api-key"} <= set(allowed.split(", "))
     answer = await site.send("GET", "/devices", None, {"Origin": "https://console.example"})
-    refused(answer, 401, "MISSING_TOKEN")
+    expect_refused(answer, 401, "MISSING_TOKEN")
     assert answer.headers["access-control-allow-origin"] == "*"
     assert {"x-request-id", "retry-after"} <= set(answer.headers["access-control-expose-headers"].lower().split(", "))
 
@@ -145,7 +147,7 @@ async def test_a_store_that_went_away_is_a_503_that_says_when_to_come_back(tmp_p
             await site.post("/register", board.registration(), key=key),
             await site.ask("/api-keys", "POST", {}),
         ):
-            refused(answer, 503, "UNAVAILABLE", "store")
+            expect_refused(answer, 503, "UNAVAILABLE", "store")
             assert answer.headers["retry-after"] == "1"
         shutil.move(tmp_path / "away", folder)
         await site.store(board, [board.reading(1)], key)
@@ -161,6 +163,6 @@ async def test_a_service_that_breaks_off_is_a_503_too(tmp_path: Path, monkeypatc
         async with running(place) as site:
             service.replies.append(closed)
             answer = await site.ask("/api-keys", "POST", {})
-            refused(answer, 503, "UNAVAILABLE")
+            expect_refused(answer, 503, "UNAVAILABLE")
             assert answer.headers["retry-after"] == "1"
             assert [sent.operation for sent in service.sent] == ["PutItem"], "not sent again: it may have been carried out"

@@ -11,7 +11,7 @@ from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.settings import Secret, Settings
 from tally.store.api import Scan
-from tests.devices.site import ADMIN, Board, refused, running, settings_of
+from tests.devices.site import ADMIN, Board, expect_refused, running, settings_of
 
 PEPPER = "a pepper of at least 32 characters, for the tests"
 
@@ -29,7 +29,7 @@ async def test_a_raw_key_is_found_nowhere(tmp_path: Path) -> None:
             await site.post("/data", board.data(board.reading()), key=sent)
             await site.post(f"/data?key={sent}", board.data(board.reading()), key=sent)
         (folder / "store.db").rename(tmp_path / "away.db")
-        refused(await site.post("/data", board.data(board.reading()), key=key), 503, "UNAVAILABLE")
+        expect_refused(await site.post("/data", board.data(board.reading()), key=key), 503, "UNAVAILABLE")
         (tmp_path / "away.db").rename(folder / "store.db")
         items = (await site.parts.store.engine.scan(Scan(API_KEYS))).items
         shown = (await site.ask("/api-keys")).body.decode()

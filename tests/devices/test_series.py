@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tally.devices.model import Reading
 from tests.devices.history import made_up, write
-from tests.devices.site import FIRST_MS, Board, Json, Site, refused
+from tests.devices.site import FIRST_MS, Board, Json, Site, expect_refused
 
 SENSOR = "bme280_temp_c"
 STEP_MS = 60_000
@@ -137,7 +137,7 @@ async def test_a_sensor_that_nobody_has_makes_an_empty_chart(site: Site, short: 
     ],
 )
 async def test_a_chart_needs_a_sensor_and_a_span(site: Site, short: History, query: str, code: str) -> None:
-    refused(await site.ask(f"/devices/{short.board.hardware_id}/series?{query}"), 400, code)
+    expect_refused(await site.ask(f"/devices/{short.board.hardware_id}/series?{query}"), 400, code)
 
 
 async def test_a_chart_may_end_long_after_all_readings(site: Site, short: History) -> None:

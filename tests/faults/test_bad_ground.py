@@ -257,7 +257,7 @@ async def test_a_replaced_directory_is_left_to_its_new_owner(tmp_path: Path) -> 
     assert (await audit(tmp_path / "moved"))["notes"] == [{"id": "of the first"}]
 
 
-def judge(report: Report) -> None:
+def check_verdict(report: Report) -> None:
     """No room was told as such, nothing acknowledged was lost, nothing refused was stored, and with room all went on."""
     assert report.acknowledged > 100
     assert set(report.refused) == {"StorageFull"}
@@ -280,9 +280,9 @@ def need_mounts(place: Path) -> tuple[str, ...]:
 async def test_a_full_disk_loses_nothing_and_is_told_apart(tmp_path: Path) -> None:
     """On a real file system of a few megabytes, filled up, and freed again."""
     async with started("ground", "full", str(tmp_path), "mount", before=need_mounts(tmp_path)) as child:
-        judge(msgspec.json.decode(await child.line(), type=Report))
+        check_verdict(msgspec.json.decode(await child.line(), type=Report))
 
 
 async def test_a_limit_on_the_size_of_files_is_a_full_disk(tmp_path: Path) -> None:
     async with started("ground", "full", str(tmp_path), "limit") as child:
-        judge(msgspec.json.decode(await child.line(), type=Report))
+        check_verdict(msgspec.json.decode(await child.line(), type=Report))

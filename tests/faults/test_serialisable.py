@@ -39,7 +39,7 @@ TASKS, CALLS = 64, 16
 SPECIFICATIONS = {"counter": (counter_specification, ("value",)), "lock": (lock_specification, ("owner", "until"))}
 
 
-def judge(workload: str, record: Record, items: list[dict[str, Any]]) -> None:
+def check_verdict(workload: str, record: Record, items: list[dict[str, Any]]) -> None:
     """The history must be explained, with what stands in the store at the end as its last word."""
     found = {item["id"]: item for item in items}
     if workload == "accounts":
@@ -81,7 +81,7 @@ async def test_many_tasks_at_once_leave_a_history_that_can_be_explained(tmp_path
         await lay_ground(first)
         engines: tuple[Engine, ...] = (first, second)[:stores]
         record = await contend(engines, workload, TASKS, CALLS, uuid.uuid4().hex[:6])
-        judge(workload, record, await contents(first))
+        check_verdict(workload, record, await contents(first))
     await audit(directory)
 
 
@@ -101,7 +101,7 @@ async def test_two_processes_at_once_leave_a_history_that_can_be_explained(tmp_p
         records[0].transactions + records[1].transactions,
         records[0].sums + records[1].sums,
     )
-    judge(workload, both, (await audit(directory))["items"])
+    check_verdict(workload, both, (await audit(directory))["items"])
 
 
 async def run(child: Child) -> Record:

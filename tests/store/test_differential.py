@@ -56,7 +56,7 @@ class Pair:
             except TableNotFound:
                 continue
 
-    async def agree(self, table: Table, operations: list[Operation]) -> None:
+    async def check_agreement(self, table: Table, operations: list[Operation]) -> None:
         """Run the operations on both and compare every answer and what is left; leave the tables empty."""
         story = [f"on {table}"]
         try:
@@ -110,7 +110,7 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
 @given(items(SMALLEST), conditions(SMALLEST))
 async def test_conditions_are_judged_alike(pair: Pair, item: Item, condition: Condition) -> None:
     key = {"id": "p"}
-    await pair.agree(PLAIN, [Put(PLAIN, {**item, **key}), Delete(PLAIN, key, condition)])
+    await pair.check_agreement(PLAIN, [Put(PLAIN, {**item, **key}), Delete(PLAIN, key, condition)])
 
 
 @settings(max_examples=2 * EXAMPLES)
@@ -118,14 +118,14 @@ async def test_conditions_are_judged_alike(pair: Pair, item: Item, condition: Co
 async def test_updates_make_the_same_of_an_item(pair: Pair, item: Item, actions: tuple[Action, ...], returns: str) -> None:
     key = {"id": "p"}
     update = Update(PLAIN, key, actions, returns=returns)  # type: ignore[arg-type]
-    await pair.agree(PLAIN, [Put(PLAIN, {**item, **key}), update, Get(PLAIN, key, consistent=True)])
+    await pair.check_agreement(PLAIN, [Put(PLAIN, {**item, **key}), update, Get(PLAIN, key, consistent=True)])
 
 
 @settings(max_examples=EXAMPLES)
 @given(st.one_of(*(MakeUp(table).examples() for table in SHAPES)))
 async def test_sequences_of_operations_have_the_same_answers(pair: Pair, example: tuple[Table, list[Operation]]) -> None:
     table, operations = example
-    await pair.agree(table, operations)
+    await pair.check_agreement(table, operations)
 
 
 @settings(max_examples=max(10, EXAMPLES // 5))
@@ -134,6 +134,6 @@ async def test_tables_of_any_shape_behave_alike(pair: Pair, example: tuple[Table
     table, operations = example
     await pair.make(table)
     try:
-        await pair.agree(table, operations)
+        await pair.check_agreement(table, operations)
     finally:
         await pair.drop(table)
