@@ -104,8 +104,11 @@ class Tables:
 
     async def _settled(self, name: str) -> Table:
         """The table, without its TTL, once it and all of its indexes are at rest."""
-        await self._until(name, lambda: self._unrest(name))
-        return table_from(await self._description(name), name)
+        while True:
+            await self._until(name, lambda: self._unrest(name))
+            description = await self._description(name)
+            if moving(description) is None:  # else another program has begun its next change between the two looks
+                return table_from(description, name)
 
     async def _unrest(self, name: str) -> str | None:
         return moving(await self._description(name))
