@@ -7,7 +7,7 @@ import apsw
 
 from tally.store.sqlite.files import BUSY_SECONDS, connect, patience
 
-_CHECKPOINT_PAGES = 4_000  # 16 MB: long enough that a page written often is copied once
+_CHECKPOINT_PAGES = 8_000  # 32 MB: long enough that a page written often is copied once, also among a million items
 _RESTART_PAGES = 32_000
 _PATIENCE_SECONDS = 0.1
 
