@@ -6,6 +6,7 @@ computes it may run twice.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation, Overflow
+from operator import ge, gt, le, lt
 from typing import Any, TypeAlias
 
 from tally.store.errors import InvalidExpression, InvalidNumber
@@ -100,14 +101,14 @@ def _compare(node: Compare, item: Mapping[str, Any]) -> bool:
     if node.operator == "<>":
         return not equal(left, right)
     pair = _ordered(left, right)
-    return pair is not None and _ORDER[node.operator](*pair)
+    return pair is not None and ORDER[node.operator](*pair)
 
 
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda left, right: bool(left < right),
-    "<=": lambda left, right: bool(left <= right),
-    ">": lambda left, right: bool(left > right),
-    ">=": lambda left, right: bool(left >= right),
+ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
 }
 
 

@@ -4,7 +4,8 @@ Each `check_…` raises a subclass of `InvalidRequest` that names what is wrong.
 `check_update` nothing but peace of mind: what an update does to an item is only known once the item is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import eq
 from typing import Any
 
 from msgspec import Struct
@@ -36,6 +37,7 @@ from tally.store.errors import (
     RequestTooLarge,
     TooManyItems,
 )
+from tally.store.evaluate import ORDER
 from tally.store.expressions import Action, And, BeginsWith, Between, Compare, Condition, Literal, Operand, Path
 from tally.store.schema import (
     Index,
@@ -282,20 +284,14 @@ def in_range(value: Any, wanted: KeyRange) -> bool:
         return bool(value.startswith(low))
     if wanted.operator == "between":
         return bool(low <= value <= high)
-    return bool(_COMPARE[wanted.operator](value, low))
+    return _COMPARE[wanted.operator](value, low)
 
 
 def _ordered(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-_COMPARE: dict[str, Any] = {
-    "=": lambda left, right: left == right,
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
-}
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {"=": eq, **ORDER}
 
 
 def _key_range(where: Condition, partition: KeyPart, sort: KeyPart | None) -> KeyRange:
