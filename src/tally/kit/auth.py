@@ -75,10 +75,10 @@ def bearer_token(request: HTTPConnection) -> str:
 
 def require_bearer(request: HTTPConnection, expected: Secret) -> None:
     if not is_same(bearer_token(request), expected):
-        raise _invalid("The token does not hold")
+        raise invalid_token("The token does not hold")
 
 
-def _invalid(message: str) -> Unauthenticated:
+def invalid_token(message: str) -> Unauthenticated:
     return Unauthenticated(message, code="invalid_token")
 
 
@@ -133,7 +133,7 @@ class KeySet:
             return self._keys[kid]
         if self._read_at is None:
             raise Unavailable("The issuer's keys are out of reach", retry_after=self._pause)
-        raise _invalid("The token is signed with a key that its issuer does not have")
+        raise invalid_token("The token is signed with a key that its issuer does not have")
 
     def _is_old(self) -> bool:
         return self._read_at is None or self._clock.monotonic() - self._read_at > self._max_age
@@ -188,39 +188,46 @@ class TokenVerifier:
         try:
             claims = jwt.decode(token, key, algorithms=[key.algorithm_name], options=OPTIONS, issuer=self._issuer)
         except jwt.InvalidIssuerError as error:
-            raise _invalid("The token is another issuer's") from error
+            raise invalid_token("The token is another issuer's") from error
         except jwt.PyJWTError as error:
-            raise _invalid("The token does not hold") from error
+            raise invalid_token("The token does not hold") from error
         self._check_audience(claims)
-        self._check_times(claims)
+        check_times(claims, self._clock, self._leeway)
         return claims
 
     def _check_audience(self, claims: Claims) -> None:
         # An access token of Cognito's has no `aud`; what it was made for is its `client_id`.
         audience = claims.get("aud", claims.get("client_id"))
         if self._audience not in (audience if isinstance(audience, list) else [audience]):
-            raise _invalid("The token was made for another audience")
+            raise invalid_token("The token was made for another audience")
 
-    def _check_times(self, claims: Claims) -> None:
-        now = self._clock.time_ns() / 1e9
-        times = [claims["exp"], claims.get("nbf", 0), claims.get("iat", 0)]
-        if any(isinstance(moment, bool) or not isinstance(moment, (int, float)) for moment in times):
-            raise _invalid("The token's times are not numbers")
-        expires, *starts = times
-        if not expires > now - self._leeway:
-            raise Unauthenticated("The token has expired", code="token_expired")
-        if not all(moment <= now + self._leeway for moment in starts):
-            raise _invalid("The token is not valid yet")
+
+def check_times(claims: Claims, clock: Clock, leeway: float) -> None:
+    """Whether a token with these claims is valid at this moment; its numbers are somebody else's, and may be anything."""
+    now = clock.time_ns() / 1e9
+    times = [claims["exp"], claims.get("nbf", 0), claims.get("iat", 0)]
+    if any(isinstance(moment, bool) or not isinstance(moment, (int, float)) for moment in times):
+        raise invalid_token("The token's times are not numbers")
+    expires, *starts = times
+    if not expires > now - leeway:
+        raise Unauthenticated("The token has expired", code="token_expired")
+    if not all(moment <= now + leeway for moment in starts):
+        raise invalid_token("The token is not valid yet")
 
 
 def _key_id(token: str) -> str:
-    if len(token) > MAX_TOKEN:
-        raise _invalid("The token is too long")
-    try:
-        header = jwt.get_unverified_header(token)
-    except (jwt.PyJWTError, RecursionError) as error:
-        raise _invalid("The token is not a JSON Web Token") from error
+    header = header_of(token)
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS or not isinstance(kid, str):
-        raise _invalid("The token is not signed in a way that is accepted here")
+        raise invalid_token("The token is not signed in a way that is accepted here")
     return kid
+
+
+def header_of(token: str) -> Claims:
+    """What a token says of itself, which nobody has signed for yet."""
+    if len(token) > MAX_TOKEN:
+        raise invalid_token("The token is too long")
+    try:
+        return jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, RecursionError) as error:
+        raise invalid_token("The token is not a JSON Web Token") from error
