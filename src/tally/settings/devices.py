@@ -1,0 +1,34 @@
+"""Settings of the devices backend."""
+
+from dataclasses import dataclass, field
+
+from tally.settings.kinds import SECRET, TEXT, Secret, holds, whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicesSettings:
+    """Operators, keys, retention and limits."""
+
+    devices_admin_token: Secret | None = field(
+        default=None,
+        metadata=holds(
+            SECRET, "Bearer token of the devices' control plane. Without it, one is made at first start, in the data directory."
+        ),
+    )
+    devices_key_pepper: Secret | None = field(
+        default=None,
+        metadata=holds(
+            SECRET,
+            "Hashed together with every API key of the boards, so that the table alone gives nothing away. Without it, one is"
+            " made at first start, in the data directory; to change it makes all keys void.",
+        ),
+    )
+    devices_retention_days: int = field(
+        default=90, metadata=holds(whole(1, 3650), "Days that a reading is kept, counted from when it was measured.")
+    )
+    devices_rate_limit: int = field(
+        default=2_000, metadata=holds(whole(1, 1_000_000), "Requests a second that one API key may make; twice as many at once.")
+    )
+    devices_cors_origins: str = field(
+        default="*", metadata=holds(TEXT, "Origins, separated by commas, whose pages may call the devices' control plane.")
+    )
