@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from tally import __version__
-from tally.app import Parts, Probe, assembled, build_app
+from tally.app import Parts, assembled, build_app
+from tally.kit.backend import Probe
 from tally.kit.clock import ManualClock
 from tally.kit.eventstream import EventStream
 from tally.kit.http import Json
@@ -38,7 +39,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Parts]:
-    async with assembled(Settings(data_dir=tmp_path / "data"), clock) as parts:
+    async with assembled(Settings(data_dir=tmp_path / "data", backends=("devices",)), clock) as parts:
         yield parts
 
 
@@ -81,6 +82,23 @@ async def test_what_is_not_ready_is_named(client: Client, parts: Parts, clock: M
             {"status": "not_ready", "checks": {"disk": "ok", "store": "failed", "redis": "timed_out"}},
         )
         assert await get(client, f"{url}/health") == (200, {"status": "ok"})
+
+
+async def test_what_is_not_required_is_told_and_no_more(client: Client, parts: Parts) -> None:
+    """A cache that is away is worth knowing of, and no reason to send requests elsewhere."""
+
+    async def broken() -> None:
+        raise ConnectionError
+
+    async with running(replace(parts, probes=(Probe("cache", broken, is_required=False),), jobs=())) as url:
+        assert await get(client, f"{url}/health/ready") == (200, {"status": "ready", "checks": {"cache": "failed"}})
+
+
+async def test_only_the_backends_that_are_asked_for_are_served(client: Client, tmp_path: Path) -> None:
+    async with assembled(Settings(data_dir=tmp_path, backends=("collect",))) as parts, running(parts) as url:
+        assert [api.name for api in parts.apis] == ["collect"]
+        assert (await get(client, f"{url}/collect/health"))[0] == 200
+        assert (await get(client, f"{url}/devices/health"))[0] == 404
 
 
 async def test_metrics_are_served(client: Client, parts: Parts) -> None:
@@ -162,9 +180,9 @@ async def test_an_instance_that_stops_says_so(client: Client, parts: Parts) -> N
 
 async def test_the_cursor_secret_is_made_once_and_can_be_given(tmp_path: Path) -> None:
     """The same after a restart; a secret of one's own needs no file."""
-    async with assembled(Settings(data_dir=tmp_path / "a")) as first:
+    async with assembled(Settings(data_dir=tmp_path / "a", backends=("devices",))) as first:
         cursor = first.cursors.seal("x", {"pk": "1"})
-    async with assembled(Settings(data_dir=tmp_path / "a")) as again:
+    async with assembled(Settings(data_dir=tmp_path / "a", backends=("devices",))) as again:
         assert again.cursors.open("x", cursor) == {"pk": "1"}
     assert (tmp_path / "a" / "cursor.key").stat().st_mode & 0o777 == 0o600
 

@@ -25,7 +25,7 @@ LONG_ENOUGH = 60
 
 def environment(directory: Path, **variables: str) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
-    return {**ours, "TALLY_DATA_DIR": str(directory / "data"), "COLUMNS": "200", **variables}
+    return {**ours, "TALLY_DATA_DIR": str(directory / "data"), "TALLY_BACKENDS": "devices", "COLUMNS": "200", **variables}
 
 
 def tally(directory: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -176,15 +176,21 @@ def test_a_person_at_a_terminal_gets_a_table(tmp_path: Path) -> None:
 
 
 def test_jobs_are_listed(tmp_path: Path) -> None:
-    code, output, _ = run("job", "list", "--json", TALLY_DATA_DIR=str(tmp_path / "data"))
+    code, output, _ = run("job", "list", "--json", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices")
     assert code == 0
     assert isinstance(json.loads(output), list)
 
 
 def test_a_job_that_is_none_is_refused(tmp_path: Path) -> None:
-    code, _, errors = run("job", "run", "nothing", TALLY_DATA_DIR=str(tmp_path / "data"))
+    code, _, errors = run("job", "run", "nothing", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices")
     assert code == 2
     assert "No job nothing; there are:" in errors
+
+
+def test_a_backend_that_is_none_is_refused() -> None:
+    code, _, errors = run("serve", "chess")
+    assert code == 2
+    assert "TALLY_BACKENDS must be some of" in errors
 
 
 def test_the_version_is_told() -> None:

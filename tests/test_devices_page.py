@@ -24,7 +24,7 @@ async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     need_program("curl", "curl")
     environment = {**os.environ, "TALLY_DATA_DIR": "data", "TALLY_PORT": "0", "TALLY_LOG_FORMAT": "json"}
     server = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tally.cli", "serve"), cwd=tmp_path, env=environment, stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "tally.cli", "serve", "devices"), cwd=tmp_path, env=environment, stderr=asyncio.subprocess.PIPE
     )
     try:
         address = await asyncio.wait_for(_address(server), 60)

@@ -8,11 +8,12 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -23,29 +24,23 @@ from starlette.responses import HTMLResponse, Response
 
 from tally import __version__
 from tally.collect.assembly import REPOSITORIES as COLLECT_REPOSITORIES
-from tally.collect.assembly import Collect, Surroundings, open_collect
-from tally.devices.handlers import Announcer, Handlers
-from tally.devices.repository.devices import DeviceRepository
-from tally.devices.repository.keys import KeyRepository
-from tally.devices.repository.readings import ReadingRepository
-from tally.devices.routes import device_api
-from tally.devices.service.history import History
-from tally.devices.service.ingestion import Ingestion
-from tally.devices.service.keys import KNOWN_SECONDS, KeyService
-from tally.devices.service.registry import NAME_SECONDS, Registry
+from tally.collect.assembly import Surroundings as CollectSurroundings
+from tally.collect.assembly import open_collect
+from tally.devices.assembly import REPOSITORIES as DEVICES_REPOSITORIES
+from tally.devices.assembly import Surroundings as DevicesSurroundings
+from tally.devices.assembly import open_devices
 from tally.kit import keyfile, logs
+from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock, DeadlinePassed, SystemClock, finish_within
 from tally.kit.cursors import Cursors
 from tally.kit.docs import page
 from tally.kit.http import Json, RequestScope
 from tally.kit.hub import Hub
 from tally.kit.jobs import Job, JobRunner
-from tally.kit.limits import RateLimiter
 from tally.kit.locks import Locks
 from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
 from tally.kit.operations import Api, Operation
-from tally.kit.recent import Recent
 from tally.settings import Secret, Settings
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
@@ -56,20 +51,11 @@ from tally.store.store import Store
 
 PROBE_SECONDS: Final = 2.0
 SWEEP_BITE: Final = 500
-MOST_KNOWN: Final = 50_000
 COLLECT_KEY_FILE: Final = "collect-admin.key"
 DEVICES_KEY_FILE: Final = "devices-admin.key"
 DESCRIPTION: Final = "Tally keeps score of live things, and tells everyone who is watching."
 
 _log = logs.logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Something that must work before requests are welcome; `check` raises if it does not."""
-
-    name: str
-    check: Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +72,7 @@ class Parts:
     probes: tuple[Probe, ...] = ()
     jobs: tuple[Job, ...] = ()
     apis: tuple[Api, ...] = ()
-    collect: Collect | None = None
+    backends: Mapping[str, Backend] = field(default_factory=dict)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def job_runner(self) -> JobRunner:
@@ -98,7 +84,23 @@ class Parts:
         self.hub.close()
 
 
-CATALOGUE: Final = Catalogue({"collect": COLLECT_REPOSITORIES, "devices": (DeviceRepository, ReadingRepository, KeyRepository)})
+CATALOGUE: Final = Catalogue({"collect": COLLECT_REPOSITORIES, "devices": DEVICES_REPOSITORIES})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """What all backends stand on."""
+
+    settings: Settings
+    clock: Clock
+    metrics: Metrics
+    hub: Hub
+    cursors: Cursors
+    store: Store
+
+    def made(self, name: str) -> Secret:
+        """A secret of that name, kept in the data directory."""
+        return keyfile.read_or_make(self.settings.data_dir / name)
 
 
 @asynccontextmanager
@@ -112,8 +114,9 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
         metrics.registry.register(PatternCollector(CATALOGUE, store.meters))
         hub = Hub(clock, metrics)
         stack.callback(hub.close)
-        cursors = Cursors(settings.cursor_secret or _made(settings, "cursor.key"))
-        collect = await stack.enter_async_context(open_collect(_collect(settings, clock, metrics, hub, cursors, store=store)))
+        cursors = Cursors(settings.cursor_secret or keyfile.read_or_make(settings.data_dir / "cursor.key"))
+        shared = _Shared(settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=cursors, store=store)
+        backends = {name: await stack.enter_async_context(OPENERS[name](shared)) for name in settings.backends}
         sweep = Job(name="ttl-sweep", what="Deletes what has expired", run=partial(_sweep, engine, clock), interval=60)
         yield Parts(
             settings=settings,
@@ -122,10 +125,10 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
             hub=hub,
             cursors=cursors,
             store=store,
-            probes=(Probe("store", engine.ping),),
-            jobs=(sweep, *collect.jobs),
-            apis=(collect.api, _devices(settings, clock, store, hub, cursors)),
-            collect=collect,
+            probes=(Probe("store", engine.ping), *chain.from_iterable(each.probes for each in backends.values())),
+            jobs=(sweep, *chain.from_iterable(each.jobs for each in backends.values())),
+            apis=tuple(each.api for each in backends.values()),
+            backends=backends,
         )
 
 
@@ -146,10 +149,6 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
         yield embedded
 
 
-def _made(settings: Settings, name: str) -> Secret:
-    return keyfile.read_or_make(settings.data_dir / name)
-
-
 async def _sweep(engine: Engine, clock: Clock) -> None:
     """A bite of each table at a time, so that nobody waits long behind it."""
     for table in CATALOGUE.tables():
@@ -158,43 +157,44 @@ async def _sweep(engine: Engine, clock: Clock) -> None:
             swept = await engine.sweep(table, clock.seconds(), SWEEP_BITE)
 
 
-def _collect(settings: Settings, clock: Clock, metrics: Metrics, hub: Hub, cursors: Cursors, *, store: Store) -> Surroundings:
-    return Surroundings(
+@asynccontextmanager
+async def _collect(shared: _Shared) -> AsyncIterator[Backend]:
+    settings = shared.settings
+    given = CollectSurroundings(
         settings=settings,
-        clock=clock,
-        metrics=metrics,
-        hub=hub,
-        cursors=cursors,
-        store=store,
-        secret=settings.collect_secret or _made(settings, "collect.key"),
-        admin_token=settings.collect_admin_token or _made(settings, COLLECT_KEY_FILE),
-        verify_token=settings.collect_strava_verify_token or _made(settings, "collect-strava-verify.key"),
+        clock=shared.clock,
+        metrics=shared.metrics,
+        hub=shared.hub,
+        cursors=shared.cursors,
+        store=shared.store,
+        secret=settings.collect_secret or shared.made("collect.key"),
+        admin_token=settings.collect_admin_token or shared.made(COLLECT_KEY_FILE),
+        verify_token=settings.collect_strava_verify_token or shared.made("collect-strava-verify.key"),
+    )
+    async with open_collect(given) as collect:
+        yield collect
+
+
+@asynccontextmanager
+async def _devices(shared: _Shared) -> AsyncIterator[Backend]:
+    settings = shared.settings
+    yield open_devices(
+        DevicesSurroundings(
+            settings=settings,
+            clock=shared.clock,
+            hub=shared.hub,
+            cursors=shared.cursors,
+            store=shared.store,
+            pepper=settings.devices_key_pepper or shared.made("devices-pepper.key"),
+            admin_token=settings.devices_admin_token or shared.made(DEVICES_KEY_FILE),
+        )
     )
 
 
-def _devices(settings: Settings, clock: Clock, store: Store, hub: Hub, cursors: Cursors) -> Api:
-    devices, readings = DeviceRepository(store), ReadingRepository(store)
-    registry = Registry(devices, clock, Recent(clock, NAME_SECONDS, MOST_KNOWN), Recent(clock, 300, MOST_KNOWN))
-    limit = settings.devices_rate_limit
-    keys = KeyService(
-        KeyRepository(store),
-        clock,
-        settings.devices_key_pepper or _made(settings, "devices-pepper.key"),
-        RateLimiter(clock, per_second=limit, burst=2 * limit),
-        Recent(clock, KNOWN_SECONDS, MOST_KNOWN),
-        Recent(clock, 300, MOST_KNOWN),
-    )
-    handlers = Handlers(
-        keys=keys,
-        registry=registry,
-        ingestion=Ingestion(readings, registry, clock, settings.devices_retention_days * 86_400, Announcer(hub)),
-        history=History(readings, devices),
-        cursors=cursors,
-        hub=hub,
-        admin_token=settings.devices_admin_token or _made(settings, DEVICES_KEY_FILE),
-    )
-    origins = tuple(origin.strip() for origin in settings.devices_cors_origins.split(",") if origin.strip())
-    return device_api(handlers, origins)
+OPENERS: Final[Mapping[str, Callable[[_Shared], AbstractAsyncContextManager[Backend]]]] = {
+    "collect": _collect,
+    "devices": _devices,
+}
 
 
 def build_app(parts: Parts) -> Starlette:
@@ -270,7 +270,7 @@ class _Instance:
         checks = {probe.name: result for probe, result in zip(probes, found, strict=True)}
         if self._parts.stopping.is_set():
             return Json(Readiness("stopping", checks), 503)
-        is_ready = set(found) <= {"ok"}
+        is_ready = all(result == "ok" for probe, result in zip(probes, found, strict=True) if probe.is_required)
         return Json(Readiness("ready" if is_ready else "not_ready", checks), 200 if is_ready else 503)
 
     async def _check(self, probe: Probe) -> str:

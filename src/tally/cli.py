@@ -46,6 +46,8 @@ cli.add_typer(sim, name="sim")
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on, instead of TALLY_HOST.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on, instead of TALLY_PORT.")]
+Only = Annotated[list[str] | None, typer.Option(help="A backend to start, instead of TALLY_BACKENDS; may be repeated.")]
+Backends = Annotated[list[str] | None, typer.Argument(help="The backends to serve, instead of TALLY_BACKENDS.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 # What a person sees first, once the server listens.
@@ -73,7 +75,7 @@ def options(
 
 
 @cli.command()
-def up(host: Host = None, port: Port = None) -> None:
+def up(host: Host = None, port: Port = None, only: Only = None) -> None:
     """Start everything in one process, and print where it is."""
 
     def announce(url: str, settings: Settings) -> None:
@@ -81,25 +83,25 @@ def up(host: Host = None, port: Port = None) -> None:
         for name, path in PLACES:
             table.add_row(name, url + path)
         table.add_row("Data", str(settings.data_dir.resolve()))
-        for backend, given, file in (
-            ("Devices", settings.devices_admin_token, DEVICES_KEY_FILE),
-            ("Collect", settings.collect_admin_token, COLLECT_KEY_FILE),
+        for backend, what, given, file in (
+            ("devices", "operator's token", settings.devices_admin_token, DEVICES_KEY_FILE),
+            ("collect", "operator's token", settings.collect_admin_token, COLLECT_KEY_FILE),
         ):
-            if given is None:
-                table.add_row(f"{backend}: operator's token", f"in {settings.data_dir / file}")
+            if given is None and backend in settings.backends:
+                table.add_row(f"{backend.capitalize()}: {what}", f"in {settings.data_dir / file}")
         Console().print(table, "Ctrl-C stops it.")
 
-    _serve(_settings(host, port), announce)
+    _serve(_settings(host, port, only), announce)
 
 
 @cli.command()
-def serve(host: Host = None, port: Port = None) -> None:
+def serve(backends: Backends = None, host: Host = None, port: Port = None) -> None:
     """Serve in production: logs alone, and a clean stop on SIGTERM."""
 
     def announce(url: str, _: Settings) -> None:
         logs.logger().info("Listening", action="listening", url=url)
 
-    _serve(_settings(host, port), announce)
+    _serve(_settings(host, port, backends), announce)
 
 
 @cli.command("settings")
@@ -176,10 +178,11 @@ def _serve(settings: Settings, announce: Callable[[str, Settings], None]) -> Non
         run_until_stopped(serve_until)
 
 
-def _settings(host: str | None = None, port: int | None = None) -> Settings:
+def _settings(host: str | None = None, port: int | None = None, backends: list[str] | None = None) -> Settings:
     """The settings in force, with what the command line says instead; logging is set up by them."""
+    instead = {"TALLY_BACKENDS": ",".join(backends)} if backends else {}
     with _explained():
-        settings = read_settings(os.environ)
+        settings = read_settings(os.environ | instead)
     settings = dataclasses.replace(
         settings, host=settings.host if host is None else host, port=settings.port if port is None else port
     )

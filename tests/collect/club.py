@@ -133,8 +133,9 @@ class Club:
 
     @property
     def collect(self) -> Collect:
-        assert self.parts.collect is not None
-        return self.parts.collect
+        backend = self.parts.backends["collect"]
+        assert isinstance(backend, Collect)
+        return backend
 
     def leap(self, seconds: float) -> None:
         """Be so much later, without waking whoever sleeps on the way."""
@@ -189,6 +190,7 @@ class Club:
 def settings_of(folder: Path, strava: Strava, issuer: Issuer, **changes: Any) -> Settings:
     usual: dict[str, Any] = {
         "data_dir": folder,
+        "backends": ("collect",),
         "port": 0,
         "collect_admin_token": Secret(ADMIN),
         "collect_oidc_issuer": issuer.issuer,

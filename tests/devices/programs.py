@@ -49,7 +49,7 @@ async def serving(folder: Path) -> AsyncIterator[Program]:
         "TALLY_DEVICES_RATE_LIMIT": "1000000",
     }
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tally.cli", "serve"), env=environment, stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "tally.cli", "serve", "devices"), env=environment, stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
     draining = None

@@ -122,20 +122,15 @@ async def running(settings: Settings, clock: Clock | None = None) -> AsyncIterat
     moved = clock if isinstance(clock, ManualClock) else ManualClock(START)
     async with (
         assembled(settings, clock or moved) as parts,
-        serving(build_app(alone(parts)), on_stopping=parts.drain) as url,
+        serving(build_app(replace(parts, jobs=())), on_stopping=parts.drain) as url,
         ClientBuilder().no_proxy().build() as client,
     ):
         yield Site(url, parts, moved, client)
 
 
-def alone(parts: Parts) -> Parts:
-    """Without the other backends, and without jobs, which a test runs itself."""
-    return replace(parts, apis=tuple(api for api in parts.apis if api.name == "devices"), jobs=())
-
-
 def settings_of(**changes: Any) -> Settings:
     """Settings with a known operator's token, and a rate that no test reaches by accident on a clock that stands still."""
-    usual: Json = {"devices_admin_token": Secret(ADMIN), "devices_rate_limit": 1_000_000, "port": 0}
+    usual: Json = {"backends": ("devices",), "devices_admin_token": Secret(ADMIN), "devices_rate_limit": 1_000_000, "port": 0}
     return Settings(**(usual | changes))
 
 

@@ -73,7 +73,7 @@ class Greenhouse:
 async def greenhouse(directory: Path, patience: timedelta = timedelta(seconds=30), **settings: Any) -> AsyncIterator[Greenhouse]:
     """A server with a data directory of its own."""
     world, faults = ManualClock(), Faults()
-    given = Settings(data_dir=directory, devices_admin_token=ADMIN, **settings)
+    given = Settings(data_dir=directory, backends=("devices",), devices_admin_token=ADMIN, **settings)
     async with assembled(given, world) as parts, ClientBuilder().timeout(patience).build() as client:
         app = build_app(parts)
         app.add_middleware(Faulty, faults=faults, clock=world)

@@ -28,6 +28,7 @@ from tally.collect.service.webhook import Webhook
 from tally.collect.service.worker import InboxWorker
 from tally.collect.shipped import shipped_models
 from tally.collect.strava import StravaGateway
+from tally.kit.backend import Probe
 from tally.kit.clock import Clock
 from tally.kit.cursors import Cursors
 from tally.kit.hub import Hub
@@ -68,6 +69,7 @@ class Collect:
     jobs: tuple[Job, ...]
     worker: InboxWorker
     audit: AuditTrail
+    probes: tuple[Probe, ...] = ()
 
 
 @asynccontextmanager

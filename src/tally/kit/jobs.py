@@ -39,6 +39,8 @@ class Job:
     jitter: float = 0.1
     lock_seconds: float | None = None
     deadline: float | None = None
+    # Where its lock is kept, if not where the runner keeps them.
+    locks: Locks | None = None
 
 
 class Outcome(StrEnum):
@@ -77,7 +79,7 @@ class JobRunner:
         self.last_runs: dict[str, Run] = {}
         if len(self.jobs) < len(jobs):
             raise ValueError("two jobs have the same name")
-        if locks is None and any(job.lock_seconds is not None for job in jobs):
+        if locks is None and any(job.lock_seconds is not None and job.locks is None for job in jobs):
             raise ValueError("a job has a lock, but there is nowhere to keep it")
         self._clock = clock
         self._metrics = metrics
@@ -163,9 +165,10 @@ class JobRunner:
                 return await job.run()
             return await finish_within(self._clock, job.deadline, job.run())
 
-        if job.lock_seconds is None or self._locks is None:
+        locks = job.locks or self._locks
+        if job.lock_seconds is None or locks is None:
             return await work()
-        return await holding(self._locks, self._clock, job.name, job.lock_seconds, work)
+        return await holding(locks, self._clock, job.name, job.lock_seconds, work)
 
     def _record(self, name: str, run: Run) -> None:
         self.last_runs[name] = run
