@@ -158,3 +158,22 @@ def test_every_setting_has_help() -> None:
 def test_the_page_of_settings_is_up_to_date() -> None:
     """Made by: tally settings --markdown > docs/settings.md."""
     assert (ROOT / "docs" / "settings.md").read_text() == markdown()
+
+
+def test_several_secrets_and_addresses_with_passwords_are_taken_and_masked() -> None:
+    other, address = KEY.upper(), "postgresql://ana:hunter2@db/scores"
+    environ = {"TALLY_SCOREBOARD_ACTION_KEYS": f"{KEY}, {other}", "TALLY_SCOREBOARD_DATABASE_URL": address}
+    given = read_settings(environ)
+    assert given.scoreboard_action_keys == (Secret(KEY), Secret(other))
+    assert given.scoreboard_database_url == Secret(address)
+    told = {row.variable: row.value for row in rows(given, environ)}
+    assert (told["TALLY_SCOREBOARD_ACTION_KEYS"], told["TALLY_SCOREBOARD_DATABASE_URL"]) == (f"{MASK},{MASK}", MASK)
+
+
+def test_a_wrong_list_of_secrets_or_address_is_named_and_not_shown() -> None:
+    with pytest.raises(SettingsError) as refused:
+        read_settings({"TALLY_SCOREBOARD_ACTION_KEYS": f"{KEY},short", "TALLY_SCOREBOARD_REDIS_URL": "hunter2://x"})
+    assert refused.value.problems == (
+        "TALLY_SCOREBOARD_REDIS_URL must be a URL that starts with redis://",
+        "TALLY_SCOREBOARD_ACTION_KEYS must be secrets of at least 32 characters each, separated by commas",
+    )

@@ -15,7 +15,8 @@ from tally.settings.collect import CollectSettings
 from tally.settings.cricket import CricketSettings
 from tally.settings.devices import DevicesSettings
 from tally.settings.instance import BACKENDS, InstanceSettings
-from tally.settings.kinds import GIVEN_SECRET, MASK, SECRET, Kind, Secret
+from tally.settings.kinds import MASK, Kind, Secret
+from tally.settings.scoreboard import ScoreboardSettings
 
 __all__ = [
     "BACKENDS",
@@ -61,11 +62,11 @@ class Setting:
 
     @property
     def is_secret(self) -> bool:
-        return self.kind in {SECRET, GIVEN_SECRET}
+        return self.kind.is_secret
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(CricketSettings, CollectSettings, DevicesSettings, InstanceSettings):
+class Settings(ScoreboardSettings, CricketSettings, CollectSettings, DevicesSettings, InstanceSettings):
     """The values in force. The defaults run everything on this machine, with nothing else installed."""
 
 
@@ -139,7 +140,7 @@ def shown(value: object) -> str:
     if isinstance(value, Secret):
         return MASK
     if isinstance(value, tuple):
-        return ",".join(value)
+        return ",".join(shown(each) for each in value)
     return "" if value is None else str(value)
 
 

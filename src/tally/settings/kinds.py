@@ -37,6 +37,7 @@ class Kind:
 
     label: str
     parse: Callable[[str], object]
+    is_secret: bool = False
 
 
 def _text(raw: str) -> str:
@@ -77,6 +78,24 @@ def _given_secret(raw: str) -> Secret:
     return Secret(raw)
 
 
+def _secrets(raw: str) -> tuple[Secret, ...]:
+    given = tuple(word.strip() for word in raw.split(",") if word.strip())
+    if any(len(word) < 32 for word in given):
+        raise ValueError("must be secrets of at least 32 characters each, separated by commas")
+    return tuple(Secret(word) for word in given)
+
+
+def server(*schemes: str) -> Kind:
+    """The address of a server, which may have a password in it and is therefore secret."""
+
+    def parse(raw: str) -> Secret:
+        if urlsplit(raw).scheme not in schemes:
+            raise ValueError(f"must be a URL that starts with {schemes[0]}://")
+        return Secret(raw)
+
+    return Kind(f"{schemes[0]}:// URL", parse, is_secret=True)
+
+
 def whole(least: int, most: int) -> Kind:
     def parse(raw: str) -> int:
         if not (raw.isascii() and raw.isdigit() and least <= int(raw) <= most):
@@ -110,8 +129,9 @@ PATH: Final = Kind("path", _path)
 FLAG: Final = Kind("yes or no", _flag)
 URL: Final = Kind("URL", _url)
 TABLE_PREFIX: Final = Kind("letters, digits, . _ -", _table_prefix)
-SECRET: Final = Kind("secret, 32 characters or more", _secret)
-GIVEN_SECRET: Final = Kind("secret, as another system gave it", _given_secret)
+SECRET: Final = Kind("secret, 32 characters or more", _secret, is_secret=True)
+SECRETS: Final = Kind("secrets, each of 32 characters or more", _secrets, is_secret=True)
+GIVEN_SECRET: Final = Kind("secret, as another system gave it", _given_secret, is_secret=True)
 
 
 def holds(kind: Kind, what_for: str) -> dict[str, object]:
