@@ -1,0 +1,78 @@
+"""The table `users`: who plays. Making an account also makes its score of 0, so that every account has a place on the board."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import asyncpg
+
+from tally.scoreboard.model import Credentials, EmailTaken, NewUser, User, UsernameTaken
+from tally.scoreboard.repository.database import Database, Row
+
+_COLUMNS: Final = "id, username, email, avatar_url, created_at, updated_at"
+
+_CREATE: Final = f"""
+WITH account AS (
+    INSERT INTO users (id, username, email, password_hash, avatar_url, created_at, updated_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $6)
+    RETURNING {_COLUMNS}
+), score AS (
+    INSERT INTO scores (user_id, total_score, score_first_reached_at, updated_at) SELECT id, 0, $6, $6 FROM account
+)
+SELECT * FROM account
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRepository:
+    """Accounts by id, by name and by address."""
+
+    database: Database
+
+    async def create(self, account: NewUser, at: datetime) -> User:
+        """The account, made together with its score of 0; UsernameTaken or EmailTaken, without regard to case."""
+        try:
+            row = await self.database.row(
+                *("create_account", _CREATE, account.user_id, account.username, account.email, account.password_hash),
+                *(account.avatar_url, at),
+            )
+        except asyncpg.UniqueViolationError as error:
+            if error.constraint_name == "idx_users_email":
+                raise EmailTaken("An account with this e-mail address exists", field="email") from error
+            raise UsernameTaken("This username is taken", field="username") from error
+        return _user(row)
+
+    async def find(self, user_id: str) -> User | None:
+        row = await self.database.row("find_account", f"SELECT {_COLUMNS} FROM users WHERE id = $1", user_id)
+        return None if row is None else _user(row)
+
+    async def credentials(self, login: str) -> Credentials | None:
+        """The account whose username or e-mail address is `login`, in any case, with its password's hash."""
+        row = await self.database.row(
+            "find_credentials",
+            # A username has no @, so at most one of the two can match.
+            f"SELECT {_COLUMNS}, password_hash FROM users WHERE lower(username) = lower($1) OR lower(email) = lower($1)",
+            login,
+        )
+        return None if row is None else Credentials(_user(row), row["password_hash"])
+
+    async def change_password_hash(self, user_id: str, password_hash: str, at: datetime) -> None:
+        """Keep another hash of the password, when it was changed or hashed anew with stronger parameters."""
+        await self.database.value(
+            "change_password_hash",
+            "UPDATE users SET password_hash = $2, updated_at = $3 WHERE id = $1",
+            *(user_id, password_hash, at),
+        )
+
+    async def delete(self, user_id: str) -> bool:
+        """Delete the account with its score and sessions; its events stay, without a name. False if there was none."""
+        async with self.database.use("delete_account") as connection, connection.transaction():
+            # The same order in which a score change takes its locks, so that the two never wait for each other.
+            await connection.execute("SELECT 1 FROM scores WHERE user_id = $1 FOR UPDATE", user_id)
+            await connection.execute("UPDATE score_events SET user_id = NULL, client_info = '{}' WHERE user_id = $1", user_id)
+            deleted = await connection.fetchval("DELETE FROM users WHERE id = $1 RETURNING id", user_id)
+        return deleted is not None
+
+
+def _user(row: Row) -> User:
+    return User(str(row["id"]), row["username"], row["email"], row["created_at"], row["updated_at"], row["avatar_url"])

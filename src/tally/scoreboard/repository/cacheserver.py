@@ -1,0 +1,92 @@
+"""Redis, or Valkey, which speaks the same: a pool of connections, bounded in time, measured, its trouble told as `CacheAway`.
+
+    async with open_cache_server(url, clock, figures) as server:
+        async with server.use("board_top") as client: …
+
+Whatever goes wrong here is `CacheAway`: Redis is a cache, PostgreSQL knows the same, and who catches it asks there. That
+includes answers that Redis should never give, such as that a key is of another type: a rebuild mends those.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.commands.core import AsyncScript
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+
+from tally.kit import logs
+from tally.kit.clock import Clock
+from tally.scoreboard.model import CacheAway
+from tally.scoreboard.repository.figures import StorageFigures
+
+_log = logs.logger()
+
+Client: TypeAlias = Any  # Redis[bytes]; what its methods return depends on arguments in ways the types cannot tell
+
+RETRY_AFTER: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheServer:
+    """A client, the clock that times it, and the figures."""
+
+    client: Client
+    clock: Clock
+    figures: StorageFigures
+
+    @asynccontextmanager
+    async def use(self, call: str) -> AsyncIterator[Client]:
+        """The client for a while; `call` is the name under which the time is counted."""
+        started, outcome = self.clock.monotonic(), "ok"
+        try:
+            yield self.client
+        except (RedisError, OSError, TimeoutError) as error:
+            outcome = "away"
+            raise CacheAway(f"Redis: {type(error).__name__} {error}", retry_after=RETRY_AFTER) from error
+        except BaseException:
+            outcome = "refused"
+            raise
+        finally:
+            self.figures.observe("redis", call, outcome, self.clock.monotonic() - started)
+
+    async def run(self, call: str, script: AsyncScript, keys: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:
+        """What a script answers; sent by its hash, and whole only when Redis does not know it."""
+        async with self.use(call) as client:
+            return await script(keys=list(keys), args=list(arguments), client=client)
+
+    def script(self, text: str) -> AsyncScript:
+        script: AsyncScript = self.client.register_script(text)
+        return script
+
+    async def ping(self) -> None:
+        """Return if Redis answers; CacheAway if not."""
+        async with self.use("ping") as client:
+            await client.ping()
+
+
+@asynccontextmanager
+async def open_cache_server(
+    url: str, clock: Clock, figures: StorageFigures, *, connections: int = 20, seconds: float = 1.0
+) -> AsyncIterator[CacheServer]:
+    """The server for as long as this lasts. It need not be there: nothing is asked of it yet."""
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=seconds,
+        socket_timeout=seconds,
+        socket_connect_timeout=seconds,
+        # Once more, at once, for a connection that broke while nobody used it. A server that is slow is not asked twice.
+        retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+        decode_responses=False,
+        protocol=2,
+    )
+    client: Client = Redis.from_pool(pool)
+    try:
+        yield CacheServer(client, clock, figures)
+    finally:
+        await client.aclose()

@@ -1,0 +1,207 @@
+"""The tables `scores`, `score_events` and `consumed_tokens`: points, how they came about, and which tokens are used up.
+
+The order of the board is that of the index `idx_scores_leaderboard`, and the same as in Redis: more points first, then
+who reached them first, then the greater user id. Reading a rank counts the players ahead, which takes longer the further
+down a player is; Redis is there so that this is not needed.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import asyncpg
+
+from tally.errors import NotFound, Unavailable
+from tally.kit.clock import Clock
+from tally.kit.retry import RetryPolicy
+from tally.scoreboard.model import AppliedChange, Board, Score, ScoreChange, ScoreTooGreat, Standing, TokenOfAnother
+from tally.scoreboard.repository.database import Database, Row
+
+_APPLY: Final = "SELECT * FROM apply_score_change($1, $2, $3, $4, $5, $6, $7)"
+_KEEP_RESPONSE: Final = """
+UPDATE consumed_tokens SET response = coalesce(response, $2) WHERE token_hash = $1 RETURNING response
+"""
+
+_ORDER: Final = "total_score DESC, score_first_reached_at ASC, user_id DESC"
+# How many players there are, and when a score last changed: the newest event says so by the end of its index.
+_TOTALS: Final = "SELECT players, (SELECT max(created_at) FROM score_events) AS changed_at FROM board_size"
+# The first condition is what the index is searched by; the second is then checked on what was found.
+_AHEAD: Final = """
+SELECT count(*) FROM scores s, me
+WHERE s.total_score >= me.total_score AND (
+    s.total_score > me.total_score
+    OR s.score_first_reached_at < me.score_first_reached_at
+    OR (s.score_first_reached_at = me.score_first_reached_at AND s.user_id > me.user_id)
+)
+"""
+
+_TOP: Final = f"""
+WITH stretch AS MATERIALIZED (
+    SELECT user_id, total_score, score_first_reached_at FROM scores ORDER BY {_ORDER} LIMIT $1 OFFSET $2
+), totals AS ({_TOTALS})
+SELECT $2::bigint AS start, players, changed_at, user_id, username, total_score, score_first_reached_at
+FROM totals LEFT JOIN (stretch JOIN users ON users.id = stretch.user_id) ON true
+ORDER BY {_ORDER}
+"""
+
+_PLACE: Final = f"""
+WITH me AS (SELECT user_id, total_score, score_first_reached_at FROM scores WHERE user_id = $1)
+SELECT me.user_id, username, total_score, score_first_reached_at, ({_AHEAD}) AS ahead, (SELECT players FROM board_size) AS players
+FROM me JOIN users ON users.id = me.user_id
+"""
+
+_AROUND: Final = f"""
+WITH me AS (SELECT user_id, total_score, score_first_reached_at FROM scores WHERE user_id = $1),
+totals AS ({_TOTALS}),
+place AS (
+    SELECT greatest(0, least(({_AHEAD}) - $2::bigint / 2, players - $2::bigint)) AS start FROM totals
+), stretch AS MATERIALIZED (
+    SELECT user_id, total_score, score_first_reached_at FROM scores WHERE EXISTS (SELECT FROM me)
+    ORDER BY {_ORDER} LIMIT $2 OFFSET (SELECT start FROM place)
+)
+SELECT start, players, changed_at, user_id, username, total_score, score_first_reached_at
+FROM totals CROSS JOIN place LEFT JOIN (stretch JOIN users ON users.id = stretch.user_id) ON true
+ORDER BY {_ORDER}
+"""
+
+_SCORES: Final = "SELECT user_id, username, total_score, score_first_reached_at FROM scores JOIN users ON users.id = user_id"
+
+# Raised by the function itself, so that the token is not used up: no such player, and too great a sum.
+NO_PLAYER: Final = "TS404"
+TOO_GREAT: Final = "TS409"
+
+
+def _met_another(error: BaseException) -> bool:
+    """Whether PostgreSQL ended a transaction because two of them met, which says nothing against doing it again."""
+    return isinstance(error, Unavailable) and isinstance(error.__cause__, asyncpg.TransactionRollbackError)
+
+
+_AGAIN: Final = RetryPolicy(attempts=5, base=0.01, cap=0.2, deadline=2, retries=_met_another)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRepository:
+    """Scores by player and in the order of the board."""
+
+    database: Database
+    clock: Clock
+
+    async def apply(self, change: ScoreChange) -> AppliedChange:
+        """Use up the token and add the points, in one transaction and one round trip; or tell what came of its first use.
+
+        All uses of one token, also at the same time, add once. NotFound where there is no such player, ScoreTooGreat,
+        TokenOfAnother: then nothing was added, and the token is as it was.
+        """
+        return await _AGAIN.call(lambda: self._apply(change), self.clock)
+
+    async def _apply(self, change: ScoreChange) -> AppliedChange:
+        try:
+            row = await self.database.row(
+                *("apply_score_change", _APPLY, change.token_hash, change.action_id, change.user_id, change.score_delta),
+                *(change.token_expires_at, change.at, dict(change.client_info)),
+            )
+        except asyncpg.PostgresError as error:
+            if error.sqlstate == NO_PLAYER:
+                raise NotFound("No such user", code="user_not_found") from error
+            if error.sqlstate == TOO_GREAT:
+                raise ScoreTooGreat("The score would be too great", field="score_delta") from error
+            raise
+        if row is None:  # used up long ago, and forgotten between two statements
+            raise Unavailable("The action token is being forgotten", retry_after=1)
+        if str(row["user_id"]) != change.user_id:
+            raise TokenOfAnother("The action token was used by another player", field="action_token")
+        response = row["response"]
+        return AppliedChange(
+            *(change.user_id, row["username"], row["score_delta"], row["score_before"], row["score_after"]),
+            *(row["applied_at"], row["is_replay"], None if response is None else response.encode()),
+        )
+
+    async def keep_response(self, token_hash: str, response: bytes) -> bytes:
+        """Keep the answer that a token was given, for those who send it again; the first that is kept stands, and is returned."""
+        kept = await self.database.value("keep_response", _KEEP_RESPONSE, token_hash, response.decode())
+        return response if kept is None else str(kept).encode()
+
+    async def response_of(self, token_hash: str) -> tuple[str, bytes | None] | None:
+        """Who used up the token, and the answer kept for it; None if nobody has."""
+        row = await self.database.row(
+            "find_response", "SELECT user_id, response FROM consumed_tokens WHERE token_hash = $1", token_hash
+        )
+        if row is None:
+            return None
+        return str(row["user_id"]), None if row["response"] is None else row["response"].encode()
+
+    async def top(self, limit: int, offset: int = 0) -> Board:
+        """A stretch of the board, from the rank `offset` + 1 on."""
+        return _board(await self.database.rows("top", _TOP, limit, offset))
+
+    async def around(self, user_id: str, limit: int) -> Board | None:
+        """A stretch of the board with the player in its middle, as far as the ends allow; None if there is no such player."""
+        rows = await self.database.rows("around", _AROUND, user_id, limit)
+        return None if rows[0]["user_id"] is None else _board(rows)
+
+    async def place(self, user_id: str) -> tuple[Standing, int] | None:
+        """The player's standing, and how many players there are in all."""
+        row = await self.database.row("place", _PLACE, user_id)
+        return None if row is None else (_standing(row, row["ahead"] + 1), row["players"])
+
+    async def find(self, user_id: str) -> Score | None:
+        """The player's score without the rank, which is cheap."""
+        row = await self.database.row("find_score", f"{_SCORES} WHERE user_id = $1", user_id)
+        return None if row is None else _score(row)
+
+    async def find_many(self, user_ids: Sequence[str]) -> dict[str, Score]:
+        """The scores of those of the players who exist."""
+        rows = await self.database.rows("find_scores", f"{_SCORES} WHERE user_id = ANY($1::uuid[])", user_ids)
+        return {str(row["user_id"]): _score(row) for row in rows}
+
+    async def pages(self, size: int) -> AsyncIterator[list[Score]]:
+        """All scores in the order of user ids, page by page; each page is of its own moment, so no transaction stays open."""
+        after = "00000000-0000-0000-0000-000000000000"
+        while True:
+            rows = await self.database.rows(
+                "page_of_scores", f"{_SCORES} WHERE user_id > $1 ORDER BY user_id LIMIT $2", after, size
+            )
+            if rows:
+                yield [_score(row) for row in rows]
+            if len(rows) < size:
+                return
+            after = str(rows[-1]["user_id"])
+
+    async def last_change(self) -> datetime | None:
+        """When a score last changed, as far as the events go back."""
+        found: datetime | None = await self.database.value("last_change", "SELECT max(created_at) FROM score_events")
+        return found
+
+    async def stream(self, size: int) -> AsyncIterator[list[Score]]:
+        """All scores as they are at one moment, after the first call, through a cursor of the server, `size` at a time."""
+        async with self.database.use("stream_scores") as connection, connection.transaction(readonly=True):
+            cursor = await connection.cursor(_SCORES)
+            while rows := await cursor.fetch(size):
+                yield [_score(row) for row in rows]
+
+    async def delete_expired_tokens(self, before: datetime, limit: int) -> int:
+        """Forget up to `limit` used-up tokens that expired before that moment, the oldest first, and say how many."""
+        return len(
+            await self.database.rows(
+                "delete_expired_tokens",
+                "DELETE FROM consumed_tokens WHERE token_hash = ANY(ARRAY(SELECT token_hash FROM consumed_tokens"
+                " WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING token_hash",
+                *(before, limit),
+            )
+        )
+
+
+def _score(row: Row) -> Score:
+    return Score(str(row["user_id"]), row["username"], row["total_score"], row["score_first_reached_at"])
+
+
+def _standing(row: Row, rank: int) -> Standing:
+    return Standing(rank, str(row["user_id"]), row["username"], row["total_score"], row["score_first_reached_at"])
+
+
+def _board(rows: Sequence[Row]) -> Board:
+    first = rows[0]
+    found = [row for row in rows if row["user_id"] is not None]
+    standings = tuple(_standing(row, first["start"] + index) for index, row in enumerate(found, start=1))
+    return Board(standings, first["players"], first["changed_at"])
