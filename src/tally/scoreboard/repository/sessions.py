@@ -46,6 +46,13 @@ class SessionRepository:
         row = await self.database.row("find_session", f"SELECT {_COLUMNS} FROM sessions WHERE token_hash = $1", token_hash)
         return None if row is None else _session(row)
 
+    async def find_by_refresh(self, refresh_hash: str) -> Session | None:
+        """The session that a refresh token would renew, whether or not it still holds."""
+        row = await self.database.row(
+            "find_session_by_refresh", f"SELECT {_COLUMNS} FROM sessions WHERE refresh_hash = $1", refresh_hash
+        )
+        return None if row is None else _session(row)
+
     async def active_of(self, user_id: str, now: datetime, limit: int = 100) -> list[Session]:
         """A person's sessions that hold, newest first."""
         rows = await self.database.rows(

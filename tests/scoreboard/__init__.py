@@ -1,0 +1,1 @@
+"""Scoreboard on a real PostgreSQL and a real Redis."""
