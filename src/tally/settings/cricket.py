@@ -1,8 +1,9 @@
 """Settings of the cricket backend: who signs people in, where scores come from, and where pushes go."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from tally.settings.kinds import SECRET, TEXT, URL, Secret, choice, holds
+from tally.settings.kinds import GIVEN_SECRET, PATH, SECRET, TEXT, URL, Secret, choice, holds, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,4 +26,31 @@ class CricketSettings:
     cricket_devices_per_user: str = field(
         default="many",
         metadata=holds(choice("many", "one"), "Whether a new device takes the place of a person's others."),
+    )
+    cricket_apns_url: str = field(
+        default="https://api.push.apple.com",
+        metadata=holds(URL, "Apple's push service; https://api.sandbox.push.apple.com for builds that run from Xcode."),
+    )
+    cricket_apns_manage_url: str = field(
+        default="https://api-manage-broadcast.push.apple.com:2196",
+        metadata=holds(
+            URL,
+            "Where Apple manages broadcast channels; https://api-manage-broadcast.sandbox.push.apple.com:2195 for the sandbox.",
+        ),
+    )
+    cricket_apns_bundle_id: str = field(default="", metadata=holds(TEXT, "The app's bundle id, from which the topics are made."))
+    cricket_apns_team_id: str = field(default="", metadata=holds(TEXT, "The id of the team at Apple that the key belongs to."))
+    cricket_apns_key_id: str = field(default="", metadata=holds(TEXT, "The id of the key at Apple."))
+    cricket_apns_key: Secret | None = field(
+        default=None,
+        metadata=holds(
+            GIVEN_SECRET, "Apple's key for pushes: the path of its .p8 file, or what is in it. Without it, nothing is pushed."
+        ),
+    )
+    cricket_apns_authority: Path | None = field(
+        default=None,
+        metadata=holds(PATH, "A certificate to trust beside the public authorities' when pushing: that of the simulator."),
+    )
+    cricket_apns_connections: int = field(
+        default=2, metadata=holds(whole(1, 32), "Connections to Apple's push service, each with hundreds of pushes under way.")
     )

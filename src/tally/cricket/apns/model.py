@@ -72,15 +72,17 @@ class Channel(msgspec.Struct, frozen=True):
     keeps_latest: bool
 
 
-# 400s that are about the token; the other 400s are about the request.
-_TOKEN_REASONS: Final = frozenset({"BadDeviceToken", "DeviceTokenNotForTopic", "Unregistered", "ExpiredToken"})
+# 400s that are about the token or the channel; the other 400s are about the request.
+_TOKEN_REASONS: Final = frozenset(
+    {"BadDeviceToken", "DeviceTokenNotForTopic", "Unregistered", "ExpiredToken", "BadChannelId", "ChannelNotRegistered"}
+)
 # Answers that may be another one with a token made anew, or after a while.
 _PASSING_REASONS: Final = frozenset({"ExpiredProviderToken", "TooManyProviderTokenUpdates", "IdleTimeout"})
 
 
 def outcome_of(status: int, reason: str) -> Outcome:
     """What an answer of Apple's means; what is not known is judged by its status."""
-    if status == 200:
+    if 200 <= status < 300:
         return Outcome.DELIVERED
     if reason in _TOKEN_REASONS or status == 410:
         return Outcome.TOKEN_INVALID
