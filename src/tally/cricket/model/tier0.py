@@ -1,0 +1,121 @@
+"""Events from scores alone, whatever lies between two polls.
+
+A poll's scores imply events: a batter with 62 runs has had a fifty, a bowler with four wickets a third and a fourth. So this
+module lists all that a scorecard implies, innings by innings, and `history.untold` says what of it is new. What the scores cannot
+say is left out: the order of two fifties within one poll, and who was on fire only for a ball or two between polls.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tally.cricket.model.events import EventKind, KeyEvent
+from tally.cricket.model.feed import BatterLine, BowlerLine, InningsFeed, MatchFeed, MatchStatus
+from tally.cricket.model.laws import has_ended, why_ended
+
+BOWLER_ON_FIRE_WICKETS: Final = 3
+ON_FIRE_RUNS: Final = 30
+ON_FIRE_RUNS_PER_BALL: Final = 2
+OPENERS: Final = 2
+MILESTONES: Final = ((50, EventKind.FIFTY), (90, EventKind.NINETIES), (100, EventKind.HUNDRED))
+
+
+def milestones(before: int, after: int) -> Iterator[EventKind]:
+    """What a batter passes between two scores."""
+    for runs, kind in MILESTONES:
+        if before < runs <= after:
+            yield kind
+
+
+def is_on_fire(runs: int, balls: int) -> bool:
+    return runs >= ON_FIRE_RUNS and runs >= balls * ON_FIRE_RUNS_PER_BALL
+
+
+def events_of_scores(feed: MatchFeed) -> Iterator[KeyEvent]:
+    """All that the scores imply, in order of play as far as they know it; without the end of innings and match."""
+    for innings in feed.innings:
+        yield from events_of_innings(innings)
+
+
+def events_of_innings(innings: InningsFeed) -> Iterator[KeyEvent]:
+    lines = sorted(innings.batters, key=lambda line: line.sort)
+    for place, line in enumerate(lines, 1):
+        yield from _batter(innings, line, place)
+    for line in lines:
+        if line.how_out is not None and line.how_out.counts:
+            told: dict[str, Any] = {"player": line.name, "runs": line.runs, "balls": line.balls, "reason": line.how_out.value}
+            bowler = next((each.name for each in innings.bowlers if each.player_id == line.bowler_id), "")
+            other = bowler if line.how_out.is_bowlers else ""
+            yield _event(innings, EventKind.WICKET, line.player_id, other=other, **told)
+    for figures in innings.bowlers:
+        yield from _bowler(innings, figures)
+
+
+def _batter(innings: InningsFeed, line: BatterLine, place: int) -> Iterator[KeyEvent]:
+    told: dict[str, Any] = {"player": line.name, "runs": line.runs, "balls": line.balls}
+    if place > OPENERS and (line.is_at_crease or line.balls or line.how_out is not None):
+        yield _event(innings, EventKind.NEW_BATTER, line.player_id, player=line.name)
+    for kind in milestones(0, line.runs):
+        yield _event(innings, kind, line.player_id, **told)
+    if is_on_fire(line.runs, line.balls):
+        yield _event(innings, EventKind.BATTER_ON_FIRE, line.player_id, **told)
+
+
+def _bowler(innings: InningsFeed, line: BowlerLine) -> Iterator[KeyEvent]:
+    for count in range(BOWLER_ON_FIRE_WICKETS, line.wickets + 1):
+        told: dict[str, Any] = {"player": line.name, "count": count, "runs": line.runs}
+        yield _event(innings, EventKind.BOWLER_ON_FIRE, f"{line.player_id}:{count}", **told)
+
+
+def is_innings_over(feed: MatchFeed, innings: InningsFeed) -> bool:
+    """The next one has begun, the feed says so, or the scores prove it."""
+    last = max(each.number for each in feed.innings)
+    if innings.number < last or feed.status.is_over or has_ended(feed, innings):
+        return True
+    return feed.status is MatchStatus.INNINGS_BREAK and innings.number == last and innings.overs > (0, 0)
+
+
+def end_of_innings(feed: MatchFeed, innings: InningsFeed) -> KeyEvent:
+    """That it ended, and why."""
+    side = feed.side(innings.team_id)
+    return KeyEvent(
+        kind=EventKind.INNINGS_END,
+        innings=innings.number,
+        over=innings.overs.overs,
+        number=innings.overs.balls,
+        team_id=innings.team_id,
+        score=f"{innings.runs}/{innings.wickets}",
+        player=side.name if side else "",
+        runs=innings.runs,
+        count=innings.wickets,
+        reason=why_ended(feed, innings),
+        is_super_over=innings.is_super_over,
+    )
+
+
+def end_of_match(feed: MatchFeed) -> KeyEvent:
+    """That it is over, and how it came out: the service's own words, or the plain ones for a match without winner."""
+    last = max(feed.innings, key=lambda each: each.number, default=None)
+    score = f"{last.runs}/{last.wickets}" if last else ""
+    return KeyEvent(kind=EventKind.MATCH_END, innings=last.number if last else 0, score=score, reason=result_of(feed))
+
+
+def result_of(feed: MatchFeed) -> str:
+    """The result in words."""
+    if feed.note:
+        return feed.note
+    winner = feed.side(feed.winner_team_id or "")
+    if winner is not None:
+        return f"{winner.name} won"
+    if feed.status is MatchStatus.FINISHED:
+        return {"draw": "Match drawn", "noresult": "No result"}.get(feed.draw_noresult or "", "Match finished")
+    return {
+        MatchStatus.POSTPONED: "Match postponed",
+        MatchStatus.CANCELLED: "Match cancelled",
+        MatchStatus.ABANDONED: "Match abandoned",
+    }.get(feed.status, "")
+
+
+def _event(innings: InningsFeed, kind: EventKind, subject: str, **told: Any) -> KeyEvent:
+    score, is_super_over = f"{innings.runs}/{innings.wickets}", innings.is_super_over
+    place: dict[str, Any] = {"innings": innings.number, "team_id": innings.team_id, "is_super_over": is_super_over}
+    return KeyEvent(kind=kind, subject=subject, score=score, **place, **told)
