@@ -7,7 +7,7 @@ A person who is on no side sees the match as `NEUTRAL` does.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
@@ -48,6 +48,13 @@ class EndReason(StrEnum):
     USER_UNFOLLOW = "user_unfollow"
     USER_DISMISSED = "user_dismissed"
     TOKEN_INVALID = "token_invalid"  # noqa: S105  (a reason, no secret)
+
+
+class NoticeKind(StrEnum):
+    """What a person is told at most once about a match."""
+
+    PREMATCH = "prematch"
+    TOSS = "toss"
 
 
 class PollerState(StrEnum):
@@ -184,10 +191,11 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """That a person was told that a match is about to start."""
+    """That a person was told that a match is about to start, or who won its toss."""
 
     match_id: str
     user_id: str
+    kind: NoticeKind
     sent_at: int
     expires_at: int
 
@@ -258,6 +266,18 @@ class LiveActivity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PushTarget:
+    """As much of an active Live Activity as a push wants; one with a channel has its updates from there."""
+
+    match_id: str
+    user_id: str
+    device_id: str
+    team_id: str
+    update_token: str | None = None
+    channel_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveMatch:
     """What the live pipeline remembers of a match between two polls. `version` counts the writes."""
 
@@ -271,6 +291,7 @@ class ActiveMatch:
     channel_id: str | None = None
     version: int = 0
     extra: Mapping[str, Any] = NOTHING
+    expires_at: int | None = None
 
 
 def view_key(match_id: str, team_id: str) -> str:
@@ -288,6 +309,11 @@ def activity_key(user_id: str, device_id: str) -> str:
     return f"{user_id}#{device_id}"
 
 
+def notice_key(user_id: str, kind: NoticeKind) -> str:
+    """The sort key of a notice: the person alone for the one before the match."""
+    return user_id if kind is NoticeKind.PREMATCH else f"{user_id}#{kind.value}"
+
+
 def match_lock(match_id: str) -> str:
     """The name of the lock under which one instance sees to a match."""
     return f"match:{match_id}"
@@ -296,6 +322,11 @@ def match_lock(match_id: str) -> str:
 def epoch_ms(moment: str) -> int:
     """Milliseconds of a start time."""
     return round(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def start_text(moment: int) -> str:
+    """A start time of milliseconds."""
+    return f"{datetime.fromtimestamp(moment // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def has_expired(expires_at: int, now: int) -> bool:

@@ -1,0 +1,1 @@
+"""Tables and accesses: one file for each of the fifteen tables, and the repository that owns it."""

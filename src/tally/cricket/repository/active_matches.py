@@ -1,0 +1,179 @@
+"""The table `active-matches`: what the live pipeline remembers of each match between two polls.
+
+A write of the whole record names the version that it was made from, so that an instance that has lost its match
+cannot overwrite what its successor wrote.
+"""
+
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import ClassVar, Final
+
+from tally.cricket.model.records import ActiveMatch, PollerState
+from tally.cricket.repository.shapes import Shape
+from tally.store.access import GetItem, PutItem, Scan, UpdateItem, access
+from tally.store.errors import ConditionFailed
+from tally.store.expressions import Action, Condition, F, absent, present
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+
+ACTIVE_MATCHES = Table(
+    "active-matches",
+    partition=S("matchId"),
+    ttl="ttl",
+    attributes=(
+        Attribute("matchId", "S", required=True, about="The match being polled"),
+        Attribute("previousScores", "M", required=True, about="Last known scores per innings (for Tier0 detection)"),
+        Attribute("cooldowns", "M", required=True, about="Event type → expiry timestamp"),
+        Attribute("lastBalls", "L", required=True, about="Last 30 balls (for Tier1 detection)"),
+        Attribute("pollerState", "S", required=True, about="polling, paused, ended"),
+        Attribute("lastUpdatedAt", "N", required=True, about="Epoch timestamp, milliseconds"),
+        Attribute("owner", "S", required=True, about="the instance that sees to it"),
+        Attribute("version", "N", required=True, about="counts the writes"),
+        Attribute("extra", "M", required=True, about="the pipeline's own"),
+        Attribute("channelId", "S", about="the match's APNs broadcast channel"),
+        Attribute("ttl", "N", about="epoch seconds, once the match is over"),
+    ),
+)
+_SHAPE: Final = Shape(ActiveMatch, expires_at="ttl")
+MOST_MATCHES: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveMatchRepository:
+    """Active matches by id, and all that are on. Moments are milliseconds."""
+
+    store: Store
+    tables: ClassVar = (ACTIVE_MATCHES,)
+
+    @access(
+        *("Get active match", GetItem),
+        table=ACTIVE_MATCHES,
+        key="PK=matchId",
+        by="both",
+        trigger="LiveScoreJob, MatchOrchestrator, GET /admin/matches/:id/state",
+        frequency="Every 2.5s per live match",
+    )
+    async def get(self, match_id: str) -> ActiveMatch | None:
+        item = await self.store.get(ACTIVE_MATCHES, {"matchId": match_id}, consistent=True)
+        return None if item is None else _SHAPE.record(item)
+
+    @access(
+        *("Create active match", PutItem.conditional),
+        table=ACTIVE_MATCHES,
+        key="PK=matchId with attribute_not_exists(matchId)",
+        by="system",
+        trigger="MatchOrchestrator, LiveScoreJob",
+        frequency="Once per match",
+    )
+    async def create(self, match: ActiveMatch) -> bool:
+        """Whether there was none."""
+        try:
+            await self.store.put(ACTIVE_MATCHES, _SHAPE.item(match), condition=absent("matchId"))
+        except ConditionFailed:
+            return False
+        return True
+
+    @access(
+        *("Save active match", PutItem.conditional),
+        table=ACTIVE_MATCHES,
+        key="PK=matchId with version = :read",
+        by="system",
+        trigger="LiveScoreJob",
+        frequency="Every 2.5s per live match",
+    )
+    async def save(self, match: ActiveMatch) -> ActiveMatch | None:
+        """The record as it stands now, one version on; None where it has changed since it was read, or is gone."""
+        saved = replace(match, version=match.version + 1)
+        try:
+            await self.store.put(ACTIVE_MATCHES, _SHAPE.item(saved), condition=F("version") == match.version)
+        except ConditionFailed:
+            return None
+        return saved
+
+    @access(
+        *("Renew active match", UpdateItem.conditional),
+        table=ACTIVE_MATCHES,
+        key="PK=matchId with owner = :owner",
+        by="system",
+        trigger="LiveScoreJob, where nothing has changed",
+        frequency="Every 2.5s per live match",
+    )
+    async def renew(self, match_id: str, owner: str, now: int) -> bool:
+        """Say that the match is still seen to; whether it is this owner's."""
+        return await self._change(match_id, F("owner") == owner, F("lastUpdatedAt").set(now)) is not None
+
+    @access(
+        *("Take over stale match", UpdateItem.conditional),
+        table=ACTIVE_MATCHES,
+        key="PK=matchId with lastUpdatedAt <= :before OR pollerState <> polling",
+        by="system",
+        trigger="MatchOrchestrator",
+        frequency="When an instance has died, or a match goes on",
+    )
+    async def take_over(self, match_id: str, owner: str, now: int, before: int) -> ActiveMatch | None:
+        """The record, now this owner's; None where it was renewed after `before`, and so is in good hands."""
+        is_left = present("matchId") & ((F("lastUpdatedAt") <= before) | (F("pollerState") != PollerState.POLLING.value))
+        return await self._change(
+            match_id,
+            is_left,
+            F("owner").set(owner),
+            F("lastUpdatedAt").set(now),
+            F("pollerState").set(PollerState.POLLING.value),
+            F("version").add(1),
+            F("ttl").remove(),
+        )
+
+    @access(
+        *("Set channel of match", UpdateItem.conditional),
+        table=ACTIVE_MATCHES,
+        key="PK=matchId with attribute_exists(matchId) AND attribute_not_exists(channelId)",
+        by="system",
+        trigger="MatchOrchestrator",
+        frequency="Once per match",
+    )
+    async def set_channel(self, match_id: str, channel_id: str) -> ActiveMatch | None:
+        """The record with its channel; None where it has one already, or is gone."""
+        has_none = present("matchId") & absent("channelId")
+        return await self._change(match_id, has_none, F("channelId").set(channel_id), F("version").add(1))
+
+    @access(
+        *("End active match", UpdateItem.conditional),
+        table=ACTIVE_MATCHES,
+        key="PK=matchId with attribute_exists(matchId)",
+        by="system",
+        trigger="Match completion cleanup",
+        frequency="Once per match end",
+    )
+    async def end(self, match_id: str, now: int, expires_at: int) -> ActiveMatch | None:
+        """The record, over and without its channel, kept until `expires_at` seconds; None where there is none."""
+        return await self._change(
+            match_id,
+            present("matchId"),
+            F("pollerState").set(PollerState.ENDED.value),
+            F("lastUpdatedAt").set(now),
+            F("channelId").remove(),
+            F("ttl").set(expires_at),
+            F("version").add(1),
+        )
+
+    @access(
+        *("Scan active matches", Scan.filtered),
+        table=ACTIVE_MATCHES,
+        key="FilterExpression: pollerState <> ended",
+        by="system",
+        trigger="MatchOrchestrator, service startup",
+        frequency="Every 30s",
+        bound=MOST_MATCHES,
+    )
+    async def all_on(self) -> list[ActiveMatch]:
+        """All that are not over, by id."""
+        is_on = F("pollerState") != PollerState.ENDED.value
+        items = self.store.scan_items(ACTIVE_MATCHES, filter=is_on, consistent=True)
+        return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("match_id"))
+
+    async def _change(self, match_id: str, condition: Condition, *steps: Action) -> ActiveMatch | None:
+        try:
+            item = await self.store.update(ACTIVE_MATCHES, {"matchId": match_id}, *steps, condition=condition, returns="ALL_NEW")
+        except ConditionFailed:
+            return None
+        return _SHAPE.record(item or {})

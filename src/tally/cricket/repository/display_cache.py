@@ -1,0 +1,62 @@
+"""The table `DisplayStateCache`: display states as they were computed last, for as long as they are worth showing."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from tally.cricket.model.records import CachedDisplay, display_key, has_expired
+from tally.cricket.repository.shapes import Shape
+from tally.store.access import GetItem, PutItem, access
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+from tally.store.values import Item
+
+DISPLAY_STATE_CACHE = Table(
+    "DisplayStateCache",
+    partition=S("cacheKey"),
+    ttl="ttl",
+    attributes=(
+        Attribute("cacheKey", "S", required=True, about="DISPLAY#{matchId}#{teamId}"),
+        Attribute("matchId", "S", required=True),
+        Attribute("teamId", "S", required=True),
+        Attribute("content", "S", required=True, about="the display state as JSON"),
+        Attribute("computedAt", "N", required=True, about="epoch milliseconds"),
+        Attribute("ttl", "N", required=True, about="epoch seconds; also checked at every read"),
+    ),
+)
+_SHAPE: Final = Shape(CachedDisplay, expires_at="ttl")
+
+
+def _key(match_id: str, team_id: str) -> Item:
+    return {"cacheKey": display_key(match_id, team_id)}
+
+
+@dataclass(frozen=True, slots=True)
+class DisplayCacheRepository:
+    """Display states by match and side."""
+
+    store: Store
+    tables: ClassVar = (DISPLAY_STATE_CACHE,)
+
+    @access(
+        *("Get cached display state", GetItem),
+        table=DISPLAY_STATE_CACHE,
+        key="PK=cacheKey (composite: DISPLAY#{matchId}#{teamId})",
+        by="both",
+        trigger="GET /matches/:id/display, LiveScoreJob",
+        frequency="Per request / per tick",
+    )
+    async def get(self, match_id: str, team_id: str, now: int) -> CachedDisplay | None:
+        """The state, unless its time is over at `now` seconds."""
+        item = await self.store.get(DISPLAY_STATE_CACHE, _key(match_id, team_id))
+        return None if item is None or has_expired(item["ttl"], now) else _SHAPE.record(item)
+
+    @access(
+        *("Set cached display state", PutItem),
+        table=DISPLAY_STATE_CACHE,
+        key="PK=cacheKey with TTL",
+        by="both",
+        trigger="DisplayStateService after computation",
+        frequency="After each state computation",
+    )
+    async def put(self, display: CachedDisplay) -> None:
+        await self.store.put(DISPLAY_STATE_CACHE, _key(display.match_id, display.team_id) | _SHAPE.item(display))

@@ -1,0 +1,167 @@
+"""The table `cricket-match-follows`: who wants to hear of which match, and on whose side they are."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from tally.cricket.model.records import Follow, has_expired
+from tally.cricket.repository.shapes import Shape
+from tally.store.access import BatchWriteItem, DeleteItem, GetItem, Query, UpdateItem, access
+from tally.store.errors import ConditionFailed
+from tally.store.expressions import F, present
+from tally.store.schema import Attribute, Global, S, Table
+from tally.store.store import Store
+from tally.store.values import Item, Key
+
+BY_USER: Final = "userId-index"
+
+CRICKET_MATCH_FOLLOWS = Table(
+    "cricket-match-follows",
+    partition=S("matchId"),
+    sort=S("userId"),
+    indexes=(Global(BY_USER, partition=S("userId"), sort=S("matchId")),),
+    ttl="expiresAt",
+    attributes=(
+        Attribute("matchId", "S", required=True, about="Fixture match ID"),
+        Attribute("userId", "S", required=True, about="Cognito user ID"),
+        Attribute("teamId", "S", required=True, about='the side that they are on, or "neutral"'),
+        Attribute("createdAt", "N", required=True, about="epoch milliseconds"),
+        Attribute("expiresAt", "N", required=True, about="epoch seconds, 48 hours after the match starts"),
+    ),
+)
+_SHAPE: Final = Shape(Follow)
+MOST_FOLLOWERS: Final = 2_000_000
+PAGE: Final = 500
+
+
+def _key(match_id: str, user_id: str) -> Item:
+    return {"matchId": match_id, "userId": user_id}
+
+
+@dataclass(frozen=True, slots=True)
+class FollowRepository:
+    """Follows by match and by person. Moments are seconds: what has expired is not there."""
+
+    store: Store
+    tables: ClassVar = (CRICKET_MATCH_FOLLOWS,)
+
+    @access(
+        *("Check if user follows match", GetItem),
+        table=CRICKET_MATCH_FOLLOWS,
+        key="PK=matchId, SK=userId",
+        by="user",
+        trigger="GET /user/follow/:matchId",
+        frequency="Per request",
+    )
+    async def get(self, match_id: str, user_id: str, now: int) -> Follow | None:
+        item = await self.store.get(CRICKET_MATCH_FOLLOWS, _key(match_id, user_id), consistent=True)
+        return None if item is None or has_expired(item["expiresAt"], now) else _SHAPE.record(item)
+
+    @access(
+        *("Get all followers for match", Query),
+        table=CRICKET_MATCH_FOLLOWS,
+        key="PK=matchId (paginated)",
+        by="system",
+        trigger="TossDetectionJob, LiveActivityPushJob",
+        frequency="Every 2.5s per live match",
+        bound=MOST_FOLLOWERS,
+    )
+    async def of_match(self, match_id: str, now: int) -> AsyncGenerator[Follow, None]:
+        """All of them, a page at a time, by user id."""
+        where, alive = F("matchId") == match_id, F("expiresAt") > now
+        async for item in self.store.items(CRICKET_MATCH_FOLLOWS, where, filter=alive, page=PAGE, consistent=True):
+            yield _SHAPE.record(item)
+
+    @access(
+        *("Follow a match", UpdateItem),
+        table=CRICKET_MATCH_FOLLOWS,
+        key="PK=matchId, SK=userId, SET teamId, expiresAt, createdAt = if_not_exists(...)",
+        by="user",
+        trigger="POST /user/follow/:matchId",
+        frequency="User action",
+    )
+    async def follow(self, follow: Follow) -> Follow:
+        """The follow as it stands: who follows already changes sides, and has followed since then."""
+        steps = (
+            F("teamId").set(follow.team_id),
+            F("expiresAt").set(follow.expires_at),
+            F("createdAt").set(F("createdAt").if_absent(follow.created_at)),
+        )
+        key = _key(follow.match_id, follow.user_id)
+        return _SHAPE.record(await self.store.update(CRICKET_MATCH_FOLLOWS, key, *steps, returns="ALL_NEW") or {})
+
+    @access(
+        *("Unfollow a match", DeleteItem),
+        table=CRICKET_MATCH_FOLLOWS,
+        key="PK=matchId, SK=userId with ReturnValues: ALL_OLD",
+        by="user",
+        trigger="DELETE /user/follow/:matchId",
+        frequency="User action",
+    )
+    async def unfollow(self, match_id: str, user_id: str, now: int) -> Follow | None:
+        """The follow that was there, if it had not expired."""
+        item = await self.store.delete(CRICKET_MATCH_FOLLOWS, _key(match_id, user_id), returns="ALL_OLD")
+        return None if item is None or has_expired(item["expiresAt"], now) else _SHAPE.record(item)
+
+    @access(
+        *("Update follow team", UpdateItem.conditional),
+        table=CRICKET_MATCH_FOLLOWS,
+        key="PK=matchId, SK=userId with ConditionExpression: attribute_exists(matchId)",
+        by="user",
+        trigger="PATCH /user/follow/:matchId",
+        frequency="User action",
+    )
+    async def change_team(self, match_id: str, user_id: str, team_id: str, now: int) -> bool:
+        """Whether they follow the match at all."""
+        follows = present("matchId") & (F("expiresAt") > now)
+        key = _key(match_id, user_id)
+        try:
+            await self.store.update(CRICKET_MATCH_FOLLOWS, key, F("teamId").set(team_id), condition=follows)
+        except ConditionFailed:
+            return False
+        return True
+
+    @access(
+        *("Remove all follows for match", Query + BatchWriteItem),
+        table=CRICKET_MATCH_FOLLOWS,
+        key="Query PK=matchId, then batch delete all",
+        by="system",
+        trigger="Match completion cleanup",
+        frequency="Once per match end",
+        bound=MOST_FOLLOWERS,
+    )
+    async def remove_all(self, match_id: str) -> int:
+        """How many there were, expired ones included. A page is read, then deleted, so that they are never held all at once."""
+        removed = 0
+        start: Key | None = None
+        while True:
+            page = await self.store.query(
+                CRICKET_MATCH_FOLLOWS,
+                F("matchId") == match_id,
+                project=("matchId", "userId"),
+                limit=PAGE,
+                start=start,
+                consistent=True,
+            )
+            await self.store.write_many(CRICKET_MATCH_FOLLOWS, deletes=page.items, bound=PAGE)
+            removed += len(page.items)
+            start = page.next
+            if start is None:
+                return removed
+
+    @access(
+        *("Get what a user follows", Query),
+        table=CRICKET_MATCH_FOLLOWS,
+        index=BY_USER,
+        key="userId-index, userId = :user with filter expiresAt > :now",
+        by="user",
+        trigger="GET /user/follows",
+        frequency="Per request",
+    )
+    async def of_user(self, user_id: str, now: int, limit: int, start: Key | None = None) -> tuple[list[Follow], Key | None]:
+        """A page of what a person follows, by match id, and where the next page starts."""
+        alive = F("expiresAt") > now
+        page = await self.store.query(
+            CRICKET_MATCH_FOLLOWS, F("userId") == user_id, index=BY_USER, filter=alive, limit=limit, start=start
+        )
+        return [_SHAPE.record(item) for item in page.items], page.next

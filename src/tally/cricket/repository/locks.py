@@ -1,0 +1,105 @@
+"""The table `cricket-locks`: which instance sees to what. A lock that is not extended ends by itself.
+
+`StoreLocks` is the adapter for the port `kit.locks.Locks`. An owner is one holder, not one instance: two jobs of an
+instance that want the same lock need two of them, or each would extend what the other holds.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from tally.kit.clock import Clock
+from tally.store.access import DeleteItem, PutItem, UpdateItem, access
+from tally.store.errors import ConditionFailed
+from tally.store.expressions import F, absent
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+
+CRICKET_LOCKS = Table(
+    "cricket-locks",
+    partition=S("lockKey"),
+    ttl="ttl",
+    attributes=(
+        Attribute("lockKey", "S", required=True, about="usually match:{matchId}"),
+        Attribute("owner", "S", required=True, about="the holder"),
+        Attribute("expiresAt", "N", required=True, about="epoch milliseconds; from then on anybody may take it"),
+        Attribute("ttl", "N", required=True, about="epoch seconds, a day later: what a crash left behind goes"),
+    ),
+)
+KEPT_SECONDS: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class LockRepository:
+    """Locks by key. Moments are milliseconds."""
+
+    store: Store
+    tables: ClassVar = (CRICKET_LOCKS,)
+
+    @access(
+        *("Acquire lock", PutItem.conditional),
+        table=CRICKET_LOCKS,
+        key="PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now",
+        by="system",
+        trigger="LiveScoreJob, any concurrent job",
+        frequency="Every 2.5s per live match",
+    )
+    async def acquire(self, lock_key: str, owner: str, now: int, expires_at: int) -> bool:
+        """Whether the lock is the owner's now; False while anybody has it, the owner included."""
+        item = {"lockKey": lock_key, "owner": owner, "expiresAt": expires_at, "ttl": expires_at // 1000 + KEPT_SECONDS}
+        try:
+            await self.store.put(CRICKET_LOCKS, item, condition=absent("lockKey") | (F("expiresAt") < now))
+        except ConditionFailed:
+            return False
+        return True
+
+    @access(
+        *("Release lock", DeleteItem.conditional),
+        table=CRICKET_LOCKS,
+        key="PK=lockKey with ConditionExpression: owner = :owner",
+        by="system",
+        trigger="LiveScoreJob completion",
+        frequency="After each processing tick",
+    )
+    async def release(self, lock_key: str, owner: str) -> bool:
+        """Whether it was the owner's to release."""
+        try:
+            await self.store.delete(CRICKET_LOCKS, {"lockKey": lock_key}, condition=F("owner") == owner)
+        except ConditionFailed:
+            return False
+        return True
+
+    @access(
+        *("Extend lock", UpdateItem.conditional),
+        table=CRICKET_LOCKS,
+        key="PK=lockKey with ConditionExpression: owner = :owner",
+        by="system",
+        trigger="Long-running jobs",
+        frequency="During processing",
+    )
+    async def extend(self, lock_key: str, owner: str, expires_at: int) -> bool:
+        """Whether it is still the owner's; one that has expired and that nobody took is."""
+        steps = (F("expiresAt").set(expires_at), F("ttl").set(expires_at // 1000 + KEPT_SECONDS))
+        try:
+            await self.store.update(CRICKET_LOCKS, {"lockKey": lock_key}, *steps, condition=F("owner") == owner)
+        except ConditionFailed:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLocks:
+    """The locks of one owner, as jobs want them."""
+
+    locks: LockRepository
+    clock: Clock
+    owner: str
+
+    async def acquire(self, name: str, seconds: float) -> bool:
+        now = self.clock.milliseconds()
+        return await self.locks.acquire(name, self.owner, now, now + round(seconds * 1000))
+
+    async def extend(self, name: str, seconds: float) -> bool:
+        return await self.locks.extend(name, self.owner, self.clock.milliseconds() + round(seconds * 1000))
+
+    async def release(self, name: str) -> None:
+        await self.locks.release(name, self.owner)

@@ -1,0 +1,73 @@
+"""The table `cricket-prematch-notifications`: who has been told what about a match, so that nobody is told twice.
+
+One record for each person and match says that they were told of the start; one more, under `{userId}#toss`, of the toss.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tally.cricket.model.records import Notice, NoticeKind, has_expired, notice_key
+from tally.store.access import GetItem, PutItem, access
+from tally.store.errors import ConditionFailed
+from tally.store.expressions import F, absent
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+from tally.store.values import Item
+
+CRICKET_PREMATCH_NOTIFICATIONS = Table(
+    "cricket-prematch-notifications",
+    partition=S("matchId"),
+    sort=S("userId"),
+    ttl="expiresAt",
+    attributes=(
+        Attribute("matchId", "S", required=True, about="Fixture match ID"),
+        Attribute("userId", "S", required=True, about="Cognito user ID; with #toss behind it, that they were told of the toss"),
+        Attribute("sentAt", "N", required=True, about="epoch milliseconds"),
+        Attribute("expiresAt", "N", required=True, about="epoch seconds, 48 hours later"),
+    ),
+)
+
+
+def _key(match_id: str, user_id: str, kind: NoticeKind) -> Item:
+    return {"matchId": match_id, "userId": notice_key(user_id, kind)}
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeRepository:
+    """Notices by match and person."""
+
+    store: Store
+    tables: ClassVar = (CRICKET_PREMATCH_NOTIFICATIONS,)
+
+    @access(
+        *("Check if notification sent", GetItem),
+        table=CRICKET_PREMATCH_NOTIFICATIONS,
+        key="PK=matchId, SK=userId",
+        by="system",
+        trigger="PrematchNotificationJob",
+        frequency="Per match approaching start",
+    )
+    async def was_sent(self, match_id: str, user_id: str, kind: NoticeKind, now: int) -> bool:
+        item = await self.store.get(CRICKET_PREMATCH_NOTIFICATIONS, _key(match_id, user_id, kind), consistent=True)
+        return item is not None and not has_expired(item["expiresAt"], now)
+
+    @access(
+        *("Mark notification sent", PutItem),
+        table=CRICKET_PREMATCH_NOTIFICATIONS,
+        key="PK=matchId, SK=userId, with 48h TTL, absent or expired",
+        by="system",
+        trigger="PrematchNotificationJob",
+        frequency="Once per match",
+    )
+    async def mark_sent(self, notice: Notice) -> bool:
+        """Whether it had not been marked before: of many who try at once, one may send."""
+        item = _key(notice.match_id, notice.user_id, notice.kind) | {
+            "sentAt": notice.sent_at,
+            "expiresAt": notice.expires_at,
+        }
+        unmarked = absent("matchId") | (F("expiresAt") <= notice.sent_at // 1000)
+        try:
+            await self.store.put(CRICKET_PREMATCH_NOTIFICATIONS, item, condition=unmarked)
+        except ConditionFailed:
+            return False
+        return True

@@ -1,0 +1,108 @@
+"""The table `match-processing-state`: how far the balls of each match have been processed, so that a restart skips none.
+
+Memory comes first, and this is what it is filled from at the start. The state never goes back: what arrives late, from an
+instance that has lost its match, is refused. Ball data is kept compressed.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from tally.cricket.model.records import Processing, has_expired
+from tally.store.access import GetItem, PutItem, Scan, access
+from tally.store.errors import ConditionFailed
+from tally.store.expressions import F, absent
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+from tally.store.values import Item
+
+MATCH_PROCESSING_STATE = Table(
+    "match-processing-state",
+    partition=S("matchId"),
+    ttl="ttl",
+    attributes=(
+        Attribute("matchId", "S", required=True, about="Fixture match ID"),
+        Attribute("ballByBall", "B", required=True, about="full ball data: JSON, compressed by zlib"),
+        Attribute("lastProcessedBall", "N", required=True, about="the id to resume from"),
+        Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
+        Attribute("ttl", "N", required=True, about="epoch seconds, seven days later"),
+    ),
+)
+MOST_MATCHES: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessingRepository:
+    """Progress by match. Moments are seconds: what has expired is not there."""
+
+    store: Store
+    tables: ClassVar = (MATCH_PROCESSING_STATE,)
+
+    @access(
+        *("Get last processed ball ID", GetItem.noted("on cache miss")),
+        table=MATCH_PROCESSING_STATE,
+        key="PK=matchId",
+        by="system",
+        trigger="LiveScoreJob ball-by-ball processing",
+        frequency="Per live match per tick (usually in-memory)",
+    )
+    async def get(self, match_id: str, now: int) -> Processing | None:
+        return await self._get(match_id, now)
+
+    @access(
+        *("Set last processed ball ID", PutItem.noted("async write-through")),
+        table=MATCH_PROCESSING_STATE,
+        key="PK=matchId with 7-day TTL",
+        by="system",
+        trigger="LiveScoreJob after processing a ball",
+        frequency="Per new ball detected",
+    )
+    async def put(self, processing: Processing) -> bool:
+        """Whether this is the furthest known; False where another instance has got further."""
+        item = {
+            "matchId": processing.match_id,
+            "ballByBall": zlib.compress(processing.content.encode()),
+            "lastProcessedBall": processing.last_ball_id,
+            "updatedAt": processing.updated_at,
+            "ttl": processing.expires_at,
+        }
+        has_passed = F("ttl") <= processing.updated_at // 1000
+        not_back = absent("matchId") | (F("lastProcessedBall") <= processing.last_ball_id) | has_passed
+        try:
+            await self.store.put(MATCH_PROCESSING_STATE, item, condition=not_back)
+        except ConditionFailed:
+            return False
+        return True
+
+    @access(
+        *("Hydrate cache from DynamoDB", GetItem.noted("per match") + Scan),
+        table=MATCH_PROCESSING_STATE,
+        key="PK=matchId per active match, or full scan",
+        by="system",
+        trigger="Service startup",
+        frequency="Once on boot",
+        bound=MOST_MATCHES,
+    )
+    async def hydrate(self, match_ids: Sequence[str] | None, now: int) -> list[Processing]:
+        """The progress of these matches, or of all where it is not known which ones are on."""
+        if match_ids is not None:
+            found = await asyncio.gather(*(self._get(match_id, now) for match_id in dict.fromkeys(match_ids)))
+            return [each for each in found if each is not None]
+        items = self.store.scan_items(MATCH_PROCESSING_STATE, consistent=True)
+        return [_processing(item) async for item in items if not has_expired(item["ttl"], now)]
+
+    async def _get(self, match_id: str, now: int) -> Processing | None:
+        item: Item | None = await self.store.get(MATCH_PROCESSING_STATE, {"matchId": match_id}, consistent=True)
+        return None if item is None or has_expired(item["ttl"], now) else _processing(item)
+
+
+def _processing(item: Mapping[str, Any]) -> Processing:
+    return Processing(
+        match_id=item["matchId"],
+        last_ball_id=item["lastProcessedBall"],
+        content=zlib.decompress(item["ballByBall"]).decode(),
+        updated_at=item["updatedAt"],
+        expires_at=item["ttl"],
+    )

@@ -1,0 +1,70 @@
+"""The table `cricket-state-hashes`: the fingerprint of what was pushed last, for each view of a match."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from tally.cricket.model.records import StateHash, view_key
+from tally.cricket.repository.shapes import Shape
+from tally.store.access import DeleteItem, GetItem, PutItem, access
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+from tally.store.values import Item
+
+CRICKET_STATE_HASHES = Table(
+    "cricket-state-hashes",
+    partition=S("matchTeamKey"),
+    attributes=(
+        Attribute("matchTeamKey", "S", required=True, about="{matchId}#{teamId}, where neutral stands for no team"),
+        Attribute("matchId", "S", required=True),
+        Attribute("teamId", "S", required=True),
+        Attribute("hash", "S", required=True),
+        Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
+    ),
+)
+_SHAPE: Final = Shape(StateHash)
+
+
+def _key(match_id: str, team_id: str) -> Item:
+    return {"matchTeamKey": view_key(match_id, team_id)}
+
+
+@dataclass(frozen=True, slots=True)
+class StateHashRepository:
+    """Fingerprints by match and side."""
+
+    store: Store
+    tables: ClassVar = (CRICKET_STATE_HASHES,)
+
+    @access(
+        *("Get stored hash", GetItem),
+        table=CRICKET_STATE_HASHES,
+        key="PK=matchTeamKey (composite: {matchId}#{teamId})",
+        by="system",
+        trigger="LiveScoreJob change detection",
+        frequency="Every 2.5s per live match per team",
+    )
+    async def get(self, match_id: str, team_id: str) -> StateHash | None:
+        item = await self.store.get(CRICKET_STATE_HASHES, _key(match_id, team_id), consistent=True)
+        return None if item is None else _SHAPE.record(item)
+
+    @access(
+        *("Update stored hash", PutItem),
+        table=CRICKET_STATE_HASHES,
+        key="PK=matchTeamKey",
+        by="system",
+        trigger="LiveScoreJob (when state changed)",
+        frequency="On each state change",
+    )
+    async def put(self, state: StateHash) -> None:
+        await self.store.put(CRICKET_STATE_HASHES, _key(state.match_id, state.team_id) | _SHAPE.item(state))
+
+    @access(
+        *("Delete hash", DeleteItem),
+        table=CRICKET_STATE_HASHES,
+        key="PK=matchTeamKey",
+        by="system",
+        trigger="Match completion cleanup",
+        frequency="Once per match end",
+    )
+    async def delete(self, match_id: str, team_id: str) -> None:
+        await self.store.delete(CRICKET_STATE_HASHES, _key(match_id, team_id))

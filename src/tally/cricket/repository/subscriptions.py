@@ -1,0 +1,143 @@
+"""The table `cricket-activity-subscriptions`: Live Activities that an app started by itself, by the token of each.
+
+The token is the sort key, so that a person with a phone and a tablet has two.
+"""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from tally.cricket.model.records import Subscription
+from tally.cricket.repository.shapes import Shape
+from tally.store.access import BatchWriteItem, DeleteItem, Query, UpdateItem, access
+from tally.store.errors import ConditionFailed
+from tally.store.expressions import F
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+from tally.store.values import Item, Key
+
+CRICKET_ACTIVITY_SUBSCRIPTIONS = Table(
+    "cricket-activity-subscriptions",
+    partition=S("matchId"),
+    sort=S("pushToken"),
+    ttl="expiresAt",
+    attributes=(
+        Attribute("matchId", "S", required=True, about="Fixture match ID"),
+        Attribute("pushToken", "S", required=True, about="of this one Live Activity"),
+        Attribute("userId", "S", required=True, about="Cognito user ID"),
+        Attribute("teamId", "S", required=True, about='the side that they are on, or "neutral"'),
+        Attribute("createdAt", "N", required=True, about="epoch milliseconds"),
+        Attribute("expiresAt", "N", required=True, about="epoch seconds, 48 hours after the match starts"),
+    ),
+)
+_SHAPE: Final = Shape(Subscription)
+MOST_SUBSCRIPTIONS: Final = 2_000_000
+PAGE: Final = 500
+
+
+def _key(match_id: str, push_token: str) -> Item:
+    return {"matchId": match_id, "pushToken": push_token}
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRepository:
+    """Subscriptions by match."""
+
+    store: Store
+    tables: ClassVar = (CRICKET_ACTIVITY_SUBSCRIPTIONS,)
+
+    @access(
+        *("Get all subscriptions for match", Query),
+        table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
+        key="PK=matchId (paginated)",
+        by="system",
+        trigger="LiveActivityPushJob",
+        frequency="Every 2.5s per live match",
+        bound=MOST_SUBSCRIPTIONS,
+    )
+    async def of_match(self, match_id: str, now: int) -> AsyncGenerator[Subscription, None]:
+        """All that have not expired at `now` seconds, a page at a time, by token."""
+        where, alive = F("matchId") == match_id, F("expiresAt") > now
+        async for item in self.store.items(CRICKET_ACTIVITY_SUBSCRIPTIONS, where, filter=alive, page=PAGE, consistent=True):
+            yield _SHAPE.record(item)
+
+    @access(
+        *("Register LA subscription", UpdateItem.noted("upsert")),
+        table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
+        key="PK=matchId, SK=pushToken, SET userId, teamId, expiresAt, createdAt = if_not_exists(...)",
+        by="user",
+        trigger="POST /user/activity/:matchId",
+        frequency="When iOS starts Live Activity",
+    )
+    async def register(self, subscription: Subscription) -> Subscription:
+        steps = (
+            F("userId").set(subscription.user_id),
+            F("teamId").set(subscription.team_id),
+            F("expiresAt").set(subscription.expires_at),
+            F("createdAt").set(F("createdAt").if_absent(subscription.created_at)),
+        )
+        key = _key(subscription.match_id, subscription.push_token)
+        return _SHAPE.record(await self.store.update(CRICKET_ACTIVITY_SUBSCRIPTIONS, key, *steps, returns="ALL_NEW") or {})
+
+    @access(
+        *("Remove single subscription", DeleteItem),
+        table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
+        key="PK=matchId, SK=pushToken",
+        by="user",
+        trigger="DELETE /user/activity/:matchId",
+        frequency="When iOS ends Live Activity",
+    )
+    async def remove(self, match_id: str, push_token: str, user_id: str) -> bool:
+        """Whether there was one of this person: nobody removes another's."""
+        try:
+            key = _key(match_id, push_token)
+            await self.store.delete(CRICKET_ACTIVITY_SUBSCRIPTIONS, key, condition=F("userId") == user_id)
+        except ConditionFailed:
+            return False
+        return True
+
+    @access(
+        *("Remove user’s subscriptions for match", Query + DeleteItem),  # noqa: RUF001
+        table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
+        key="Query PK=matchId with FilterExpression: userId = :userId, then delete each",
+        by="user",
+        trigger="Unfollow cascade",
+        frequency="On unfollow",
+        bound=MOST_SUBSCRIPTIONS,
+    )
+    async def remove_of_user(self, match_id: str, user_id: str) -> list[Subscription]:
+        """Those that were removed, by token."""
+        where, theirs = F("matchId") == match_id, F("userId") == user_id
+        items = self.store.items(CRICKET_ACTIVITY_SUBSCRIPTIONS, where, filter=theirs, page=PAGE, consistent=True)
+        removed = [_SHAPE.record(item) async for item in items]
+        for subscription in removed:
+            await self.store.delete(CRICKET_ACTIVITY_SUBSCRIPTIONS, _key(match_id, subscription.push_token))
+        return removed
+
+    @access(
+        *("Remove all subscriptions for match", Query + BatchWriteItem),
+        table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
+        key="Query PK=matchId, then batch delete all",
+        by="system",
+        trigger="Match completion cleanup",
+        frequency="Once per match end",
+        bound=MOST_SUBSCRIPTIONS,
+    )
+    async def remove_all(self, match_id: str) -> int:
+        """How many there were, expired ones included; a page is read, then deleted."""
+        removed = 0
+        start: Key | None = None
+        while True:
+            page = await self.store.query(
+                CRICKET_ACTIVITY_SUBSCRIPTIONS,
+                F("matchId") == match_id,
+                project=("matchId", "pushToken"),
+                limit=PAGE,
+                start=start,
+                consistent=True,
+            )
+            await self.store.write_many(CRICKET_ACTIVITY_SUBSCRIPTIONS, deletes=page.items, bound=PAGE)
+            removed += len(page.items)
+            start = page.next
+            if start is None:
+                return removed

@@ -1,0 +1,63 @@
+"""The table `cricket-team-seasons`: which sides play a season, and how they have fared in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from tally.cricket.model.records import TeamSeason
+from tally.cricket.repository.shapes import Shape
+from tally.store.access import BatchWriteItem, Query, access
+from tally.store.expressions import F
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+
+CRICKET_TEAM_SEASONS = Table(
+    "cricket-team-seasons",
+    partition=S("seasonId"),
+    sort=S("teamId"),
+    attributes=(
+        Attribute("seasonId", "S", required=True, about="SportMonks season ID"),
+        Attribute("teamId", "S", required=True, about="SportMonks team ID"),
+        Attribute("leagueId", "S", required=True),
+        Attribute("name", "S", required=True),
+        Attribute("code", "S", required=True),
+        Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
+        Attribute("stats", "M", required=True, about="played, won, lost, points…"),
+    ),
+)
+_SHAPE: Final = Shape(TeamSeason)
+MOST_IN_A_SEASON: Final = 500
+MOST_WRITTEN: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSeasonRepository:
+    """Sides by season."""
+
+    store: Store
+    tables: ClassVar = (CRICKET_TEAM_SEASONS,)
+
+    @access(
+        *("Get teams for a season", Query),
+        table=CRICKET_TEAM_SEASONS,
+        key="PK=seasonId",
+        by="both",
+        trigger="GET /seasons/:id/teams, FixtureEnrichmentProvider",
+        frequency="Per request / per enrichment",
+        bound=MOST_IN_A_SEASON,
+    )
+    async def of_season(self, season_id: str) -> list[TeamSeason]:
+        items = self.store.items(CRICKET_TEAM_SEASONS, F("seasonId") == season_id, consistent=True)
+        return [_SHAPE.record(item) async for item in items]
+
+    @access(
+        *("Write season-team records", BatchWriteItem),
+        table=CRICKET_TEAM_SEASONS,
+        key="PK=seasonId, SK=teamId (batches of 25)",
+        by="system",
+        trigger="TeamSyncJob",
+        frequency="Per sync cycle",
+        bound=MOST_WRITTEN,
+    )
+    async def write_batch(self, records: Iterable[TeamSeason]) -> None:
+        await self.store.write_many(CRICKET_TEAM_SEASONS, puts=[_SHAPE.item(record) for record in records])

@@ -1,0 +1,99 @@
+"""The table `cricket-teams`: sides, as SportMonks knows them and as an administrator has changed them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, ClassVar, Final
+
+from tally.cricket.model.records import Team
+from tally.cricket.repository.shapes import Shape
+from tally.store.access import BatchWriteItem, GetItem, Scan, UpdateItem, access
+from tally.store.errors import ConditionFailed
+from tally.store.expressions import present
+from tally.store.schema import Attribute, S, Table
+from tally.store.store import Store
+
+CRICKET_TEAMS = Table(
+    "cricket-teams",
+    partition=S("teamId"),
+    attributes=(
+        Attribute("teamId", "S", required=True, about="SportMonks team ID"),
+        Attribute("name", "S", required=True),
+        Attribute("code", "S", required=True, about="three letters or so"),
+        Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
+        Attribute("imageUrl", "S", required=True),
+        Attribute("countryId", "S", required=True),
+        Attribute("isNational", "BOOL", required=True),
+        Attribute("color", "S", required=True, about="#rrggbb, given by an administrator"),
+        Attribute("editedAt", "N", about="epoch milliseconds of the last change by an administrator"),
+    ),
+)
+_SHAPE: Final = Shape(Team)
+# Below a hundred in one competition; SportMonks has some hundreds in all.
+MOST_TEAMS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class TeamRepository:
+    """Sides by id, and all of them."""
+
+    store: Store
+    tables: ClassVar = (CRICKET_TEAMS,)
+
+    @access(
+        *("Get team by ID", GetItem),
+        table=CRICKET_TEAMS,
+        key="PK=teamId",
+        by="both",
+        trigger="GET /teams/:id, FixtureEnrichmentProvider",
+        frequency="Per request / per enrichment",
+    )
+    async def get(self, team_id: str) -> Team | None:
+        item = await self.store.get(CRICKET_TEAMS, {"teamId": team_id}, consistent=True)
+        return None if item is None else _SHAPE.record(item)
+
+    @access(
+        *("Get all teams", Scan),
+        table=CRICKET_TEAMS,
+        key="Full table scan (< 100 items)",
+        by="user",
+        trigger="GET /teams",
+        frequency="Per request, cached",
+        bound=MOST_TEAMS,
+    )
+    async def all(self) -> list[Team]:
+        """By name."""
+        items = self.store.scan_items(CRICKET_TEAMS, consistent=True)
+        return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("name", "team_id"))
+
+    @access(
+        *("Batch write teams", BatchWriteItem),
+        table=CRICKET_TEAMS,
+        key="PK=teamId (batches of 25)",
+        by="system",
+        trigger="TeamSyncJob",
+        frequency="Per sync cycle",
+        bound=MOST_TEAMS,
+    )
+    async def write_batch(self, teams: Iterable[Team]) -> None:
+        """Put whole teams: who syncs leaves those out that an administrator has changed."""
+        await self.store.write_many(CRICKET_TEAMS, puts=[_SHAPE.item(team) for team in teams])
+
+    @access(
+        *("Update team fields", UpdateItem.conditional),
+        table=CRICKET_TEAMS,
+        key="PK=teamId with ConditionExpression: attribute_exists(teamId)",
+        by="user",
+        trigger="PATCH /teams/:id (admin)",
+        frequency="Rare, admin-only",
+    )
+    async def update(self, team_id: str, **changes: Any) -> Team | None:
+        """The team with these fields of `Team` changed, or None where there is no such team."""
+        steps = _SHAPE.steps(changes)
+        try:
+            item = await self.store.update(
+                CRICKET_TEAMS, {"teamId": team_id}, *steps, condition=present("teamId"), returns="ALL_NEW"
+            )
+        except ConditionFailed:
+            return None
+        return _SHAPE.record(item or {})
