@@ -6,7 +6,7 @@ A person who is on no side sees the match as `NEUTRAL` does.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -29,8 +29,6 @@ STALE_MATCH_MS: Final = 30_000
 ENRICHED_BEFORE_MS: Final = 2 * 3_600_000
 ENRICHED_AFTER_MS: Final = 7 * 86_400_000
 ENRICHED_MARGIN_MS: Final = 3_600_000
-
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class ActivityStatus(StrEnum):
@@ -125,7 +123,7 @@ class TeamSeason:
     name: str
     code: str
     updated_at: int
-    stats: Mapping[str, Any] = NOTHING
+    stats: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,14 +281,14 @@ class ActiveMatch:
 
     match_id: str
     last_updated_at: int
-    previous_scores: Mapping[str, Any] = NOTHING
-    cooldowns: Mapping[str, int] = NOTHING
+    previous_scores: Mapping[str, Any] = field(default_factory=dict)
+    cooldowns: Mapping[str, int] = field(default_factory=dict)
     last_balls: tuple[Mapping[str, Any], ...] = ()
     poller_state: PollerState = PollerState.POLLING
     owner: str = ""
     channel_id: str | None = None
     version: int = 0
-    extra: Mapping[str, Any] = NOTHING
+    extra: Mapping[str, Any] = field(default_factory=dict)
     expires_at: int | None = None
 
 

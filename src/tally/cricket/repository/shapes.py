@@ -30,7 +30,7 @@ class Shape(Generic[R]):
         fields = dataclasses.fields(record)  # type: ignore[arg-type]  # every record is a dataclass
         self._record = record
         self._names = {field.name: renamed.get(field.name) or camel(field.name) for field in fields}
-        self._required = {field.name for field in fields if field.default is _MISSING}
+        self._required = {field.name for field in fields if field.default is _MISSING is field.default_factory}
         self._enums = {name: kind for name in self._names if (kind := _enum_in(hints[name])) is not None}
         self._tuples = {name for name in self._names if getattr(hints[name], "__origin__", None) is tuple}
 
