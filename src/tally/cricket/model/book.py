@@ -6,8 +6,6 @@ after it wait for it, for a few polls. What never comes is given up, and what co
 ball that the service has withdrawn is dropped as soon as its balls add up to its scores without it.
 """
 
-import base64
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -18,7 +16,6 @@ from tally.cricket.model.laws import BALLS_PER_OVER
 
 # Polls in which the same thing may be missing before it is given up.
 PATIENCE: Final = 3
-_LEVEL: Final = 3
 
 
 class Totals(NamedTuple):
@@ -63,12 +60,12 @@ def absorb(book: Book, feed: MatchFeed, *, is_final: bool = False) -> Book:
 
 
 def encode(book: Book) -> str:
-    """As text for the store: a match of five days has some thousands of balls, so it is packed."""
-    return base64.b85encode(zlib.compress(msgspec.json.encode(book), _LEVEL)).decode()
+    """As JSON text, for the store."""
+    return msgspec.json.encode(book).decode()
 
 
 def decode(text: str) -> Book:
-    return msgspec.json.decode(zlib.decompress(base64.b85decode(text)), type=Book)
+    return msgspec.json.decode(text, type=Book)
 
 
 def totals_of(balls: Iterable[Ball]) -> dict[int, Totals]:

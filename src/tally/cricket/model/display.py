@@ -1,0 +1,235 @@
+"""What a person sees of a match: one display state for each view, built once however many people look.
+
+`build` reads what a poll said, the event that is shown now, and whose view it is. The neutral view names the sides in the order
+of the fixture. From a side's view (its team id) that side stands first, the line of what is needed speaks of it ("need" or
+"must defend"), and the event says whether it is good for it. Everything else is the same in all views.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tally.cricket.model.events import KeyEvent
+from tally.cricket.model.feed import Ball, BatterLine, BowlerLine, InningsFeed, MatchFeed, MatchStatus, Side
+from tally.cricket.model.laws import balls_in, balls_left, current_innings, rate, target_of
+from tally.cricket.model.records import NEUTRAL
+from tally.cricket.model.texts import mood_of, sentence_of, title_of
+from tally.cricket.model.tier0 import result_of
+
+SHOWN_BALLS: Final = 12
+
+
+class DisplayPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A part of what is shown; what is empty is left out."""
+
+
+class TeamShown(DisplayPart, frozen=True):
+    """A side: `score` is empty until it has batted, and has both innings of a match of two (`"401 & 102/3"`)."""
+
+    id: str
+    name: str
+    code: str
+    score: str = ""
+    overs: str = ""
+    is_batting: bool = False
+
+
+class BatterShown(DisplayPart, frozen=True):
+    name: str
+    runs: int
+    balls: int
+    is_on_strike: bool = False
+
+
+class BowlerShown(DisplayPart, frozen=True):
+    name: str
+    figures: str
+    overs: str
+
+
+class EventShown(DisplayPart, frozen=True):
+    """What has just happened; `mood` is for, against or neutral."""
+
+    kind: str
+    title: str
+    text: str
+    mood: str = "neutral"
+
+
+class Lines(DisplayPart, frozen=True):
+    """One line for each presentation of a Live Activity."""
+
+    lock_screen: str
+    compact_leading: str
+    compact_trailing: str
+    minimal: str
+    expanded: str = ""
+
+
+class DisplayState(DisplayPart, frozen=True):
+    """The state. `timestamp`, epoch seconds, never goes back within a match; `is_stale` says that the scores may be old."""
+
+    match_id: str
+    view: str
+    status: str
+    teams: tuple[TeamShown, TeamShown]
+    lines: Lines
+    timestamp: int
+    status_text: str = ""
+    innings: int = 0
+    is_super_over: bool = False
+    batters: tuple[BatterShown, ...] = ()
+    bowler: BowlerShown | None = None
+    last_balls: tuple[str, ...] = ()
+    run_rate: str = ""
+    required_rate: str = ""
+    target: int = 0
+    need: str = ""
+    result: str = ""
+    key_event: EventShown | None = None
+    is_stale: bool = False
+
+
+def build(
+    feed: MatchFeed,
+    view: str = NEUTRAL,
+    *,
+    timestamp: int,
+    key_event: KeyEvent | None = None,
+    balls: Sequence[Ball] = (),
+    is_stale: bool = False,
+) -> DisplayState:
+    """The display state of a match as one side, or nobody in particular, sees it."""
+    current = current_innings(feed.innings)
+    sides = sorted(feed.teams, key=lambda side: side.team_id != view) if view != NEUTRAL else list(feed.teams)
+    teams = (_team(feed, sides[0], current), _team(feed, sides[1], current))
+    need = _need(feed, current, view)
+    target = target_of(feed, current) if current is not None else None
+    return DisplayState(
+        feed.match_id,
+        view,
+        feed.status.value,
+        teams,
+        _lines(feed, teams, current, need, key_event),
+        timestamp,
+        status_text=feed.status_text,
+        innings=current.number if current else 0,
+        is_super_over=current is not None and current.is_super_over,
+        batters=_batters(current, balls) if current is not None and not feed.status.is_over else (),
+        bowler=_bowler(current) if current is not None and not feed.status.is_over else None,
+        last_balls=tuple(symbol_of(ball) for ball in balls[-SHOWN_BALLS:] if current is None or ball.innings == current.number),
+        run_rate=rate(current.runs, balls_in(current.overs)) if current else "",
+        required_rate=_required_rate(feed, current, target),
+        target=target or 0,
+        need=need,
+        result=result_of(feed) if feed.status.is_over else "",
+        key_event=_event(key_event, view, feed.winner_team_id) if key_event is not None else None,
+        is_stale=is_stale,
+    )
+
+
+def symbol_of(ball: Ball) -> str:
+    """A ball as scorers write it: W, 4, 6, 1, ., 2wd, nb, 1b, 4lb."""
+    if ball.wicket is not None and ball.wicket.counts:
+        return "W"
+    if ball.wides:
+        return f"{ball.wides}wd" if ball.wides > 1 else "wd"
+    if ball.noballs:
+        return f"{ball.runs_total}nb" if ball.runs_total > 1 else "nb"
+    if ball.leg_byes or ball.byes:
+        return f"{ball.byes}b" if ball.byes else f"{ball.leg_byes}lb"
+    return str(ball.runs_bat) if ball.runs_bat else "."
+
+
+def score_text(innings: InningsFeed) -> str:
+    return f"{innings.runs}/{innings.wickets}" + ("d" if innings.is_declared else "")
+
+
+def short_name(side: Side) -> str:
+    """Its code, or where it has none the initials of its name."""
+    if side.code:
+        return side.code
+    words = side.name.split()
+    return "".join(word[0] for word in words).upper() if len(words) > 1 else side.name[:3].upper()
+
+
+def _team(feed: MatchFeed, side: Side, current: InningsFeed | None) -> TeamShown:
+    in_super_over = current is not None and current.is_super_over
+    batted = [each for each in feed.innings if each.team_id == side.team_id and each.is_super_over == in_super_over]
+    score = " & ".join(score_text(each) for each in batted)
+    overs = str(batted[-1].overs) if batted else ""
+    is_batting = current is not None and current.team_id == side.team_id and feed.status.is_running
+    return TeamShown(side.team_id, side.name, short_name(side), score, overs, is_batting)
+
+
+def _batters(innings: InningsFeed, balls: Sequence[Ball]) -> tuple[BatterShown, ...]:
+    last = next((ball for ball in reversed(balls) if ball.innings == innings.number), None)
+    strike = _on_strike(last) if last is not None else None
+    lines: list[BatterLine] = [line for line in innings.batters if line.is_at_crease and line.how_out is None]
+    return tuple(BatterShown(line.name, line.runs, line.balls, line.player_id == strike) for line in lines[:2])
+
+
+def _on_strike(last: Ball) -> str | None:
+    """Who faces next: after odd runs the batters have crossed, and after the sixth ball the other end bowls."""
+    if last.wicket is not None:
+        return None
+    ran = last.runs_bat + last.byes + last.leg_byes + max(0, last.wides - 1)
+    is_end_of_over = last.is_legal and last.number >= 6
+    return last.striker_id if (ran % 2 == 0) != is_end_of_over else last.non_striker_id
+
+
+def _bowler(innings: InningsFeed) -> BowlerShown | None:
+    line: BowlerLine | None = next((each for each in innings.bowlers if each.is_bowling), None)
+    return None if line is None else BowlerShown(line.name, f"{line.wickets}/{line.runs}", f"{line.overs}.{line.balls}")
+
+
+def _required_rate(feed: MatchFeed, innings: InningsFeed | None, target: int | None) -> str:
+    if innings is None or target is None or feed.status.is_over:
+        return ""
+    left = balls_left(feed, innings)
+    return rate(max(0, target - innings.runs), left) if left else ""
+
+
+def _need(feed: MatchFeed, innings: InningsFeed | None, view: str) -> str:
+    """What the chase needs, as the view speaks of it."""
+    target = target_of(feed, innings) if innings is not None else None
+    if innings is None or target is None or feed.status.is_over or innings.runs >= target:
+        return ""
+    left = balls_left(feed, innings)
+    runs = f"{target - innings.runs} off {left}" if left is not None else f"{target - innings.runs}"
+    side = feed.side(innings.team_id)
+    if view in {NEUTRAL, innings.team_id} or side is None:
+        return f"{short_name(side)} need {runs}" if side is not None else f"need {runs}"
+    return f"must defend {runs}"
+
+
+def _event(event: KeyEvent, view: str, winner: str | None) -> EventShown:
+    mood = mood_of(event, view, winner) if view != NEUTRAL else "neutral"
+    return EventShown(event.kind.value, title_of(event), sentence_of(event), mood)
+
+
+def _lines(
+    feed: MatchFeed, teams: tuple[TeamShown, TeamShown], current: InningsFeed | None, need: str, event: KeyEvent | None
+) -> Lines:
+    at_bat = next((team for team in teams if current is not None and team.id == current.team_id), None)
+    score = f"{at_bat.code} {score_text(current)}" if at_bat is not None and current is not None else "v"
+    overs = str(current.overs) if current is not None else ""
+    both = ", ".join(f"{team.code} {team.score}" for team in teams if team.score) or " v ".join(team.code for team in teams)
+    if feed.status.is_over:
+        said = result_of(feed)
+    elif event is not None:
+        said = f"{title_of(event)} {sentence_of(event)}"
+    else:
+        said = need or _standing(feed)
+    lock_screen = f"{both} · {said}" if said else both
+    expanded = " · ".join(part for part in (both, f"{overs} ov" if overs else "", said, need if need != said else "") if part)
+    return Lines(lock_screen, score, f"({overs})" if overs else "", score_text(current) if current else "v", expanded)
+
+
+def _standing(feed: MatchFeed) -> str:
+    if feed.toss is not None and not feed.innings:
+        side = feed.side(feed.toss.team_id)
+        chose = "bat" if feed.toss.elected == "batting" else "bowl"
+        return f"{side.name} won the toss and chose to {chose}" if side is not None else ""
+    return feed.status_text if feed.status is not MatchStatus.IN_PLAY else ""

@@ -1,0 +1,115 @@
+"""One step of a live match: what was known, and what a poll says, give what is known now and what people should see.
+
+    poll → book → events → what is untold → cooldown and staleness → the one event to show → a display state for each view
+
+`Memory` is all that is kept between two polls besides the balls. The step is pure: from the same memory and poll comes the same
+result, so one that was lost in a crash is simply taken again. The timestamp of a state is decided here and kept with it: it goes up
+with every change of what people see and never back, whichever instance takes the step and whatever its clock says.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tally.cricket.model.book import Book, absorb
+from tally.cricket.model.cooldowns import Scene, cooled, pick
+from tally.cricket.model.display import build
+from tally.cricket.model.events import EventKind, KeyEvent
+from tally.cricket.model.feed import Ball, MatchFeed
+from tally.cricket.model.fitting import content_of
+from tally.cricket.model.hashing import fingerprint
+from tally.cricket.model.history import history, untold
+from tally.cricket.model.laws import current_innings
+from tally.cricket.model.records import NEUTRAL
+
+# An event stays on the screen for this long, or until something else is to be shown.
+SHOWN_MS: Final = 15_000
+LAST_BALLS: Final = 30
+
+
+class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a match between two polls. `told` are its events in the order in which they were told."""
+
+    told: tuple[KeyEvent, ...] = ()
+    cooldowns: dict[str, int] = {}
+    shown: KeyEvent | None = None
+    shown_at: int = 0
+    timestamp: int = 0
+    fingerprints: dict[str, str] = {}
+    received_at: int = 0
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a poll came to. `contents` are the display states by view; `alert` is the event that lights the screen, if one does."""
+
+    memory: Memory
+    book: Book
+    new: tuple[KeyEvent, ...]
+    contents: dict[str, dict[str, Any]]
+    has_changed: bool
+    alert: KeyEvent | None
+    is_over: bool
+
+
+def views_of(feed: MatchFeed) -> tuple[str, ...]:
+    """Whose eyes a match is seen with: nobody's in particular, and those of the two sides."""
+    return (NEUTRAL, *(side.team_id for side in feed.teams))
+
+
+def step(
+    memory: Memory, book: Book, feed: MatchFeed, *, now: int, room: int, is_final: bool = False, is_stale: bool = False
+) -> Step:
+    """Take one step; `now` in milliseconds, `room` in bytes of JSON for a display state."""
+    book = absorb(book, feed, is_final=is_final)
+    events = history(feed, book)
+    new = untold(events, memory.told)
+    scene = Scene(events, book.told, current_innings(feed.innings), is_first_sight=memory.received_at == 0)
+    picked = pick(new, scene, memory.cooldowns, now)
+    shown, shown_at = (picked, now) if picked is not None else (memory.shown, memory.shown_at)
+    seen = _Seen(feed, book.told[-LAST_BALLS:], room, is_stale)
+    contents = seen.contents(shown, memory.timestamp)
+    if _fingerprints(contents) != memory.fingerprints and picked is None and _is_worn(shown, shown_at, now):
+        # Something else has changed: the event that was shown makes way. By itself it would not be worth a push.
+        shown, shown_at = None, 0
+        contents = seen.contents(shown, memory.timestamp)
+    fingerprints = _fingerprints(contents)
+    has_changed = fingerprints != memory.fingerprints
+    timestamp = max(now // 1000, memory.timestamp + 1) if has_changed else memory.timestamp
+    if has_changed:
+        contents = {view: content | {"timestamp": timestamp} for view, content in contents.items()}
+    after = Memory(
+        (*memory.told, *new),
+        cooled(memory.cooldowns, picked, now),
+        shown,
+        shown_at,
+        timestamp,
+        fingerprints,
+        feed.received_at,
+    )
+    is_over = any(event.kind is EventKind.MATCH_END for event in after.told)
+    alert = picked if picked is not None and picked.kind.is_alert else None
+    return Step(after, book, tuple(new), contents, has_changed, alert, is_over)
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    feed: MatchFeed
+    balls: Sequence[Ball]
+    room: int
+    is_stale: bool
+
+    def contents(self, shown: KeyEvent | None, timestamp: int) -> dict[str, dict[str, Any]]:
+        return {
+            view: content_of(
+                build(self.feed, view, timestamp=timestamp, key_event=shown, balls=self.balls, is_stale=self.is_stale), self.room
+            )
+            for view in views_of(self.feed)
+        }
+
+
+def _fingerprints(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    return {view: fingerprint(content) for view, content in contents.items()}
+
+
+def _is_worn(shown: KeyEvent | None, shown_at: int, now: int) -> bool:
+    return shown is not None and shown.kind is not EventKind.MATCH_END and now - shown_at >= SHOWN_MS
