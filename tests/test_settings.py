@@ -177,3 +177,16 @@ def test_a_wrong_list_of_secrets_or_address_is_named_and_not_shown() -> None:
         "TALLY_SCOREBOARD_REDIS_URL must be a URL that starts with redis://",
         "TALLY_SCOREBOARD_ACTION_KEYS must be secrets of at least 32 characters each, separated by commas",
     )
+
+
+def test_the_usual_names_of_a_database_and_a_redis_are_read_where_ours_are_not_set() -> None:
+    usual = {"DATABASE_URL": "postgresql://db/usual", "REDIS_URL": "redis://cache/0"}
+    given = read_settings(usual)
+    assert given.scoreboard_database_url == Secret("postgresql://db/usual")
+    assert given.scoreboard_redis_url == Secret("redis://cache/0")
+    ours = read_settings(usual | {"TALLY_SCOREBOARD_DATABASE_URL": "postgresql://db/ours"})
+    assert ours.scoreboard_database_url == Secret("postgresql://db/ours")
+    sources = {row.variable: row.source for row in rows(given, usual)}
+    assert sources["TALLY_SCOREBOARD_REDIS_URL"] == "environment"
+    with pytest.raises(SettingsError, match=r"^DATABASE_URL must be a URL that starts with postgresql://$"):
+        read_settings({"DATABASE_URL": "mysql://db/other"})

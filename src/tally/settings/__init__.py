@@ -55,6 +55,7 @@ class Setting:
     kind: Kind
     default: object
     help: str
+    also: str | None = None
 
     @property
     def variable(self) -> str:
@@ -64,6 +65,13 @@ class Setting:
     def is_secret(self) -> bool:
         return self.kind.is_secret
 
+    def given(self, environ: Mapping[str, str]) -> tuple[str, str]:
+        """The variable that sets it in `environ`, and its text, which is empty if none does."""
+        raw = environ.get(self.variable, "").strip()
+        if raw or self.also is None:
+            return self.variable, raw
+        return self.also, environ.get(self.also, "").strip()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ScoreboardSettings, CricketSettings, CollectSettings, DevicesSettings, InstanceSettings):
@@ -71,7 +79,8 @@ class Settings(ScoreboardSettings, CricketSettings, CollectSettings, DevicesSett
 
 
 TABLE: Final = tuple(
-    Setting(entry.name, entry.metadata["kind"], entry.default, entry.metadata["help"]) for entry in fields(Settings)
+    Setting(entry.name, entry.metadata["kind"], entry.default, entry.metadata["help"], entry.metadata["also"])
+    for entry in fields(Settings)
 )
 
 
@@ -83,14 +92,14 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     values: dict[str, Any] = {}
     problems = []
     for setting in TABLE:
-        raw = environ.get(setting.variable, "").strip()
+        variable, raw = setting.given(environ)
         if not raw:
             continue
         try:
             values[setting.name] = setting.kind.parse(raw)
         except ValueError as error:
             given = "" if setting.is_secret else f", not {raw!r}"
-            problems.append(f"{setting.variable} {error}{given}")
+            problems.append(f"{variable} {error}{given}")
     if problems:
         raise SettingsError(problems)
     return Settings(**values)
@@ -127,7 +136,7 @@ def rows(settings: Settings, environ: Mapping[str, str]) -> list[Row]:
             setting.variable,
             setting.kind.label,
             shown(getattr(settings, setting.name)),
-            "environment" if environ.get(setting.variable, "").strip() else "default",
+            "environment" if setting.given(environ)[1] else "default",
             setting.help,
         )
         for setting in TABLE

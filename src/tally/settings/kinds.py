@@ -134,5 +134,6 @@ SECRETS: Final = Kind("secrets, each of 32 characters or more", _secrets, is_sec
 GIVEN_SECRET: Final = Kind("secret, as another system gave it", _given_secret, is_secret=True)
 
 
-def holds(kind: Kind, what_for: str) -> dict[str, object]:
-    return {"kind": kind, "help": what_for}
+def holds(kind: Kind, what_for: str, also: str | None = None) -> dict[str, object]:
+    """What a field says of itself; `also` is another variable that is read where the field's own is not set."""
+    return {"kind": kind, "help": what_for, "also": also}

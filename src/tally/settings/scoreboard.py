@@ -19,15 +19,30 @@ class ScoreboardSettings:
         default=None,
         metadata=holds(
             server("postgresql", "postgres"),
-            "The PostgreSQL that keeps accounts and scores. Without it, one is started from the data directory.",
+            "The PostgreSQL that keeps accounts and scores; DATABASE_URL says the same. Without it, one is started in the data"
+            " directory.",
+            also="DATABASE_URL",
         ),
     )
     scoreboard_redis_url: Secret | None = field(
         default=None,
         metadata=holds(
             server("redis", "rediss", "unix"),
-            "The Redis that keeps the board in order. Without it, one is started from the data directory.",
+            "The Redis that keeps the board in order; REDIS_URL says the same. Without it, one is started in the data directory.",
+            also="REDIS_URL",
         ),
+    )
+    scoreboard_database_connections: int = field(
+        default=10, metadata=holds(whole(1, 500), "Connections to PostgreSQL that one server has at most.")
+    )
+    scoreboard_database_seconds: int = field(
+        default=5, metadata=holds(whole(1, 600), "Seconds after which PostgreSQL gives up a statement.")
+    )
+    scoreboard_redis_connections: int = field(
+        default=20, metadata=holds(whole(1, 1000), "Connections to Redis that one server has at most.")
+    )
+    scoreboard_redis_milliseconds: int = field(
+        default=500, metadata=holds(whole(10, 60_000), "Milliseconds after which Redis counts as away.")
     )
     scoreboard_action_keys: tuple[Secret, ...] = field(default=(), metadata=holds(SECRETS, "Keys of the action tokens" + _KEYS))
     scoreboard_session_keys: tuple[Secret, ...] = field(
