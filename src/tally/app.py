@@ -26,6 +26,7 @@ from tally import __version__
 from tally.collect.assembly import REPOSITORIES as COLLECT_REPOSITORIES
 from tally.collect.assembly import Surroundings as CollectSurroundings
 from tally.collect.assembly import open_collect
+from tally.cricket.repository.catalogue import REPOSITORIES as CRICKET_REPOSITORIES
 from tally.devices.assembly import REPOSITORIES as DEVICES_REPOSITORIES
 from tally.devices.assembly import Surroundings as DevicesSurroundings
 from tally.devices.assembly import open_devices
@@ -84,7 +85,7 @@ class Parts:
         self.hub.close()
 
 
-CATALOGUE: Final = Catalogue({"collect": COLLECT_REPOSITORIES, "devices": DEVICES_REPOSITORIES})
+CATALOGUE: Final = Catalogue({"collect": COLLECT_REPOSITORIES, "cricket": CRICKET_REPOSITORIES, "devices": DEVICES_REPOSITORIES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
