@@ -1,0 +1,170 @@
+"""The API itself: `/api/v2.0/livescores`, `/fixtures`, `/leagues`, `/teams`, `/seasons`, `/scores`, for whoever has the token."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final, TypeAlias, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tally.kit.http import Json
+from tally.sim.sportmonks.queries import BadQuery, Query, read_query
+from tally.sim.sportmonks.scores import DISMISSALS, NOT_OUT, dismissal
+from tally.sim.sportmonks.world import SportMonksWorld
+
+ROOT: Final = "/api/v2.0"
+
+Self_ = TypeVar("Self_", bound="Api")
+Handler: TypeAlias = Callable[[Self_, Request], Awaitable[Response]]
+
+
+class Refusal(Exception):
+    """An answer other than the one that was hoped for."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = {"status": "error", "message": {"message": message, "code": status}}
+
+
+def asked(handler: "Handler[Self_]") -> "Handler[Self_]":
+    """Check the token, count the request, and turn a refusal into its answer."""
+
+    @wraps(handler)
+    async def answer(self: Self_, request: Request) -> Response:
+        resource = request.url.path.removeprefix(f"{ROOT}/").partition("/")[0]
+        headers: dict[str, str] = {}
+        try:
+            self.check_token(request)
+            wait = self.world.limits.count(resource)
+            headers = self.world.limits.headers(resource)
+            if wait:
+                headers["Retry-After"] = str(wait)
+                raise Refusal(429, "Too Many Attempts.")
+            response = await handler(self, request)
+        except Refusal as error:
+            return Json(error.body, error.status, headers)
+        except BadQuery as error:
+            return Json(Refusal(400, str(error)).body, 400, headers)
+        response.headers.update(headers)
+        return response
+
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    world: SportMonksWorld
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(f"{ROOT}/livescores", self.livescores),
+            Route(f"{ROOT}/fixtures", self.fixtures),
+            Route(f"{ROOT}/fixtures/{{fixture_id:int}}", self.fixture),
+            Route(f"{ROOT}/leagues", self.leagues),
+            Route(f"{ROOT}/leagues/{{league_id:int}}", self.league),
+            Route(f"{ROOT}/teams", self.teams),
+            Route(f"{ROOT}/teams/{{team_id:int}}", self.team),
+            Route(f"{ROOT}/teams/{{team_id:int}}/squad/{{season_id:int}}", self.squad),
+            Route(f"{ROOT}/seasons", self.seasons),
+            Route(f"{ROOT}/seasons/{{season_id:int}}", self.season),
+            Route(f"{ROOT}/scores", self.scores),
+        ]
+
+    @asked
+    async def livescores(self, request: Request) -> Response:
+        query = read_query(request.query_params, "fixtures")
+        found = self.world.livescores()
+        good = query.selected(item for item in found if isinstance(item, dict))
+        bad = [item for item in found if not isinstance(item, dict)]
+        return Json({"data": [query.shown(item, "fixtures") for item in [*good, *bad]]})
+
+    @asked
+    async def fixtures(self, request: Request) -> Response:
+        query = read_query(request.query_params, "fixtures")
+        return self._page(query, query.selected(self.world.fixtures()), "fixtures")
+
+    @asked
+    async def fixture(self, request: Request) -> Response:
+        return self._one(request, self.world.fixture(request.path_params["fixture_id"]), "fixtures")
+
+    @asked
+    async def leagues(self, request: Request) -> Response:
+        return self._list(request, self.world.leagues(), "leagues")
+
+    @asked
+    async def league(self, request: Request) -> Response:
+        return self._one(request, _with_id(self.world.leagues(), request.path_params["league_id"]), "leagues")
+
+    @asked
+    async def teams(self, request: Request) -> Response:
+        return self._list(request, self.world.teams(), "teams")
+
+    @asked
+    async def team(self, request: Request) -> Response:
+        return self._one(request, _with_id(self.world.teams(), request.path_params["team_id"]), "teams")
+
+    @asked
+    async def squad(self, request: Request) -> Response:
+        team_id, season_id = request.path_params["team_id"], request.path_params["season_id"]
+        team = _with_id(self.world.teams(), team_id)
+        squad = {"squad": self.world.squad(team_id, season_id)}
+        return self._one(request, team and team | squad, "teams")
+
+    @asked
+    async def seasons(self, request: Request) -> Response:
+        return self._list(request, self.world.seasons(), "seasons")
+
+    @asked
+    async def season(self, request: Request) -> Response:
+        return self._one(request, _with_id(self.world.seasons(), request.path_params["season_id"]), "seasons")
+
+    @asked
+    async def scores(self, _: Request) -> Response:
+        return Json({"data": [dismissal(name) for name in dict.fromkeys((*DISMISSALS.values(), NOT_OUT))]})
+
+    def check_token(self, request: Request) -> None:
+        token = request.query_params.get("api_token", "")
+        if not token:
+            raise Refusal(401, "Unauthenticated.")
+        if not hmac.compare_digest(token.encode(), self.world.api_token.encode()):
+            raise Refusal(403, "This token does not give access to the cricket API.")
+
+    def _list(self, request: Request, items: list[dict[str, Any]], kind: str) -> Response:
+        query = read_query(request.query_params, kind)
+        return Json({"data": [query.shown(item, kind) for item in query.selected(items)]})
+
+    def _one(self, request: Request, item: dict[str, Any] | None, kind: str) -> Response:
+        query = read_query(request.query_params, kind)
+        if item is None:
+            raise Refusal(404, "The requested resource was not found.")
+        return Json({"data": query.shown(item, kind)})
+
+    def _page(self, query: Query, items: list[dict[str, Any]], kind: str) -> Response:
+        size = self.world.per_page
+        last = max(1, -(-len(items) // size))
+        first = (query.page - 1) * size
+        shown = [query.shown(item, kind) for item in items[first : first + size]]
+        path = f"{self.world.url}{ROOT}/{kind}"
+
+        def link(page: int) -> str | None:
+            return f"{path}?page={page}" if 1 <= page <= last else None
+
+        links = {"first": link(1), "last": link(last), "prev": link(query.page - 1), "next": link(query.page + 1)}
+        meta = {
+            "current_page": query.page,
+            "from": first + 1 if shown else None,
+            "last_page": last,
+            "path": path,
+            "per_page": size,
+            "to": first + len(shown) if shown else None,
+            "total": len(items),
+        }
+        return Json({"data": shown, "links": links, "meta": meta})
+
+
+def _with_id(items: list[dict[str, Any]], wanted: int) -> dict[str, Any] | None:
+    return next((item for item in items if item["id"] == wanted), None)

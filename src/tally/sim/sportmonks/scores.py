@@ -1,0 +1,107 @@
+"""SportMonks' scores: the names that a ball or a dismissal can have there, and the figures behind each name.
+
+A name is made of parts joined with " + ": `FOUR`, `1 Bye + Run Out`, `1 No Ball + 4 Runs`, `1 Wide + Stump Out`. What counts
+against the bowler is in `runs`; byes and leg-byes have figures of their own; penalty runs are in the name alone, as they are at
+SportMonks.
+"""
+
+import zlib
+from functools import lru_cache
+from typing import Any, Final
+
+from tally.sim.sportmonks.match import Delivery, Wicket
+
+# Those whose numbers are public.
+KNOWN_IDS: Final = {
+    "1 Bye": 1,
+    "1 Bye + Retired Hurt": 2,
+    "1 Bye + Run Out": 3,
+    "1 Leg Bye": 4,
+    "1 Leg Bye + Run Out": 5,
+    "1 No Ball": 7,
+    "1 Run": 69,
+}
+DISMISSALS: Final = {
+    "bowled": "Clean Bowled",
+    "caught": "Catch Out",
+    "caught and bowled": "Catch Out",
+    "lbw": "LBW OUT",
+    "stumped": "Stump Out",
+    "hit wicket": "Hit Wicket",
+    "run out": "Run Out",
+    "obstructing the field": "Obstructing the field Out",
+    "handled the ball": "Handled the ball Out",
+    "hit the ball twice": "Hit the ball twice Out",
+    "timed out": "Timed Out",
+    "retired out": "Retired Out",
+    "retired hurt": "Retired Hurt",
+    "retired not out": "Retired Not Out",
+}
+NOT_OUT: Final = "Not Out"
+
+
+def dismissal_name(wicket: Wicket | None) -> str:
+    if wicket is None:
+        return NOT_OUT
+    if wicket.kind == "caught" and not wicket.fielders:
+        return "Catch Out (Sub)"  # by somebody whom nobody named; without this word it would be the bowler
+    return DISMISSALS.get(wicket.kind, "Out")
+
+
+def score_of(delivery: Delivery) -> dict[str, Any]:
+    """The score of a ball, with its first wicket if there is one."""
+    extras = delivery.extras
+    wicket = delivery.wickets[0] if delivery.wickets else None
+    return _score(
+        _name(delivery, wicket),
+        runs=delivery.runs_bat + extras.wides + extras.noballs,
+        four=delivery.is_four,
+        six=delivery.is_six,
+        bye=extras.byes,
+        leg_bye=extras.leg_byes,
+        noball=extras.noballs,
+        noball_runs=delivery.runs_bat if extras.noballs else 0,
+        is_wicket=wicket is not None and wicket.counts,
+        ball=delivery.is_legal,
+    )
+
+
+def score_between(wicket: Wicket) -> dict[str, Any]:
+    """A wicket that falls without a ball: somebody is timed out, or retires together with another's dismissal."""
+    return _score(dismissal_name(wicket), is_wicket=wicket.counts, ball=False)
+
+
+@lru_cache
+def dismissal(name: str) -> dict[str, Any]:
+    return _score(name, is_wicket=name not in {NOT_OUT, "Retired Hurt", "Retired Not Out"})
+
+
+def _name(delivery: Delivery, wicket: Wicket | None) -> str:
+    extras = delivery.extras
+    parts = []
+    if extras.wides:
+        parts.append(_several(extras.wides, "Wide"))
+    if extras.noballs:
+        parts.append(_several(extras.noballs, "No Ball"))
+    if delivery.runs_bat:
+        parts.append("FOUR" if delivery.is_four else "SIX" if delivery.is_six else _several(delivery.runs_bat, "Run"))
+    if extras.byes:
+        parts.append(_several(extras.byes, "Bye"))
+    if extras.leg_byes:
+        parts.append(_several(extras.leg_byes, "Leg Bye"))
+    if extras.penalty:
+        parts.append(_several(extras.penalty, "Penalty Run"))
+    if wicket is not None:
+        parts.append(dismissal_name(wicket))
+    return " + ".join(parts) or "No Run"
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"
+
+
+def _score(name: str, **figures: Any) -> dict[str, Any]:
+    nothing = {"runs": 0, "four": False, "six": False, "bye": 0, "leg_bye": 0, "noball": 0, "noball_runs": 0}
+    about = {"resource": "scores", "id": KNOWN_IDS.get(name) or 1000 + zlib.crc32(name.encode()) % 1_000_000, "name": name}
+    whole = about | nothing | {"is_wicket": False, "ball": True} | figures
+    return whole | {"out": whole["is_wicket"]}
