@@ -1,0 +1,233 @@
+"""The gateway to Apple's push service: takes pushes and answers with verdicts, whatever happens on the way.
+
+    async with open_apns(settings, clock, metrics) as apns:
+        async with aclosing(apns.send_all(pushes)) as verdicts:
+            async for push, verdict in verdicts: ...
+
+What may pass (429, 500, 503, a broken or silent connection, an expired provider token) is tried again with back-off, within
+`PATIENCE`; what is left then is a RETRY for whoever sent it. Without a key nothing is sent, and every verdict says so.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+from prometheus_client import Counter, Gauge
+from pyreqwest.client import Client, ClientBuilder
+
+from tally.cricket.apns.channels import Channels
+from tally.cricket.apns.flow import Flow
+from tally.cricket.apns.lanes import Lane, Lanes
+from tally.cricket.apns.model import NOT_CONFIGURED, Channel, Outcome, Priority, Push, Verdict
+from tally.cricket.apns.provider import ProviderToken
+from tally.cricket.apns.requests import Requests
+from tally.cricket.apns.turns import Turn, Turns
+from tally.errors import Unavailable
+from tally.kit import logs
+from tally.kit.clock import Clock
+from tally.kit.metrics import Metrics
+from tally.kit.recent import Recent
+from tally.kit.retry import RetryPolicy, full_jitter
+from tally.settings import Secret, Settings, SettingsError
+
+# For one push: how often, how patiently, and for how long in all.
+PATIENCE: Final = RetryPolicy(attempts=6, base=0.25, cap=5.0, deadline=20.0)
+ANSWER_SECONDS: Final = 10.0
+_CONNECT_SECONDS: Final = 5.0
+_PING_SECONDS: Final = 20.0
+_LOUD_SECONDS: Final = 60.0
+_UNCONFIGURED_SECONDS: Final = 60.0
+
+_log = logs.logger()
+
+Try: TypeAlias = Callable[[Client], Awaitable[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What there is once there is a key: the connections, the wire format, the channels."""
+
+    lanes: Lanes
+    requests: Requests
+    channels: Channels
+
+
+class ApnsGateway:
+    """Apple's push service for one app; see `port.Apns` for what its methods promise."""
+
+    def __init__(self, line: Line | None, clock: Clock, metrics: Metrics, patience: RetryPolicy = PATIENCE) -> None:
+        self._line = line
+        self._clock = clock
+        self._patience = patience
+        self._turns = Turns()
+        self._told: Recent[str, bool] = Recent(clock, _LOUD_SECONDS, 100)
+        registry = metrics.registry
+        ended = Counter("tally_apns_pushes", "Pushes by what became of them", ["outcome"], registry=registry)
+        self._ended = {outcome: ended.labels(outcome.value) for outcome in Outcome}
+        self._answers = Counter("tally_apns_requests", "Requests to Apple by answer", ["status", "reason"], registry=registry)
+        self._delivered = self._answers.labels("200", "")
+        under_way = Gauge("tally_apns_under_way", "Requests to Apple not yet answered", registry=registry)
+        under_way.set_function(lambda: line.lanes.under_way if line is not None else 0)
+
+    @property
+    def is_configured(self) -> bool:
+        return self._line is not None
+
+    async def send(self, push: Push) -> Verdict:
+        if self._line is None:
+            return _UNCONFIGURED
+        requests = self._line.requests
+        return await self._in_turn(push.token, push, self._line.lanes, lambda client: requests.push(client, push))
+
+    def send_all(self, pushes: AsyncIterable[Push], concurrency: int | None = None) -> AsyncGenerator[tuple[Push, Verdict], None]:
+        most = self._line.lanes.most if self._line is not None else 1
+        return Flow(self.send, concurrency or most).run(pushes)
+
+    async def broadcast(self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0) -> Verdict:
+        if self._line is None:
+            return _UNCONFIGURED
+        requests = self._line.requests
+        push = Push(token="", payload=payload, priority=priority, expiration=expiration, is_state=True)
+        key = f"channel {channel_id}"
+        return await self._in_turn(key, push, self._line.lanes, lambda client: requests.broadcast(client, channel_id, push))
+
+    async def create_channel(self, *, keeps_latest: bool = True) -> str:
+        return await self._channels().create(keeps_latest=keeps_latest)
+
+    async def delete_channel(self, channel_id: str) -> bool:
+        return await self._channels().delete(channel_id)
+
+    async def read_channel(self, channel_id: str) -> Channel | None:
+        return await self._channels().read(channel_id)
+
+    async def list_channels(self) -> Sequence[str]:
+        return await self._channels().every()
+
+    def _channels(self) -> Channels:
+        if self._line is None:
+            raise Unavailable("Pushes are not set up here", code="apns_not_set_up")
+        return self._line.channels
+
+    async def _in_turn(self, key: str, push: Push, lanes: Lanes, attempt: Try) -> Verdict:
+        turn = self._turns.take(key)
+        try:
+            if turn.before is not None:
+                await turn.comes()
+            verdict = await self._patiently(push, turn, lanes, attempt)
+        finally:
+            self._turns.end(key, turn)
+        self._ended[verdict.outcome].inc()
+        if verdict.outcome is Outcome.REFUSED:
+            self._say_loudly(push, verdict)
+        return verdict
+
+    async def _patiently(self, push: Push, turn: Turn, lanes: Lanes, attempt: Try) -> Verdict:
+        """Try until there is a verdict that will not change, or no patience left, or a newer state waits."""
+        tries, end = 0, self._clock.monotonic() + self._patience.deadline
+        verdict = _SUPERSEDED
+        while not (push.is_state and turn.is_overtaken):
+            tries += 1
+            verdict = await self._once(lanes, attempt)
+            if verdict.outcome is not Outcome.RETRY:
+                return verdict if tries == 1 else msgspec.structs.replace(verdict, tries=tries)
+            wait = max(full_jitter(tries, self._patience.base, self._patience.cap), verdict.retry_after)
+            if tries >= self._patience.attempts or self._clock.monotonic() + wait > end:
+                return msgspec.structs.replace(verdict, tries=tries, retry_after=wait)
+            await turn.rest(self._clock, wait, is_state=push.is_state)
+        return msgspec.structs.replace(_SUPERSEDED, status=verdict.status, reason=verdict.reason, tries=tries)
+
+    async def _once(self, lanes: Lanes, attempt: Try) -> Verdict:
+        lane = await lanes.enter()
+        started = self._clock.monotonic()
+        try:
+            verdict = await attempt(lane.client)
+        finally:
+            lanes.leave(lane)
+        self._learn(lanes, lane, started, verdict)
+        return verdict
+
+    def _learn(self, lanes: Lanes, lane: Lane, started: float, verdict: Verdict) -> None:
+        if verdict.status == 200:
+            self._delivered.inc()
+            lanes.went_well(lane)
+            return
+        self._answers.labels(str(verdict.status), verdict.reason).inc()
+        if verdict.outcome is Outcome.RETRY and verdict.status != 403:
+            lanes.slow_down(lane, started, verdict.retry_after, is_answered=verdict.status != 0)
+        else:
+            lanes.went_well(lane)
+
+    def _say_loudly(self, push: Push, verdict: Verdict) -> None:
+        """Somebody has to repair this; once a minute is loud enough."""
+        if self._told.get(verdict.reason) is None:
+            self._told.put(verdict.reason, value=True)
+            about = {"status": verdict.status, "reason": verdict.reason, "push_type": push.push_type, "bytes": len(push.payload)}
+            _log.error("Apple refuses pushes", action="apns_refused", **about)
+
+
+_UNCONFIGURED: Final = Verdict(Outcome.RETRY, reason=NOT_CONFIGURED, retry_after=_UNCONFIGURED_SECONDS, tries=0)
+_SUPERSEDED: Final = Verdict(Outcome.SUPERSEDED, tries=0)
+
+
+@asynccontextmanager
+async def open_apns(
+    settings: Settings, clock: Clock, metrics: Metrics, patience: RetryPolicy = PATIENCE
+) -> AsyncIterator[ApnsGateway]:
+    """The gateway that the settings ask for; a SettingsError where they do not hold."""
+    if settings.cricket_apns_key is None:
+        _log.warning("Pushes are not set up: TALLY_CRICKET_APNS_KEY is missing, and nothing is sent", action="apns_not_set_up")
+        yield ApnsGateway(None, clock, metrics, patience)
+        return
+    provider = _provider(settings, settings.cricket_apns_key, clock)
+    authority = _authority(settings.cricket_apns_authority)
+    lanes = Lanes(lambda: _connected(authority), settings.cricket_apns_connections, clock)
+    requests = Requests(settings.cricket_apns_url, settings.cricket_apns_bundle_id, provider)
+    async with _connected(authority) as client:
+        channels = Channels(client, settings.cricket_apns_manage_url, settings.cricket_apns_bundle_id, provider, clock)
+        try:
+            yield ApnsGateway(Line(lanes, requests, channels), clock, metrics, patience)
+        finally:
+            await lanes.close()
+
+
+def _provider(settings: Settings, given: Secret, clock: Clock) -> ProviderToken:
+    needed = ("cricket_apns_bundle_id", "cricket_apns_team_id", "cricket_apns_key_id")
+    missing = [name for name in needed if not getattr(settings, name)]
+    if missing:
+        raise SettingsError([f"TALLY_{name.upper()} is needed beside TALLY_CRICKET_APNS_KEY" for name in missing])
+    text = given.reveal().replace("\\n", "\n")
+    if "-----BEGIN" not in text:
+        try:
+            text = Path(text).expanduser().read_text()
+        except (OSError, ValueError) as error:
+            raise SettingsError(["TALLY_CRICKET_APNS_KEY is neither a key nor the path of a file that can be read"]) from error
+    return ProviderToken(Secret(text), settings.cricket_apns_key_id, settings.cricket_apns_team_id, clock)
+
+
+def _authority(path: Path | None) -> bytes | None:
+    try:
+        return path.read_bytes() if path is not None else None
+    except OSError as error:
+        raise SettingsError([f"TALLY_CRICKET_APNS_AUTHORITY: {path} cannot be read: {error.strerror}"]) from error
+
+
+def _connected(authority: bytes | None) -> Client:
+    """A client that keeps one HTTP/2 connection, and notices when nobody is at the other end."""
+    building = (
+        ClientBuilder()
+        .http2_prior_knowledge()
+        .https_only(True)
+        .follow_redirects(False)
+        .user_agent("tally")
+        .timeout(timedelta(seconds=ANSWER_SECONDS))
+        .connect_timeout(timedelta(seconds=_CONNECT_SECONDS))
+        .pool_idle_timeout(None)
+        .http2_keep_alive_interval(timedelta(seconds=_PING_SECONDS))
+        .http2_keep_alive_timeout(timedelta(seconds=ANSWER_SECONDS))
+        .http2_keep_alive_while_idle(True)
+    )
+    return (building.add_root_certificate_pem(authority) if authority is not None else building).build()

@@ -1,0 +1,136 @@
+"""The lanes that pushes take: a few connections to Apple, each with many pushes under way, as many as Apple bears.
+
+A lane starts with some and takes more while answers are good. At trouble (429, 500, 503, a broken connection, no answer) it
+halves what it carries and rests a moment, longer each time in a row; the others go on meanwhile.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pyreqwest.client import Client
+
+from tally.kit.clock import Clock
+from tally.kit.retry import full_jitter
+
+FIRST: Final = 100
+MOST: Final = 400
+LEAST: Final = 4
+_REST_BASE: Final = 0.2
+_REST_CAP: Final = 15.0
+# So many requests in a row without an answer: the connection is dead, whatever the system thinks of it.
+_MOST_UNANSWERED: Final = 3
+
+
+class Lane:
+    """One connection. What it holds is changed by `Lanes` alone."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.limit = float(FIRST)
+        self.under_way = 0
+        self.resting_until = 0.0
+        self.slowed_at = -1.0
+        self.troubles = 0
+        self.unanswered = 0
+        self.is_starting = True
+
+
+class Lanes:
+    """The connections to one host, and who is next."""
+
+    def __init__(self, connect: Callable[[], Client], count: int, clock: Clock) -> None:
+        self._connect = connect
+        self._clock = clock
+        self.lanes: Sequence[Lane] = [Lane(connect()) for _ in range(count)]
+        self._queue: deque[asyncio.Future[None]] = deque()
+        self._alarms: set[asyncio.Task[None]] = set()
+        self._retired: list[Client] = []
+
+    @property
+    def most(self) -> int:
+        """How many pushes could be under way at best."""
+        return MOST * len(self.lanes)
+
+    @property
+    def under_way(self) -> int:
+        return sum(lane.under_way for lane in self.lanes)
+
+    async def enter(self) -> Lane:
+        """A place on the emptiest lane, as soon as there is one. Whoever gets one has to `leave` it."""
+        lane = self._free()
+        while lane is None:
+            waiting = asyncio.get_running_loop().create_future()
+            self._queue.append(waiting)
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                if waiting.done() and not waiting.cancelled():
+                    self._call_next()
+                raise
+            lane = self._free()
+        lane.under_way += 1
+        return lane
+
+    def leave(self, lane: Lane) -> None:
+        lane.under_way -= 1
+        if self._queue:
+            self._call_next()
+
+    def went_well(self, lane: Lane) -> None:
+        """An answer came that says nothing against the connection."""
+        lane.troubles = lane.unanswered = 0
+        if lane.limit < MOST:
+            lane.limit += 1.0 if lane.is_starting else 1.0 / lane.limit
+
+    def slow_down(self, lane: Lane, started: float, wait: float, *, is_answered: bool) -> None:
+        """Trouble with a request begun at `started`; `wait` is what the other side asked for, if it did."""
+        if not is_answered:
+            self._unanswered(lane)
+        if started <= lane.slowed_at:
+            return  # of the same burst: many are under way when trouble comes, and it counts once
+        now = self._clock.monotonic()
+        lane.is_starting = False
+        lane.limit = max(float(LEAST), lane.limit / 2)
+        lane.troubles += 1
+        rest = max(full_jitter(lane.troubles, _REST_BASE, _REST_CAP), min(wait, _REST_CAP))
+        lane.slowed_at, lane.resting_until = now, now + rest
+        alarm = asyncio.create_task(self._wake_after(rest))
+        self._alarms.add(alarm)
+        alarm.add_done_callback(self._alarms.discard)
+
+    async def close(self) -> None:
+        for alarm in tuple(self._alarms):
+            alarm.cancel()
+        for client in (*self._retired, *(lane.client for lane in self.lanes)):
+            await client.close()
+
+    def _unanswered(self, lane: Lane) -> None:
+        lane.unanswered += 1
+        if lane.unanswered == _MOST_UNANSWERED:
+            lane.unanswered = 0
+            # Not closed yet: others on it may still get their answers.
+            self._retired = [*self._retired[-len(self.lanes) :], lane.client]
+            lane.client = self._connect()
+
+    def _free(self) -> Lane | None:
+        best, room = None, 0.0
+        now = self._clock.monotonic()
+        for lane in self.lanes:
+            if lane.resting_until <= now and lane.limit - lane.under_way > room:
+                best, room = lane, lane.limit - lane.under_way
+        return best if room >= 1 else None
+
+    def _call_next(self) -> None:
+        now = self._clock.monotonic()
+        room = sum(int(lane.limit) - lane.under_way for lane in self.lanes if lane.resting_until <= now)
+        while room > 0 and self._queue:
+            waiting = self._queue.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                room -= 1
+
+    async def _wake_after(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._call_next()

@@ -1,0 +1,92 @@
+"""The certificates of the simulated service: an authority of its own, and what it vouches for on this machine.
+
+papers = make_certificates()            # or kept_in(data_dir), the same after a restart
+papers.authority                        # PEM: what a client is told to trust beside the public authorities
+"""
+
+import ipaddress
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+LIFE: Final = timedelta(days=365)
+_NAMES: Final = (x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+_FILES: Final = ("apns-authority.pem", "apns-server.pem")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM, all of it. `server` is the server's key and its certificate in one."""
+
+    authority: bytes
+    server: bytes
+
+    def context(self) -> ssl.SSLContext:
+        """For a server that speaks HTTP/2 and nothing else."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols(["h2"])
+        with tempfile.NamedTemporaryFile() as file:  # readable by its owner alone; Python takes certificates from files only
+            file.write(self.server)
+            file.flush()
+            context.load_cert_chain(file.name)
+        return context
+
+
+def make_certificates(now: datetime | None = None) -> Certificates:
+    """New ones, good for a year around the moment: that of the machine, since TLS knows no other clock."""
+    now = now or datetime.now(UTC)
+    authority, server = generate_private_key(SECP256R1()), generate_private_key(SECP256R1())
+    name = _name("Simulated push service, authority")
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    root = _certificate(name, name, authority, now).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    leaf = (
+        _certificate(_name("Simulated push service"), name, server, now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(_NAMES), critical=False)
+        .add_extension(usage, critical=False)
+    )
+    return Certificates(_signed(root, authority), _private(server) + _signed(leaf, authority))
+
+
+def kept_in(directory: Path) -> Certificates:
+    """Those in the directory; made there if there are none, or if they are about to expire."""
+    paths = [directory / name for name in _FILES]
+    if all(path.exists() for path in paths):
+        kept = Certificates(*(path.read_bytes() for path in paths))
+        if x509.load_pem_x509_certificate(kept.authority).not_valid_after_utc > datetime.now(UTC) + timedelta(days=1):
+            return kept
+    made = make_certificates()
+    directory.mkdir(parents=True, exist_ok=True)
+    for path, content in zip(paths, (made.authority, made.server), strict=True):
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+    return made
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _certificate(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, now: datetime) -> x509.CertificateBuilder:
+    building = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
+    building = building.serial_number(x509.random_serial_number())
+    return building.not_valid_before(now - timedelta(days=1)).not_valid_after(now + LIFE)
+
+
+def _signed(building: x509.CertificateBuilder, authority: EllipticCurvePrivateKey) -> bytes:
+    return building.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def _private(key: EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
