@@ -14,6 +14,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.collect import events, recomputes
 from bench.devices import SECONDS, histories, ingestion
 from bench.rounds import Line
 from bench.store import beside_dynamodb_local, beside_raw, growth
@@ -24,11 +25,11 @@ _COLUMNS = ("what", "µs an operation", "beside", "µs an operation", "ratio", "
 def main(
     *,
     json: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("bench.json"),
-    only: Annotated[str, typer.Option(help="Only the parts named so: raw, growth, dynamodb, devices, history.")] = "",
+    only: Annotated[str, typer.Option(help="Only the parts named so: raw, growth, dynamodb, devices, history, collect.")] = "",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each pair of figures takes.")] = 9,
     items: Annotated[int, typer.Option(min=10_000, help="The larger number of items of the growth.")] = 1_000_000,
     history: Annotated[int, typer.Option(min=10_000, help="The longer history of a device.")] = 1_000_000,
-    seconds: Annotated[int, typer.Option(min=1, help="How long each rate of the devices is to be held.")] = SECONDS,
+    seconds: Annotated[int, typer.Option(min=1, help="How long each rate of devices and collect is to be held.")] = SECONDS,
 ) -> None:
     """Measure the store on this machine, each figure beside a peer in the same run."""
     console = Console()
@@ -38,6 +39,8 @@ def main(
         "growth": growth(rounds, items),
         "devices": ingestion(seconds),
         "history": histories(rounds, history),
+        "collect": events(seconds),
+        "collect-recompute": recomputes(rounds),
     }
     lines = uvloop.run(_collect(console, only, rounds, parts))
     figures = {

@@ -10,10 +10,12 @@ import msgspec
 
 from tally.collect.model import Grant, Model, Tokens, WebhookEvent, Workout
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT
+from tally.collect.service.figures import InboxFigures
 from tally.collect.service.linking import Linking
 from tally.collect.service.webhook import Told, Webhook
 from tally.collect.service.worker import InboxWorker
 from tally.kit.clock import ManualClock
+from tally.kit.metrics import Metrics
 from tally.kit.sealing import Sealer
 from tally.settings import Secret
 from tally.store.api import Engine
@@ -100,7 +102,9 @@ async def workshop(
     """A process, as far as events are concerned."""
     async with backstage(engine, clock, parts, model) as stage:
         linking = Linking(stage.main, stage.sessions, strava, SEALER, stage.audit, clock)
-        worker = InboxWorker(stage.main, stage.idempotency, linking, strava, stage.engine, stage.audit, clock)
+        worker = InboxWorker(
+            stage.main, stage.idempotency, linking, strava, stage.engine, stage.audit, clock, InboxFigures(Metrics())
+        )
         yield Workshop(stage, Webhook(stage.main, clock, Secret("x" * 32), 0), worker, linking)
 
 

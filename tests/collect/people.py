@@ -93,6 +93,6 @@ def event(owner_id: int, **changes: Any) -> WebhookEvent:
         event_time=1_767_225_600,
         is_deauthorisation=False,
         correlation_id="corr-1",
-        received_at=MOMENT,
+        received_ms=1_767_225_600_000,
     )
     return replace(told, **changes)

@@ -1,6 +1,5 @@
 """The rules of progress, for any goal, any number of parts and any history."""
 
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
@@ -91,15 +90,15 @@ EFFORT = Effort("Ride", people.LATER, Decimal(1000), Decimal(50))
     ("effort", "counts"),
     [
         (EFFORT, True),
-        (replace(EFFORT, sport_type="GravelRide"), True),
-        (replace(EFFORT, sport_type="EBikeRide"), True),
-        (replace(EFFORT, sport_type="Run"), False),
-        (replace(EFFORT, sport_type="Kitesurf"), False),
-        (replace(EFFORT, is_deleted=True), False),
-        (replace(EFFORT, started_at=people.MOMENT), True),
-        (replace(EFFORT, started_at="2025-12-31T23:59:59Z"), False),
-        (replace(EFFORT, started_at="2026-02-01T00:00:00Z"), False),
-        (replace(EFFORT, started_at="2026-01-31T23:59:59Z"), True),
+        (EFFORT._replace(sport_type="GravelRide"), True),
+        (EFFORT._replace(sport_type="EBikeRide"), True),
+        (EFFORT._replace(sport_type="Run"), False),
+        (EFFORT._replace(sport_type="Kitesurf"), False),
+        (EFFORT._replace(is_deleted=True), False),
+        (EFFORT._replace(started_at=people.MOMENT), True),
+        (EFFORT._replace(started_at="2025-12-31T23:59:59Z"), False),
+        (EFFORT._replace(started_at="2026-02-01T00:00:00Z"), False),
+        (EFFORT._replace(started_at="2026-01-31T23:59:59Z"), True),
     ],
 )
 def test_a_workout_counts_by_sport_time_and_presence(effort: Effort, counts: bool) -> None:

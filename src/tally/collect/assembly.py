@@ -20,6 +20,7 @@ from tally.collect.routes import collect_api
 from tally.collect.service.accounts import Accounts
 from tally.collect.service.audit import AuditTrail
 from tally.collect.service.engine import ProgressEngine
+from tally.collect.service.figures import InboxFigures
 from tally.collect.service.linking import Linking
 from tally.collect.service.milestones import MilestoneService
 from tally.collect.service.models import KNOWN_SECONDS, ModelShelf
@@ -93,7 +94,7 @@ def _assembled(given: Surroundings, client: Client, audit: AuditTrail) -> Collec
     shelf = ModelShelf(main, shipped_models(), Recent(clock, KNOWN_SECONDS, 100))
     engine = ProgressEngine(main, shelf, clock, audit, Announcer(given.hub))
     linking = Linking(main, sessions, strava, sealer, audit, clock)
-    worker = InboxWorker(main, IdempotencyRepository(store), linking, strava, engine, audit, clock)
+    worker = InboxWorker(main, IdempotencyRepository(store), linking, strava, engine, audit, clock, InboxFigures(given.metrics))
     handlers = Handlers(
         site=Site(settings.collect_public_url, settings.collect_plain_http),
         sign_in=SignIn(sessions, main, issuer, sealer, audit, clock),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tally.errors import Invalid
 
@@ -136,9 +136,8 @@ class Workout:
     deleted_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """What of a workout counts: the projection that aggregation reads."""
+class Effort(NamedTuple):
+    """What of a workout counts: the projection that aggregation reads, thousands at a time."""
 
     sport_type: str
     started_at: str
@@ -234,7 +233,7 @@ class WebhookEvent:
     event_time: int
     is_deauthorisation: bool
     correlation_id: str
-    received_at: str
+    received_ms: int
     attempts: int = 0
     not_before: int = 0
 

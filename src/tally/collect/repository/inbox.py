@@ -97,7 +97,7 @@ def _item(told: WebhookEvent) -> Item:
         "eventTime": told.event_time,
         "isDeauthorisation": told.is_deauthorisation,
         "correlationId": told.correlation_id,
-        "receivedAtUtc": told.received_at,
+        "receivedAtMs": told.received_ms,
         "attempts": told.attempts,
         "notBefore": told.not_before,
     }
@@ -113,7 +113,7 @@ def _event(item: Mapping[str, Any]) -> WebhookEvent:
         event_time=item["eventTime"],
         is_deauthorisation=item["isDeauthorisation"],
         correlation_id=item["correlationId"],
-        received_at=item["receivedAtUtc"],
+        received_ms=item["receivedAtMs"],
         attempts=item["attempts"],
         not_before=item["notBefore"],
     )

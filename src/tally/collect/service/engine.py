@@ -111,9 +111,9 @@ class ProgressEngine:
             self.audit.record("MILESTONE_PART_MINTED", after.user_id, facts)
         if after.status is not before.status:
             self.audit.record("MILESTONE_COMPLETED", after.user_id, {"milestone": after.milestone_id})
-        _log.info(
-            "Milestone moved", action="milestone_move", milestone=after.milestone_id, percent=after.percent, minted=len(awards)
-        )
+        # Progress is what happens all day; a part is news.
+        tell = _log.info if awards else _log.debug
+        tell("Milestone moved", action="milestone_move", milestone=after.milestone_id, percent=after.percent, minted=len(awards))
         self.announce(after, awards)
 
 

@@ -142,8 +142,7 @@ class Linking:
             _log.warning("Strava was not told of the disconnect", action="strava_deauthorize", error=error)
 
     def _seal(self, user_id: str, athlete_id: int, tokens: Tokens) -> str:
-        text = msgspec.json.encode([tokens.access, tokens.refresh, tokens.expires_at]).decode()
-        return self.sealer.seal(text, f"{user_id} {athlete_id}")
+        return sealed_tokens(self.sealer, user_id, athlete_id, tokens)
 
     def _open(self, connection: Connection) -> Tokens:
         """The tokens in the clear. What cannot be opened, since the key was changed, is as good as revoked."""
@@ -153,3 +152,9 @@ class Linking:
             raise Revoked from error
         access, refresh, expires_at = msgspec.json.decode(text, type=tuple[str, str, int])
         return Tokens(access, refresh, expires_at)
+
+
+def sealed_tokens(sealer: Sealer, user_id: str, athlete_id: int, tokens: Tokens) -> str:
+    """The tokens as they are stored: of no use without the key, nor on anybody else's connection."""
+    text = msgspec.json.encode([tokens.access, tokens.refresh, tokens.expires_at]).decode()
+    return sealer.seal(text, f"{user_id} {athlete_id}")

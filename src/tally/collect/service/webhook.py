@@ -12,7 +12,7 @@ from tally.collect.repository.main import CollectRepository
 from tally.errors import Forbidden, Invalid
 from tally.kit import logs
 from tally.kit.auth import is_same
-from tally.kit.clock import Clock, rfc3339
+from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.settings import Secret
 
@@ -61,7 +61,7 @@ class Webhook:
             event_time=told.event_time,
             is_deauthorisation=told.object_type == "athlete" and str(told.updates.get("authorized")).lower() == "false",
             correlation_id=logs.current().correlation_id or new_uuid(),
-            received_at=rfc3339(self.clock.now()),
+            received_ms=self.clock.milliseconds(),
         )
         await self.main.receive(event)
 

@@ -15,11 +15,11 @@ from typing import Final
 
 from tally.collect.model import Connection, WebhookEvent, Workout
 from tally.collect.repository.idempotency import Claim, IdempotencyRepository
-from tally.collect.repository.inbox import MOST_WAITING
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.table import SHARDS
 from tally.collect.service.audit import AuditTrail
 from tally.collect.service.engine import ProgressEngine
+from tally.collect.service.figures import InboxFigures
 from tally.collect.service.linking import Linking
 from tally.collect.service.ports import Revoked, Strava
 from tally.errors import Conflict
@@ -28,7 +28,11 @@ from tally.kit.clock import EPOCH, Clock, rfc3339
 from tally.kit.ids import new_uuid
 
 LEASE_SECONDS: Final = 60
-AT_ONCE: Final = 16
+# Events of so many athletes at a time: enough to keep the store's writer busy, and few enough that a request which comes
+# in meanwhile has its turn within milliseconds.
+AT_ONCE: Final = 6
+# While there is work, the next look follows soon: small bites, where long ones would make everybody else wait.
+BUSY_SECONDS: Final = 0.05
 FIRST_WAIT: Final = 5
 LONGEST_WAIT: Final = 3600
 
@@ -46,35 +50,36 @@ class InboxWorker:
     engine: ProgressEngine
     audit: AuditTrail
     clock: Clock
+    figures: InboxFigures
     chance: random.Random = field(default_factory=random.SystemRandom)
 
     async def run(self) -> float | None:
-        """Apply what is ready; 0 where there was more than one look can hold, so that the next follows at once."""
+        """Apply what is ready, and say when to look again if that is sooner than usual."""
         shards = await asyncio.gather(*(self.main.waiting(shard) for shard in range(SHARDS)))
+        self.figures.waiting.set(sum(map(len, shards)))
         by_owner: dict[int, list[WebhookEvent]] = defaultdict(list)
         for waiting in shards:
             for told in waiting:
                 by_owner[told.owner_id].append(told)
-        room = asyncio.Semaphore(AT_ONCE)
+        room, token = asyncio.Semaphore(AT_ONCE), new_uuid()
 
         async def work_off(waiting: Sequence[WebhookEvent]) -> int:
             async with room:
-                return await self._work_off(waiting)
+                return await self._work_off(waiting, token)
 
         outcomes = await asyncio.gather(*(work_off(waiting) for waiting in by_owner.values()), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome  # the store is away: the events stay where they are until the next run
-        is_full = any(len(waiting) >= MOST_WAITING for waiting in shards)
-        return 0.0 if is_full and any(outcomes) else None
+        return BUSY_SECONDS if any(outcomes) else None
 
-    async def _work_off(self, waiting: Sequence[WebhookEvent]) -> int:
+    async def _work_off(self, waiting: Sequence[WebhookEvent], token: str) -> int:
         """Apply the events of one athlete; after one that has to wait, the others of the same object wait too."""
         applied, blocked = 0, set()
         for told in waiting:
             if told.object_id in blocked:
                 continue
-            is_done = self._is_ready(told) and await self._once(told)
+            is_done = self._is_ready(told) and await self._once(told, token)
             applied += is_done
             if not is_done:
                 blocked.add(told.object_id)
@@ -85,9 +90,9 @@ class InboxWorker:
         wants_activity = told.object_type == "activity" and told.aspect_type != "delete"
         return told.not_before <= self.clock.seconds() and not (wants_activity and self.strava.is_resting())
 
-    async def _once(self, told: WebhookEvent) -> bool:
-        """Whether the event is out of the way."""
-        key, token = f"STRAVA#{told.key}", new_uuid()
+    async def _once(self, told: WebhookEvent, token: str) -> bool:
+        """Whether the event is out of the way. `token` is this run's, which takes up an event once."""
+        key = f"STRAVA#{told.key}"
         claim = await self.idempotency.claim(key, token, self.clock.seconds(), LEASE_SECONDS)
         if claim is Claim.TAKEN:
             return False
@@ -101,11 +106,14 @@ class InboxWorker:
             if not await self.idempotency.finish(key, token, self.clock.seconds()):
                 return False  # the lease ran out, and whoever has the event now will see it through
         await self.main.remove_event(told)
+        if claim is Claim.MINE:
+            self.figures.lag.observe(max(0, self.clock.milliseconds() - told.received_ms) / 1000)
         return True
 
     async def _put_off(self, told: WebhookEvent, key: str, token: str, error: Exception) -> None:
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(told.attempts, 20)) * self.chance.uniform(0.5, 1)
         wait = max(wait, getattr(error, "retry_after", None) or 0)
+        self.figures.put_off.inc()
         _log.warning("Event put off", action="collect_event", event_key=told.key[:12], seconds=round(wait), error=error)
         await self.main.put_off(told, self.clock.seconds() + round(wait))
         await self.idempotency.release(key, token)

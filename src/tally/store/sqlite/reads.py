@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import apsw
 
 from tally.store.api import MAX_PAGE_BYTES, Page, Query, Scan
-from tally.store.evaluate import holds, project
+from tally.store.evaluate import holds, projector
 from tally.store.schema import KeyPart, index_key
 from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import unpack
@@ -38,6 +38,7 @@ class Reader:
         self._operation = operation
         self._index = layout.index_layout(operation.index) if operation.index else None
         self._forward = operation.forward if isinstance(operation, Query) else True
+        self._project = projector(operation.projection) if operation.projection else None
         self._fetches = self._index is not None and self._index.fetches(operation.projection)
         self._bytes = 0
         self._fetched = 0
@@ -62,14 +63,22 @@ class Reader:
     def _read(self, wanted: KeyRange | None, start: Key | None, stride: int) -> tuple[int, bool]:
         statement, values = self._statement(wanted, start, stride)
         cursor = self._connection.execute(statement, values)
+        take = self._take_plain if self._index is None and self._operation.filter is None else self._take
         count = 0
         for packed, size in cursor:
             count += 1
-            self._take(unpack(packed), size)
+            take(unpack(packed), size)
             if self._bytes >= MAX_PAGE_BYTES:
                 cursor.close()
                 return count, True
         return count, False
+
+    def _take_plain(self, item: Item, size: int) -> None:
+        """What most reads do: every item of the table's own range, whole or projected."""
+        self._last = item
+        self._scanned += 1
+        self._bytes += size
+        self.items.append(item if self._project is None else self._project(item))
 
     def _take(self, item: Item, size: int) -> None:
         operation, index = self._operation, self._index
@@ -82,7 +91,7 @@ class Reader:
         if self._fetches:
             self._fetched += capacity.steps_of_read(size)
             carried = item
-        self.items.append(project(carried, operation.projection) if operation.projection else carried)
+        self.items.append(carried if self._project is None else self._project(carried))
 
     def _finish(self, *, more: bool) -> Page:
         cost = capacity.of_read(self._bytes, consistent=self._operation.consistent, fetched=self._fetched)

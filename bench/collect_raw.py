@@ -1,0 +1,121 @@
+"""What an event of Strava's comes to in the store, asked of the embedded engine by itself."""
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.collect_world import Person, past_workout
+from tally.collect.repository.idempotency import COMMIT_COLLECT_IDEMPOTENCY
+from tally.collect.repository.table import COMMIT_COLLECT, WORKOUTS, at, event, inbox, user
+from tally.store.api import Check, Delete, Put, Query, Transaction, Update
+from tally.store.expressions import F, absent, present
+from tally.store.sqlite import SqliteEngine, open_sqlite
+
+_PEOPLE = 300
+_AWARD = {"mesh": [{"shape": "box", "position": [0, 1, 0], "scale": [1, 1, 1], "colour": "#aabbcc"}] * 3}
+
+
+@dataclass(frozen=True, slots=True)
+class RawEvents:
+    """The writes of an event, in the order of the worker's, on tables of their own."""
+
+    engine: SqliteEngine
+    count: "itertools.count[int]"
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, directory: Path) -> AsyncIterator["RawEvents"]:
+        async with open_sqlite(directory) as engine:
+            for table in (COMMIT_COLLECT, COMMIT_COLLECT_IDEMPOTENCY):
+                await engine.ensure_table(table)
+            for number in range(_PEOPLE):
+                await engine.put(Put(COMMIT_COLLECT, at(user(str(number)), "STRAVA#CONNECTION") | {"athleteId": number}))
+                await engine.put(Put(COMMIT_COLLECT, _milestone(number, 0)))
+            yield cls(engine, itertools.count())
+
+    def numbers(self, count: int) -> list[int]:
+        return [next(self.count) for _ in range(count)]
+
+    async def receive(self, number: int) -> None:
+        """What is durable before a webhook is answered."""
+        await self.engine.put(Put(COMMIT_COLLECT, _event(number), condition=absent("PK")))
+
+    async def whole(self, number: int) -> None:
+        """All that is durable when an event has been applied; every fourth mints a part."""
+        who, key = number % _PEOPLE, {"IdempotencyKey": f"STRAVA#{number:040}"}
+        await self.receive(number)
+        claim = (
+            F("status").set("claimed"),
+            F("claimedBy").set("x" * 36),
+            F("leaseUntil").set(1),
+            F("expiresAt").set(4_000_000_000),
+        )
+        await self.engine.update(Update(COMMIT_COLLECT_IDEMPOTENCY, key, claim, condition=absent("IdempotencyKey")))
+        person = Person(who, "", "")
+        workout = past_workout(person, number) | at(user(str(who)), f"{WORKOUTS}{number:012}")
+        is_linked = Check(COMMIT_COLLECT, at(user(str(who)), "STRAVA#CONNECTION"), F("athleteId") == who)
+        await self.engine.transact(Transaction((Put(COMMIT_COLLECT, workout, condition=absent("PK")), is_linked)))
+        writes = [Put(COMMIT_COLLECT, _milestone(who, number), condition=present("PK"))]
+        if number % 4 == 0:
+            award = at(user(str(who)), f"MILESTONE#M#AWARD#{number}") | _AWARD
+            writes.append(Put(COMMIT_COLLECT, award, condition=absent("PK")))
+        await self.engine.transact(Transaction(tuple(writes)))
+        done = (F("status").set("done"), F("expiresAt").set(4_000_000_000))
+        await self.engine.update(Update(COMMIT_COLLECT_IDEMPOTENCY, key, done, condition=F("claimedBy") == "x" * 36))
+        await self.engine.delete(Delete(COMMIT_COLLECT, COMMIT_COLLECT.key_of(_event(number))))
+
+    @staticmethod
+    async def waiting(engine: SqliteEngine, shard: int) -> int:
+        """How many events a shard of the inbox holds, up to what fits one page."""
+        return len((await engine.query(Query(COMMIT_COLLECT, F("PK") == inbox(shard)))).items)
+
+    @staticmethod
+    async def read_past(engine: SqliteEngine, person: Person) -> int:
+        """All workouts of a person, page by page."""
+        where = (F("PK") == user(person.user_id)) & F("SK").begins_with(WORKOUTS)
+        read, start = 0, None
+        while True:
+            page = await engine.query(Query(COMMIT_COLLECT, where, start=start))
+            read, start = read + len(page.items), page.next
+            if start is None:
+                return read
+
+
+def _event(number: int) -> dict[str, Any]:
+    key = f"{number:040}"
+    return at(inbox(number % 8), event(1_767_225_600, key)) | {
+        "eventKey": key,
+        "objectType": "activity",
+        "objectId": number,
+        "aspectType": "create",
+        "ownerId": number % _PEOPLE,
+        "eventTime": 1_767_225_600,
+        "isDeauthorisation": False,
+        "correlationId": "6f1d2c3b-6f1d-2c3b-6f1d-2c3b6f1d2c3b",
+        "receivedAtMs": 1_767_225_600_000,
+        "attempts": 0,
+        "notBefore": 0,
+    }
+
+
+def _milestone(number: int, progress: int) -> dict[str, Any]:
+    return at(user(str(number)), "MILESTONE#M") | {
+        "userId": str(number),
+        "milestoneId": "M" * 26,
+        "modelId": "fox",
+        "sport": "RIDE",
+        "metric": "DISTANCE_METERS",
+        "totalTarget": 480_000,
+        "partsTotal": 12,
+        "periodStartAtUtc": "2026-01-01T00:00:00Z",
+        "createdAtUtc": "2026-01-01T00:00:00Z",
+        "updatedAtUtc": "2026-01-01T00:00:00Z",
+        "progress": progress,
+        "percent": 10,
+        "partsMinted": 1,
+        "status": "ACTIVE",
+        "version": progress,
+    }
