@@ -88,6 +88,7 @@ class Fixture:
     toss_told_at: int | None = None
     replay_of: str | None = None
     replay_expires_at: int | None = None
+    replay_speed: int | None = None
 
     @property
     def is_live(self) -> bool:
@@ -128,7 +129,10 @@ class TeamSeason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class League:
-    """A competition. `version` counts its changes, so that a sync does not undo what an administrator did meanwhile."""
+    """A competition. `version` counts its changes, so that a sync does not undo what an administrator did meanwhile.
+
+    One with `edited_at` has a name and a picture of the administrator's choice, which a sync leaves alone.
+    """
 
     league_id: str
     name: str
@@ -140,6 +144,7 @@ class League:
     type: str = ""
     active: bool = True
     version: int = 1
+    edited_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,8 +33,8 @@ CRICKET_FIXTURES = Table(
     attributes=(
         Attribute("matchId", "S", required=True, about="SportMonks fixture ID"),
         Attribute("leagueId", "S", required=True),
-        Attribute("leagueCode", "S", required=True),
-        Attribute("seasonId", "S", required=True),
+        Attribute("leagueCode", "S"),
+        Attribute("seasonId", "S"),
         Attribute("homeTeamId", "S", required=True),
         Attribute("awayTeamId", "S", required=True),
         Attribute("matchType", "S", required=True, about="T20, ODI, Test…"),
@@ -53,6 +53,7 @@ CRICKET_FIXTURES = Table(
         Attribute("tossToldAt", "N", about="epoch milliseconds; all followers have been told of the toss"),
         Attribute("replayOf", "S", about="the match that this one plays again"),
         Attribute("replayExpiresAt", "N", about="epoch milliseconds"),
+        Attribute("replaySpeed", "N", about="how many times faster than it was played"),
     ),
 )
 _SHAPE: Final = Shape(Fixture)

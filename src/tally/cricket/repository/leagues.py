@@ -18,14 +18,15 @@ CRICKET_LEAGUES = Table(
     attributes=(
         Attribute("leagueId", "S", required=True, about="SportMonks league ID"),
         Attribute("name", "S", required=True),
-        Attribute("code", "S", required=True, about="the leagueCode of its fixtures"),
+        Attribute("code", "S", about="the leagueCode of its fixtures"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute("seasonId", "S", about="the season that is on"),
-        Attribute("countryId", "S", required=True),
-        Attribute("imageUrl", "S", required=True),
-        Attribute("type", "S", required=True),
+        Attribute("countryId", "S"),
+        Attribute("imageUrl", "S"),
+        Attribute("type", "S"),
         Attribute("active", "BOOL", required=True, about="its fixtures are synced and its followers told"),
         Attribute("version", "N", required=True, about="counts the changes"),
+        Attribute("editedAt", "N", about="epoch milliseconds of the last change of name or picture by an administrator"),
     ),
 )
 _SHAPE: Final = Shape(League)
