@@ -27,7 +27,7 @@ ACTIVE_MATCHES = Table(
         Attribute("lastBalls", "L", required=True, about="Last 30 balls (for Tier1 detection)"),
         Attribute("pollerState", "S", required=True, about="polling, paused, ended"),
         Attribute("lastUpdatedAt", "N", required=True, about="Epoch timestamp, milliseconds"),
-        Attribute("owner", "S", required=True, about="the instance that sees to it"),
+        Attribute("owner", "S", about="the instance that sees to it"),
         Attribute("version", "N", required=True, about="counts the writes"),
         Attribute("extra", "M", required=True, about="the pipeline's own"),
         Attribute("channelId", "S", about="the match's APNs broadcast channel"),

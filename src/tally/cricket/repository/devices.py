@@ -32,8 +32,8 @@ CRICKET_DEVICES = Table(
         Attribute("createdAt", "N", required=True, about="epoch milliseconds"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute("expiresAt", "N", required=True, about="epoch seconds, 90 days after the last call"),
-        Attribute("osVersion", "S", required=True),
-        Attribute("appVersion", "S", required=True),
+        Attribute("osVersion", "S"),
+        Attribute("appVersion", "S"),
         Attribute("pushToStartToken", "S", about="starts Live Activities"),
     ),
 )
@@ -87,7 +87,7 @@ class DeviceRepository:
     @access(
         *("Register device (upsert)", Query + DeleteItem + UpdateItem),
         table=CRICKET_DEVICES,
-        key="Query PK=userId to find stale records, Delete orphans, UpdateItem PK=userId, SK=deviceToken",
+        key="UpdateItem PK=userId, SK=deviceToken, then Query PK=userId to find stale records, Delete orphans",
         by="user",
         trigger="POST /user/device",
         frequency="On app launch",

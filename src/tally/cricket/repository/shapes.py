@@ -1,4 +1,6 @@
-"""How a record stands in a table: its fields under the attribute names of the seeds, enums as their values, nothing for None.
+"""How a record stands in a table: its fields under the attribute names of the seeds, enums as their values.
+
+What is None or an empty text is not there, so that it can be the key of a sparse index.
 
 _SHAPE = Shape(Follow)                            match_id is matchId, team_id is teamId
 _SHAPE = Shape(LiveActivity, expires_at="ttl")    and one that the table calls otherwise
@@ -31,29 +33,30 @@ class Shape(Generic[R]):
         self._record = record
         self._names = {field.name: renamed.get(field.name) or camel(field.name) for field in fields}
         self._required = {field.name for field in fields if field.default is _MISSING is field.default_factory}
+        self._texts = {name for name in self._names if hints[name] is str}
         self._enums = {name: kind for name in self._names if (kind := _enum_in(hints[name])) is not None}
         self._tuples = {name for name in self._names if getattr(hints[name], "__origin__", None) is tuple}
 
     def item(self, record: R) -> Item:
-        """The item; a field that is None is not there."""
+        """The item, without what is empty."""
         values = {attribute: getattr(record, name) for name, attribute in self._names.items()}
-        return {attribute: plain(value) for attribute, value in values.items() if value is not None}
+        return {attribute: plain(value) for attribute, value in values.items() if not _is_empty(value)}
 
     def record(self, item: Mapping[str, Any]) -> R:
         """The record of a whole item."""
         found = {
-            name: self._read(name, item[attribute])
+            name: self._read(name, item[attribute] if attribute in item or name not in self._texts else "")
             for name, attribute in self._names.items()
             if name in self._required or attribute in item
         }
         return self._record(**found)
 
     def steps(self, changes: Mapping[str, Any]) -> list[Action]:
-        """What an update does to change these fields; one that becomes None is taken away."""
+        """What an update does to change these fields; one that becomes empty is taken away."""
         steps: list[Action] = []
         for name, value in changes.items():
             field = F(self._names[name])
-            steps.append(field.remove() if value is None else field.set(plain(value)))
+            steps.append(field.remove() if _is_empty(value) else field.set(plain(value)))
         return steps
 
     def _read(self, name: str, value: Any) -> Any:
@@ -71,6 +74,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return value
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value)
 
 
 def _enum_in(hint: Any) -> type[Enum] | None:

@@ -20,7 +20,7 @@ CRICKET_TEAM_SEASONS = Table(
         Attribute("teamId", "S", required=True, about="SportMonks team ID"),
         Attribute("leagueId", "S", required=True),
         Attribute("name", "S", required=True),
-        Attribute("code", "S", required=True),
+        Attribute("code", "S"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute("stats", "M", required=True, about="played, won, lost, points…"),
     ),

@@ -19,12 +19,12 @@ CRICKET_TEAMS = Table(
     attributes=(
         Attribute("teamId", "S", required=True, about="SportMonks team ID"),
         Attribute("name", "S", required=True),
-        Attribute("code", "S", required=True, about="three letters or so"),
+        Attribute("code", "S", about="three letters or so"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
-        Attribute("imageUrl", "S", required=True),
-        Attribute("countryId", "S", required=True),
+        Attribute("imageUrl", "S"),
+        Attribute("countryId", "S"),
         Attribute("isNational", "BOOL", required=True),
-        Attribute("color", "S", required=True, about="#rrggbb, given by an administrator"),
+        Attribute("color", "S", about="#rrggbb, given by an administrator"),
         Attribute("editedAt", "N", about="epoch milliseconds of the last change by an administrator"),
     ),
 )

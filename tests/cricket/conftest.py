@@ -1,0 +1,48 @@
+"""An engine with the tables of cricket (SQLite, and DynamoDB Local where there are Java and npm), and what stands on it.
+
+Tests share tables, never keys: each makes matches, people and devices with names of its own (`made_up.py`).
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.kit.clock import ManualClock
+from tally.store.api import Engine
+from tally.store.catalogue import tables_of
+from tally.store.sqlite import open_sqlite
+from tally.store.store import Store
+from tests.store.emulators import given_engine, given_url, local_engine
+
+ENGINES = ("sqlite", "local", *(("given",) if given_url() else ()))
+TABLES = tuple(table for repository in REPOSITORIES for table in tables_of(repository))
+
+
+@pytest.fixture(scope="session", params=ENGINES)
+async def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+    """Each engine in turn, with the fifteen tables made."""
+    async with contextlib.AsyncExitStack() as stack:
+        opened: Engine
+        if request.param == "sqlite":
+            opened = await stack.enter_async_context(open_sqlite(tmp_path_factory.mktemp("cricket")))
+        elif request.param == "local":
+            opened = await stack.enter_async_context(local_engine())
+        else:
+            opened = await stack.enter_async_context(given_engine(given_url() or ""))
+        for table in TABLES:
+            await opened.create_table(table)
+        yield opened
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Far ahead: a service removes what has expired by its own clock."""
+    return ManualClock(datetime(2096, 10, 2, 12, tzinfo=UTC))
+
+
+@pytest.fixture
+def store(engine: Engine, clock: ManualClock) -> Store:
+    return Store(engine, clock)

@@ -1,0 +1,163 @@
+"""Made-up matches, sides, people and devices, each with a name that nobody else has."""
+
+import secrets
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from tally.cricket.model.feed import MatchStatus
+from tally.cricket.model.records import (
+    ActiveMatch,
+    ActivityStatus,
+    CachedDisplay,
+    CachedFixture,
+    Device,
+    Fixture,
+    Follow,
+    League,
+    LiveActivity,
+    Notice,
+    NoticeKind,
+    Processing,
+    StateHash,
+    Subscription,
+    Team,
+    TeamSeason,
+    epoch_ms,
+)
+
+# The match begins when the tests' clock begins.
+START = "2096-10-02T12:00:00Z"
+MOMENT = epoch_ms(START)
+NOW = MOMENT // 1000
+DAY = 86_400
+
+R = TypeVar("R")
+
+
+def name(kind: str = "id") -> str:
+    return f"{kind}-{secrets.token_hex(6)}"
+
+
+def number() -> str:
+    """An id as SportMonks gives them."""
+    return str(secrets.randbits(48))
+
+
+def _with(record: R, changes: dict[str, Any]) -> R:
+    return replace(record, **changes)  # type: ignore[type-var]  # every record is a dataclass
+
+
+def fixture(**changes: Any) -> Fixture:
+    made = Fixture(
+        match_id=number(),
+        league_id="5",
+        league_code=name("league"),
+        season_id="9",
+        home_team_id="1",
+        away_team_id="2",
+        match_type="T20",
+        start_time=START,
+        status=MatchStatus.NOT_STARTED,
+        updated_at=MOMENT,
+    )
+    return _with(made, changes)
+
+
+def team(**changes: Any) -> Team:
+    return _with(Team(team_id=number(), name="Lions", code="LIO", updated_at=MOMENT), changes)
+
+
+def team_season(season_id: str, **changes: Any) -> TeamSeason:
+    made = TeamSeason(
+        season_id=season_id,
+        team_id=number(),
+        league_id="5",
+        name="Lions",
+        code="LIO",
+        updated_at=MOMENT,
+        stats={"won": 3, "lost": 1},
+    )
+    return _with(made, changes)
+
+
+def league(**changes: Any) -> League:
+    return _with(League(league_id=number(), name="Cup", code=name("cup"), updated_at=MOMENT), changes)
+
+
+def device(user_id: str, **changes: Any) -> Device:
+    made = Device(
+        user_id=user_id,
+        device_token=secrets.token_hex(32),
+        device_id=name("device"),
+        platform="ios",
+        created_at=MOMENT,
+        updated_at=MOMENT,
+        expires_at=NOW + 90 * DAY,
+        os_version="17.4",
+        app_version="1.0",
+    )
+    return _with(made, changes)
+
+
+def follow(match_id: str, **changes: Any) -> Follow:
+    made = Follow(match_id=match_id, user_id=name("user"), created_at=MOMENT, expires_at=NOW + 2 * DAY)
+    return _with(made, changes)
+
+
+def subscription(match_id: str, **changes: Any) -> Subscription:
+    made = Subscription(
+        match_id=match_id,
+        push_token=secrets.token_hex(32),
+        user_id=name("user"),
+        created_at=MOMENT,
+        expires_at=NOW + 2 * DAY,
+    )
+    return _with(made, changes)
+
+
+def notice(match_id: str, **changes: Any) -> Notice:
+    made = Notice(match_id=match_id, user_id=name("user"), kind=NoticeKind.PREMATCH, sent_at=MOMENT, expires_at=NOW + 2 * DAY)
+    return _with(made, changes)
+
+
+def state_hash(**changes: Any) -> StateHash:
+    return _with(StateHash(match_id=number(), team_id="neutral", hash="abc", updated_at=MOMENT), changes)
+
+
+def cached_display(**changes: Any) -> CachedDisplay:
+    made = CachedDisplay(match_id=number(), team_id="neutral", content='{"score":"1/0"}', computed_at=MOMENT, expires_at=NOW + 30)
+    return _with(made, changes)
+
+
+def cached_fixture(**changes: Any) -> CachedFixture:
+    made = CachedFixture(
+        match_id=number(),
+        league_id=name("league"),
+        starting_at=START,
+        content='{"id":1}',
+        cached_at=MOMENT,
+        expires_at=NOW + 600,
+    )
+    return _with(made, changes)
+
+
+def processing(**changes: Any) -> Processing:
+    made = Processing(match_id=number(), last_ball_id=7, content="[1,2]", updated_at=MOMENT, expires_at=NOW + 7 * DAY)
+    return _with(made, changes)
+
+
+def activity(match_id: str, **changes: Any) -> LiveActivity:
+    made = LiveActivity(
+        match_id=match_id,
+        user_id=name("user"),
+        device_id=name("device"),
+        status=ActivityStatus.PENDING,
+        created_at=MOMENT,
+        updated_at=MOMENT,
+        expires_at=NOW + 2 * DAY,
+    )
+    return _with(made, changes)
+
+
+def active_match(**changes: Any) -> ActiveMatch:
+    return _with(ActiveMatch(match_id=number(), last_updated_at=MOMENT, owner="instance-1"), changes)

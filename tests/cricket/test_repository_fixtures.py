@@ -1,0 +1,199 @@
+"""The table `cricket-fixtures`: found by id, league and start; live exactly while it is polled; never made by an update."""
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tally.cricket.model.feed import MatchStatus
+from tally.cricket.model.records import Fixture
+from tally.cricket.repository.fixtures import CRICKET_FIXTURES, LIVE, FixtureRepository
+from tally.store.api import Engine, Scan
+from tally.store.sqlite import open_sqlite
+from tally.store.store import Store
+from tests.cricket import made_up
+from tests.cricket.made_up import MOMENT
+
+
+@pytest.fixture
+def fixtures(store: Store) -> FixtureRepository:
+    return FixtureRepository(store)
+
+
+async def test_a_fixture_comes_back_as_it_was_written(fixtures: FixtureRepository) -> None:
+    """With all of its fields, and without those that it does not have."""
+    bare = made_up.fixture()
+    full = made_up.fixture(
+        status=MatchStatus.IN_PLAY,
+        round="Final",
+        venue_id="3",
+        note="Lions won",
+        toss_team_id="1",
+        elected="batting",
+        winner_team_id="1",
+        live_updated_at=MOMENT,
+        toss_told_at=MOMENT,
+        replay_of="77",
+        replay_expires_at=MOMENT + 1,
+    )
+    await fixtures.write_batch([bare, full])
+    assert await fixtures.get(bare.match_id) == bare
+    assert await fixtures.get(full.match_id) == full
+    assert await fixtures.get(made_up.number()) is None
+
+
+async def test_many_fixtures_are_written_and_read_in_batches(fixtures: FixtureRepository) -> None:
+    """More than one request can carry, and those that are not there are left out."""
+    written = [made_up.fixture() for _ in range(130)]
+    await fixtures.write_batch(written)
+    found = await fixtures.get_many([*(each.match_id for each in written), made_up.number()])
+    assert found == {each.match_id: each for each in written}
+    assert await fixtures.get_many([]) == {}
+
+
+async def test_matches_of_a_league_are_paged_by_start(fixtures: FixtureRepository) -> None:
+    """From the first to the last moment of the range, both included, and none of another league."""
+    code = made_up.name("league")
+    written = [made_up.fixture(league_code=code, start_time=f"2096-10-{day:02}T12:00:00Z") for day in (5, 3, 4, 1, 9)]
+    await fixtures.write_batch([*written, made_up.fixture(start_time="2096-10-04T12:00:00Z")])
+    first, start = await fixtures.by_date(code, "2096-10-03T12:00:00Z", "2096-10-05T12:00:00Z", 2)
+    assert start is not None
+    second, _ = await fixtures.by_date(code, "2096-10-03T12:00:00Z", "2096-10-05T12:00:00Z", 2, start)
+    assert [each.start_time[8:10] for each in first + second] == ["03", "04", "05"]
+
+
+async def test_what_starts_soon_is_neither_live_nor_over(fixtures: FixtureRepository) -> None:
+    """One query for each league, merged by start; a league that is asked for twice counts once."""
+    one, other, silent = (made_up.name("league") for _ in range(3))
+    soon = made_up.fixture(league_code=one, start_time="2096-10-02T12:20:00Z")
+    sooner = made_up.fixture(league_code=other, start_time="2096-10-02T12:10:00Z")
+    await fixtures.write_batch(
+        [
+            soon,
+            sooner,
+            made_up.fixture(league_code=one, live_updated_at=MOMENT),
+            made_up.fixture(league_code=one, archived_at=MOMENT),
+            made_up.fixture(league_code=other, start_time="2096-10-02T12:31:00Z"),
+            made_up.fixture(league_code=silent),
+        ]
+    )
+    found = await fixtures.starting_soon([one, other, one], "2096-10-02T12:00:00Z", "2096-10-02T12:30:00Z")
+    assert found == [sooner, soon]
+
+
+async def test_an_update_changes_what_it_names_and_makes_nothing(fixtures: FixtureRepository) -> None:
+    """What is None is taken away; a match that is not there stays away."""
+    made = made_up.fixture(note="rain")
+    await fixtures.write_batch([made])
+    changed = await fixtures.update(made.match_id, status=MatchStatus.DELAYED, note=None, toss_team_id="2")
+    assert changed == replace(made, status=MatchStatus.DELAYED, note="", toss_team_id="2")
+    assert await fixtures.get(made.match_id) == changed
+    unknown = made_up.number()
+    assert await fixtures.update(unknown, live_updated_at=MOMENT) is None
+    assert not await fixtures.archive(unknown, MOMENT)
+    assert await fixtures.get(unknown) is None
+    assert unknown not in {each.match_id for each in await fixtures.live()}
+
+
+async def test_updates_and_archivals_never_bring_back_what_is_deleted(fixtures: FixtureRepository) -> None:
+    """Whatever the order in which they arrive, nothing is left of a replay that was deleted."""
+    replays = [made_up.fixture(replay_of="1", live_updated_at=MOMENT) for _ in range(10)]
+    await fixtures.write_batch(replays)
+
+    async def strike(replay: Fixture) -> None:
+        steps = [
+            fixtures.delete_replay(replay.match_id),
+            *(fixtures.update(replay.match_id, live_updated_at=MOMENT + each) for each in range(4)),
+            *(fixtures.archive(replay.match_id, MOMENT) for _ in range(2)),
+        ]
+        random.shuffle(steps)
+        await asyncio.gather(*steps)
+
+    await asyncio.gather(*(strike(replay) for replay in replays))
+    ids = {each.match_id for each in replays}
+    assert await fixtures.get_many(ids) == {}
+    assert ids.isdisjoint(each.match_id for each in await fixtures.live())
+
+
+async def test_archival_takes_a_match_out_of_the_live_ones_at_once(fixtures: FixtureRepository) -> None:
+    """It keeps the rest, and a match that goes on the next day is live again."""
+    made = made_up.fixture(live_updated_at=MOMENT)
+    await fixtures.write_batch([made])
+    assert made in await fixtures.live()
+    assert await fixtures.archive(made.match_id, MOMENT + 5)
+    assert await fixtures.get(made.match_id) == replace(made, live_updated_at=None, archived_at=MOMENT + 5)
+    assert made.match_id not in {each.match_id for each in await fixtures.live()}
+    await fixtures.update(made.match_id, live_updated_at=MOMENT + 9, archived_at=None)
+    assert replace(made, live_updated_at=MOMENT + 9) in await fixtures.live()
+
+
+async def test_only_replays_are_deleted(fixtures: FixtureRepository) -> None:
+    """A real match stays, whatever the caller believes."""
+    real, replay = made_up.fixture(), made_up.fixture(replay_of="1", replay_expires_at=MOMENT)
+    await fixtures.write_batch([real, replay])
+    assert await fixtures.delete_replay(replay.match_id)
+    assert not await fixtures.delete_replay(replay.match_id)
+    assert not await fixtures.delete_replay(real.match_id)
+    assert set(await fixtures.get_many([real.match_id, replay.match_id])) == {real.match_id}
+
+
+async def test_an_administrator_pages_through_a_league(fixtures: FixtureRepository) -> None:
+    """Every fixture of the league once, whatever else the table holds."""
+    league_id = made_up.number()
+    wanted = [made_up.fixture(league_id=league_id) for _ in range(7)]
+    await fixtures.write_batch([*wanted, *(made_up.fixture() for _ in range(7))])
+    found, start = await fixtures.by_league(league_id, 3)
+    while start is not None:
+        page, start = await fixtures.by_league(league_id, 3, start)
+        found += page
+    assert sorted(each.match_id for each in found) == sorted(each.match_id for each in wanted)
+
+
+@pytest.mark.soak
+@settings(max_examples=15)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(["write", "write live", "poll", "archive", "finish", "delete"])), max_size=40
+    )
+)
+def test_the_index_holds_exactly_the_live_fixtures_at_all_times(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
+) -> None:
+    """After every step, what has `liveUpdatedAt` is in the index, and nothing else is."""
+
+    async def play() -> None:
+        async with open_sqlite(tmp_path_factory.mktemp("live")) as engine:
+            await engine.create_table(CRICKET_FIXTURES)
+            fixtures = FixtureRepository(Store(engine))
+            for number, (which, step) in enumerate(steps):
+                await _step(fixtures, f"m{which}", step, MOMENT + number)
+                await expect_index_and_table_to_agree(engine)
+
+    asyncio.run(play())
+
+
+async def _step(fixtures: FixtureRepository, match_id: str, step: str, moment: int) -> None:
+    made = made_up.fixture(match_id=match_id, replay_of="1")
+    if step == "write":
+        await fixtures.write_batch([made])
+    elif step == "write live":
+        await fixtures.write_batch([replace(made, live_updated_at=moment)])
+    elif step == "poll":
+        await fixtures.update(match_id, live_updated_at=moment, archived_at=None)
+    elif step == "archive":
+        await fixtures.archive(match_id, moment)
+    elif step == "finish":
+        await fixtures.update(match_id, live_updated_at=None, status=MatchStatus.FINISHED)
+    else:
+        await fixtures.delete_replay(match_id)
+
+
+async def expect_index_and_table_to_agree(engine: Engine) -> None:
+    table = (await engine.scan(Scan(CRICKET_FIXTURES))).items
+    index = (await engine.scan(Scan(CRICKET_FIXTURES, LIVE))).items
+    live = [item for item in table if "liveUpdatedAt" in item]
+    assert sorted(item["matchId"] for item in index) == sorted(item["matchId"] for item in live)
+    assert all(item["live"] == "1" for item in live)
