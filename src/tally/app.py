@@ -8,8 +8,8 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -24,12 +24,8 @@ from starlette.responses import HTMLResponse, Response
 
 from tally import __version__
 from tally.collect.assembly import REPOSITORIES as COLLECT_REPOSITORIES
-from tally.collect.assembly import Surroundings as CollectSurroundings
-from tally.collect.assembly import open_collect
 from tally.cricket.repository.catalogue import REPOSITORIES as CRICKET_REPOSITORIES
 from tally.devices.assembly import REPOSITORIES as DEVICES_REPOSITORIES
-from tally.devices.assembly import Surroundings as DevicesSurroundings
-from tally.devices.assembly import open_devices
 from tally.kit import keyfile, logs
 from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock, DeadlinePassed, SystemClock, finish_within
@@ -42,7 +38,8 @@ from tally.kit.locks import Locks
 from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
 from tally.kit.operations import Api, Operation
-from tally.settings import Secret, Settings
+from tally.openers import OPENERS, Shared
+from tally.settings import Settings
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
 from tally.store.collector import PatternCollector
@@ -51,9 +48,9 @@ from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 
 PROBE_SECONDS: Final = 2.0
+# Often enough for proxies, which cut connections that are silent for a minute.
+PING_SECONDS: Final = 30.0
 SWEEP_BITE: Final = 500
-COLLECT_KEY_FILE: Final = "collect-admin.key"
-DEVICES_KEY_FILE: Final = "devices-admin.key"
 DESCRIPTION: Final = "Tally keeps score of live things, and tells everyone who is watching."
 
 _log = logs.logger()
@@ -88,22 +85,6 @@ class Parts:
 CATALOGUE: Final = Catalogue({"collect": COLLECT_REPOSITORIES, "cricket": CRICKET_REPOSITORIES, "devices": DEVICES_REPOSITORIES})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shared:
-    """What all backends stand on."""
-
-    settings: Settings
-    clock: Clock
-    metrics: Metrics
-    hub: Hub
-    cursors: Cursors
-    store: Store
-
-    def made(self, name: str) -> Secret:
-        """A secret of that name, kept in the data directory."""
-        return keyfile.read_or_make(self.settings.data_dir / name)
-
-
 @asynccontextmanager
 async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Parts]:
     """Open everything that `settings` ask for, and close it again in reverse order."""
@@ -113,10 +94,10 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
         engine = await stack.enter_async_context(open_engine(settings, clock))
         store = Store(engine, clock)
         metrics.registry.register(PatternCollector(CATALOGUE, store.meters))
-        hub = Hub(clock, metrics)
+        hub = Hub(clock, metrics, ping_seconds=PING_SECONDS)
         stack.callback(hub.close)
         cursors = Cursors(settings.cursor_secret or keyfile.read_or_make(settings.data_dir / "cursor.key"))
-        shared = _Shared(settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=cursors, store=store)
+        shared = Shared(settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=cursors, store=store)
         backends = {name: await stack.enter_async_context(OPENERS[name](shared)) for name in settings.backends}
         sweep = Job(name="ttl-sweep", what="Deletes what has expired", run=partial(_sweep, engine, clock), interval=60)
         yield Parts(
@@ -156,46 +137,6 @@ async def _sweep(engine: Engine, clock: Clock) -> None:
         swept = SWEEP_BITE if table.ttl else 0
         while swept == SWEEP_BITE:
             swept = await engine.sweep(table, clock.seconds(), SWEEP_BITE)
-
-
-@asynccontextmanager
-async def _collect(shared: _Shared) -> AsyncIterator[Backend]:
-    settings = shared.settings
-    given = CollectSurroundings(
-        settings=settings,
-        clock=shared.clock,
-        metrics=shared.metrics,
-        hub=shared.hub,
-        cursors=shared.cursors,
-        store=shared.store,
-        secret=settings.collect_secret or shared.made("collect.key"),
-        admin_token=settings.collect_admin_token or shared.made(COLLECT_KEY_FILE),
-        verify_token=settings.collect_strava_verify_token or shared.made("collect-strava-verify.key"),
-    )
-    async with open_collect(given) as collect:
-        yield collect
-
-
-@asynccontextmanager
-async def _devices(shared: _Shared) -> AsyncIterator[Backend]:
-    settings = shared.settings
-    yield open_devices(
-        DevicesSurroundings(
-            settings=settings,
-            clock=shared.clock,
-            hub=shared.hub,
-            cursors=shared.cursors,
-            store=shared.store,
-            pepper=settings.devices_key_pepper or shared.made("devices-pepper.key"),
-            admin_token=settings.devices_admin_token or shared.made(DEVICES_KEY_FILE),
-        )
-    )
-
-
-OPENERS: Final[Mapping[str, Callable[[_Shared], AbstractAsyncContextManager[Backend]]]] = {
-    "collect": _collect,
-    "devices": _devices,
-}
 
 
 def build_app(parts: Parts) -> Starlette:

@@ -19,12 +19,13 @@ from rich.console import Console
 from rich.table import Table
 
 from tally import __version__
-from tally.app import CATALOGUE, COLLECT_KEY_FILE, DEVICES_KEY_FILE, assembled, build_app, open_engine
+from tally.app import CATALOGUE, assembled, build_app, open_engine
 from tally.errors import TallyError
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.kit.jobs import Job, Outcome, Run
 from tally.kit.server import CannotListen, Server, listen, run_until_stopped, url_of
+from tally.openers import COLLECT_KEY_FILE, DEVICES_KEY_FILE, SCOREBOARD_ADMIN_FILE, SCOREBOARD_INTERNAL_FILE
 from tally.settings import Settings, SettingsError, markdown, read_settings, rows, unknown_variables
 from tally.sim.commands import sim
 from tally.store.commands import StoreCommands
@@ -86,6 +87,8 @@ def up(host: Host = None, port: Port = None, only: Only = None) -> None:
         for backend, what, given, file in (
             ("devices", "operator's token", settings.devices_admin_token, DEVICES_KEY_FILE),
             ("collect", "operator's token", settings.collect_admin_token, COLLECT_KEY_FILE),
+            ("scoreboard", "operator's key", settings.scoreboard_admin_key, SCOREBOARD_ADMIN_FILE),
+            ("scoreboard", "game servers' key", settings.scoreboard_internal_key, SCOREBOARD_INTERNAL_FILE),
         ):
             if given is None and backend in settings.backends:
                 table.add_row(f"{backend.capitalize()}: {what}", f"in {settings.data_dir / file}")

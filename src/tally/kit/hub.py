@@ -171,6 +171,10 @@ class Hub:
         self._metrics.stream_messages.inc()
         return message
 
+    def is_watched(self, topic: str) -> bool:
+        """Whether anybody listens, or has until a moment ago and may come back: whether it is worth making news for."""
+        return topic in self._topics
+
     def subscribe(self, topic: str, last_event_id: str | None = None) -> Subscription:
         """Start to listen; what came after `last_event_id` waits already, if it is known."""
         if self._is_closed:

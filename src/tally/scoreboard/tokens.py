@@ -1,8 +1,8 @@
 """Action tokens: what a game server vouches for, signed, so that nobody can invent points or move them to somebody else.
 
-A token is `base64url(payload).base64url(HMAC-SHA256 of the payload)`, both without padding. The payload is JSON: the action, the
-player, the most points it is worth, when it expires, and the key that signed it. One token has one spelling: its SHA-256
-is what keeps it from being used twice, so another spelling of the same bytes is refused.
+A token is `base64url(payload).base64url(HMAC-SHA256 of the payload)`, both without padding. The payload is JSON: the
+action, the player, the most points it is worth, when it expires, and the key that signed it. One token has one
+spelling: its SHA-256 is what keeps it from being used twice, so another spelling of the same bytes is refused.
 """
 
 import base64

@@ -56,7 +56,7 @@ class ScoreboardSettings:
         default=900, metadata=holds(whole(10, 86_400), "Seconds that an access token is good for; it is renewed by refresh.")
     )
     scoreboard_session_days: int = field(
-        default=30, metadata=holds(whole(1, 3650), "Days that a session lasts without being refreshed.")
+        default=30, metadata=holds(whole(1, 3650), "Days that a session lasts, however often it is refreshed.")
     )
     scoreboard_events_days: int = field(
         default=90, metadata=holds(whole(1, 3650), "Days that the history of score changes is kept.")

@@ -1,0 +1,41 @@
+"""What time starts: telling Redis what it missed, comparing it with PostgreSQL, and letting go of what is old."""
+
+from typing import Final
+
+from tally.kit.jobs import Job
+from tally.kit.locks import Locks
+from tally.scoreboard.service.catch_up import CatchUp
+from tally.scoreboard.service.retention import Retention
+
+CATCH_UP_SECONDS: Final = 1.0
+VERIFY_SECONDS: Final = 300.0
+RETENTION_SECONDS: Final = 3600.0
+LOCK_SECONDS: Final = 30.0
+
+
+def scoreboard_jobs(catch_up: CatchUp, retention: Retention, locks: Locks) -> tuple[Job, ...]:
+    """The first runs in every process, for what that process owes; the others in one process at a time."""
+    return (
+        Job(
+            name="scoreboard-catch-up",
+            what="Tells Redis what it missed, and builds the board where there is none",
+            run=catch_up.run,
+            interval=CATCH_UP_SECONDS,
+        ),
+        Job(
+            name="scoreboard-verify",
+            what="Compares Redis with PostgreSQL, and heals what differs",
+            run=catch_up.verify,
+            interval=VERIFY_SECONDS,
+            lock_seconds=LOCK_SECONDS,
+            locks=locks,
+        ),
+        Job(
+            name="scoreboard-retention",
+            what="Deletes old sessions, tokens, actions and history",
+            run=retention.run,
+            interval=RETENTION_SECONDS,
+            lock_seconds=LOCK_SECONDS,
+            locks=locks,
+        ),
+    )
