@@ -27,6 +27,26 @@ class CricketSettings:
         default="many",
         metadata=holds(choice("many", "one"), "Whether a new device takes the place of a person's others."),
     )
+    cricket_sportmonks_url: str = field(
+        default="https://cricket.sportmonks.com/api/v2.0", metadata=holds(URL, "SportMonks' cricket API, where scores come from.")
+    )
+    cricket_sportmonks_token: Secret | None = field(
+        default=None, metadata=holds(GIVEN_SECRET, "Our token at SportMonks. Without it, no scores are polled.")
+    )
+    cricket_sportmonks_timeout: int = field(
+        default=5, metadata=holds(whole(1, 120), "Seconds that SportMonks has for an answer; it is asked up to three times.")
+    )
+    cricket_sportmonks_hourly_limit: int = field(
+        default=2_000,
+        metadata=holds(whole(1, 1_000_000), "Requests an hour for each kind of resource that our plan at SportMonks allows."),
+    )
+    cricket_marquee_leagues: str = field(
+        default="1", metadata=holds(TEXT, "Ids of leagues at SportMonks, separated by commas, that are followed ball by ball.")
+    )
+    cricket_poll_ms: int = field(
+        default=2_500, metadata=holds(whole(10, 600_000), "Milliseconds between two looks at the scores while a match is live.")
+    )
+    cricket_idle_poll_ms: int = field(default=60_000, metadata=holds(whole(10, 600_000), "The same while nothing is live."))
     cricket_apns_url: str = field(
         default="https://api.push.apple.com",
         metadata=holds(URL, "Apple's push service; https://api.sandbox.push.apple.com for builds that run from Xcode."),

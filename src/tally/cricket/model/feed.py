@@ -219,11 +219,13 @@ class Ball(msgspec.Struct, frozen=True):
     is_boundary_six: bool = False
     wicket: Wicket | None = None
     updated_at: str = ""
+    # False for a wicket that falls without a ball, such as a batter who is timed out: it comes after the ball with its number.
+    is_delivery: bool = True
 
     @property
     def is_legal(self) -> bool:
         """One of the over's six: neither a wide nor a no-ball."""
-        return not self.wides and not self.noballs
+        return self.is_delivery and not self.wides and not self.noballs
 
     @property
     def runs_against_bowler(self) -> int:

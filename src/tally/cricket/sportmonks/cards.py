@@ -1,0 +1,94 @@
+"""The scorecard of an innings, out of the rows that SportMonks has for it: its total, its extras, its batters and bowlers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tally.cricket.model.feed import BatterLine, BowlerLine, Extras, InningsFeed, WicketKind
+from tally.cricket.sportmonks import wire
+from tally.cricket.sportmonks.scores import kind_named
+from tally.cricket.sportmonks.words import caught_by, overs_of, text_of
+
+FIRST_SUPER_OVER: Final = 5
+
+
+def innings_feed(fixture: wire.Fixture, number: int, place: int, names: Mapping[int, str]) -> InningsFeed:
+    run = next((run for run in reversed(fixture.runs or ()) if run.inning == number), None)
+    name = f"S{number}"
+    batting = sorted((line for line in fixture.batting or () if line.scoreboard.upper() == name), key=lambda line: line.sort or 0)
+    bowling = sorted((line for line in fixture.bowling or () if line.scoreboard.upper() == name), key=lambda line: line.sort or 0)
+    team_id = run.team_id if run is not None else _batting_team(fixture, name)
+    return InningsFeed(
+        number=place,
+        team_id=str(team_id),
+        is_super_over=number >= FIRST_SUPER_OVER,
+        runs=run.score or 0 if run is not None else 0,
+        wickets=run.wickets or 0 if run is not None else 0,
+        overs=overs_of(run.overs if run is not None else None),
+        batters=tuple(_batter(line, names) for line in batting),
+        bowlers=tuple(_bowler(line, names) for line in bowling),
+        extras=_extras(fixture, name),
+    )
+
+
+def _batting_team(fixture: wire.Fixture, name: str) -> int:
+    rows: Iterable[wire.Batting | wire.Ball] = (*(fixture.batting or ()), *(fixture.balls or ()))
+    known = next((row.team_id for row in rows if row.scoreboard.upper() == name and row.team_id), None)
+    if known is not None:
+        return known
+    bowling = next((row.team_id for row in fixture.bowling or () if row.scoreboard.upper() == name), None)
+    return fixture.localteam_id if bowling == fixture.visitorteam_id else fixture.visitorteam_id
+
+
+def _extras(fixture: wire.Fixture, name: str) -> Extras | None:
+    for row in fixture.scoreboards or ():
+        if row.scoreboard.upper() == name and row.type == "extra":
+            return Extras(
+                wides=row.wide or 0,
+                noballs=row.noball_runs or 0,
+                byes=row.bye or 0,
+                leg_byes=row.leg_bye or 0,
+                penalty=row.penalty or 0,
+            )
+    return None
+
+
+def _batter(line: wire.Batting, names: Mapping[int, str]) -> BatterLine:
+    how = _how_out(line)
+    return BatterLine(
+        player_id=str(line.player_id),
+        name=names.get(line.player_id, ""),
+        runs=line.score or 0,
+        balls=line.ball or 0,
+        fours=line.four_x or 0,
+        sixes=line.six_x or 0,
+        is_at_crease=bool(line.active) and how is None,
+        how_out=how,
+        bowler_id=text_of(line.bowling_player_id),
+        sort=line.sort or 0,
+    )
+
+
+def _how_out(line: wire.Batting) -> WicketKind | None:
+    """By the name of the result; without one, by who had a hand in it."""
+    if line.result is not None:
+        kind = kind_named(line.result.name) or (WicketKind.OTHER if line.result.is_wicket else None)
+        return caught_by(kind, line.result.name, line.catch_stump_player_id, line.bowling_player_id)
+    if line.runout_by_id is not None:
+        return WicketKind.RUN_OUT
+    return None if line.bowling_player_id is None else WicketKind.OTHER
+
+
+def _bowler(line: wire.Bowling, names: Mapping[int, str]) -> BowlerLine:
+    overs, balls = overs_of(line.overs)
+    return BowlerLine(
+        player_id=str(line.player_id),
+        name=names.get(line.player_id, ""),
+        overs=overs,
+        balls=balls,
+        maidens=line.medians or 0,
+        runs=line.runs or 0,
+        wickets=line.wickets or 0,
+        wides=line.wide or 0,
+        noballs=line.noball or 0,
+        is_bowling=bool(line.active),
+    )

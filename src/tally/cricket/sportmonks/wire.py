@@ -1,0 +1,189 @@
+"""What SportMonks' cricket API v2.0 puts on the wire, as far as it is read here.
+
+Only what nothing can be done without is required. Numbers may come as text, and overs are exact decimals: 19.4 as a float would
+be something else. What was not included in an answer is None.
+"""
+
+from decimal import Decimal
+
+import msgspec
+
+
+class Team(msgspec.Struct, frozen=True):
+    id: int
+    name: str
+    code: str | None = None
+    image_path: str | None = None
+    country_id: int | None = None
+    national_team: bool | None = None
+
+
+class League(msgspec.Struct, frozen=True):
+    id: int
+    name: str
+    code: str | None = None
+    season_id: int | None = None
+    country_id: int | None = None
+    image_path: str | None = None
+    type: str | None = None
+
+
+class Season(msgspec.Struct, frozen=True):
+    id: int
+    league_id: int | None = None
+    name: str | None = None
+    teams: list[Team] | None = None
+
+
+class Player(msgspec.Struct, frozen=True):
+    id: int
+    fullname: str | None = None
+    firstname: str | None = None
+    lastname: str | None = None
+
+
+class Score(msgspec.Struct, frozen=True):
+    """What a ball came to, or how a batter went: mostly in its name."""
+
+    name: str
+    id: int | None = None
+    runs: int | None = None
+    four: bool | None = None
+    six: bool | None = None
+    bye: int | None = None
+    leg_bye: int | None = None
+    noball: int | None = None
+    noball_runs: int | None = None
+    is_wicket: bool | None = None
+    ball: bool | None = None
+    out: bool | None = None
+
+
+class Run(msgspec.Struct, frozen=True):
+    """The total of an innings."""
+
+    team_id: int
+    inning: int
+    score: int | None = None
+    wickets: int | None = None
+    overs: Decimal | None = None
+
+
+class Scoreboard(msgspec.Struct, frozen=True):
+    """Extras, or the total, of an innings."""
+
+    scoreboard: str
+    type: str | None = None
+    team_id: int | None = None
+    wide: int | None = None
+    noball_runs: int | None = None
+    bye: int | None = None
+    leg_bye: int | None = None
+    penalty: int | None = None
+
+
+class Batting(msgspec.Struct, frozen=True):
+    scoreboard: str
+    player_id: int
+    team_id: int | None = None
+    sort: int | None = None
+    active: bool | None = None
+    ball: int | None = None
+    score: int | None = None
+    four_x: int | None = None
+    six_x: int | None = None
+    bowling_player_id: int | None = None
+    catch_stump_player_id: int | None = None
+    runout_by_id: int | None = None
+    score_id: int | None = None
+    batsman: Player | None = None
+    result: Score | None = None
+
+
+class Bowling(msgspec.Struct, frozen=True):
+    scoreboard: str
+    player_id: int
+    team_id: int | None = None
+    sort: int | None = None
+    active: bool | None = None
+    overs: Decimal | None = None
+    medians: int | None = None
+    runs: int | None = None
+    wickets: int | None = None
+    wide: int | None = None
+    noball: int | None = None
+    bowler: Player | None = None
+
+
+class Ball(msgspec.Struct, frozen=True):
+    id: int
+    ball: Decimal
+    scoreboard: str
+    team_id: int
+    score: Score
+    batsman_id: int
+    bowler_id: int
+    batsman_one_on_creeze_id: int | None = None
+    batsman_two_on_creeze_id: int | None = None
+    batsmanout_id: int | None = None
+    catchstump_id: int | None = None
+    runout_by_id: int | None = None
+    updated_at: str | None = None
+    batsman: Player | None = None
+    bowler: Player | None = None
+
+
+class Fixture(msgspec.Struct, frozen=True):
+    """A match, with whatever of it was included."""
+
+    id: int
+    league_id: int
+    localteam_id: int
+    visitorteam_id: int
+    starting_at: str
+    season_id: int | None = None
+    round: str | None = None
+    type: str | None = None
+    status: str | None = None
+    note: str | None = None
+    venue_id: int | None = None
+    toss_won_team_id: int | None = None
+    elected: str | None = None
+    winner_team_id: int | None = None
+    draw_noresult: str | None = None
+    super_over: bool | None = None
+    rpc_overs: str | int | float | None = None
+    rpc_target: str | int | float | None = None
+    man_of_match_id: int | None = None
+    localteam: Team | None = None
+    visitorteam: Team | None = None
+    league: League | None = None
+    manofmatch: Player | None = None
+    lineup: list[Player] | None = None
+    runs: list[Run] | None = None
+    scoreboards: list[Scoreboard] | None = None
+    batting: list[Batting] | None = None
+    bowling: list[Bowling] | None = None
+    balls: list[Ball] | None = None
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The least that can be known of a fixture that is otherwise unreadable."""
+
+    id: int
+
+
+class Meta(msgspec.Struct, frozen=True):
+    current_page: int = 1
+    last_page: int = 1
+
+
+class Many(msgspec.Struct, frozen=True):
+    """A list whose items are read one by one, so that a bad one spoils no other."""
+
+    data: list[msgspec.Raw]
+    meta: Meta | None = None
+
+
+class One(msgspec.Struct, frozen=True):
+    data: msgspec.Raw

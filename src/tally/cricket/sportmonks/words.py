@@ -1,0 +1,85 @@
+"""SportMonks' words in ours: statuses, times, overs, and numbers that come as text."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Final
+
+from tally.cricket.model.feed import MatchStatus, Overs, WicketKind
+from tally.kit.clock import rfc3339
+
+STATUSES: Final = {
+    "ns": MatchStatus.NOT_STARTED,
+    "innings break": MatchStatus.INNINGS_BREAK,
+    "lunch": MatchStatus.BREAK,
+    "tea break": MatchStatus.BREAK,
+    "tea": MatchStatus.BREAK,
+    "dinner": MatchStatus.BREAK,
+    "delayed": MatchStatus.DELAYED,
+    "int": MatchStatus.DELAYED,
+    "postp": MatchStatus.POSTPONED,
+    "cancl": MatchStatus.CANCELLED,
+    "aban": MatchStatus.ABANDONED,
+    "finished": MatchStatus.FINISHED,
+}
+MOST_OVERS: Final = 10_000
+
+
+class Unreadable(Exception):
+    """A fixture makes no sense, though each of its parts can be read."""
+
+
+def status_of(text: str | None) -> MatchStatus:
+    """Their status in our words; of one that nobody has heard of, what it most likely means."""
+    word = (text or "ns").strip().lower().rstrip(".")
+    known = STATUSES.get(word)
+    if known is not None:
+        return known
+    if "innings" in word:
+        return MatchStatus.IN_PLAY
+    return MatchStatus.BREAK if word.startswith(("stump", "lunch", "tea", "dinner")) else MatchStatus.DELAYED
+
+
+def starts_at(text: str) -> str:
+    """The start as we keep it."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Unreadable(f"{text!r} is no time") from error
+    return rfc3339(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def overs_of(number: Decimal | None) -> Overs:
+    """Whole overs and balls: the decimals of 19.4 are a count, not a fraction."""
+    if number is None:
+        return Overs(0, 0)
+    if not number.is_finite() or not 0 <= number < MOST_OVERS:
+        raise Unreadable(f"{number} is no number of overs")
+    whole, _, balls = format(number, "f").partition(".")
+    balls = balls.rstrip("0")
+    return Overs(int(whole), int(balls[:2]) if balls else 0)
+
+
+def decimal_of(value: str | float | None) -> Decimal | None:
+    """A number that may come as text, or as text that is none."""
+    text = str(value).strip() if value is not None else ""
+    is_plain = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 12
+    return Decimal(text) if is_plain else None
+
+
+def text_of(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def innings_number(scoreboard: str) -> int:
+    """The innings that `S2` stands for."""
+    digits = scoreboard.lstrip("Ss")
+    if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= 99:
+        raise Unreadable(f"{scoreboard!r} is no innings")
+    return int(digits)
+
+
+def caught_by(kind: WicketKind | None, name: str, fielder_id: int | None, bowler_id: int | None) -> WicketKind | None:
+    """A catch by the bowler, or by nobody else, is caught and bowled."""
+    if kind is WicketKind.CAUGHT and "sub" not in name.lower() and fielder_id in {None, bowler_id}:
+        return WicketKind.CAUGHT_AND_BOWLED
+    return kind
