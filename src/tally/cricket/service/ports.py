@@ -1,0 +1,52 @@
+"""What services ask of each other and of the outside, as small protocols."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Protocol
+
+from tally.cricket.model.events import KeyEvent
+from tally.cricket.model.feed import MatchFeed
+from tally.cricket.model.records import EndReason, Fixture, Follow, League, LiveActivity, Team, TeamSeason
+
+
+class Followed(Protocol):
+    """Somebody follows a live match, or changed sides: their devices show it from now on."""
+
+    async def __call__(self, fixture: Fixture, follow: Follow) -> None: ...
+
+
+class Unfollowed(Protocol):
+    """Somebody follows a match no longer: their devices stop showing it."""
+
+    async def __call__(self, match_id: str, user_id: str, reason: EndReason) -> None: ...
+
+
+class Activities(Protocol):
+    """What apps say of the Live Activities on their devices."""
+
+    async def register(self, fixture: Fixture, user_id: str, device_id: str, update_token: str, team_id: str) -> LiveActivity:
+        """A Live Activity runs on this device, and can be reached by this token, which may be a new one for it."""
+
+    async def dismiss(self, match_id: str, user_id: str, device_id: str) -> None:
+        """The person swiped it away on this device: it has ended, and they follow the match no longer."""
+
+
+class Announce(Protocol):
+    """Tells those who watch the pages of a match: its display state for each view, and what has just happened."""
+
+    def __call__(self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]) -> None: ...
+
+
+class Reference(Protocol):
+    """What the score service knows besides live scores. All of it raises Unavailable where the service does not answer."""
+
+    async def leagues(self) -> Sequence[League]: ...
+
+    async def teams(self) -> Sequence[Team]: ...
+
+    async def season_teams(self, league: League) -> Sequence[TeamSeason]:
+        """The sides of the league's season that is on."""
+
+    def fixtures(
+        self, leagues: Sequence[League], since: str, until: str
+    ) -> AsyncGenerator[Sequence[tuple[Fixture, MatchFeed]], None]:
+        """The matches of these leagues that start on the days from `since` to `until`, a page at a time."""
