@@ -125,7 +125,7 @@ class FixtureCacheRepository:
                 yield _fixture(item)
 
     @access(
-        *("Put single fixture", PutItem),
+        *("Put single fixture", PutItem + GetItem.noted("where something was added meanwhile")),
         table=CRICKET_FIXTURE_CACHE,
         key="PK=matchId, absent or with the enrichment that the entry carries",
         by="system",
@@ -137,10 +137,9 @@ class FixtureCacheRepository:
         for _ in range(MOST_TRIES):
             try:
                 await self.store.put(CRICKET_FIXTURE_CACHE, _item(entry), condition=_not_enriched_since(entry.enriched_at))
-            except ConditionFailed as failed:
-                if failed.item is None:
-                    raise
-                entry = _carrying(entry, failed.item)
+            except ConditionFailed:
+                found = await self.store.get(CRICKET_FIXTURE_CACHE, {"matchId": entry.match_id}, consistent=True)
+                entry = _carrying(entry, found or {})
             else:
                 return entry
         raise Conflict(f"Match {entry.match_id} is being enriched over and over", code="fixture_busy")

@@ -1,0 +1,182 @@
+"""State hashes, display states, cached fixtures and processing state: what is kept between two polls, and for how long."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tally.cricket.model.records import ENRICHED_AFTER_MS, ENRICHED_BEFORE_MS, ENRICHED_MARGIN_MS, CachedFixture, start_text
+from tally.cricket.repository.display_cache import DisplayCacheRepository
+from tally.cricket.repository.fixture_cache import CRICKET_FIXTURE_CACHE, FixtureCacheRepository
+from tally.cricket.repository.processing import ProcessingRepository
+from tally.cricket.repository.state_hashes import StateHashRepository
+from tally.store.api import Engine, Get
+from tally.store.store import Store
+from tests.cricket import made_up
+from tests.cricket.made_up import DAY, MOMENT, NOW
+
+ADDED = {"home": {"name": "Lions", "code": "LIO"}, "league": "Cup"}
+
+
+@pytest.fixture
+def cache(store: Store) -> FixtureCacheRepository:
+    return FixtureCacheRepository(store)
+
+
+async def test_a_hash_is_kept_for_each_view_of_a_match(store: Store) -> None:
+    """What one side was shown says nothing of the other; a deleted one is gone."""
+    hashes = StateHashRepository(store)
+    neutral = made_up.state_hash()
+    home = replace(neutral, team_id="1", hash="def")
+    await hashes.put(neutral)
+    await hashes.put(home)
+    await hashes.put(replace(neutral, hash="xyz", updated_at=MOMENT + 1))
+    assert await hashes.get(neutral.match_id, "neutral") == replace(neutral, hash="xyz", updated_at=MOMENT + 1)
+    assert await hashes.get(neutral.match_id, "1") == home
+    await hashes.delete(neutral.match_id, "1")
+    assert await hashes.get(neutral.match_id, "1") is None
+    assert await hashes.get(neutral.match_id, "neutral") is not None
+
+
+async def test_a_display_state_is_gone_at_its_time(store: Store) -> None:
+    """Whether or not it was swept, and for each side on its own."""
+    displays = DisplayCacheRepository(store)
+    made = made_up.cached_display(expires_at=NOW + 30)
+    await displays.put(made)
+    assert await displays.get(made.match_id, "neutral", NOW + 29) == made
+    assert await displays.get(made.match_id, "neutral", NOW + 30) is None
+    assert await displays.get(made.match_id, "1", NOW) is None
+
+
+async def test_progress_never_goes_back(store: Store) -> None:
+    """An instance that has lost its match cannot take its successor's progress away; after a week it starts anew."""
+    repository = ProcessingRepository(store)
+    made = made_up.processing(last_ball_id=7, content='[{"id":7}]' * 1000)
+    assert await repository.put(made)
+    assert await repository.get(made.match_id, NOW) == made
+    further = replace(made, last_ball_id=9, content="[]")
+    assert await repository.put(further)
+    assert not await repository.put(replace(made, last_ball_id=8))
+    corrected = replace(further, content="[1]")
+    assert await repository.put(corrected)
+    assert await repository.get(made.match_id, NOW) == corrected
+    assert await repository.get(made.match_id, NOW + 7 * DAY) is None
+    assert await repository.put(replace(made, last_ball_id=1, updated_at=MOMENT + 7 * DAY * 1000, expires_at=NOW + 14 * DAY))
+
+
+async def test_memory_is_filled_from_the_table(store: Store) -> None:
+    """For the matches that are on, or for all where those are not known; what has expired is left out."""
+    repository = ProcessingRepository(store)
+    made = [made_up.processing() for _ in range(4)]
+    old = made_up.processing(expires_at=NOW)
+    await asyncio.gather(*(repository.put(each) for each in (*made, old)))
+    wanted = [made[0].match_id, made[2].match_id, old.match_id, made_up.number(), made[0].match_id]
+    assert await repository.hydrate(wanted, NOW) == [made[0], made[2]]
+    everything = await repository.hydrate(None, NOW)
+    assert [each for each in made if each not in everything] == []
+    assert old not in everything
+
+
+async def test_a_cached_fixture_comes_back_until_its_time(cache: FixtureCacheRepository) -> None:
+    """Alone, among many, and in its league, the earliest start first."""
+    league_id = made_up.name("league")
+    late = made_up.cached_fixture(league_id=league_id, starting_at="2096-10-04T12:00:00Z", content="{}" * 300_000)
+    early = made_up.cached_fixture(league_id=league_id, enrichment=ADDED, enriched_at=MOMENT)
+    for each in (late, early):
+        assert await cache.put(each) == each
+    ids = [late.match_id, early.match_id]
+    assert await cache.get(late.match_id, NOW) == late
+    assert await cache.get_many([*ids, made_up.number()], NOW) == {late.match_id: late, early.match_id: early}
+    assert await cache.by_league(league_id, NOW) == [early, late]
+    assert {each.match_id async for each in cache.all(NOW)} >= set(ids)
+    over = NOW + 600
+    assert await cache.get(late.match_id, over) is None
+    assert await cache.get_many(ids, over) == {}
+    assert await cache.by_league(league_id, over) == []
+    assert {each.match_id async for each in cache.all(over)}.isdisjoint(ids)
+
+
+async def test_enrichment_is_added_to_what_is_there_and_near(cache: FixtureCacheRepository) -> None:
+    """It makes no entry, wakes none that has expired, and comes neither long before a match nor long after."""
+    near = made_up.cached_fixture()
+    unknown = made_up.number()
+    assert not await cache.update_enrichment(unknown, ADDED, MOMENT)
+    assert await cache.get(unknown, NOW) is None
+    await cache.put(near)
+    assert await cache.update_enrichment(near.match_id, ADDED, MOMENT + 5)
+    assert await cache.get(near.match_id, NOW) == replace(near, enrichment=ADDED, enriched_at=MOMENT + 5)
+    assert not await cache.update_enrichment(near.match_id, {}, MOMENT + 4)
+    assert not await cache.update_enrichment(near.match_id, ADDED, near.expires_at * 1000)
+    for starting_at in (start_text(MOMENT + ENRICHED_BEFORE_MS + 1000), start_text(MOMENT - ENRICHED_AFTER_MS - 1000)):
+        far = made_up.cached_fixture(starting_at=starting_at)
+        await cache.put(far)
+        assert not await cache.update_enrichment(far.match_id, ADDED, MOMENT)
+
+
+async def test_a_put_takes_over_the_enrichment_that_is_there(cache: FixtureCacheRepository) -> None:
+    """The newer of the two stands, whoever brings it."""
+    made = made_up.cached_fixture()
+    await cache.put(made)
+    assert await cache.update_enrichment(made.match_id, ADDED, MOMENT + 5)
+    told = replace(made, content='{"id":2}')
+    assert await cache.put(told) == replace(told, enrichment=ADDED, enriched_at=MOMENT + 5)
+    newer = replace(told, enrichment={"league": "Bowl"}, enriched_at=MOMENT + 6)
+    assert await cache.put(newer) == newer
+    assert await cache.get(made.match_id, NOW) == newer
+
+
+def starts() -> list[str]:
+    """Around the match, at the edge of that time, in its margin, and outside of it."""
+    before, after = ENRICHED_BEFORE_MS, ENRICHED_AFTER_MS
+    moments = (
+        0,
+        before,
+        before + ENRICHED_MARGIN_MS // 2,
+        before + 2 * ENRICHED_MARGIN_MS,
+        -after,
+        -after - 2 * ENRICHED_MARGIN_MS,
+    )
+    return [start_text(MOMENT + moment) for moment in moments]
+
+
+@pytest.mark.parametrize("starting_at", starts())
+async def test_a_batch_keeps_the_enrichment_that_is_there(cache: FixtureCacheRepository, starting_at: str) -> None:
+    """Whether it writes in batches or one by one; its own stands where it is newer."""
+    made = [made_up.cached_fixture(starting_at=starting_at, enrichment=ADDED, enriched_at=MOMENT) for _ in range(3)]
+    fresh = [made_up.cached_fixture(starting_at=starting_at) for _ in range(30)]
+    await asyncio.gather(*(cache.put(each) for each in made))
+    bare = replace(made[0], content="told", enrichment=None, enriched_at=None)
+    older = replace(made[1], content="told", enrichment={"old": 1}, enriched_at=MOMENT - 1)
+    newer = replace(made[2], content="told", enrichment={"new": 1}, enriched_at=MOMENT + 1)
+    await cache.put_batch([bare, older, newer, *fresh], MOMENT)
+    kept = [replace(each, enrichment=ADDED, enriched_at=MOMENT) for each in (bare, older)]
+    expected = [*kept, newer, *fresh]
+    assert await cache.get_many([each.match_id for each in expected], NOW) == {each.match_id: each for each in expected}
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_batch_loses_no_enrichment_to_writers_at_its_side(
+    cache: FixtureCacheRepository, engine: Engine, is_there: bool
+) -> None:
+    """Whatever was taken is there in the end, for matches that are near and for those that are not, old entries and new."""
+    entries = [made_up.cached_fixture(starting_at=starting_at) for starting_at in starts() for _ in range(3)]
+    if is_there:
+        await cache.put_batch(entries, MOMENT)
+    taken: dict[str, int] = {}
+
+    async def enrich(entry: CachedFixture) -> None:
+        for number in range(1, 6):
+            if await cache.update_enrichment(entry.match_id, {"n": number}, MOMENT + number):
+                taken[entry.match_id] = number
+            await asyncio.sleep(0)
+
+    async def tell(entry: CachedFixture) -> None:
+        await cache.put(replace(entry, content="polled"))
+
+    syncs = [cache.put_batch([replace(each, content=f"sync {number}") for each in entries], MOMENT) for number in range(3)]
+    await asyncio.gather(*syncs, *(tell(entry) for entry in entries), *(enrich(entry) for entry in entries))
+    for entry in entries:
+        found = (await engine.get(Get(CRICKET_FIXTURE_CACHE, {"matchId": entry.match_id}, consistent=True))).item
+        assert found is not None
+        assert found.get("enrichment") == ({"n": taken[entry.match_id]} if entry.match_id in taken else None)
+    assert len(taken) >= (9 if is_there else 0)

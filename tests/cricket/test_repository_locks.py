@@ -1,0 +1,122 @@
+"""The table `cricket-locks`: held by one at a time, released by its owner alone, over after a crash, and extended."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from tally.cricket.repository.locks import LockRepository, StoreLocks
+from tally.kit.clock import ManualClock
+from tally.kit.locks import LockedElsewhere, LockLost, holding
+from tally.store.store import Store
+from tests.cricket import made_up
+
+SECONDS = 10
+
+
+@pytest.fixture
+def locks(store: Store) -> LockRepository:
+    return LockRepository(store)
+
+
+def of(locks: LockRepository, clock: ManualClock, owner: str) -> StoreLocks:
+    return StoreLocks(locks, clock, owner)
+
+
+async def test_of_many_who_want_a_lock_one_has_it(locks: LockRepository, clock: ManualClock) -> None:
+    """Its owner included: who has it cannot take it once more."""
+    name = made_up.name("match")
+    owners = [of(locks, clock, f"instance-{number}") for number in range(10)]
+    taken = await asyncio.gather(*(owner.acquire(name, SECONDS) for owner in owners))
+    assert sum(taken) == 1
+    winner = owners[taken.index(True)]
+    assert not await winner.acquire(name, SECONDS)
+    assert await winner.acquire(made_up.name("match"), SECONDS)
+
+
+async def test_a_lock_is_released_by_its_owner_alone(locks: LockRepository, clock: ManualClock) -> None:
+    """Whoever else lets go of it changes nothing."""
+    name = made_up.name("match")
+    mine, theirs = of(locks, clock, "a"), of(locks, clock, "b")
+    assert await mine.acquire(name, SECONDS)
+    await theirs.release(name)
+    assert not await theirs.extend(name, SECONDS)
+    assert not await theirs.acquire(name, SECONDS)
+    await mine.release(name)
+    assert not await mine.extend(name, SECONDS)
+    assert await theirs.acquire(name, SECONDS)
+
+
+async def test_a_lock_is_over_some_time_after_a_crash(locks: LockRepository, clock: ManualClock) -> None:
+    """Not before its time, and then for one of all who wait; the former owner can neither extend nor release it."""
+    name = made_up.name("match")
+    crashed = of(locks, clock, "crashed")
+    assert await crashed.acquire(name, SECONDS)
+    await clock.advance(SECONDS)
+    assert not await of(locks, clock, "early").acquire(name, SECONDS)
+    await clock.advance(0.001)
+    waiting = [of(locks, clock, f"waiting-{number}") for number in range(6)]
+    assert sum(await asyncio.gather(*(each.acquire(name, SECONDS) for each in waiting))) == 1
+    assert not await crashed.extend(name, SECONDS)
+    await crashed.release(name)
+    assert not await of(locks, clock, "late").acquire(name, SECONDS)
+
+
+async def test_a_lock_is_extended_from_now(locks: LockRepository, clock: ManualClock) -> None:
+    """It is held for as long as its owner goes on."""
+    name = made_up.name("match")
+    mine, theirs = of(locks, clock, "a"), of(locks, clock, "b")
+    assert await mine.acquire(name, SECONDS)
+    for _ in range(5):
+        await clock.advance(SECONDS - 1)
+        assert await mine.extend(name, SECONDS)
+        assert not await theirs.acquire(name, SECONDS)
+    await clock.advance(SECONDS + 1)
+    assert await theirs.acquire(name, SECONDS)
+
+
+async def test_work_under_a_lock_never_overlaps(locks: LockRepository, clock: ManualClock) -> None:
+    """Of eight who try again and again, each works alone, and all of them get their turn."""
+    name = made_up.name("match")
+    at_work: set[str] = set()
+    turns: list[str] = []
+
+    async def work(owner: str) -> None:
+        at_work.add(owner)
+        assert at_work == {owner}
+        await asyncio.sleep(0)
+        assert at_work == {owner}
+        at_work.remove(owner)
+        turns.append(owner)
+
+    async def insist(owner: str) -> None:
+        while owner not in turns:
+            with contextlib.suppress(LockedElsewhere):
+                await holding(of(locks, clock, owner), clock, name, SECONDS, lambda: work(owner))
+
+    owners = [f"instance-{number}" for number in range(8)]
+    await asyncio.gather(*(insist(owner) for owner in owners))
+    assert sorted(turns) == sorted(owners)
+
+
+async def test_who_loses_the_lock_stops_working(locks: LockRepository, clock: ManualClock) -> None:
+    """An instance that slept past its time does not go on beside its successor."""
+    name = made_up.name("match")
+    started, finished = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        started.set()
+        await asyncio.Event().wait()
+        finished.set()
+
+    held = asyncio.create_task(holding(of(locks, clock, "slow"), clock, name, SECONDS, work))
+    await started.wait()
+    # What a long pause amounts to: the lock was over, and another has it.
+    now = clock.milliseconds() + SECONDS * 1000 + 1
+    assert await locks.acquire(name, "successor", now, now + SECONDS * 1000)
+    await clock.until_sleeping()
+    await clock.advance(SECONDS / 3)
+    with pytest.raises(LockLost):
+        await held
+    assert not finished.is_set()
+    assert await locks.extend(name, "successor", now)
