@@ -102,12 +102,19 @@ def _merged(known: tuple[Ball, ...], feed: MatchFeed) -> tuple[Ball, ...]:
 def _adds_up(balls: Sequence[Ball], innings: Sequence[InningsFeed]) -> bool:
     totals = totals_of(balls)
     scores = {each.number: Totals(each.overs, each.runs, each.wickets) for each in innings if each.overs > (0, 0) or each.runs}
-    return totals == scores
+    return totals == scores and not any(_jumps(*pair) for pair in _pairs(balls))
+
+
+def _pairs(balls: Sequence[Ball]) -> Iterator[tuple[Ball | None, Ball]]:
+    """Each ball with the one before it in its innings."""
+    before: Ball | None = None
+    for ball in balls:
+        yield (before if before is not None and before.innings == ball.innings else None), ball
+        before = ball
 
 
 def _released(book: Book, innings: Sequence[InningsFeed], *, is_final: bool) -> Book:
-    # Umpires miscount: a ball that only the numbers miss is not missing.
-    wants = [] if _adds_up(book.balls, innings) else list(_wants(book, innings))
+    wants = list(_wants(book, innings))
     # Extras that no ball has (penalty runs between overs) stay missing; the rest matters only while it is missing.
     given_up = {want for want in book.given_up if want.startswith("extra") or any(want == each for _, each in wants)}
     held_from, missing, polls = _beyond(book), "", 0
@@ -145,14 +152,13 @@ def _wants(book: Book, innings: Sequence[InningsFeed]) -> Iterator[tuple[int, st
 
 
 def _gaps(mine: Sequence[Ball], released: int) -> Iterator[tuple[int, str]]:
-    before: Ball | None = None
-    for ball in mine:
+    for before, ball in _pairs(mine):
         if ball.id > released and _jumps(before, ball):
             yield ball.id, f"before {ball.id}"
-        before = ball
 
 
 def _jumps(before: Ball | None, ball: Ball) -> bool:
+    """Whether the numbers miss a ball between the two; umpires miscount, so there need not have been one."""
     if before is None:
         return (ball.over, ball.number) > (0, 1)
     if ball.over == before.over:

@@ -23,8 +23,6 @@ def history(feed: MatchFeed, book: Book) -> list[KeyEvent]:
     for event in BallWatcher(super_overs, names).watch(told):
         by_innings.setdefault(event.innings, []).append(event)
     with_balls = {ball.innings for ball in told}
-    # A service that has no balls of a match, where we asked for them, has the scores alone.
-    is_watched = feed.balls is not None and bool(book.balls)
     scores = {each.number: each for each in feed.innings}
     events: list[KeyEvent] = []
     are_settled = True
@@ -33,7 +31,7 @@ def history(feed: MatchFeed, book: Book) -> list[KeyEvent]:
         innings = scores.get(number)
         if innings is None:
             continue
-        are_settled = not is_watched or book.is_settled(innings)
+        are_settled = feed.balls is None or book.is_settled(innings)
         if are_settled:
             events += _unknown(events_of_innings(innings), events)
         if (are_settled or max(with_balls, default=0) > number) and is_innings_over(feed, innings):

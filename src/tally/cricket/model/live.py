@@ -3,8 +3,8 @@
     poll → book → events → what is untold → cooldown and staleness → the one event to show → a display state for each view
 
 `Memory` is all that is kept between two polls besides the balls. The step is pure: from the same memory and poll comes the same
-result, so one that was lost in a crash is simply taken again. The timestamp of a state is decided here and kept with it: it goes up
-with every change of what people see and never back, whichever instance takes the step and whatever its clock says.
+result, so one that was lost in a crash is simply taken again. The timestamp of a state is decided here and kept with it: it goes
+up with every change of what people see and never back, whichever instance takes the step and whatever its clock says.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What a poll came to. `contents` are the display states by view; `alert` is the event that lights the screen, if one does."""
+    """What a poll came to. `contents` are the display states by view, `alert` the event that lights the screen, if one does."""
 
     memory: Memory
     book: Book
@@ -65,7 +65,7 @@ def step(
     events = history(feed, book)
     new = untold(events, memory.told)
     scene = Scene(events, book.told, current_innings(feed.innings), is_first_sight=memory.received_at == 0)
-    picked = pick(new, scene, memory.cooldowns, now)
+    picked = _shown_over(memory, pick(new, scene, memory.cooldowns, now), now)
     shown, shown_at = (picked, now) if picked is not None else (memory.shown, memory.shown_at)
     seen = _Seen(feed, book.told[-LAST_BALLS:], room, is_stale)
     contents = seen.contents(shown, memory.timestamp)
@@ -109,6 +109,13 @@ class _Seen(msgspec.Struct, frozen=True):
 
 def _fingerprints(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return {view: fingerprint(content) for view, content in contents.items()}
+
+
+def _shown_over(memory: Memory, picked: KeyEvent | None, now: int) -> KeyEvent | None:
+    """A wicket is not taken off the screen for a single four: quiet events wait until an alert has had its time."""
+    shown = memory.shown
+    is_in_the_way = shown is not None and shown.kind.is_alert and not _is_worn(shown, memory.shown_at, now)
+    return None if picked is not None and not picked.kind.is_alert and is_in_the_way else picked
 
 
 def _is_worn(shown: KeyEvent | None, shown_at: int, now: int) -> bool:

@@ -1,0 +1,238 @@
+"""What people see of a match: which event, which words, in which room, and when it counts as a change."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tally.cricket.apns.payloads import Alert, room_for_content, update
+from tally.cricket.model.book import Book
+from tally.cricket.model.cooldowns import COOLDOWN_SECONDS, Scene, cooldown_key, cooled, is_stale, pick
+from tally.cricket.model.display import build, symbol_of
+from tally.cricket.model.events import EventKind, KeyEvent
+from tally.cricket.model.feed import MatchFeed, MatchStatus, Side, Toss
+from tally.cricket.model.fitting import DROPPED, clean, content_of, size_of
+from tally.cricket.model.hashing import fingerprint
+from tally.cricket.model.live import SHOWN_MS, Memory, Step, step, views_of
+from tally.cricket.model.texts import sentence_of, title_of
+from tests.cricket.play import AWAY, HOME, Play, feed_of
+
+ROOM = room_for_content("update")
+HOSTILE = st.text(st.one_of(st.characters(), st.sampled_from('👨‍👩‍👧‍👦🏏é\u0301\x00\x1f"\\\ud800\udfff\u202e')), max_size=4000)
+
+
+def event(kind: EventKind, subject: str = "p1.1", **told: Any) -> KeyEvent:
+    return KeyEvent(kind=kind, innings=1, subject=subject, team_id=HOME.team_id, **told)
+
+
+def test_the_highest_rank_is_shown_and_of_two_of_a_kind_the_later() -> None:
+    """Two wickets and a four in one poll: the second wicket."""
+    new = [event(EventKind.WICKET, "a"), event(EventKind.FOUR), event(EventKind.WICKET, "b")]
+    assert pick(new, Scene(new), {}, 0) == new[2]
+
+
+def test_the_first_six_kinds_alert() -> None:
+    """And no other: the rest changes the screen quietly."""
+    assert [kind.value for kind in EventKind if kind.is_alert] == [
+        *("match_end", "innings_end", "hat_trick", "hundred", "wicket", "fifty")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "newer"),
+    [
+        (EventKind.FIFTY, EventKind.HUNDRED),
+        (EventKind.NINETIES, EventKind.HUNDRED),
+        (EventKind.NINETIES, EventKind.WICKET),
+        (EventKind.BATTER_ON_FIRE, EventKind.WICKET),
+        (EventKind.SIX, EventKind.MATCH_END),
+        (EventKind.INNINGS_END, EventKind.MATCH_END),
+    ],
+)
+def test_what_was_overtaken_is_stale(old: EventKind, newer: EventKind) -> None:
+    """A fifty is old news when the hundred is there; another batter's is not."""
+    assert is_stale(event(old), Scene([event(old), event(newer)]))
+    if newer is not EventKind.MATCH_END:
+        assert not is_stale(event(old), Scene([event(old), event(newer, "p1.2")]))
+
+
+def test_a_four_is_stale_an_over_later_and_a_wicket_after_two() -> None:
+    """What a long gap brings is recorded, but not shown as news."""
+    balls = Play().innings(1, "4 . . . . . . . . . . . . .").balls
+    four, wicket = event(EventKind.FOUR, ball_id=balls[0].id), event(EventKind.WICKET, ball_id=balls[0].id)
+    assert [is_stale(four, Scene([four], balls[:count])) for count in (6, 7)] == [False, True]
+    assert [is_stale(wicket, Scene([wicket], balls[:count])) for count in (12, 13)] == [False, True]
+
+
+def test_the_same_is_not_shown_again_while_it_cools_down() -> None:
+    """For the same batter; another batter's six is shown."""
+    six = event(EventKind.SIX)
+    left = cooled({"old": 5}, six, 1000)
+    assert left == {cooldown_key(six): 1000 + COOLDOWN_SECONDS[EventKind.SIX] * 1000}
+    assert pick([six], Scene([six]), left, 2000) is None
+    assert pick([event(EventKind.SIX, "p1.2")], Scene([six]), left, 2000) is not None
+    assert pick([six], Scene([six]), left, left[cooldown_key(six)]) == six
+
+
+def test_the_views_differ_in_what_is_said_and_in_nothing_else() -> None:
+    """A side stands first in its own view, and knows whether the event is good for it and who needs what."""
+    feed = feed_of(Play().innings(1, "6 6 6").innings(2, "1 W").balls)
+    out = KeyEvent(kind=EventKind.WICKET, innings=2, subject="p2.1", team_id=AWAY.team_id, runs=1, balls=2, reason="bowled")
+    neutral, home, away = (build(feed, view, timestamp=1, key_event=out) for view in views_of(feed))
+    assert [team.id for team in neutral.teams] == [team.id for team in home.teams] == ["10", "20"]
+    assert [team.id for team in away.teams] == ["20", "10"]
+    assert [each.key_event.mood for each in (neutral, home, away) if each.key_event] == ["neutral", "for", "against"]
+    assert [each.need for each in (neutral, home, away)] == [
+        "WAN need 18 off 118",
+        "must defend 18 off 118",
+        "WAN need 18 off 118",
+    ]
+    assert neutral.batters == home.batters == away.batters
+
+
+def test_a_state_says_how_a_match_stands() -> None:
+    """Scores, overs, batters, balls and rates, in a line for every presentation."""
+    balls = Play().innings(1, "1 4 wd W").balls
+    state = build(feed_of(balls), timestamp=7, balls=balls)
+    assert state.teams[0].score == "6/1"
+    assert state.teams[0].overs == "0.3"
+    assert state.last_balls == ("1", "4", "wd", "W")
+    assert state.run_rate == "12.00"
+    assert [(shown.name, shown.runs) for shown in state.batters] == [("Name p1.1", 1)]
+    assert state.lines.compact_leading == "ROV 6/1"
+    assert state.lines.minimal == "6/1"
+    assert "ROV 6/1" in state.lines.lock_screen
+
+
+def test_before_the_first_ball_the_toss_is_told() -> None:
+    """And where not even that is known, who plays."""
+    feed = msgspec.structs.replace(feed_of([]), toss=Toss("10", "batting"))
+    assert "Rovers won the toss and chose to bat" in build(feed, timestamp=1).lines.lock_screen
+    assert build(feed_of([]), timestamp=1).lines.lock_screen == "ROV v WAN"
+
+
+@pytest.mark.parametrize(
+    ("word", "symbol"),
+    [("wd", "wd"), ("wd2", "2wd"), ("nb", "nb"), ("nb4", "5nb"), ("b4", "4b"), ("lb1", "1lb"), (".", "."), ("H", ".")],
+)
+def test_a_ball_is_written_as_scorers_do(word: str, symbol: str) -> None:
+    """Extras with their letters, a dot for nothing."""
+    (ball,) = Play().innings(1, word).balls
+    assert symbol_of(ball) == symbol
+
+
+def test_every_kind_has_words() -> None:
+    """Title and sentence, whatever is known of the event."""
+    for kind in EventKind:
+        told = event(kind, player="Ann", other="Bob", runs=50, balls=30, count=3, reason="bowled", score="1/1")
+        assert title_of(told)
+        assert sentence_of(told)
+
+
+def hostile_feed(names: list[str]) -> MatchFeed:
+    feed = feed_of(Play().innings(1, "6 6 6").innings(2, "1 4 1").balls)
+    sides = (Side("10", names[0], names[1]), Side("20", names[2], names[3]))
+    innings = tuple(
+        msgspec.structs.replace(
+            card,
+            batters=tuple(msgspec.structs.replace(line, name=names[4]) for line in card.batters),
+            bowlers=tuple(msgspec.structs.replace(line, name=names[5], is_bowling=True) for line in card.bowlers),
+        )
+        for card in feed.innings
+    )
+    return msgspec.structs.replace(feed, teams=sides, innings=innings, status_text=names[6], note=names[7])
+
+
+@settings(max_examples=60)
+@given(st.lists(HOSTILE, min_size=10, max_size=10), st.sampled_from([400, 800, 1500, ROOM]), st.sampled_from(MatchStatus))
+def test_a_state_fits_and_is_valid_json_whatever_names_it_has(names: list[str], room: int, status: MatchStatus) -> None:
+    """Emoji, surrogates, control characters, thousands of characters: never more bytes than there is room, never broken."""
+    feed = msgspec.structs.replace(hostile_feed(names), status=status)
+    shown = event(EventKind.WICKET, player=names[8], other=names[9], reason=names[8], score=names[9])
+    for view in views_of(feed):
+        content = content_of(build(feed, view, timestamp=9_999_999_999, key_event=shown, balls=()), room)
+        assert size_of(content) <= max(room, 640)
+        assert msgspec.json.decode(msgspec.json.encode(content)) == content
+        assert content["teams"][0]["score"]
+    payload = update(timestamp=9_999_999_999, content=content_of(build(feed, timestamp=1), ROOM), alert=Alert(names[8], names[9]))
+    assert len(payload) <= 4096
+
+
+def test_parts_are_dropped_in_the_stated_order() -> None:
+    """The expanded line first, the event last, and nothing more than it takes."""
+    feed = feed_of(Play().innings(1, "6 6 6").innings(2, "1 4 1").balls)
+    content = msgspec.to_builtins(build(feed, timestamp=1, key_event=event(EventKind.SIX, player="Ann"), balls=feed.balls or ()))
+    sizes = [size_of(content)]
+    for drop in DROPPED:
+        content = drop(content)
+        sizes.append(size_of(content))
+    assert sizes == sorted(sizes, reverse=True)
+    assert set(content) >= {"matchId", "teams", "timestamp", "lines"}
+    state = build(feed, timestamp=1, balls=feed.balls or ())
+    assert "expanded" not in content_of(state, sizes[1])["lines"]
+
+
+def test_cut_text_never_ends_in_half_a_character() -> None:
+    """A family of emoji stays whole or goes."""
+    family = "👨‍👩‍👧‍👦"
+    assert clean(family * 10, 8).rstrip("…") in {"", family}
+    assert clean("a\ud800b\x00c") == "a�b c"
+
+
+def test_the_fingerprint_is_of_what_is_seen() -> None:
+    """The time of building is not; a change of a single ball is."""
+    balls = Play().innings(1, "1 4 1").balls
+    first = content_of(build(feed_of(balls), timestamp=1, balls=balls), ROOM)
+    later = content_of(build(feed_of(balls), timestamp=99, balls=balls), ROOM)
+    other = content_of(build(feed_of(balls[:2]), timestamp=1, balls=balls[:2]), ROOM)
+    assert fingerprint(first) == fingerprint(later) != fingerprint(other)
+    assert fingerprint(first) != fingerprint(first | {"isStale": True})
+
+
+def take(memory: Memory, book: Book, words: str, now: int, status: MatchStatus = MatchStatus.IN_PLAY) -> Step:
+    return step(memory, book, feed_of(Play().innings(1, words).balls, status, received_at=now), now=now, room=ROOM)
+
+
+def test_a_poll_without_news_changes_nothing() -> None:
+    """Neither what is seen nor its timestamp, however much later it is."""
+    first = take(Memory(), Book(), "1 4", 1_000_000)
+    again = take(first.memory, first.book, "1 4", 9_000_000)
+    assert first.has_changed
+    assert not again.has_changed
+    assert again.new == ()
+    assert again.contents == first.contents
+
+
+def test_the_timestamp_never_goes_back() -> None:
+    """Not even when another instance's clock does."""
+    first = take(Memory(), Book(), "1 4", 1_000_000)
+    second = take(first.memory, first.book, "1 4 1", 500_000)
+    third = take(second.memory, second.book, "1 4 1 1", 500_000)
+    assert [each.memory.timestamp for each in (first, second, third)] == [1000, 1001, 1002]
+
+
+def test_an_event_stays_until_something_changes_after_its_time() -> None:
+    """It is never taken away by a push of its own."""
+    first = take(Memory(), Book(), "1 W", 1_000_000)
+    assert first.alert is not None
+    kept = take(first.memory, first.book, "1 W .", 1_000_000 + SHOWN_MS - 1)
+    assert kept.contents["neutral"]["keyEvent"]["kind"] == "wicket"
+    assert kept.alert is None
+    same = take(kept.memory, kept.book, "1 W .", 1_000_000 + 10 * SHOWN_MS)
+    assert not same.has_changed
+    gone = take(same.memory, same.book, "1 W . 1", 1_000_000 + 10 * SHOWN_MS)
+    assert "keyEvent" not in gone.contents["neutral"]
+
+
+def test_the_end_of_a_match_is_shown_for_good() -> None:
+    """And is the last that is told."""
+    first = take(Memory(), Book(), "1 W", 1_000_000, MatchStatus.FINISHED)
+    assert first.is_over
+    assert first.new[-1].kind is EventKind.MATCH_END
+    assert first.alert == first.new[-1]
+    again = take(first.memory, first.book, "1 W", 9_000_000, MatchStatus.FINISHED)
+    assert again.is_over
+    assert not again.has_changed
+    assert again.contents["neutral"]["keyEvent"]["kind"] == "match_end"
