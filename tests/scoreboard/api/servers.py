@@ -1,0 +1,113 @@
+"""PostgreSQL and Redis for tests: started once for many, or one's own, to be killed."""
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import asyncpg
+
+from tally.embedded.place import private_folder
+from tally.embedded.postgres import Cluster, programs
+from tally.embedded.supervisor import Program, Supervisor
+from tally.embedded.valkey import Instance
+from tally.embedded.valkey import program as valkey_program
+from tally.kit.clock import SystemClock
+from tally.kit.metrics import Metrics
+from tally.scoreboard.migrations import migrate
+from tally.scoreboard.repository.database import open_database
+from tally.scoreboard.repository.figures import StorageFigures
+
+TEMPLATE = "with_tables"
+
+
+@dataclass(slots=True)
+class Mortal:
+    """A server that a test can kill, and start again where it was."""
+
+    program: Program
+    address: str
+    _supervisor: Supervisor | None = None
+
+    async def start(self) -> None:
+        assert self._supervisor is None, "it runs"
+        self._supervisor = Supervisor(self.program, SystemClock())
+        await self._supervisor.__aenter__()
+
+    async def kill(self) -> None:
+        """As `kill -9` does; nobody starts it again but `start`."""
+        assert self._supervisor is not None, "it does not run"
+        process_id, supervisor = self._supervisor.process_id, self._supervisor
+        assert process_id is not None
+        self._supervisor = None
+        os.kill(process_id, signal.SIGKILL)
+        await supervisor.__aexit__()
+
+    async def restart(self) -> None:
+        await self.kill()
+        await self.start()
+
+    async def stop(self) -> None:
+        if self._supervisor is not None:
+            await self._supervisor.__aexit__()
+            self._supervisor = None
+
+
+@asynccontextmanager
+async def mortal_redis(folder: Path) -> AsyncIterator[Mortal]:
+    """A Redis of one's own."""
+    instance = Instance(private_folder(folder / "valkey"), valkey_program())
+    mortal = Mortal(instance.program(), instance.url)
+    await mortal.start()
+    try:
+        yield mortal
+    finally:
+        await mortal.stop()
+
+
+@asynccontextmanager
+async def mortal_postgres(folder: Path) -> AsyncIterator[Mortal]:
+    """A PostgreSQL of one's own, which keeps what it has promised."""
+    cluster = Cluster(private_folder(folder / "postgres"), programs())
+    mortal = Mortal(cluster.program(durable=True), cluster.dsn)
+    await mortal.start()
+    try:
+        yield mortal
+    finally:
+        await mortal.stop()
+
+
+@dataclass(slots=True)
+class Ground:
+    """Servers that many tests share; each has a database and a part of Redis to itself."""
+
+    dsn: str
+    redis_url: str
+    numbers: list[int] = field(default_factory=lambda: [0])
+
+    async def prepare(self) -> None:
+        """Make the tables once; databases are then copies, which takes no time."""
+        await self._run(f"CREATE DATABASE {TEMPLATE}")
+        async with open_database(self._at(TEMPLATE), SystemClock(), StorageFigures(Metrics())) as database:
+            await migrate(database)
+
+    async def place(self) -> tuple[str, str]:
+        """The addresses of an empty database and an empty part of Redis."""
+        self.numbers[0] += 1
+        number = self.numbers[0]
+        name = f"arena_{number}"
+        await self._run(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        # Redis has sixteen parts: a test is long over when its part is used again.
+        return self._at(name), f"{self.redis_url}?db={number % 16}"
+
+    def _at(self, database: str) -> str:
+        return self.dsn.replace("/postgres?", f"/{database}?")
+
+    async def _run(self, statement: str) -> None:
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
