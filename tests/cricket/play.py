@@ -1,12 +1,13 @@
 """Matches made up ball by ball from a few letters, and what a poll would say of them.
 
 A ball is one word: `.` `1` `4` `6` runs off the bat (`a4` an all-run four), `W` bowled, `C` caught, `R` run out, `S` stumped off
-a wide, `H` retired hurt, `wd` `wd2` `nb` `nb4` extras, `b1` `lb2` byes, `p5` penalty runs. Overs change by themselves, bowlers take
-turns, and an innings ends after ten wickets or twenty overs.
+a wide, `H` retired hurt, `wd` `wd2` `nb` `nb4` extras, `b1` `lb2` byes, `p5` penalty runs. Overs change by themselves, bowlers
+take turns, and an innings ends after ten wickets or twenty overs.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tally.cricket.model.feed import Ball, InningsFeed, MatchFeed, MatchStatus, Side, Target, Wicket, WicketKind
 from tally.cricket.model.scorecard import scorecards
@@ -55,9 +56,15 @@ class Play:
         return self.balls[-1].id + 10 if self.balls else 1000
 
 
-def _ball(
-    word: str, innings: int, team: str, striker: str, other: str, bowler: str, over: int, number: int, identity: int
-) -> Ball:
+class Place(NamedTuple):
+    identity: int
+    innings: int
+    team: str
+    over: int
+    number: int
+
+
+def _ball(word: str, place: Place, striker: str, other: str, bowler: str) -> Ball:
     kind = word.rstrip("0123456789") or "bat"
     figure = int(word[len(kind) :]) if kind != "bat" and word[len(kind) :] else int(word) if kind == "bat" else 0
     runs = figure if kind in {"bat", "a", "nb"} else 0

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from tally.cricket.model.book import Book, absorb
 from tally.cricket.model.events import EventKind, KeyEvent
-from tally.cricket.model.feed import MatchStatus, Target
+from tally.cricket.model.feed import MatchStatus, Target, Wicket, WicketKind
 from tally.cricket.model.history import history
 from tests.cricket.play import Play, feed_of
 
@@ -75,13 +76,9 @@ def test_a_super_over_keeps_its_own_hat_trick() -> None:
 def test_an_over_of_two_bowlers_is_no_maiden() -> None:
     """Whoever had to stop in the middle has bowled no complete over."""
     play = Play().innings(1, ". . . . . .")
-    balls = [ball if ball.number < 4 else type(ball)(**{**_fields(ball), "bowler_id": "other"}) for ball in play.balls]
+    balls = [ball if ball.number < 4 else msgspec.structs.replace(ball, bowler_id="other") for ball in play.balls]
     feed = feed_of(balls)
     assert kinds_of(history(feed, absorb(Book(), feed))) == []
-
-
-def _fields(ball: object) -> dict[str, object]:
-    return {name: getattr(ball, name) for name in ball.__struct_fields__}  # type: ignore[attr-defined]
 
 
 def test_milestones_come_once_each_and_on_their_ball() -> None:
@@ -148,3 +145,15 @@ def test_a_match_that_is_over_has_one_end(status: MatchStatus) -> None:
     """Also one in which no ball was bowled."""
     assert kinds_of(events_of(Play(), status)) == ["match_end"]
     assert kinds_of(events_of(Play().innings(1, "1 1"), status))[-2:] == ["innings_end", "match_end"]
+
+
+def test_a_wicket_without_a_ball_is_none_of_the_bowlers() -> None:
+    """A batter who is timed out is a wicket, breaks no run of wickets, and uses up no ball."""
+    balls = Play().innings(1, "W W W").balls
+    late = Wicket("p1.9", "Late", WicketKind.TIMED_OUT)
+    between = msgspec.structs.replace(balls[1], id=balls[1].id + 1, is_delivery=False, wicket=late, runs_bat=0, runs_total=0)
+    feed = feed_of([*balls[:2], between, balls[2]])
+    events = history(feed, absorb(Book(), feed))
+    assert kinds_of(events).count("wicket") == 4
+    assert kinds_of(events).count("hat_trick") == 1
+    assert str(feed.innings[0].overs) == "0.3"

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tally.cricket.model.book import Book, absorb
-from tally.cricket.model.events import TIER_1, EventKind
+from tally.cricket.model.events import TIER_1, EventKind, KeyEvent
 from tally.cricket.model.feed import MatchStatus, Overs, Target
 from tally.cricket.model.history import history, untold
 from tally.cricket.model.laws import balls_left, current_innings, rate, target_of
@@ -19,7 +19,7 @@ WORDS = st.sampled_from([*[".", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "n
 def test_scores_alone_tell_what_balls_tell_but_for_the_balls(words: list[str], cuts: list[int]) -> None:
     """Whatever lies between two polls: each wicket, milestone and newcomer once, and nothing that did not happen."""
     balls = Play().innings(1, words).balls
-    told = []
+    told: list[KeyEvent] = []
     for cut in [*sorted(min(cut, len(balls)) for cut in cuts), len(balls)]:
         status = MatchStatus.FINISHED if cut == len(balls) else MatchStatus.IN_PLAY
         feed = feed_of(balls[:cut], status, with_balls=False)
@@ -52,7 +52,7 @@ def test_a_rate_has_two_digits(runs: int, balls: int, text: str) -> None:
 
 
 def test_a_target_is_that_of_the_feed_or_one_run_more() -> None:
-    """For the second innings of limited overs, for a super over, and for the fourth innings of a Test, with the first ones added."""
+    """For the second innings of limited overs, for a super over, and for the fourth innings of a Test."""
     chase = Play().innings(1, "6 6").innings(2, "1")
     feed = feed_of(chase.balls)
     assert target_of(feed, feed.innings[0]) is None

@@ -109,8 +109,9 @@ def _pairs(balls: Sequence[Ball]) -> Iterator[tuple[Ball | None, Ball]]:
     """Each ball with the one before it in its innings."""
     before: Ball | None = None
     for ball in balls:
-        yield (before if before is not None and before.innings == ball.innings else None), ball
-        before = ball
+        if ball.is_delivery:
+            yield (before if before is not None and before.innings == ball.innings else None), ball
+            before = ball
 
 
 def _released(book: Book, innings: Sequence[InningsFeed], *, is_final: bool) -> Book:

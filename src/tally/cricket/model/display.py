@@ -105,6 +105,7 @@ def build(
     sides = sorted(feed.teams, key=lambda side: side.team_id != view) if view != NEUTRAL else list(feed.teams)
     teams = (_team(feed, sides[0], current), _team(feed, sides[1], current))
     need = _need(feed, current, view)
+    innings = current.number if current is not None else 0
     target = target_of(feed, current) if current is not None else None
     return DisplayState(
         feed.match_id,
@@ -114,11 +115,11 @@ def build(
         _lines(feed, teams, current, need, key_event),
         timestamp,
         status_text=feed.status_text,
-        innings=current.number if current else 0,
+        innings=innings,
         is_super_over=current is not None and current.is_super_over,
         batters=_batters(current, balls) if current is not None and not feed.status.is_over else (),
         bowler=_bowler(current) if current is not None and not feed.status.is_over else None,
-        last_balls=tuple(symbol_of(ball) for ball in balls[-SHOWN_BALLS:] if current is None or ball.innings == current.number),
+        last_balls=tuple(symbol_of(ball) for ball in balls if ball.is_delivery and ball.innings == innings)[-SHOWN_BALLS:],
         run_rate=rate(current.runs, balls_in(current.overs)) if current else "",
         required_rate=_required_rate(feed, current, target),
         target=target or 0,

@@ -8,11 +8,11 @@ up with every change of what people see and never back, whichever instance takes
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from tally.cricket.model.book import Book, absorb
+from tally.cricket.model.book import PATIENCE, Book, absorb
 from tally.cricket.model.cooldowns import Scene, cooled, pick
 from tally.cricket.model.display import build
 from tally.cricket.model.events import EventKind, KeyEvent
@@ -20,12 +20,16 @@ from tally.cricket.model.feed import Ball, MatchFeed
 from tally.cricket.model.fitting import content_of
 from tally.cricket.model.hashing import fingerprint
 from tally.cricket.model.history import history, untold
-from tally.cricket.model.laws import current_innings
+from tally.cricket.model.laws import balls_in, current_innings
 from tally.cricket.model.records import NEUTRAL
 
 # An event stays on the screen for this long, or until something else is to be shown.
 SHOWN_MS: Final = 15_000
 LAST_BALLS: Final = 30
+
+
+# Whether the match is over, and the number, balls, runs and wickets of the innings that is played.
+Progress: TypeAlias = tuple[bool, int, int, int, int]
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,10 +42,15 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     timestamp: int = 0
     fingerprints: dict[str, str] = {}
     received_at: int = 0
+    progress: Progress = (False, 0, 0, 0, 0)
+    behind: int = 0
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What a poll came to. `contents` are the display states by view, `alert` the event that lights the screen, if one does."""
+    """What a poll came to. `contents` are the display states by view, `alert` the event that lights the screen, if one does.
+
+    A poll that is behind what was known comes to nothing, and has no contents.
+    """
 
     memory: Memory
     book: Book
@@ -50,6 +59,14 @@ class Step(msgspec.Struct, frozen=True):
     has_changed: bool
     alert: KeyEvent | None
     is_over: bool
+
+
+def progress_of(feed: MatchFeed) -> Progress:
+    """How far a match has come: it compares."""
+    innings = current_innings(feed.innings)
+    if innings is None:
+        return feed.status.is_over, 0, 0, 0, 0
+    return feed.status.is_over, innings.number, balls_in(innings.overs), innings.runs, innings.wickets
 
 
 def views_of(feed: MatchFeed) -> tuple[str, ...]:
@@ -61,6 +78,11 @@ def step(
     memory: Memory, book: Book, feed: MatchFeed, *, now: int, room: int, is_final: bool = False, is_stale: bool = False
 ) -> Step:
     """Take one step; `now` in milliseconds, `room` in bytes of JSON for a display state."""
+    progress = progress_of(feed)
+    if progress < memory.progress and memory.behind < PATIENCE and not is_final:
+        # An answer out of an older cache, most likely; a correction would still be there a few polls later.
+        behind = msgspec.structs.replace(memory, behind=memory.behind + 1)
+        return Step(behind, book, (), {}, has_changed=False, alert=None, is_over=memory.progress[0])
     book = absorb(book, feed, is_final=is_final)
     events = history(feed, book)
     new = untold(events, memory.told)
@@ -86,8 +108,9 @@ def step(
         timestamp,
         fingerprints,
         feed.received_at,
+        progress,
     )
-    is_over = any(event.kind is EventKind.MATCH_END for event in after.told)
+    is_over = any(event.kind is EventKind.MATCH_END for event in events)
     alert = picked if picked is not None and picked.kind.is_alert else None
     return Step(after, book, tuple(new), contents, has_changed, alert, is_over)
 

@@ -89,6 +89,9 @@ class InningsTally:
 
     def bowl(self, ball: Ball) -> None:
         """Take one more ball into account. Who wants to know of maidens calls `close_over` before."""
+        if not ball.is_delivery:
+            self._wicket(ball)
+            return
         self.close_over(ball)
         if self.over is None:
             self.over = OverTally(ball.over)

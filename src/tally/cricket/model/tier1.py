@@ -47,6 +47,11 @@ class BallWatcher:
                 yield from self._end_of_over(earlier, None)
             is_super_over = ball.innings in self._super_overs
             tally = self.tallies[ball.innings] = InningsTally(ball.innings, ball.batting_team_id, is_super_over)
+        if not ball.is_delivery:
+            tally.bowl(ball)
+            if ball.wicket is not None and ball.wicket.counts:
+                yield self._wicket(tally, ball, ball.wicket)
+            return
         yield from self._end_of_over(tally, ball)
         striker = tally.batters.get(ball.striker_id)
         runs_before = striker.runs if striker else 0
