@@ -6,7 +6,8 @@ Two write here at once: the syncs replace entries, and the push job adds enrichm
 - `put_batch` reads first and carries over what it finds. Outside of that time, an hour's margin included, nobody can add
   anything between its read and its write, so it writes in batches, which know no conditions. Within that time it updates entry by
   entry, and an update leaves enrichment alone.
-- `put` goes through only if the entry carries the enrichment that stands there; if not, it takes that over and tries again.
+- `put`, which is for a match that is on, goes through only if the entry carries the enrichment that stands there; if not, it
+  takes that over and tries again.
 
 What SportMonks told is kept compressed: a long match with all its balls would not fit an item otherwise.
 """

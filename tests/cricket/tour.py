@@ -1,0 +1,159 @@
+"""One call of every access of every table, each with all that it can do, so that each declared operation is seen at work."""
+
+from dataclasses import replace
+
+from tally.cricket.model.records import ActivityStatus, EndReason, NoticeKind, start_text
+from tally.cricket.repository.active_matches import ActiveMatchRepository
+from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.repository.display_cache import DisplayCacheRepository
+from tally.cricket.repository.fixture_cache import FixtureCacheRepository
+from tally.cricket.repository.fixtures import FixtureRepository
+from tally.cricket.repository.follows import FollowRepository
+from tally.cricket.repository.leagues import LeagueRepository
+from tally.cricket.repository.live_activities import LiveActivityRepository
+from tally.cricket.repository.locks import LockRepository
+from tally.cricket.repository.notices import NoticeRepository
+from tally.cricket.repository.processing import ProcessingRepository
+from tally.cricket.repository.state_hashes import StateHashRepository
+from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.team_seasons import TeamSeasonRepository
+from tally.cricket.repository.teams import TeamRepository
+from tally.store.store import Store
+from tests.cricket import made_up
+from tests.cricket.made_up import DAY, MOMENT, NOW
+
+
+async def call_everything(store: Store) -> None:
+    """All accesses of all tables."""
+    for tour in (_fixtures, _reference, _devices, _followers, _notices_and_locks, _states, _fixture_cache, _activities, _matches):
+        await tour(store)
+
+
+async def _fixtures(store: Store) -> None:
+    fixtures = FixtureRepository(store)
+    made = made_up.fixture(replay_of="1")
+    await fixtures.write_batch([made])
+    await fixtures.get(made.match_id)
+    await fixtures.get_many([made.match_id])
+    await fixtures.by_date(made.league_code, made.start_time, made.start_time, 10)
+    await fixtures.starting_soon([made.league_code], made.start_time, made.start_time)
+    await fixtures.update(made.match_id, live_updated_at=MOMENT)
+    await fixtures.live()
+    await fixtures.archive(made.match_id, MOMENT)
+    await fixtures.by_league(made.league_id, 10)
+    await fixtures.delete_replay(made.match_id)
+
+
+async def _reference(store: Store) -> None:
+    teams, seasons, leagues = TeamRepository(store), TeamSeasonRepository(store), LeagueRepository(store)
+    team, season, league = made_up.team(), made_up.team_season("9"), made_up.league()
+    await teams.write_batch([team])
+    await teams.get(team.team_id)
+    await teams.all()
+    await teams.update(team.team_id, color="#ffffff")
+    await seasons.write_batch([season])
+    await seasons.of_season("9")
+    await leagues.put(league)
+    await leagues.get(league.league_id)
+    await leagues.all()
+    await leagues.active()
+    await leagues.update(league.league_id, active=False)
+    await leagues.delete(league.league_id)
+
+
+async def _devices(store: Store) -> None:
+    devices = DeviceRepository(store)
+    phone = made_up.device(made_up.name("user"))
+    await devices.register(phone, is_only_one=False)
+    phone = await devices.register(replace(phone, device_token="another", updated_at=MOMENT + 1), is_only_one=True)
+    await devices.get(phone.user_id, NOW)
+    await devices.of_user(phone.user_id, NOW)
+    told = await devices.update_push_to_start(phone, "start", MOMENT, NOW + DAY)
+    assert told is not None
+    await devices.forget_push_to_start(told)
+    await devices.delete(phone.user_id, phone.device_token, NOW)
+
+
+async def _followers(store: Store) -> None:
+    follows, subscriptions = FollowRepository(store), SubscriptionRepository(store)
+    match_id, user = made_up.number(), made_up.name("user")
+    for follow in (made_up.follow(match_id, user_id=user), made_up.follow(match_id)):
+        await follows.follow(follow)
+    await follows.get(match_id, user, NOW)
+    assert len([each async for each in follows.of_match(match_id, NOW)]) == 2
+    await follows.of_user(user, NOW, 10)
+    await follows.change_team(match_id, user, "1", NOW)
+    await follows.unfollow(match_id, user, NOW)
+    await follows.remove_all(match_id)
+    for token in ("a", "b", "c"):
+        await subscriptions.register(made_up.subscription(match_id, user_id=user, push_token=token))
+    await subscriptions.register(made_up.subscription(match_id))
+    assert len([each async for each in subscriptions.of_match(match_id, NOW)]) == 4
+    await subscriptions.remove(match_id, "a", user)
+    await subscriptions.remove_of_user(match_id, user)
+    await subscriptions.remove_all(match_id)
+
+
+async def _notices_and_locks(store: Store) -> None:
+    notices, locks = NoticeRepository(store), LockRepository(store)
+    made = made_up.notice(made_up.number())
+    await notices.mark_sent(made)
+    await notices.was_sent(made.match_id, made.user_id, NoticeKind.PREMATCH, NOW)
+    name = made_up.name("match")
+    await locks.acquire(name, "me", MOMENT, MOMENT + 10_000)
+    await locks.extend(name, "me", MOMENT + 20_000)
+    await locks.release(name, "me")
+
+
+async def _states(store: Store) -> None:
+    hashes, displays, progress = StateHashRepository(store), DisplayCacheRepository(store), ProcessingRepository(store)
+    state, display, processing = made_up.state_hash(), made_up.cached_display(), made_up.processing()
+    await hashes.put(state)
+    await hashes.get(state.match_id, state.team_id)
+    await hashes.delete(state.match_id, state.team_id)
+    await displays.put(display)
+    await displays.get(display.match_id, display.team_id, NOW)
+    await progress.put(processing)
+    await progress.get(processing.match_id, NOW)
+    await progress.hydrate([processing.match_id], NOW)
+    await progress.hydrate(None, NOW)
+
+
+async def _fixture_cache(store: Store) -> None:
+    cache = FixtureCacheRepository(store)
+    near, far = made_up.cached_fixture(), made_up.cached_fixture(starting_at=start_text(MOMENT + 30 * DAY * 1000))
+    for _ in range(2):
+        await cache.put_batch([near, far], MOMENT)
+    await cache.update_enrichment(near.match_id, {"league": "Cup"}, MOMENT)
+    await cache.put(near)
+    await cache.get(near.match_id, NOW)
+    await cache.get_many([near.match_id, far.match_id], NOW)
+    await cache.by_league(near.league_id, NOW)
+    assert [each async for each in cache.all(NOW)]
+
+
+async def _activities(store: Store) -> None:
+    activities = LiveActivityRepository(store)
+    made = made_up.activity(made_up.number())
+    await activities.create(made)
+    await activities.get(made.match_id, made.user_id, made.device_id, MOMENT)
+    await activities.claim_start(made, MOMENT, None)
+    await activities.activate(replace(made, status=ActivityStatus.ACTIVE, update_token="token"))
+    assert [each async for each in activities.targets(made.match_id, MOMENT)]
+    assert [each async for each in activities.of_match(made.match_id, MOMENT)]
+    await activities.of_user(made.match_id, made.user_id, MOMENT)
+    await activities.change_team(made, "1")
+    await activities.end(made, EndReason.MATCH_END, MOMENT)
+
+
+async def _matches(store: Store) -> None:
+    matches = ActiveMatchRepository(store)
+    made = made_up.active_match()
+    await matches.create(made)
+    await matches.get(made.match_id)
+    await matches.save(made)
+    await matches.renew(made.match_id, made.owner, MOMENT)
+    await matches.take_over(made.match_id, "another", MOMENT, MOMENT)
+    await matches.set_channel(made.match_id, "channel")
+    await matches.all_on()
+    await matches.end(made.match_id, MOMENT, NOW)
