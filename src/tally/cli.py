@@ -25,11 +25,11 @@ from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.kit.jobs import Job, Outcome, Run
 from tally.kit.server import CannotListen, Server, listen, run_until_stopped, url_of
-from tally.openers import COLLECT_KEY_FILE, DEVICES_KEY_FILE, SCOREBOARD_ADMIN_FILE, SCOREBOARD_INTERNAL_FILE
 from tally.settings import Settings, SettingsError, markdown, read_settings, rows, unknown_variables
 from tally.sim.commands import sim
 from tally.store.commands import StoreCommands
 from tally.store.errors import StoreError
+from tally.up import Up, set_aside
 
 cli = typer.Typer(
     help="Keeps score of live things, and tells everyone who is watching.", no_args_is_help=True, add_completion=False
@@ -47,12 +47,11 @@ cli.add_typer(sim, name="sim")
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on, instead of TALLY_HOST.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on, instead of TALLY_PORT.")]
-Only = Annotated[list[str] | None, typer.Option(help="A backend to start, instead of TALLY_BACKENDS; may be repeated.")]
+Only = Annotated[list[str] | None, typer.Option(help="Backends to start, separated by commas, instead of TALLY_BACKENDS.")]
+WithSim = Annotated[bool, typer.Option("--sim/--no-sim", help="With simulators and made-up people, or the server alone.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Begin anew: what is in the data directory is set aside.")]
 Backends = Annotated[list[str] | None, typer.Argument(help="The backends to serve, instead of TALLY_BACKENDS.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
-
-# What a person sees first, once the server listens.
-PLACES = (("Documentation", "/docs"), ("Health", "/health"), ("Readiness", "/health/ready"), ("Metrics", "/metrics"))
 
 
 def main() -> None:
@@ -76,25 +75,15 @@ def options(
 
 
 @cli.command()
-def up(host: Host = None, port: Port = None, only: Only = None) -> None:
-    """Start everything in one process, and print where it is."""
-
-    def announce(url: str, settings: Settings) -> None:
-        table = Table("Tally is up", url)
-        for name, path in PLACES:
-            table.add_row(name, url + path)
-        table.add_row("Data", str(settings.data_dir.resolve()))
-        for backend, what, given, file in (
-            ("devices", "operator's token", settings.devices_admin_token, DEVICES_KEY_FILE),
-            ("collect", "operator's token", settings.collect_admin_token, COLLECT_KEY_FILE),
-            ("scoreboard", "operator's key", settings.scoreboard_admin_key, SCOREBOARD_ADMIN_FILE),
-            ("scoreboard", "game servers' key", settings.scoreboard_internal_key, SCOREBOARD_INTERNAL_FILE),
-        ):
-            if given is None and backend in settings.backends:
-                table.add_row(f"{backend.capitalize()}: {what}", f"in {settings.data_dir / file}")
-        Console().print(table, "Ctrl-C stops it.")
-
-    _serve(_settings(host, port, only), announce)
+def up(host: Host = None, port: Port = None, only: Only = None, sim: WithSim = True, fresh: Fresh = False) -> None:
+    """Start everything in one process, with a simulated outside world and made-up people, and print where it is."""
+    settings = _settings(host, port, only)
+    with _explained():
+        listening = listen(settings.host, settings.port)
+        if fresh and (aside := set_aside(settings.data_dir)):
+            typer.echo(f"What was in {settings.data_dir} is in {aside} now.")
+        running = Up(settings, with_simulators=sim)
+        run_until_stopped(lambda stop: running.run(listening, stop))
 
 
 @cli.command()

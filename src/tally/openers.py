@@ -27,6 +27,15 @@ COLLECT_KEY_FILE: Final = "collect-admin.key"
 DEVICES_KEY_FILE: Final = "devices-admin.key"
 SCOREBOARD_ADMIN_FILE: Final = "scoreboard-admin.key"
 SCOREBOARD_INTERNAL_FILE: Final = "scoreboard-internal.key"
+CRICKET_ADMIN_FILE: Final = "cricket-admin.key"
+# Of which backend, the setting that would hold it, what it is, and the file in the data directory where one that was made lies.
+KEY_FILES: Final = (
+    ("devices", "devices_admin_token", "operator's token", DEVICES_KEY_FILE),
+    ("collect", "collect_admin_token", "operator's token", COLLECT_KEY_FILE),
+    ("scoreboard", "scoreboard_admin_key", "operator's key", SCOREBOARD_ADMIN_FILE),
+    ("scoreboard", "scoreboard_internal_key", "game servers' key", SCOREBOARD_INTERNAL_FILE),
+    ("cricket", "cricket_admin_key", "operator's key", CRICKET_ADMIN_FILE),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

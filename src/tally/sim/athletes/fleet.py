@@ -2,9 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from tally.errors import Unavailable
@@ -15,6 +16,7 @@ from tally.sim.athletes.membership import CollectServer, Goal
 from tally.sim.athletes.training import Character, draw_character
 
 AT_ONCE: Final = 8
+NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
 # What a goal of some weeks is, in the sport's own measure.
 DISTANCES: Final = {"RIDE": 500_000, "RUN": 120_000, "SWIM": 25_000, "WALK": 80_000}
 CLIMBS: Final = {"RIDE": 5_000, "RUN": 1_000, "WALK": 800}
@@ -30,8 +32,11 @@ class Fleet:
     collect: CollectServer | None = None
     athletes: list[MadeUpAthlete] = field(default_factory=list)
 
-    async def gather(self, count: int) -> None:
-        """Let `count` more athletes sign up, and join where there is something to join."""
+    async def gather(self, count: int, known: Mapping[str, int] = NOBODY) -> None:
+        """Let `count` more athletes sign up, and join where there is something to join.
+
+        Those in `known`, by name, have done so before: they go on with the account of that id.
+        """
         first = len(self.athletes)
         # Drawn one after the other, so that the same seed makes the same people however the network behaves.
         drawn = [(draw_character(self.chance, first + number), self.chance.getrandbits(64)) for number in range(count)]
@@ -39,7 +44,10 @@ class Fleet:
 
         async def arrive(character: Character, seed: int) -> MadeUpAthlete:
             async with places:
-                return await self._arrive(character, random.Random(seed))  # noqa: S311  made-up workouts, not keys
+                own = random.Random(seed)  # noqa: S311  made-up workouts, not keys
+                if character.name in known:
+                    return MadeUpAthlete(character, known[character.name], self.accounts, self.clock, own)
+                return await self._arrive(character, own)
 
         self.athletes.extend(await asyncio.gather(*(arrive(character, seed) for character, seed in drawn)))
 

@@ -1,0 +1,135 @@
+"""The services that Tally calls, simulated beside it: those that the settings do not name already.
+
+    async with outside_world(settings, clock, kept) as outside:
+        async with assembled(outside.settings) as parts: ...
+
+They listen on loopback, on the ports of `tally sim …` where those are free, so that a restart finds them at the same place.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tally.kit.clock import Clock
+from tally.kit.server import CannotListen, listen
+from tally.settings import Secret, Settings
+from tally.sim.apns.certificates import AUTHORITY_FILE
+from tally.sim.apns.simulator import Apns
+from tally.sim.cognito.pool import Cognito
+from tally.sim.demo.kept import Kept
+from tally.sim.demo.programme import Programme, marquee_leagues, matches_to_play
+from tally.sim.oidc.issuer import Issuer
+from tally.sim.oidc.pool import CLIENT
+from tally.sim.sportmonks.simulator import SportMonks
+from tally.sim.strava.limits import PLENTY, RateLimits
+from tally.sim.strava.simulator import Strava
+
+STRAVA_PORT: Final = 8101
+COLLECT_ISSUER_PORT: Final = 8102
+COGNITO_PORT: Final = 8103
+SPORTMONKS_PORT: Final = 8104
+APNS_PORTS: Final = (8121, 8122, 8123)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """The services that are simulated here, and the settings that lead to them."""
+
+    settings: Settings
+    strava: Strava | None = None
+    collect_issuer: Issuer | None = None
+    cognito: Cognito | None = None
+    sportmonks: SportMonks | None = None
+    programme: Programme | None = None
+    apns: Apns | None = None
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """What is simulated, and where."""
+        found = [
+            ("Strava", self.strava and self.strava.url),
+            ("Sign-in for collect", self.collect_issuer and self.collect_issuer.url),
+            ("Sign-in for cricket", self.cognito and self.cognito.url),
+            ("SportMonks", self.sportmonks and self.sportmonks.url),
+            ("Apple's push service", self.apns and self.apns.url),
+        ]
+        return [(name, url) for name, url in found if url]
+
+
+@asynccontextmanager
+async def outside_world(settings: Settings, clock: Clock, kept: Kept) -> AsyncIterator[Outside]:
+    """Serve what the chosen backends call, until the block ends."""
+    async with AsyncExitStack() as stack:
+        outside = Outside(settings=settings)
+        if "collect" in settings.backends:
+            outside = await _collect(stack, outside, clock, kept)
+        if "cricket" in settings.backends:
+            outside = await _cricket(stack, outside, clock, kept)
+        yield outside
+
+
+async def _collect(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: Kept) -> Outside:
+    settings = outside.settings
+    if settings.collect_oidc_issuer is None:
+        issuer = Issuer(clock)
+        await stack.enter_async_context(issuer.serving(port=_port(COLLECT_ISSUER_PORT)))
+        settings = replace(
+            settings,
+            collect_oidc_issuer=issuer.issuer,
+            collect_oidc_client_id=CLIENT.client_id,
+            collect_oidc_client_secret=Secret(CLIENT.secret or ""),
+            collect_oidc_delete_url=issuer.url,
+            collect_plain_http=True,
+        )
+        outside = replace(outside, settings=settings, collect_issuer=issuer)
+    if settings.collect_strava_client_secret is None:
+        strava = Strava(clock, limits=RateLimits(clock, PLENTY, PLENTY))
+        kept.restore_strava(strava)
+        await stack.enter_async_context(strava.serving(port=_port(STRAVA_PORT)))
+        stack.callback(kept.keep_strava, strava)
+        settings = replace(
+            settings,
+            collect_strava_url=strava.url,
+            collect_strava_client_id=str(strava.application.client_id),
+            collect_strava_client_secret=Secret(strava.application.client_secret),
+        )
+        outside = replace(outside, settings=settings, strava=strava)
+    return outside
+
+
+async def _cricket(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: Kept) -> Outside:
+    settings = outside.settings
+    if settings.cricket_issuer is None:
+        cognito = Cognito(clock)
+        await stack.enter_async_context(cognito.serving(port=_port(COGNITO_PORT)))
+        settings = replace(settings, cricket_issuer=cognito.issuer, cricket_client_id=cognito.client_id)
+        outside = replace(outside, settings=settings, cognito=cognito)
+    if settings.cricket_sportmonks_token is None:
+        sportmonks = SportMonks(clock)
+        await stack.enter_async_context(sportmonks.serving(port=_port(SPORTMONKS_PORT)))
+        programme = Programme(sportmonks, matches_to_play(), clock)
+        programme.begin()
+        settings = replace(
+            settings,
+            cricket_sportmonks_url=sportmonks.api,
+            cricket_sportmonks_token=Secret(sportmonks.api_token),
+            cricket_marquee_leagues=marquee_leagues(programme.matches),
+        )
+        outside = replace(outside, settings=settings, sportmonks=sportmonks, programme=programme)
+    if settings.cricket_apns_key is None:
+        apns = Apns.kept_in(kept.folder, clock)
+        push, manage, control = (_port(port) for port in APNS_PORTS)
+        await stack.enter_async_context(apns.serving(port=push, manage_port=manage, control_port=control))
+        settings = apns.pointed_here(settings, kept.folder / AUTHORITY_FILE)
+        outside = replace(outside, settings=settings, apns=apns)
+    return outside
+
+
+def _port(wanted: int) -> int:
+    """The port that is wanted, or any if somebody else has it."""
+    try:
+        listen("127.0.0.1", wanted).close()
+    except CannotListen:
+        return 0
+    return wanted

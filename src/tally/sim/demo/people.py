@@ -1,0 +1,119 @@
+"""Made-up people who use the server: boards that measure, athletes who train, players who play, phones that follow matches.
+
+    async with people(outside, url, clock, kept): ...
+
+Each kind lives in a task of its own. One that fails is logged and tried again later: a demo that loses its boards goes on
+with its athletes.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from pyreqwest.client import Client, ClientBuilder
+
+from tally.errors import TallyError
+from tally.kit import keyfile, logs
+from tally.kit.clock import Clock
+from tally.settings import Secret
+from tally.sim.athletes.account import StravaAccounts
+from tally.sim.athletes.fleet import Fleet as Athletes
+from tally.sim.athletes.membership import CollectServer
+from tally.sim.athletes.pace import FastClock
+from tally.sim.boards.command import make_key
+from tally.sim.boards.fleet import Fleet as Boards
+from tally.sim.boards.fleet import Habits
+from tally.sim.boards.uplink import Uplink
+from tally.sim.demo.kept import Kept
+from tally.sim.demo.outside import Outside
+
+BOARDS: Final = 40
+BOARD_SECONDS: Final = 5.0
+ATHLETES: Final = 12
+# A day of theirs in two minutes of ours.
+ATHLETES_SPEED: Final = 720.0
+AGAIN_SECONDS: Final = 10.0
+CALL_SECONDS: Final = 10
+
+_log = logs.logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Town:
+    """What everybody needs: the server, the outside world, a client, and what is remembered."""
+
+    url: str
+    outside: Outside
+    client: Client
+    clock: Clock
+    kept: Kept
+
+    async def live_boards(self) -> None:
+        chance = self.kept.chance("boards")
+        key = self.kept.secret("boards") or await self._make_board_key()
+        uplink = Uplink(self.client, f"{self.url}/devices", key, self.clock)
+        fleet = Boards(uplink, self.clock, chance, Habits(interval=BOARD_SECONDS))
+        async with fleet.living(BOARDS):
+            await fleet.refused.wait()
+        self.kept.forget_secret("boards")
+
+    async def live_athletes(self) -> None:
+        strava = self.outside.strava
+        if strava is None:
+            return
+        token = keyfile.read_or_make(self._data_dir / "collect-strava-verify.key")
+        given = self.outside.settings.collect_strava_verify_token or token
+        await strava.webhooks.subscribe(f"{self.url}/collect/webhooks/strava", given.reveal())
+        chance = self.kept.chance("athletes")
+        accounts, clock = StravaAccounts(self.client, strava.url), FastClock(self.clock, ATHLETES_SPEED)
+        fleet = Athletes(accounts, clock, chance, CollectServer(self.client, f"{self.url}/collect"))
+        known = {f"{athlete.firstname} {athlete.lastname}": athlete.id for athlete in strava.athletes.values()}
+        await fleet.gather(ATHLETES, known)
+        async with fleet.living():
+            await asyncio.get_running_loop().create_future()
+
+    async def live_matches(self) -> None:
+        if self.outside.programme is not None:
+            await self.outside.programme.go_on()
+
+    async def _make_board_key(self) -> Secret:
+        given = self.outside.settings.devices_admin_token
+        token = given or keyfile.read_or_make(self._data_dir / "devices-admin.key")
+        key = await make_key(self.client, f"{self.url}/devices", token)
+        self.kept.keep_secret("boards", key)
+        return key
+
+    @property
+    def _data_dir(self) -> Path:
+        return self.outside.settings.data_dir
+
+
+@asynccontextmanager
+async def people(outside: Outside, url: str, clock: Clock, kept: Kept) -> AsyncIterator[None]:
+    """Everybody lives until the block ends."""
+    builder = ClientBuilder().no_proxy().timeout(timedelta(seconds=CALL_SECONDS)).follow_redirects(False)
+    async with builder.build() as client:
+        town = Town(url, outside, client, clock, kept)
+        lives = {"devices": town.live_boards, "collect": town.live_athletes, "cricket": town.live_matches}
+        chosen = [life for backend, life in lives.items() if backend in outside.settings.backends]
+        tasks = [asyncio.create_task(_for_ever(life, clock)) for life in chosen]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _for_ever(life: Callable[[], Awaitable[None]], clock: Clock) -> None:
+    while True:
+        try:
+            await life()
+        except TallyError as error:
+            _log.warning("A part of the demo failed", action="demo", part=life.__name__, error=error)
+        await clock.sleep(AGAIN_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  (nothing secret)
