@@ -108,17 +108,17 @@ async def test_points_that_are_none_are_refused(arena: Arena, delta: object) -> 
 
 async def test_a_token_expires_after_five_minutes_and_its_answer_does_not(ground: Ground, tmp_path: Path) -> None:
     """Whoever traded it in time gets the answer again, for an hour longer; whoever did not gets nothing."""
-    clock = ManualClock()
-    async with running(settings_of(await ground.place(), tmp_path, scoreboard_access_seconds=7200), clock) as arena:
+    settings = settings_of(await ground.place(), tmp_path, scoreboard_access_seconds=7200)
+    async with running(settings, ManualClock()) as arena:
         player = await arena.player()
         used, unused = await arena.vouch(player), await arena.vouch(player)
         first = await arena.trade(player, used, 10)
-        await clock.advance(299)
+        arena.leap(299)
         late = await arena.vouch(player)
         assert (await arena.trade(player, late, 5)).data["new_score"] == 15
-        await clock.advance(1)
+        arena.leap(1)
         expect_refused(await arena.trade(player, unused, 10), 400, "INVALID_ACTION_TOKEN")
-        await clock.advance(3000)
+        arena.leap(3000)
         assert (await arena.trade(player, used, 10)).body == first.body
         await arena.scoreboard.redis.client.flushdb()
         assert (await arena.trade(player, used, 9_999)).body == first.body
