@@ -5,6 +5,7 @@ another. Its parts are joined with " + ". Where a part is not understood, the fi
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -55,8 +56,9 @@ class Reading(msgspec.Struct, frozen=True):
     is_delivery: bool = True
 
 
+@lru_cache(4096)
 def read_score(score: Score) -> Reading:
-    """A ball's score."""
+    """A ball's score. There are some hundreds of them, and every poll has the same ones again."""
     sums = _sums(score.name)
     if sums is None:
         sums = _by_figures(score)

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from tally.cricket.model.feed import MatchStatus, Overs, WicketKind
@@ -48,6 +49,7 @@ def starts_at(text: str) -> str:
     return rfc3339(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
+@lru_cache(4096)
 def overs_of(number: Decimal | None) -> Overs:
     """Whole overs and balls: the decimals of 19.4 are a count, not a fraction."""
     if number is None:

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal
 from tally.kit.clock import Clock
 from tally.sim.sportmonks.match import Match
 from tally.sim.sportmonks.mistakes import Mistakes
-from tally.sim.sportmonks.rendering import Moment, fixture_at
+from tally.sim.sportmonks.moment import Moment
+from tally.sim.sportmonks.rendering import fixture_at
 from tally.sim.sportmonks.timeline import Standing, Step, standing, steps_of
 
 ORDINALS: Final = ("1st", "2nd", "3rd", "4th")

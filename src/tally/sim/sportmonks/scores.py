@@ -48,6 +48,7 @@ def dismissal_name(wicket: Wicket | None) -> str:
     return DISMISSALS.get(wicket.kind, "Out")
 
 
+@lru_cache(65_536)
 def score_of(delivery: Delivery) -> dict[str, Any]:
     """The score of a ball, with its first wicket if there is one."""
     extras = delivery.extras
