@@ -283,6 +283,14 @@ def percentile(rank: int, total_players: int) -> float:
     return round(100 * (total_players - rank) / (total_players - 1), 2)
 
 
+def is_user_id(text: str) -> bool:
+    """Whether that is an id in its one spelling."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
 def known_user_id(text: str) -> str:
     """The id in its one spelling, or Invalid."""
     try:

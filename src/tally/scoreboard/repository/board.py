@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tally.scoreboard.model import Board, BoardMissing, Score, Standing, microseconds, moment_of
 from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.scores import GREATEST_TIME, TIME_DIGITS
 from tally.scoreboard.repository.scripts import AROUND, HEAL, LOOK, PLACE, PUT, REMOVE, STRAYS, TOP
 
 BOARD: Final = "leaderboard:global"
@@ -24,8 +25,6 @@ CHANGED: Final = "leaderboard:global:changed"
 REBUILDING: Final = "leaderboard:global:rebuilding"
 REMOVED: Final = "leaderboard:global:removed:"
 KEYS: Final = (BOARD, PLAYERS, CHANGED, REBUILDING)
-GREATEST_TIME: Final = 10**16 - 1
-TIME_DIGITS: Final = 16
 REMOVED_SECONDS: Final = 3600
 
 
@@ -104,15 +103,29 @@ class BoardRepository:
         found = await self.server.run("board_look", self._look, KEYS, user_ids)
         if found is None:
             raise _missing()
-        return [Seen(entry, score) for entry, score in zip(found[::2], found[1::2], strict=True)]
+        return [Seen(entry or b"", score or b"") for entry, score in zip(*found, strict=True)]
 
     async def heal(self, user_id: str, seen: Seen, right: Score | None) -> bool:
         """Set a player right (None: remove) who is still as `seen`; false where somebody else changed it in the meantime."""
         wanted = ("", "", "") if right is None else (right.score, digits_of(right), right.username)
         return bool(await self.server.run("board_heal", self._heal, KEYS, (user_id, seen.entry, seen.score, *wanted)))
 
+    async def sizes(self) -> tuple[int, int]:
+        """How many members the sorted set has, and how many players the hash: the same, if all is well."""
+        async with self.server.use("board_sizes") as client:
+            return int(await client.zcard(BOARD)), int(await client.hlen(PLAYERS))
+
+    async def player_pages(self, size: int) -> AsyncIterator[list[str]]:
+        """The ids of all players in the hash, in no order, some perhaps twice; those that change meanwhile may be missed."""
+        position = -1
+        while position != 0:
+            async with self.server.use("board_scan") as client:
+                position, found = await client.hscan(PLAYERS, max(position, 0), count=size)
+            if found:
+                yield [user_id.decode(errors="replace") for user_id in found]
+
     async def member_pages(self, size: int) -> AsyncIterator[list[bytes]]:
-        """All members of the sorted set in no order, some perhaps twice; those that change meanwhile may be missed."""
+        """All members of the sorted set, in the same way."""
         position = -1
         while position != 0:
             async with self.server.use("board_scan") as client:
@@ -129,11 +142,6 @@ class BoardRepository:
 def digits_of(score: Score) -> str:
     """The moment as a sorted set wants it: the earlier, the greater, always as long."""
     return f"{GREATEST_TIME - microseconds(score.reached_at):0{TIME_DIGITS}}"
-
-
-def user_of(member: bytes) -> str:
-    """The user id in a member of the sorted set."""
-    return member[TIME_DIGITS:].decode(errors="replace")
 
 
 def _missing() -> BoardMissing:

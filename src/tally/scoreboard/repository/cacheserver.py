@@ -47,6 +47,8 @@ class CacheServer:
             yield self.client
         except (RedisError, OSError, TimeoutError) as error:
             outcome = "away"
+            if self.figures.is_news("redis", started):
+                _log.warning("Redis did not answer", action=call, error=error)
             raise CacheAway(f"Redis: {type(error).__name__} {error}", retry_after=RETRY_AFTER) from error
         except BaseException:
             outcome = "refused"

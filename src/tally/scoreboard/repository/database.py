@@ -69,7 +69,7 @@ class Database:
             outcome = "away" if isinstance(translated, Unavailable) else "refused"
             if translated is None:
                 raise
-            if outcome == "away":
+            if outcome == "away" and self.figures.is_news("postgresql", started):
                 _log.warning("PostgreSQL did not answer", action=call, error=error)
             raise translated from error
         finally:
@@ -87,6 +87,16 @@ class Database:
     async def value(self, call: str, statement: str, *arguments: object) -> Any:
         async with self.use(call) as connection:
             return await connection.fetchval(statement, *arguments)
+
+    async def stream(self, call: str, statement: str, size: int) -> AsyncIterator[list[Row]]:
+        """All rows as they are at one moment, after the first call, through a cursor of the server, `size` at a time."""
+        async with self.use(call) as connection, connection.transaction(readonly=True):
+            # All rows are wanted, so the plan that is done first is better than the one that begins first.
+            await connection.execute("SET LOCAL cursor_tuple_fraction = 1")
+            await connection.execute("SET LOCAL work_mem = '64MB'")
+            cursor = await connection.cursor(statement)
+            while rows := await cursor.fetch(size):
+                yield rows
 
     async def ping(self) -> None:
         """Return if PostgreSQL answers; Unavailable if not."""

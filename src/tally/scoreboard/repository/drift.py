@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tally.scoreboard.model import Drift, Score
-from tally.scoreboard.repository.board import BoardRepository, user_of
+from tally.scoreboard.repository.board import BoardRepository, Seen
+from tally.scoreboard.repository.database import Row
 from tally.scoreboard.repository.scores import ScoreRepository
 
 PAGE: Final = 500
 MOST_EXAMPLES: Final = 20
+ID_LENGTH: Final = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +29,30 @@ class DriftCheck:
     async def run(self, *, heal: bool) -> Drift:
         """What differs, set right if so wished. BoardMissing where there is no board to compare with."""
         drift = Drift()
-        async for page in self.scores.pages(PAGE):
-            seen = await self.board.look([score.user_id for score in page])
-            suspects = [score.user_id for score, found in zip(page, seen, strict=True) if not found.shows(score)]
-            drift = await self._judge(replace(drift, compared=drift.compared + len(page)), suspects, heal=heal)
+        async for rows in self.scores.entries(PAGE):
+            user_ids = [row[1][:ID_LENGTH] for row in rows]
+            seen = await self.board.look(user_ids)
+            pairs = zip(user_ids, rows, seen, strict=True)
+            suspects = [user_id for user_id, row, found in pairs if not _is_same(found, row)]
+            drift = await self._judge(replace(drift, compared=drift.compared + len(rows)), suspects, heal=heal)
+        shown = drift.compared - (0 if heal else drift.missing)
+        # Everybody who should be there is. If that is as many as there are, nobody else can be.
+        if await self.board.sizes() != (shown, shown):
+            drift = await self._strays(drift, heal=heal)
+            drift = await self._extras(drift, heal=heal)
+        return drift
+
+    async def _strays(self, drift: Drift, *, heal: bool) -> Drift:
         async for members in self.board.member_pages(PAGE):
-            strays = await self.board.strays(members, remove=heal)
-            healed = len(strays) if heal else 0
-            drift = replace(drift, strays=drift.strays + len(strays), healed=drift.healed + healed)
-            users = sorted({user_of(member) for member in members if member not in strays})
-            known = await self.scores.find_many(users)
-            drift = await self._judge(drift, [user for user in users if user not in known], heal=heal)
+            found = len(await self.board.strays(members, remove=heal))
+            drift = replace(drift, strays=drift.strays + found, healed=drift.healed + (found if heal else 0))
+        return drift
+
+    async def _extras(self, drift: Drift, *, heal: bool) -> Drift:
+        async for page in self.board.player_pages(PAGE):
+            user_ids = sorted(set(page))
+            known = await self.scores.find_many(user_ids)
+            drift = await self._judge(drift, [user_id for user_id in user_ids if user_id not in known], heal=heal)
         return drift
 
     async def _judge(self, drift: Drift, user_ids: Sequence[str], *, heal: bool) -> Drift:
@@ -53,6 +68,11 @@ class DriftCheck:
             healed = heal and await self.board.heal(user_id, found, score)
             drift = _with(drift, user_id, score, is_missing=not found.score, healed=healed)
         return drift
+
+
+def _is_same(seen: Seen, row: Row) -> bool:
+    score, entry = str(row[0]), str(row[1])[ID_LENGTH:]
+    return seen.score == score.encode() and seen.entry == entry.encode()
 
 
 def _with(drift: Drift, user_id: str, score: Score | None, *, is_missing: bool, healed: bool) -> Drift:

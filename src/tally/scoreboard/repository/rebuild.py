@@ -7,13 +7,13 @@ the new board takes the place of the old one in one step. A mark that nobody ten
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import CacheAway, RebuildUnderWay, Score, microseconds
-from tally.scoreboard.repository.board import BOARD, KEYS, REBUILDING, digits_of
+from tally.scoreboard.model import CacheAway, RebuildUnderWay, microseconds
+from tally.scoreboard.repository.board import BOARD, KEYS, REBUILDING
 from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.database import Row
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.scripts import ABANDON, LOAD, SWAP
 
@@ -53,7 +53,7 @@ class BoardBuilder:
         """Load page after page; PostgreSQL is asked for the next while Redis takes in the last."""
         loading: asyncio.Task[None] | None = None
         try:
-            async for page in self._scores.stream(PAGE):
+            async for page in self._scores.entries(PAGE):
                 if loading is not None:
                     await loading
                 loading = asyncio.create_task(self._load(new, page))
@@ -64,10 +64,10 @@ class BoardBuilder:
                 loading.cancel()
                 await asyncio.wait({loading})
 
-    async def _load(self, new: str, page: Sequence[Score]) -> None:
+    async def _load(self, new: str, page: list[Row]) -> None:
         arguments: list[str | bytes | int] = [new, IDLE_SECONDS]
-        for score in page:
-            arguments += (score.user_id, score.score, digits_of(score), score.username)
+        for row in page:
+            arguments += row
         if not await self._server.run("rebuild_load", self._load_script, (REBUILDING,), arguments):
             raise _lost()
 

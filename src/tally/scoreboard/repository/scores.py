@@ -15,7 +15,16 @@ import asyncpg
 from tally.errors import NotFound, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.retry import RetryPolicy
-from tally.scoreboard.model import AppliedChange, Board, Score, ScoreChange, ScoreTooGreat, Standing, TokenOfAnother
+from tally.scoreboard.model import (
+    AppliedChange,
+    Board,
+    Score,
+    ScoreChange,
+    ScoreTooGreat,
+    Standing,
+    TokenOfAnother,
+    is_user_id,
+)
 from tally.scoreboard.repository.database import Database, Row
 
 _APPLY: Final = "SELECT * FROM apply_score_change($1, $2, $3, $4, $5, $6, $7)"
@@ -26,15 +35,14 @@ UPDATE consumed_tokens SET response = coalesce(response, $2) WHERE token_hash = 
 _ORDER: Final = "total_score DESC, score_first_reached_at ASC, user_id DESC"
 # How many players there are, and when a score last changed: the newest event says so by the end of its index.
 _TOTALS: Final = "SELECT players, (SELECT max(created_at) FROM score_events) AS changed_at FROM board_size"
-# The first condition is what the index is searched by; the second is then checked on what was found.
-_AHEAD: Final = """
-SELECT count(*) FROM scores s, me
-WHERE s.total_score >= me.total_score AND (
-    s.total_score > me.total_score
-    OR s.score_first_reached_at < me.score_first_reached_at
-    OR (s.score_first_reached_at = me.score_first_reached_at AND s.user_id > me.user_id)
-)
-"""
+# Three counts, since each of them is a search of the index and nothing else.
+_SAME_SCORE: Final = "SELECT count(*) FROM scores WHERE total_score = (SELECT total_score FROM me)"
+_SAME_TIME: Final = "score_first_reached_at = (SELECT score_first_reached_at FROM me)"
+_AHEAD: Final = f"""(
+    (SELECT count(*) FROM scores WHERE total_score > (SELECT total_score FROM me))
+    + ({_SAME_SCORE} AND score_first_reached_at < (SELECT score_first_reached_at FROM me))
+    + ({_SAME_SCORE} AND {_SAME_TIME} AND user_id > (SELECT user_id FROM me))
+)"""
 
 _TOP: Final = f"""
 WITH stretch AS MATERIALIZED (
@@ -47,7 +55,7 @@ ORDER BY {_ORDER}
 
 _PLACE: Final = f"""
 WITH me AS (SELECT user_id, total_score, score_first_reached_at FROM scores WHERE user_id = $1)
-SELECT me.user_id, username, total_score, score_first_reached_at, ({_AHEAD}) AS ahead, (SELECT players FROM board_size) AS players
+SELECT me.user_id, username, total_score, score_first_reached_at, {_AHEAD} AS ahead, (SELECT players FROM board_size) AS players
 FROM me JOIN users ON users.id = me.user_id
 """
 
@@ -55,7 +63,7 @@ _AROUND: Final = f"""
 WITH me AS (SELECT user_id, total_score, score_first_reached_at FROM scores WHERE user_id = $1),
 totals AS ({_TOTALS}),
 place AS (
-    SELECT greatest(0, least(({_AHEAD}) - $2::bigint / 2, players - $2::bigint)) AS start FROM totals
+    SELECT greatest(0, least({_AHEAD} - $2::bigint / 2, players - $2::bigint)) AS start FROM totals
 ), stretch AS MATERIALIZED (
     SELECT user_id, total_score, score_first_reached_at FROM scores WHERE EXISTS (SELECT FROM me)
     ORDER BY {_ORDER} LIMIT $2 OFFSET (SELECT start FROM place)
@@ -66,6 +74,16 @@ ORDER BY {_ORDER}
 """
 
 _SCORES: Final = "SELECT user_id, username, total_score, score_first_reached_at FROM scores JOIN users ON users.id = user_id"
+
+# The time as a sorted set wants it: the earlier, the greater, always as long. See `board.py`.
+GREATEST_TIME: Final = 10**16 - 1
+TIME_DIGITS: Final = 16
+_ENTRIES: Final = f"""
+SELECT total_score::text, user_id::text
+    || lpad(({GREATEST_TIME} - extract(epoch FROM score_first_reached_at) * 1000000)::bigint::text, {TIME_DIGITS}, '0')
+    || username
+FROM scores JOIN users ON users.id = user_id
+"""
 
 # Raised by the function itself, so that the token is not used up: no such player, and too great a sum.
 NO_PLAYER: Final = "TS404"
@@ -151,34 +169,24 @@ class ScoreRepository:
         return None if row is None else _score(row)
 
     async def find_many(self, user_ids: Sequence[str]) -> dict[str, Score]:
-        """The scores of those of the players who exist."""
-        rows = await self.database.rows("find_scores", f"{_SCORES} WHERE user_id = ANY($1::uuid[])", user_ids)
+        """The scores of those of the players who exist; who has no good id does not."""
+        good = [user_id for user_id in user_ids if is_user_id(user_id)]
+        rows = await self.database.rows("find_scores", f"{_SCORES} WHERE user_id = ANY($1::uuid[])", good)
         return {str(row["user_id"]): _score(row) for row in rows}
 
-    async def pages(self, size: int) -> AsyncIterator[list[Score]]:
-        """All scores in the order of user ids, page by page; each page is of its own moment, so no transaction stays open."""
-        after = "00000000-0000-0000-0000-000000000000"
-        while True:
-            rows = await self.database.rows(
-                "page_of_scores", f"{_SCORES} WHERE user_id > $1 ORDER BY user_id LIMIT $2", after, size
-            )
-            if rows:
-                yield [_score(row) for row in rows]
-            if len(rows) < size:
-                return
-            after = str(rows[-1]["user_id"])
+    async def entries(self, size: int) -> AsyncIterator[list[Row]]:
+        """All scores as they are at one moment, `size` at a time, each as two texts that Redis compares and takes as they are.
+
+        The first is the score; the second is user id, digits of the time and username in one. PostgreSQL puts them together:
+        to do so here would be most of the work where a million are compared or loaded.
+        """
+        async for rows in self.database.stream("score_entries", _ENTRIES, size):
+            yield rows
 
     async def last_change(self) -> datetime | None:
         """When a score last changed, as far as the events go back."""
         found: datetime | None = await self.database.value("last_change", "SELECT max(created_at) FROM score_events")
         return found
-
-    async def stream(self, size: int) -> AsyncIterator[list[Score]]:
-        """All scores as they are at one moment, after the first call, through a cursor of the server, `size` at a time."""
-        async with self.database.use("stream_scores") as connection, connection.transaction(readonly=True):
-            cursor = await connection.cursor(_SCORES)
-            while rows := await cursor.fetch(size):
-                yield [_score(row) for row in rows]
 
     async def delete_expired_tokens(self, before: datetime, limit: int) -> int:
         """Forget up to `limit` used-up tokens that expired before that moment, the oldest first, and say how many."""

@@ -109,20 +109,13 @@ return {redis.call('ZREVRANK', KEYS[1], member), redis.call('ZCARD', KEYS[1]), s
 """
 )
 
-# users. Entry and score of each, empty where there is none.
-LOOK: Final = (
-    _PLACE_OF
-    + """
+# users. Their entries and their scores, nothing where there is none.
+LOOK: Final = """
 if redis.call('EXISTS', KEYS[3]) == 0 then return nil end
-local answer = {}
-for index = 1, #ARGV do
-    local _, score, entry = place_of(KEYS[1], KEYS[2], ARGV[index])
-    answer[#answer + 1] = entry or ''
-    answer[#answer + 1] = score or ''
-end
-return answer
+local entries, members = redis.call('HMGET', KEYS[2], unpack(ARGV)), {}
+for index = 1, #ARGV do members[index] = string.sub(entries[index] or '', 1, 16) .. ARGV[index] end
+return {entries, redis.call('ZMSCORE', KEYS[1], unpack(members))}
 """
-)
 
 # user; entry and score that were seen; score, digits and username that are right, all empty to remove the player.
 # 1 if the player was set right, 0 if something else has changed it since it was seen.
@@ -158,27 +151,26 @@ end
 return strays
 """
 
-# KEYS[1] is the mark of the rebuild. Name of the new board, seconds it may take until the next call; then user, score, digits and
-# username of each player. 0 if the mark is no longer ours.
+# KEYS[1] is the mark of the rebuild. Name of the new board, seconds it may take until the next call; then of each player the
+# score, and user, digits and username in one. 0 if the mark is no longer ours.
 LOAD: Final = """
 local new, seconds = ARGV[1], ARGV[2]
 if redis.call('GET', KEYS[1]) ~= new then return 0 end
 redis.call('EXPIRE', KEYS[1], seconds)
 local users = {}
-for index = 3, #ARGV, 4 do users[#users + 1] = ARGV[index] end
+for index = 4, #ARGV, 2 do users[#users + 1] = string.sub(ARGV[index], 1, 36) end
 local known = redis.call('HMGET', new .. ':players', unpack(users))
 local members, entries = {}, {}
 for index = 1, #users do
-    local at = 4 * index - 1
-    local score, digits = ARGV[at + 1], ARGV[at + 2]
+    local score, entry = ARGV[2 * index + 1], string.sub(ARGV[2 * index + 2], 37)
     local old = known[index] and string.sub(known[index], 1, 16) .. users[index]
     local is_news = not old or tonumber(redis.call('ZSCORE', new, old)) < tonumber(score)
     if is_news then
         if old then redis.call('ZREM', new, old) end
         members[#members + 1] = score
-        members[#members + 1] = digits .. users[index]
+        members[#members + 1] = string.sub(entry, 1, 16) .. users[index]
         entries[#entries + 1] = users[index]
-        entries[#entries + 1] = digits .. ARGV[at + 3]
+        entries[#entries + 1] = entry
     end
 end
 if #members > 0 then
