@@ -28,6 +28,7 @@ from tally.settings import Secret, Settings
 from tally.sim.oidc.issuer import Issuer
 from tally.sim.oidc.keys import SigningKeys
 from tally.sim.oidc.pool import CLIENT
+from tally.sim.strava.limits import PLENTY, RateLimits
 from tally.sim.strava.simulator import Strava
 from tally.sim.strava.world import Application, Consent
 
@@ -180,6 +181,11 @@ class Club:
         me = await browser.get("/me")
         return Member(browser, me.json["userId"], athlete.id)
 
+    async def patterns(self) -> dict[str, Any]:
+        """What the access patterns of collect have cost so far, by name."""
+        answer = await self.browser().get(f"{self.url.removesuffix('/collect')}/patterns")
+        return {row["pattern"]: row for row in answer.json if row["backend"] == "collect"}
+
     async def audit(self, query: str) -> list[Any]:
         await self.collect.audit.flush()
         answer = await self.browser().send("GET", f"/admin/audit?{query}", headers={"Authorization": f"Bearer {ADMIN}"})
@@ -217,7 +223,10 @@ async def open_club(folder: Path, *, start: datetime = START, **changes: Any) ->
     """A club that nobody else has, on SQLite unless the settings say otherwise; its clock stands still at `start`."""
     clock = ManualClock(start)
     async with contextlib.AsyncExitStack() as stack:
-        strava = await stack.enter_async_context(Strava(clock, application=Application(), subscription_id=SUBSCRIPTION).serving())
+        # A club goes through more than a day's worth of requests while its clock stands still.
+        limits = RateLimits(clock, PLENTY, PLENTY)
+        strava = Strava(clock, application=Application(), limits=limits, subscription_id=SUBSCRIPTION)
+        await stack.enter_async_context(strava.serving())
         issuer = Issuer(clock, keys=signing_keys(), auto_approve="Somebody")
         await stack.enter_async_context(issuer.serving())
         parts = await stack.enter_async_context(assembled(settings_of(folder, strava, issuer, **changes), clock))

@@ -29,6 +29,7 @@ from tally.store.api import Engine
 from tally.store.dynamodb import open_dynamodb
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
+from tests.collect.club import Club, open_club
 from tests.store.emulators import MADE_UP, dynamodb_local, given_engine, given_url, local_engine
 
 LogText: TypeAlias = Callable[[], str]
@@ -87,6 +88,22 @@ def ground(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             patch.setenv("AWS_ACCESS_KEY_ID", MADE_UP.access_key)
             patch.setenv("AWS_SECRET_ACCESS_KEY", MADE_UP.secret_key)
         yield Ground(folder, url)
+
+
+@pytest.fixture(scope="session")
+async def club(ground: Ground) -> AsyncIterator[Club]:
+    """A club that all tests share: bring members of your own, and leave nothing in the inbox."""
+    folder, chosen = await ground.place()
+    async with open_club(folder, **chosen) as made:
+        yield made
+
+
+@pytest.fixture
+async def fresh(ground: Ground) -> AsyncIterator[Club]:
+    """A club with empty tables and a Strava that nobody else upsets."""
+    folder, chosen = await ground.place()
+    async with open_club(folder, **chosen) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,5 @@
 """Milestones, streams, pages, the end of an account, and what must never be written down."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from tally.collect.assembly import REPOSITORIES
@@ -14,21 +12,19 @@ from tally.store.access import patterns_of
 from tally.store.api import BatchWrite, Scan
 from tally.store.schema import Table
 from tests.collect.club import Club, expect_refused, open_club
-from tests.collect.conftest import TABLES, Ground, LogText
-
-
-@pytest.fixture
-async def club(ground: Ground) -> AsyncIterator[Club]:
-    folder, chosen = await ground.place()
-    async with open_club(folder, **chosen) as made:
-        yield made
+from tests.collect.conftest import TABLES, LogText
 
 
 async def stored(club: Club, table: Table) -> list[dict[str, object]]:
     """All items of a table, past every rule: only a test may do this."""
-    page = await club.parts.store.engine.scan(Scan(table))
-    assert page.next is None
-    return [dict(item) for item in page.items]
+    found: list[dict[str, object]] = []
+    start = None
+    while True:
+        page = await club.parts.store.engine.scan(Scan(table, start=start))
+        found += [dict(item) for item in page.items]
+        start = page.next
+        if start is None:
+            return found
 
 
 async def test_models_are_there_with_parts_that_can_be_drawn(club: Club) -> None:
@@ -164,20 +160,20 @@ async def test_a_deleted_account_leaves_nothing_but_its_audit(club: Club) -> Non
     assert {"ACCOUNT_DELETED", "STRAVA_DISCONNECTED", "ACCOUNT_DELETE_REQUESTED"} <= kinds
 
 
-async def test_an_interrupted_deletion_is_finished_by_asking_again(club: Club) -> None:
+async def test_an_interrupted_deletion_is_finished_by_asking_again(fresh: Club) -> None:
     """The issuer was away at the last step: after another sign-in the job is done."""
-    await club.member("Wim")
-    browser = club.browser()
-    await club.sign_in(browser, "Wim")
+    await fresh.member("Wim")
+    browser = fresh.browser()
+    await fresh.sign_in(browser, "Wim")
     name = (await browser.get("/me")).json["userId"]
-    club.issuer.faults.add(Fault(path="/", method="POST", status=503))
+    fresh.issuer.faults.add(Fault(path="/", method="POST", status=503))
     assert (await browser.send("DELETE", "/account")).status == 503
-    assert club.issuer.people.find(name) is not None
-    again = club.browser()
-    await club.sign_in(again, "Wim")
+    assert fresh.issuer.people.find(name) is not None
+    again = fresh.browser()
+    await fresh.sign_in(again, "Wim")
     assert (await again.send("DELETE", "/account")).status == 204
-    assert club.issuer.people.find(name) is None
-    assert [item for item in await stored(club, COMMIT_COLLECT) if name in str(item)] == []
+    assert fresh.issuer.people.find(name) is None
+    assert [item for item in await stored(fresh, COMMIT_COLLECT) if name in str(item)] == []
 
 
 async def test_events_of_a_deleted_account_write_nothing(club: Club) -> None:
@@ -190,23 +186,23 @@ async def test_events_of_a_deleted_account_write_nothing(club: Club) -> None:
     assert [item for item in await stored(club, COMMIT_COLLECT) if ann.user_id in str(item)] == []
 
 
-async def test_no_secret_is_in_any_log_line_audit_item_table_or_error(club: Club, log_text: LogText) -> None:
+async def test_no_secret_is_in_any_log_line_audit_item_table_or_error(fresh: Club, log_text: LogText) -> None:
     """After sign-in, link, refresh, failures, unlinking and deletion: every token and session id is looked for everywhere."""
-    ann = await club.member("Xenia")
+    ann = await fresh.member("Xenia")
     await ann.milestone()
     session = ann.browser.session or ""
-    club.strava.faults.add(Fault(path="/api/v3/activities", status=400, body="{}"))
-    club.strava.record(ann.athlete_id, "Ride", 9000)
-    await club.apply()
-    club.leap(6 * 3600)
-    await club.apply()
-    club.issuer.flaws.append(Flaw.WRONG_NONCE)
-    errors = [await club.sign_in(club.browser(), "Mallory"), await club.browser().get("/auth/callback?code=c&state=s")]
-    await club.collect.audit.flush()
-    items = [item for table in TABLES for item in await stored(club, table)]
-    world = club.strava.authorizations
-    secrets = [session, *world._access, *world._refresh, club.strava.application.client_secret]
-    secrets += [club.issuer.clients["tally-collect"].secret or "", *club.issuer.grants._refresh_tokens]
+    fresh.strava.faults.add(Fault(path="/api/v3/activities", status=400, body="{}"))
+    fresh.strava.record(ann.athlete_id, "Ride", 9000)
+    await fresh.apply()
+    fresh.leap(6 * 3600)
+    await fresh.apply()
+    fresh.issuer.flaws.append(Flaw.WRONG_NONCE)
+    errors = [await fresh.sign_in(fresh.browser(), "Mallory"), await fresh.browser().get("/auth/callback?code=c&state=s")]
+    await fresh.collect.audit.flush()
+    items = [item for table in TABLES for item in await stored(fresh, table)]
+    world = fresh.strava.authorizations
+    secrets = [session, *world._access, *world._refresh, fresh.strava.application.client_secret]
+    secrets += [fresh.issuer.clients["tally-collect"].secret or "", *fresh.issuer.grants._refresh_tokens]
     assert (await ann.browser.send("DELETE", "/account")).status == 204
     everything = log_text() + str(items) + str(errors)
     assert "Milestone moved" in everything

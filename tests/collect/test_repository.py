@@ -105,6 +105,16 @@ async def test_an_older_event_never_overwrites_a_newer_state(main: CollectReposi
     assert await main.workout(name, newer.activity_id) == newer
 
 
+async def test_a_workout_without_a_name_is_kept_as_well(main: CollectRepository) -> None:
+    """Not every service that speaks DynamoDB takes an empty text, and not every activity has a title."""
+    name = await joined(main)
+    linked = people.connection(name)
+    assert await main.link(linked, None)
+    nameless = people.workout(name, name="")
+    assert await main.put_workout(nameless, linked.athlete_id)
+    assert await main.workout(name, nameless.activity_id) == nameless
+
+
 async def test_no_workout_is_written_for_an_athlete_who_is_not_linked(main: CollectRepository) -> None:
     """Whoever has unlinked, or deleted the account, gets no items any more."""
     name = await joined(main)

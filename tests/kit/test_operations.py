@@ -98,6 +98,18 @@ async def test_each_method_of_a_path_is_served(client: Client) -> None:
         assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
+@pytest.mark.parametrize("path", ["/things/a%0Ab", "/%0A", "/no/such%0Apath", "/things%0D%0A"])
+async def test_a_line_end_in_a_path_is_answered_by_the_backend(client: Client, path: str) -> None:
+    """In its own shape, or as the text that it is: never by whatever stands behind all backends."""
+    async with serving(app_of(API)) as url:
+        response = await client.get(f"{url}/things{path}").build().send()
+        told = await response.json()
+    if path == "/things/a%0Ab":
+        assert (response.status, told["thing_id"]) == (200, "a\nb")
+    else:
+        assert (response.status, told["error"]) == (404, "NOT_FOUND")
+
+
 def test_an_operation_declared_twice_is_refused() -> None:
     with pytest.raises(ValueError, match=r"GET /things/\{thing_id\} is declared twice"):
         api_of(SHOW, SHOW).mount()

@@ -9,7 +9,7 @@ from typing import Final
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.collect.browser import Site
-from tally.collect.handlers import Announcer, Handlers
+from tally.collect.handlers import Handlers
 from tally.collect.jobs import collect_jobs
 from tally.collect.oidc import OidcIssuer
 from tally.collect.repository.audit import AuditRepository
@@ -19,6 +19,7 @@ from tally.collect.repository.sessions import SessionRepository
 from tally.collect.routes import collect_api
 from tally.collect.service.accounts import Accounts
 from tally.collect.service.audit import AuditTrail
+from tally.collect.service.audit_search import AuditSearch
 from tally.collect.service.engine import ProgressEngine
 from tally.collect.service.figures import InboxFigures
 from tally.collect.service.linking import Linking
@@ -27,8 +28,10 @@ from tally.collect.service.models import KNOWN_SECONDS, ModelShelf
 from tally.collect.service.sign_in import SignIn
 from tally.collect.service.webhook import Webhook
 from tally.collect.service.worker import InboxWorker
+from tally.collect.service.workouts import WorkoutService
 from tally.collect.shipped import shipped_models
 from tally.collect.strava import StravaGateway
+from tally.collect.watching import Announcer, MilestoneFollower, milestone_follower
 from tally.kit.backend import Probe
 from tally.kit.clock import Clock
 from tally.kit.cursors import Cursors
@@ -83,16 +86,17 @@ async def open_collect(given: Surroundings) -> AsyncIterator[Collect]:
     async with (
         ClientBuilder().timeout(timeout).follow_redirects(False).user_agent("tally").build() as client,
         AuditTrail(AuditRepository(given.store), given.clock, given.secret) as audit,
+        milestone_follower(CollectRepository(given.store), given.hub, given.clock) as follower,
     ):
-        yield _assembled(given, client, audit)
+        yield _assembled(given, client, audit, follower)
 
 
-def _assembled(given: Surroundings, client: Client, audit: AuditTrail) -> Collect:
+def _assembled(given: Surroundings, client: Client, audit: AuditTrail, follower: MilestoneFollower) -> Collect:
     clock, store, settings = given.clock, given.store, given.settings
     main, sessions, sealer = CollectRepository(store), SessionRepository(store), Sealer(given.secret, "collect")
     strava, issuer = _strava(given, client), _issuer(given, client)
     shelf = ModelShelf(main, shipped_models(), Recent(clock, KNOWN_SECONDS, 100))
-    engine = ProgressEngine(main, shelf, clock, audit, Announcer(given.hub))
+    engine = ProgressEngine(main, shelf, clock, audit, Announcer(follower))
     linking = Linking(main, sessions, strava, sealer, audit, clock)
     worker = InboxWorker(main, IdempotencyRepository(store), linking, strava, engine, audit, clock, InboxFigures(given.metrics))
     handlers = Handlers(
@@ -104,11 +108,11 @@ def _assembled(given: Surroundings, client: Client, audit: AuditTrail) -> Collec
         shelf=shelf,
         milestones=MilestoneService(main, shelf, engine, audit, clock, SortableIds(clock)),
         engine=engine,
-        main=main,
-        audit_log=AuditRepository(store),
+        workout_service=WorkoutService(main),
+        audit_search=AuditSearch(AuditRepository(store), clock),
+        follower=follower,
         cursors=given.cursors,
         hub=given.hub,
-        clock=clock,
         admin_token=given.admin_token,
     )
     return Collect(collect_api(handlers), collect_jobs(worker, shelf), worker, audit)

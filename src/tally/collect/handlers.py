@@ -1,6 +1,5 @@
 """What each route does: parse, call the service, render. The list of routes is in `routes.py`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -9,20 +8,20 @@ from starlette.types import ASGIApp
 
 from tally.collect import render, wire
 from tally.collect.browser import LOGIN_COOKIE, SESSION_COOKIE, Site
-from tally.collect.model import AuditEvent, Award, Held, Milestone, PageKey, Session
-from tally.collect.repository.audit import AuditRepository
-from tally.collect.repository.main import CollectRepository
+from tally.collect.model import Held, PageKey, Session
 from tally.collect.service.accounts import Accounts
+from tally.collect.service.audit_search import AuditKey, AuditSearch
 from tally.collect.service.engine import ProgressEngine
 from tally.collect.service.linking import Linking
 from tally.collect.service.milestones import MilestoneService
 from tally.collect.service.models import ModelShelf
 from tally.collect.service.sign_in import SignIn
 from tally.collect.service.webhook import Webhook
-from tally.errors import Invalid, Unauthenticated
+from tally.collect.service.workouts import WorkoutService
+from tally.collect.watching import MilestoneFollower, topic_of
+from tally.errors import Unauthenticated
 from tally.kit.auth import require_bearer
 from tally.kit.body import read_json, read_query
-from tally.kit.clock import Clock
 from tally.kit.cursors import Cursors, fingerprint
 from tally.kit.eventstream import EventStream
 from tally.kit.http import Json
@@ -31,11 +30,6 @@ from tally.settings import Secret
 
 PRIVATE = {"Cache-Control": "no-store"}
 MAX_EVENT = 64 * 1024
-
-
-def topic_of(user_id: str, milestone_id: str) -> str:
-    """The hub's topic of a milestone."""
-    return f"collect:{user_id}:{milestone_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +44,19 @@ class Handlers:
     shelf: ModelShelf
     milestones: MilestoneService
     engine: ProgressEngine
-    main: CollectRepository
-    audit_log: AuditRepository
+    workout_service: WorkoutService
+    audit_search: AuditSearch
+    follower: MilestoneFollower
     cursors: Cursors
     hub: Hub
-    clock: Clock
     admin_token: Secret
 
     async def health(self, _: Request) -> ASGIApp:
-        return Json({"status": "ok"})
+        return Json(wire.Health("ok"))
 
     async def ready(self, _: Request) -> ASGIApp:
         await self.shelf.all()
-        return Json({"status": "ready"})
+        return Json(wire.Health("ready"))
 
     async def login(self, request: Request) -> ASGIApp:
         query = read_query(request, wire.ReturnQuery)
@@ -132,7 +126,8 @@ class Handlers:
         session = await self._session(request)
         query = read_query(request, wire.PageQuery)
         purpose = fingerprint("collect.workouts", user=session.user_id)
-        found, following = await self.main.workouts(session.user_id, query.limit, self._start(purpose, query.cursor))
+        start = self._start(purpose, query.cursor)
+        found, following = await self.workout_service.page(session.user_id, query.limit, start)
         page = wire.WorkoutPage([render.workout_body(each) for each in found], self._cursor(purpose, following))
         return Json(page, 200, PRIVATE)
 
@@ -169,7 +164,8 @@ class Handlers:
         async def snapshot() -> tuple[str, object]:
             return "milestone", render.milestone_body(await self._held(request, session))
 
-        return EventStream(self.hub, topic_of(session.user_id, held.milestone.milestone_id), request, snapshot)
+        key = (session.user_id, held.milestone.milestone_id)
+        return EventStream(self.hub, topic_of(key), request, snapshot, self.follower.following(key, held))
 
     async def delete_account(self, request: Request) -> ASGIApp:
         session = await self._changing(request)
@@ -181,24 +177,11 @@ class Handlers:
     async def audit(self, request: Request) -> ASGIApp:
         require_bearer(request, self.admin_token)
         query = read_query(request, wire.AuditQuery)
-        events, cursor = await self._audit_page(query)
-        return Json(wire.AuditPage([render.audit_body(event) for event in events], cursor), 200, PRIVATE)
-
-    async def _audit_page(self, query: wire.AuditQuery) -> tuple[list[AuditEvent], str | None]:
-        given = [name for name in ("user", "correlation", "event") if getattr(query, name) is not None]
-        if len(given) != 1 or (query.month is not None and query.event is None):
-            message = "Give exactly one of user, correlation and event; a month goes with an event"
-            raise Invalid(message, code="invalid_field", field="user")
-        month = query.month or self.clock.now().strftime("%Y%m")
-        purpose = fingerprint("collect.audit", user=query.user, correlation=query.correlation, event=query.event, month=month)
-        start = self._start(purpose, query.cursor)
-        if query.user is not None:
-            events, following = await self.audit_log.by_user(query.user, query.limit, start)
-        elif query.correlation is not None:
-            events, following = await self.audit_log.by_correlation(query.correlation, query.limit, start)
-        else:
-            events, following = await self.audit_log.by_event(query.event or "", month, query.limit, start)
-        return events, self._cursor(purpose, following)
+        key = self.audit_search.checked(AuditKey(query.user, query.correlation, query.event, query.month))
+        purpose = fingerprint("collect.audit", user=key.user, correlation=key.correlation, event=key.event, month=key.month)
+        events, following = await self.audit_search.page(key, query.limit, self._start(purpose, query.cursor))
+        page = wire.AuditPage([render.audit_body(event) for event in events], self._cursor(purpose, following))
+        return Json(page, 200, PRIVATE)
 
     async def _session(self, request: Request) -> Session:
         return await self.sign_in.resolve(request.cookies.get(SESSION_COOKIE))
@@ -225,19 +208,6 @@ class Handlers:
 
     def _cursor(self, purpose: str, following: PageKey | None) -> str | None:
         return None if following is None else self.cursors.seal(purpose, following)
-
-
-@dataclass(frozen=True, slots=True)
-class Announcer:
-    """Tells those who watch a milestone how far it has come, and which parts were minted."""
-
-    hub: Hub
-
-    def __call__(self, milestone: Milestone, awards: Sequence[Award]) -> None:
-        topic = topic_of(milestone.user_id, milestone.milestone_id)
-        self.hub.publish(topic, "progress", render.progress_body(milestone))
-        for award in awards:
-            self.hub.publish(topic, "minted", render.award_body(award))
 
 
 def _address(request: Request) -> str | None:

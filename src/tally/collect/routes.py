@@ -84,10 +84,15 @@ def collect_api(handlers: Handlers) -> Api:
         wire=WIRE,
         security_schemes=SECURITY,
         operations=(
-            Operation("GET", "/health", handlers.health, "Whether the backend is up", response=dict[str, str]),
+            Operation(
+                *("GET", "/health", handlers.health, "Whether the backend is up"),
+                response=wire.Health,
+                response_example=wire.Health("ok"),
+            ),
             Operation(
                 *("GET", "/health/ready", handlers.ready, "Whether the backend can serve"),
-                response=dict[str, str],
+                response=wire.Health,
+                response_example=wire.Health("ready"),
                 errors=(_UNAVAILABLE,),
             ),
             *_auth(handlers),

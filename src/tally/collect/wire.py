@@ -25,6 +25,10 @@ class Camel(msgspec.Struct, frozen=True, rename="camel"):
     """A body that is sent."""
 
 
+class Health(Camel, frozen=True):
+    status: Literal["ok", "ready"]
+
+
 class ReturnQuery(msgspec.Struct, frozen=True):
     return_to: str | None = None
 

@@ -8,6 +8,7 @@ is cut, so that it holds nothing here.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TypeAlias
 
 from starlette.requests import Request
@@ -29,13 +30,26 @@ HEADERS: Final = [
 class EventStream:
     """The response of an SSE route: a snapshot where one is needed, then the topic as it happens."""
 
-    def __init__(self, hub: Hub, topic: str, request: Request, snapshot: Snapshot | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        topic: str,
+        request: Request,
+        snapshot: Snapshot | None = None,
+        while_open: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """`while_open` is entered when the client begins to listen, and left when it is gone."""
+        self._while_open = nullcontext() if while_open is None else while_open
         self._hub = hub
         self._topic = topic
         self._last_event_id = request.headers.get("last-event-id")
         self._snapshot = snapshot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._while_open:
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Before the snapshot is taken, so that nothing falls between the two.
         subscription = self._hub.subscribe(self._topic, self._last_event_id)
         try:

@@ -17,6 +17,7 @@ OpenAPI document is made of the same declarations (`tally.kit.openapi`), so that
     )
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -86,7 +87,10 @@ class Api:
 
     def mount(self) -> Mount:
         router = Router(routes(self.operations), redirect_slashes=False)
-        return Mount(self.prefix, Boundary(router, self.wire, self.service or self.name), middleware=self.middleware)
+        mount = Mount(self.prefix, Boundary(router, self.wire, self.service or self.name), middleware=self.middleware)
+        # A path with a line end in it is this backend's to answer too; left as it is, the pattern would not match it.
+        mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
+        return mount
 
 
 def routes(operations: Sequence[Operation]) -> list[Route]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from tally.collect.model import Award, Held, Metric, Milestone, Part, Sport, Status
 from tally.collect.repository.table import COMMIT_COLLECT, MILESTONES, PROFILE, at, award, milestone, refuse_conflict, user
-from tally.store.access import Query, TransactWriteItems, access
+from tally.store.access import BatchGetItem, Query, TransactWriteItems, access
 from tally.store.api import Check, Put
 from tally.store.errors import TransactionCancelled
 from tally.store.expressions import Condition, F, absent, present
@@ -14,6 +14,7 @@ from tally.store.values import Item
 
 # Fifty milestones with a ledger of twelve each, and room to spare.
 MOST_ITEMS = 6_000
+MOST_WATCHED = 10_000
 
 
 class Milestones:
@@ -70,6 +71,21 @@ class Milestones:
         where = (F("PK") == user(user_id)) & F("SK").begins_with(milestone(milestone_id))
         found = _held([item async for item in self.store.items(COMMIT_COLLECT, where, consistent=True)])
         return found[0] if found else None
+
+    @access(
+        *("Look for moved milestones", BatchGetItem),
+        table=COMMIT_COLLECT,
+        key="PK=USER#{userId}, SK=MILESTONE#{milestoneId} for all that are watched in this process, the version alone",
+        by="system",
+        trigger="GET /milestones/{id}/events",
+        frequency="Every second while somebody watches",
+        bound=MOST_WATCHED,
+    )
+    async def versions(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """The versions of milestones by owner and id; beyond ten thousand, those that have been watched for longest."""
+        wanted = [at(user(user_id), milestone(milestone_id)) for user_id, milestone_id in keys[:MOST_WATCHED]]
+        items = await self.store.get_many(COMMIT_COLLECT, wanted, project=("userId", "milestoneId", "version"))
+        return {(item["userId"], item["milestoneId"]): item["version"] for item in items}
 
     @access(
         *("Mint parts", TransactWriteItems),

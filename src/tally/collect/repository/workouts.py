@@ -113,7 +113,6 @@ def _item(found: Workout) -> Item:
     item: Item = at(user(found.user_id), workout(found.activity_id)) | {
         "userId": found.user_id,
         "activityId": found.activity_id,
-        "name": found.name,
         "sportType": found.sport_type,
         "startDateUtc": found.started_at,
         "distanceMeters": found.distance,
@@ -123,6 +122,8 @@ def _item(found: Workout) -> Item:
         "eventTime": found.event_time,
         "isDeleted": found.is_deleted,
     }
+    if found.name:  # an empty text is not for every service that speaks DynamoDB
+        item["name"] = found.name
     if found.deleted_at is not None:
         item["deletedAtUtc"] = found.deleted_at
     return item
@@ -132,7 +133,7 @@ def _workout(item: Mapping[str, Any]) -> Workout:
     return Workout(
         user_id=item["userId"],
         activity_id=item["activityId"],
-        name=item["name"],
+        name=item.get("name", ""),
         sport_type=item["sportType"],
         started_at=item["startDateUtc"],
         distance=item["distanceMeters"],

@@ -1,0 +1,169 @@
+"""Every access of the seed is a declared pattern, and every declared pattern is one that collect really makes."""
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from tally.app import CATALOGUE
+from tally.cli import cli
+from tally.collect.repository.table import COMMIT_COLLECT, OWNER, at, athlete
+from tally.kit.follow import LOOK_SECONDS
+from tally.sim.faults import Fault
+from tally.store.api import Update
+from tally.store.catalogue import Catalogue, find_problems
+from tally.store.expressions import F
+from tally.store.report import PatternRow
+from tests.collect.club import VERIFY, Answer, Club, Member
+from tests.collect.test_api_strava import event
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the seed allows: how a table is read or written, and what its key condition says."""
+
+    table: str
+    operation: str
+    index: str | None = None
+    key: tuple[str, ...] = ()
+
+
+# In the order of the seed: the entities of the main table, its index, sessions, audit, idempotency.
+SEED = {
+    "profile": Access("CommitCollect", "GetItem", None, ("PK=USER#{userId}", "SK=PROFILE")),
+    "profile, first login": Access("CommitCollect", "PutItem (conditional)", None, ("SK=PROFILE", "attribute_not_exists(PK)")),
+    "connection": Access("CommitCollect", "GetItem", None, ("SK=STRAVA#CONNECTION",)),
+    "link in one transaction": Access("CommitCollect", "TransactWriteItems", None, ("OWNER", "STRAVA#CONNECTION")),
+    "workout": Access("CommitCollect", "GetItem", None, ("SK=WORKOUT#STRAVA#{activityId}",)),
+    "aggregation, projected": Access("CommitCollect", "Query", None, ("begins_with(SK, WORKOUT#STRAVA#)", "five attributes")),
+    "milestones": Access("CommitCollect", "Query", None, ("PK=USER#{userId}", "begins_with(SK, MILESTONE#)")),
+    "minting in one transaction": Access("CommitCollect", "TransactWriteItems", None, ("version = :read", "#AWARD#{part}")),
+    "model and parts": Access("CommitCollect", "Query", None, ("PK=MODEL#{modelId}",)),
+    "shipped models in batches of 25": Access("CommitCollect", "BatchWriteItem", None, ("PART#{index}", "batches of 25")),
+    "owner of an athlete": Access("CommitCollect", "GetItem", None, ("PK=STRAVA#ATHLETE#{athleteId}", "SK=OWNER")),
+    "athlete to user": Access("CommitCollect", "Query (GSI)", "GSI1", ("GSI1PK=STRAVA#ATHLETE#{athleteId}",)),
+    "deletion in batches of 25": Access("CommitCollect", "Query + BatchWriteItem", None, ("PK=USER#{userId}", "batches of 25")),
+    "session": Access("CommitCollectSessions", "GetItem", None, ("PK=SESSION#", "SK=META")),
+    "logout": Access("CommitCollectSessions", "DeleteItem", None, ("PK=SESSION#",)),
+    "audit by user": Access("CommitCollectAudit", "Query", None, ("PK=USER#{userId}", "begins_with(SK, AUDIT#)")),
+    "audit by correlation": Access("CommitCollectAudit", "Query (GSI)", "GSI1", ("GSI1PK=CORR#{correlationId}",)),
+    "audit by event": Access("CommitCollectAudit", "Query (GSI)", "GSI2", ("GSI2PK=EVENT#{eventType}#{yyyyMM}",)),
+    "deduplication": Access(
+        "CommitCollectIdempotency", "UpdateItem (conditional) + GetItem (where it is not to be had)", None, ("PK=IdempotencyKey",)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def printed() -> list[PatternRow]:
+    """What `tally patterns collect --json` says."""
+    result = CliRunner().invoke(cli, ["patterns", "collect", "--json"])
+    assert result.exit_code == 0, result.output
+    return msgspec.json.decode(result.stdout, type=list[PatternRow])
+
+
+@pytest.mark.parametrize("name", SEED)
+def test_an_access_of_the_seed_is_a_pattern(printed: list[PatternRow], name: str) -> None:
+    """With its table, its operation, its index and its key condition."""
+    wanted = SEED[name]
+    found = [
+        row
+        for row in printed
+        if (row.table, row.operation, row.index) == (wanted.table, wanted.operation, wanted.index)
+        and all(words in row.key_condition for words in wanted.key)
+    ]
+    assert found, f"{name}: {wanted}"
+
+
+def test_patterns_say_who_and_when_and_never_scan(printed: list[PatternRow]) -> None:
+    """And whatever reads more than one page has a bound."""
+    for row in printed:
+        assert row.trigger, row.pattern
+        assert row.frequency, row.pattern
+        assert "Scan" not in row.operation
+    assert find_problems(Catalogue({"collect": CATALOGUE.backends["collect"]})) == []
+
+
+async def expect(member: Member, method: str, path: str, status: int = 200) -> Answer:
+    answer = await member.browser.send(method, path)
+    assert answer.status == status, (method, path, answer)
+    return answer
+
+
+async def watch(club: Club, member: Member, milestone_id: str) -> None:
+    """Listen while a ride is applied, until it is told; and a look later, when nothing is new."""
+    url = f"{club.url}/milestones/{milestone_id}/events"
+    request = club.client.get(url).header("Cookie", f"cc_session={member.browser.session}")
+    async with request.streamed_read_buffer_limit(0).build_streamed() as stream:
+        assert stream.status == 200
+        club.strava.record(member.athlete_id, "Ride", 2000)
+        await club.apply()
+        told = b""
+        while b"event: minted" not in told:
+            told += bytes(await stream.body_reader.read_chunk() or b"")
+        await club.clock.until_sleeping()
+        await club.clock.advance(LOOK_SECONDS)
+
+
+async def misadventures(club: Club, member: Member) -> None:
+    """An event that comes again, one that fails at first, one whose token is over, one that deletes."""
+    ride = club.strava.record(member.athlete_id, "Ride", 1000)
+    await club.apply()
+    club.strava.webhooks.redeliver(club.strava.webhooks.log[-1].event)
+    await club.apply()
+    club.strava.faults.add(Fault(path="/api/v3/activities", status=400, body="{}"))
+    club.strava.record(member.athlete_id, "Ride", 1000)
+    await club.apply()
+    club.leap(6 * 3600)
+    await club.apply()
+    club.strava.delete(ride.id)
+    await club.apply()
+    club.strava.webhooks.redeliver(event(member, ride.id, time=1))
+    await club.apply()
+
+
+async def partings(club: Club, ann: Member, bob: Member) -> None:
+    """A deauthorisation, an unlinking where the athlete is another's by damage, the end of a session and of an account."""
+    club.strava.deauthorize(bob.athlete_id)
+    await club.apply()
+    assert (await club.link(bob.browser, bob.athlete_id)).status == 303
+    owner = at(athlete(bob.athlete_id), OWNER)
+    await club.parts.store.engine.update(Update(COMMIT_COLLECT, owner, (F("userId").set("somebody-else"),)))
+    await expect(bob, "DELETE", "/strava/connection", 204)
+    await expect(bob, "POST", "/auth/logout", 204)
+    await expect(ann, "DELETE", "/account", 204)
+
+
+async def tour(club: Club) -> None:
+    """A life in the club: every route once, with all that it can do, and everything that Strava can tell."""
+    ann, bob = await club.member(), await club.member()
+    milestone_id = (await ann.milestone())["milestoneId"]
+    await watch(club, ann, milestone_id)
+    await misadventures(club, ann)
+    for path in ("/health", "/health/ready", "/models", "/models/fox", "/me", "/workouts", "/strava/status", "/milestones"):
+        await expect(ann, "GET", path)
+    await expect(ann, "GET", f"/milestones/{milestone_id}")
+    await expect(ann, "POST", f"/milestones/{milestone_id}/recompute")
+    await expect(ann, "GET", f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=x")
+    correlation = (await ann.shown(milestone_id))["awards"][0]["correlationId"]
+    for query in (f"user={ann.user_id}", f"correlation={correlation}", "event=MILESTONE_CREATED"):
+        assert await club.audit(query)
+    await partings(club, ann, bob)
+    await club.collect.audit.flush()
+
+
+async def test_every_pattern_is_what_collect_does(fresh: Club) -> None:
+    """A life in the club goes through every route, makes every declared operation of every pattern, and tries no other one."""
+    await tour(fresh)
+    answer = await fresh.browser().get(f"{fresh.url.removesuffix('/collect')}/metrics")
+    series = r'tally_http_request_seconds_count\{method="(\w+)",route="/collect(/[^"]*)",status="[23]\d\d"\}'
+    answered = set(re.findall(series, answer.body.decode()))
+    assert {(operation.method, operation.path) for operation in fresh.collect.api.operations} - answered == set()
+    for name, row in (await fresh.patterns()).items():
+        assert row["calls"] > 0, name
+        assert row["errors"] == 0, name
+        for operation in row["operations"]:
+            assert operation["calls"] > 0, (name, operation["operation"])
+            assert operation["read_units"] + operation["write_units"] > 0, (name, operation["operation"])

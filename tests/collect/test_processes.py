@@ -1,0 +1,92 @@
+"""Two servers on one data directory: nobody notices which of them did the work."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from pyreqwest.response import Response
+
+from tally.kit.follow import LOOK_SECONDS
+from tests.collect.club import Club, Member, open_club
+from tests.collect.programs import second_server
+
+
+@pytest.fixture(scope="module")
+async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Club]:
+    """A club that applies nothing by itself, and another server beside it that does."""
+    async with (
+        open_club(tmp_path_factory.mktemp("pair"), start=datetime.now(UTC).replace(microsecond=0)) as club,
+        second_server(club),
+    ):
+        yield club
+
+
+async def until_shown(member: Member, milestone_id: str, parts: int) -> None:
+    """Ask until so many parts are there; the other server looks twice a second."""
+    while (await member.shown(milestone_id))["partsMinted"] < parts:
+        pass
+
+
+async def test_whoever_watches_here_sees_what_was_minted_there(pair: Club) -> None:
+    """Each part once, in order, on every stream of the athlete, with one look a second for all of them."""
+    ann = await pair.member()
+    milestone_id = (await ann.milestone())["milestoneId"]
+    url = f"{pair.url}/milestones/{milestone_id}/events"
+    requests = [pair.client.get(url).header("Cookie", f"cc_session={ann.browser.session}") for _ in range(2)]
+    one, other = (request.streamed_read_buffer_limit(0).build_streamed() for request in requests)
+    async with one as first, other as second:
+        told = [await heard_until(stream, b"event: milestone", 1) for stream in (first, second)]
+        for rides in (2000, 1500):
+            pair.strava.record(ann.athlete_id, "Ride", rides)
+        await pair.strava.webhooks.settled()
+        await asyncio.wait_for(until_shown(ann, milestone_id, 3), 30)
+        await pair.clock.until_sleeping()
+        await pair.clock.advance(LOOK_SECONDS)
+        for number, stream in enumerate((first, second)):
+            told[number] += await heard_until(stream, b"event: minted", 3)
+    for text in told:
+        minted = [msgspec.json.decode(block.split(b"data: ")[1]) for block in text.split(b"\n\n") if b"event: minted" in block]
+        assert [award["partIndex"] for award in minted] == [1, 2, 3]
+        assert b'"progress":3500.0' in text
+    assert (await pair.patterns())["Look for moved milestones"]["calls"] == 1
+
+
+async def heard_until(stream: Response, words: bytes, times: int) -> bytes:
+    """What a stream says until it has said these words so often."""
+    told = b""
+    while told.count(words) < times or not told.endswith(b"\n\n"):
+        chunk = await asyncio.wait_for(stream.body_reader.read_chunk(), 30)
+        assert chunk is not None, told
+        told += bytes(chunk)
+    return told
+
+
+async def test_two_workers_mint_every_part_once(pair: Club) -> None:
+    """Whoever takes up which event, all workouts count, and the counter is the ledger."""
+    ann = await pair.member()
+    milestone_id = (await ann.milestone())["milestoneId"]
+    for _ in range(24):
+        pair.strava.record(ann.athlete_id, "Ride", 500)
+        pair.strava.webhooks.duplicates = 1
+    await pair.strava.webhooks.settled()
+
+    async def work_too() -> None:
+        while True:
+            await pair.collect.worker.run()
+            await asyncio.sleep(0.01)
+
+    working = asyncio.create_task(work_too())
+    try:
+        await asyncio.wait_for(until_shown(ann, milestone_id, 12), 60)
+    finally:
+        working.cancel()
+        await asyncio.wait({working})
+        pair.strava.webhooks.duplicates = 0
+    done = await ann.shown(milestone_id)
+    assert (done["progress"], done["status"]) == (12_000, "COMPLETED")
+    assert [award["partIndex"] for award in done["awards"]] == list(range(1, 13))
+    events = await pair.audit(f"user={ann.user_id}&limit=200")
+    minted = [event["facts"]["part"] for event in events if event["eventType"] == "MILESTONE_PART_MINTED"]
+    assert len(minted) == len(set(minted))
