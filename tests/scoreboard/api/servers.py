@@ -45,6 +45,19 @@ class Mortal:
         os.kill(process_id, signal.SIGKILL)
         await supervisor.__aexit__()
 
+    def pause(self) -> None:
+        """Let it hang: it is there, takes connections, and does not answer."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on, with all that it had."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._supervisor is not None, "it does not run"
+        assert self._supervisor.process_id is not None
+        os.kill(self._supervisor.process_id, number)
+
     async def restart(self) -> None:
         await self.kill()
         await self.start()

@@ -52,6 +52,10 @@ class Backlog:
         while len(self._void) > self._most:
             del self._void[next(iter(self._void))]
 
+    def is_void(self, token_hash: str) -> bool:
+        """Whether Redis may still think well of a token that no longer holds."""
+        return token_hash in self._void
+
     def scores(self) -> list[Score]:
         return list(self._scores.values())
 

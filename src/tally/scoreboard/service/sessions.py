@@ -97,7 +97,7 @@ class Sessions:
         found = await self.guard.ask(lambda: self.cache.find(token_hash), otherwise=_unknown)
         if found is None:
             found = await self._from_rows(token_hash, min(int(claims["exp"]), 2**40))
-        if found is None or found.revoked or found.expires_at <= now:
+        if found is None or found.revoked or found.expires_at <= now or self.backlog.is_void(token_hash):
             raise Unauthenticated("The session has ended", code="session_revoked")
         logs.bind(user_id=found.user_id)
         return Identity(found.user_id, found.session_id, token_hash, found.expires_at)
