@@ -41,15 +41,15 @@ async def test_of_many_who_create_an_activity_one_does(activities: LiveActivityR
 async def test_of_many_who_would_start_an_activity_one_may(activities: LiveActivityRepository) -> None:
     """Each claim counts, and the next one needs to have seen it; one that is not pending is not started."""
     made = made_up.activity(made_up.number())
-    assert not await activities.claim_start(made, MOMENT, None)
+    assert not await activities.claim_start(made, MOMENT, None, "")
     await activities.create(made)
-    claims = await asyncio.gather(*(activities.claim_start(made, MOMENT + 1, "channel") for _ in range(10)))
+    claims = await asyncio.gather(*(activities.claim_start(made, MOMENT + 1, "channel", "hash") for _ in range(10)))
     assert sum(claims) == 1
-    once = replace(made, starts=1, started_at=MOMENT + 1, updated_at=MOMENT + 1, channel_id="channel")
+    once = replace(made, starts=1, started_at=MOMENT + 1, updated_at=MOMENT + 1, channel_id="channel", shown="hash")
     assert await found(activities, made) == once
-    assert await activities.claim_start(once, MOMENT + 2, None)
+    assert await activities.claim_start(once, MOMENT + 2, None, "")
     assert await activities.activate(replace(made, update_token="token"))
-    assert not await activities.claim_start(replace(made, starts=0), MOMENT + 3, None)
+    assert not await activities.claim_start(replace(made, starts=2), MOMENT + 3, None, "")
 
 
 async def test_a_token_makes_an_activity_active_and_another_replaces_it_in_place(activities: LiveActivityRepository) -> None:
@@ -64,14 +64,17 @@ async def test_a_token_makes_an_activity_active_and_another_replaces_it_in_place
 
 @pytest.mark.parametrize("reason", list(EndReason))
 async def test_of_many_who_end_an_activity_one_says_why(activities: LiveActivityRepository, reason: EndReason) -> None:
-    """It has no token any more, and nothing but a refused token lets a late one wake it up."""
+    """Its token stays while the device does not know; and nothing but a refused token lets a late one wake it up."""
     made = made_up.activity(made_up.number(), status=ACTIVE, update_token="token")
     assert await activities.end(made, reason, MOMENT) is None
     await activities.activate(made)
     ends = await asyncio.gather(*(activities.end(made, reason, MOMENT + 1) for _ in range(10)))
     assert [each for each in ends if each is not None] == [made]
-    over = replace(made, status=ENDED, end_reason=reason, update_token=None, updated_at=MOMENT + 1)
+    owes = reason in {EndReason.MATCH_END, EndReason.USER_UNFOLLOW}
+    over = replace(made, status=ENDED, end_reason=reason, updated_at=MOMENT + 1, update_token="token" if owes else None)
     assert await found(activities, made) == over
+    assert [await activities.settle_end(made) for _ in range(2)] == [owes, False]
+    assert await found(activities, made) == replace(over, update_token=None)
     woken = await activities.activate(replace(made, update_token="late", updated_at=MOMENT + 2))
     assert (woken is not None) == (reason is EndReason.TOKEN_INVALID)
 

@@ -137,13 +137,14 @@ async def _activities(store: Store) -> None:
     made = made_up.activity(made_up.number())
     await activities.create(made)
     await activities.get(made.match_id, made.user_id, made.device_id, MOMENT)
-    await activities.claim_start(made, MOMENT, None)
+    await activities.claim_start(made, MOMENT, None, "hash")
     await activities.activate(replace(made, status=ActivityStatus.ACTIVE, update_token="token"))
     assert [each async for each in activities.targets(made.match_id, MOMENT)]
     assert [each async for each in activities.of_match(made.match_id, MOMENT)]
     await activities.of_user(made.match_id, made.user_id, MOMENT)
     await activities.change_team(made, "1")
     await activities.end(made, EndReason.MATCH_END, MOMENT)
+    await activities.settle_end(replace(made, update_token="token"))
 
 
 async def _matches(store: Store) -> None:

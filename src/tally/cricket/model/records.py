@@ -251,7 +251,10 @@ class Processing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveActivity:
-    """What one device shows of one match. `starts` counts the pushes-to-start since it was last active."""
+    """What one device shows of one match. `starts` counts the pushes-to-start, `shown` is the hash of what the last one showed.
+
+    One that has ended and has a token still owes its device the word of it.
+    """
 
     match_id: str
     user_id: str
@@ -266,6 +269,7 @@ class LiveActivity:
     end_reason: EndReason | None = None
     starts: int = 0
     started_at: int | None = None
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ ends an activity says why. One that has ended stays so until it is begun anew, a
 
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import ActivityStatus, EndReason, LiveActivity, PushTarget, activity_key, has_expired
 from tally.cricket.repository.shapes import Shape
@@ -31,11 +31,14 @@ LIVE_ACTIVITIES = Table(
         Attribute("deviceId", "S", required=True),
         Attribute("teamId", "S", required=True, about='the side that they are on, or "neutral"'),
         Attribute("status", "S", required=True, about="pending, active, or ended"),
-        Attribute("updateToken", "S", about="Current APNs update token for this LA; only while it is active"),
+        Attribute(
+            "updateToken", "S", about="Current APNs update token for this LA; gone once the device knows that it has ended"
+        ),
         Attribute("channelId", "S", about="the broadcast channel that it was started on"),
         Attribute("endReason", "S", about="match_end, user_unfollow, user_dismissed, token_invalid"),
-        Attribute("starts", "N", required=True, about="pushes-to-start since it was last active"),
+        Attribute("starts", "N", required=True, about="pushes-to-start so far"),
         Attribute("startedAt", "N", about="epoch milliseconds of the last push-to-start"),
+        Attribute("shown", "S", about="the hash of the display state that it showed"),
         Attribute("createdAt", "N", required=True, about="Epoch timestamp, milliseconds"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute("ttl", "N", required=True, about="epoch seconds: auto-cleanup after match ends"),
@@ -44,6 +47,8 @@ LIVE_ACTIVITIES = Table(
 _SHAPE: Final = Shape(LiveActivity, expires_at="ttl")
 _TARGET: Final = Shape(PushTarget)
 _PUSHED: Final = ("matchId", "userId", "deviceId", "teamId", "updateToken", "channelId")
+# It was swiped away there, or the token leads nowhere.
+KNOWN_BY_THE_DEVICE: Final = frozenset({EndReason.USER_DISMISSED, EndReason.TOKEN_INVALID})
 MOST_ACTIVITIES: Final = 5_000_000
 MOST_OF_ONE: Final = 100
 PAGE: Final = 500
@@ -105,10 +110,16 @@ class LiveActivityRepository:
         trigger="POST /user/follow/:matchId, MatchOrchestrator",
         frequency="Per push-to-start",
     )
-    async def claim_start(self, activity: LiveActivity, now: int, channel_id: str | None) -> bool:
+    async def claim_start(self, activity: LiveActivity, now: int, channel_id: str | None, shown: str) -> bool:
         """Whether the start is this caller's to send: it is pending, and nobody has sent one since it was read."""
         is_same = (F("status") == ActivityStatus.PENDING.value) & (F("starts") == activity.starts)
-        changes = {"starts": activity.starts + 1, "started_at": now, "updated_at": now, "channel_id": channel_id}
+        changes = {
+            "starts": activity.starts + 1,
+            "started_at": now,
+            "updated_at": now,
+            "channel_id": channel_id,
+            "shown": shown,
+        }
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
             await self.store.update(LIVE_ACTIVITIES, key, *_SHAPE.steps(changes), condition=is_same)
@@ -125,7 +136,7 @@ class LiveActivityRepository:
         frequency="When iOS starts a Live Activity or rotates its token",
     )
     async def activate(self, activity: LiveActivity) -> LiveActivity | None:
-        """The activity as it stands now, active with this token; None where it has ended, and stays so."""
+        """The activity as it stands now, active with this token or channel; None where it has ended, and stays so."""
         may = _over((EndReason.TOKEN_INVALID,), activity.updated_at) | (F("status") != ActivityStatus.ENDED.value)
         changes = {
             "user_id": activity.user_id,
@@ -133,12 +144,16 @@ class LiveActivityRepository:
             "team_id": activity.team_id,
             "status": ActivityStatus.ACTIVE,
             "update_token": activity.update_token,
+            "channel_id": activity.channel_id,
             "end_reason": None,
-            "starts": 0,
             "updated_at": activity.updated_at,
             "expires_at": activity.expires_at,
         }
-        steps = [*_SHAPE.steps(changes), F("createdAt").set(F("createdAt").if_absent(activity.created_at))]
+        kept = (
+            F("createdAt").set(F("createdAt").if_absent(activity.created_at)),
+            F("starts").set(F("starts").if_absent(0)),
+        )
+        steps = [*_SHAPE.steps(changes), *kept]
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
             return _SHAPE.record(await self.store.update(LIVE_ACTIVITIES, key, *steps, condition=may, returns="ALL_NEW") or {})
@@ -156,17 +171,40 @@ class LiveActivityRepository:
     async def end(
         self, activity: LiveActivity | PushTarget, reason: EndReason, now: int, only_token: str | None = None
     ) -> LiveActivity | None:
-        """The activity as it was; None where it is not there or has ended, or has another token than the one to end."""
+        """The activity as it was; None where it is not there or has ended, or has another token than the one to end.
+
+        Where the device does not know yet, it keeps its token until `settle_end`: whoever sees it tells the device once more.
+        """
         is_on = present("matchId") & (F("status") != ActivityStatus.ENDED.value)
         if only_token is not None:
             is_on &= F("updateToken") == only_token
-        changes = {"status": ActivityStatus.ENDED, "end_reason": reason, "update_token": None, "updated_at": now}
+        changes: dict[str, Any] = {"status": ActivityStatus.ENDED, "end_reason": reason, "updated_at": now}
+        if reason in KNOWN_BY_THE_DEVICE:
+            changes["update_token"] = None
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
             item = await self.store.update(LIVE_ACTIVITIES, key, *_SHAPE.steps(changes), condition=is_on, returns="ALL_OLD")
         except ConditionFailed:
             return None
         return _SHAPE.record(item or {})
+
+    @access(
+        *("Settle ended Live Activity", UpdateItem.conditional),
+        table=LIVE_ACTIVITIES,
+        key="PK=matchId, SK=userId#deviceId with status = ended AND updateToken = :told",
+        by="both",
+        trigger="An end that APNs has taken, or whose token it does not know",
+        frequency="Once per Live Activity",
+    )
+    async def settle_end(self, activity: LiveActivity) -> bool:
+        """Forget the token of an activity whose device knows that it has ended; whether it was still there."""
+        is_same = (F("status") == ActivityStatus.ENDED.value) & (F("updateToken") == activity.update_token)
+        key = _key(activity.match_id, activity.user_id, activity.device_id)
+        try:
+            await self.store.update(LIVE_ACTIVITIES, key, F("updateToken").remove(), condition=is_same)
+        except ConditionFailed:
+            return False
+        return True
 
     @access(
         *("Get active Live Activities for match", Query),
