@@ -1,0 +1,1 @@
+"""What PostgreSQL and Redis keep for the scoreboard, on real servers."""

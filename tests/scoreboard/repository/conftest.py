@@ -1,0 +1,49 @@
+"""A PostgreSQL with the tables and a Redis, for all tests of a worker, emptied before each of them."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from tally.embedded.postgres import open_postgres
+from tally.embedded.valkey import open_valkey
+from tally.kit.clock import SystemClock
+from tally.kit.metrics import Metrics
+from tally.scoreboard.migrations import migrate
+from tally.scoreboard.repository.cacheserver import open_cache_server
+from tally.scoreboard.repository.database import PoolLimits, open_database
+from tally.scoreboard.repository.figures import StorageFigures
+from tests.scoreboard.repository.league import League
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    dsn: str
+    url: str
+
+
+@pytest.fixture(scope="session")
+async def addresses(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Addresses]:
+    folder, clock = tmp_path_factory.mktemp("league"), SystemClock()
+    async with open_postgres(folder, clock, durable=False) as dsn, open_valkey(folder, clock) as url:
+        yield Addresses(dsn, url)
+
+
+@pytest.fixture(scope="session")
+async def shared(addresses: Addresses) -> AsyncIterator[League]:
+    """The repositories, for tests that make up their own input and clear up after each round."""
+    clock, figures = SystemClock(), StorageFigures(Metrics())
+    limits = PoolLimits(most=10, wait_seconds=60, statement_seconds=60)
+    async with (
+        open_database(addresses.dsn, clock, figures, limits) as database,
+        open_cache_server(addresses.url, clock, figures, seconds=30) as server,
+    ):
+        await migrate(database)
+        yield League(database, server)
+
+
+@pytest.fixture
+async def league(shared: League) -> League:
+    """The repositories, with nobody in them, and a board that is whole and empty."""
+    await shared.clear()
+    return shared

@@ -1,0 +1,148 @@
+"""The order of the board: Redis has the same as PostgreSQL, whatever happens to the scores."""
+
+import asyncio
+import random
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tally.scoreboard.model import GREATEST_SCORE, Board, Score, User, percentile
+from tests.scoreboard.repository.league import START, League
+
+# Many that are equal, the first that the composite score of a double loses (901), and the last that are exact.
+POINTS = st.one_of(
+    st.sampled_from([0, 1, 2, 900, 901, 902, 9_007_199, GREATEST_SCORE - 2, GREATEST_SCORE - 1, GREATEST_SCORE]),
+    st.integers(0, GREATEST_SCORE),
+)
+MICROSECONDS = st.one_of(st.integers(0, 3), st.sampled_from([999, 1000, 10**6]), st.integers(0, 10**14))
+PLAYER = st.integers(0, 7)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("raise"), PLAYER, POINTS, MICROSECONDS),
+        st.tuples(st.just("remove"), PLAYER),
+        st.tuples(st.just("rebuild")),
+        st.tuples(st.just("heal")),
+        st.tuples(st.just("forget")),
+    ),
+    max_size=25,
+)
+# The bits that decide between equal times are those at either end.
+IDS = st.lists(st.one_of(st.uuids(), st.integers(0, 3).map(lambda low: f"{low:032x}")), min_size=1, max_size=8, unique_by=str)
+
+
+@dataclass
+class World:
+    """The players who are left, and what has been committed and not yet been told to Redis."""
+
+    league: League
+    players: list[User]
+    chance: random.Random
+    late: list[Score] = field(default_factory=list)
+
+    async def take(self, step: tuple[object, ...]) -> None:
+        match step:
+            case ("raise", int(number), int(points), int(moment)) if number < len(self.players):
+                await self.raise_to(self.players[number], points, moment)
+            case ("remove", int(number)) if number < len(self.players):
+                gone = self.players.pop(number)
+                await self.league.accounts.delete(gone.user_id)
+                await self.league.board.remove(gone.user_id)
+            case ("rebuild",):
+                telling, self.late = self.late, []
+                await asyncio.gather(self.league.builder.rebuild(), *(self.league.board.put(score) for score in telling))
+            case ("heal",):
+                await self.league.check.run(heal=True)
+            case ("forget",):
+                await self.league.server.client.flushdb()
+                await self.league.builder.rebuild()
+
+    async def raise_to(self, player: User, points: int, moment: int) -> None:
+        """A score as the transaction leaves it: greater than before, or as it was."""
+        before = await self.league.scores.find(player.user_id)
+        assert before is not None
+        if points > before.score:
+            after = replace(before, score=points, reached_at=START + timedelta(microseconds=moment))
+            await self.league.set_score(after)
+            self.late.append(after)
+        # Some news come at once, some late, some twice, in any order.
+        if self.late and self.chance.random() < 0.6:
+            news = self.chance.choice(self.late)
+            await self.league.board.put(news)
+
+    async def settle(self) -> None:
+        self.chance.shuffle(self.late)
+        for score in self.late:
+            await self.league.board.put(score)
+
+
+async def check_same_order(league: League, players: list[User]) -> Board:
+    """PostgreSQL, Redis and the rule itself agree on every place."""
+    known = [await league.scores.find(player.user_id) for player in players]
+    ruled = sorted((score for score in known if score is not None), key=lambda score: score.order)
+    told, shown = await league.scores.top(100), await league.board.top(100)
+    assert [(place.user_id, place.score, place.reached_at) for place in told.standings] == [
+        (score.user_id, score.score, score.reached_at) for score in ruled
+    ]
+    assert shown.standings == told.standings
+    assert shown.total_players == told.total_players == len(players)
+    for place in told.standings:
+        assert await league.scores.place(place.user_id) == (place, len(players))
+        assert await league.board.place(place.user_id) == (place, len(players))
+    return shown
+
+
+@settings(max_examples=40)
+@given(ids=IDS, steps=STEPS, seed=st.integers(0, 2**32))
+async def test_redis_has_the_order_of_postgres(
+    shared: League, ids: list[object], steps: list[tuple[object, ...]], seed: int
+) -> None:
+    """Any scores up to 2^53 - 1, equal ones, equal times, removals, late news, rebuilds and healing on the way."""
+    await shared.clear()
+    players = [await shared.player(str(user_id)) for user_id in ids]
+    for player in players:
+        await shared.shown(player)
+    world = World(shared, players, random.Random(seed))
+    for step in steps:
+        await world.take(step)
+    await world.settle()
+    await check_same_order(shared, world.players)
+    assert (await shared.check.run(heal=False)).found == 0
+
+
+@settings(max_examples=15)
+@given(count=st.integers(1, 12), limit=st.integers(1, 9), offset=st.integers(0, 14), same=st.booleans())
+async def test_stretches_of_the_board_are_the_same(shared: League, count: int, limit: int, offset: int, same: bool) -> None:
+    """From the top, from further down, beyond the end, and around each player."""
+    await shared.clear()
+    players = [await shared.player() for _ in range(count)]
+    for number, player in enumerate(players):
+        await shared.add(player, 5 if same else 1 + number // 2)
+        await shared.shown(player)
+    assert await shared.board.top(limit, offset) == await shared.scores.top(limit, offset)
+    for player in players:
+        told = await shared.scores.around(player.user_id, limit)
+        assert await shared.board.around(player.user_id, limit) == told
+        assert told is not None
+        assert len(told.standings) == min(limit, count)
+        assert player.user_id in {place.user_id for place in told.standings}
+
+
+async def test_a_score_beyond_901_keeps_its_tie_break(league: League) -> None:
+    """Where a composite score in a double would say that the later one came first, or lose whole points."""
+    early, late = await league.player(), await league.player()
+    for points in (902, 10**6, GREATEST_SCORE):
+        for player, microseconds in ((late, 1), (early, 0)):
+            score = Score(player.user_id, player.username, points, START + timedelta(microseconds=microseconds))
+            await league.set_score(score)
+            await league.board.put(score)
+        board = await check_same_order(league, [early, late])
+        assert [place.user_id for place in board.standings] == [early.user_id, late.user_id]
+        assert {place.score for place in board.standings} == {points}
+
+
+@pytest.mark.parametrize(("rank", "players", "expected"), [(1, 1, 100.0), (1, 101, 100.0), (101, 101, 0.0), (51, 101, 50.0)])
+def test_a_percentile_is_the_share_of_the_others_who_are_behind(rank: int, players: int, expected: float) -> None:
+    assert percentile(rank, players) == expected
