@@ -16,6 +16,7 @@ from rich.table import Table
 
 from bench.collect import events, recomputes
 from bench.devices import SECONDS, histories, ingestion
+from bench.push import pushes
 from bench.rounds import Line
 from bench.store import beside_dynamodb_local, beside_raw, growth
 
@@ -25,7 +26,9 @@ _COLUMNS = ("what", "µs an operation", "beside", "µs an operation", "ratio", "
 def main(
     *,
     json: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("bench.json"),
-    only: Annotated[str, typer.Option(help="Only the parts named so: raw, growth, dynamodb, devices, history, collect.")] = "",
+    only: Annotated[
+        str, typer.Option(help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, push.")
+    ] = "",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each pair of figures takes.")] = 9,
     items: Annotated[int, typer.Option(min=10_000, help="The larger number of items of the growth.")] = 1_000_000,
     history: Annotated[int, typer.Option(min=10_000, help="The longer history of a device.")] = 1_000_000,
@@ -41,6 +44,7 @@ def main(
         "history": histories(rounds, history),
         "collect": events(seconds),
         "collect-recompute": recomputes(rounds),
+        "push": pushes(rounds),
     }
     lines = uvloop.run(_collect(console, only, rounds, parts))
     figures = {

@@ -2,6 +2,7 @@
 
 import typer
 
+from tally.sim.apns.command import apns
 from tally.sim.athletes.command import athletes
 from tally.sim.boards.command import boards
 from tally.sim.standalone import oidc, strava
@@ -11,6 +12,7 @@ sim.command("boards")(boards)
 sim.command("athletes")(athletes)
 sim.command("strava")(strava)
 sim.command("oidc")(oidc)
+sim.command("apns")(apns)
 
 
 @sim.callback()

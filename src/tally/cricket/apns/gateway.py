@@ -8,12 +8,12 @@ What may pass (429, 500, 503, a broken or silent connection, an expired provider
 `PATIENCE`; what is left then is a RETRY for whoever sent it. Without a key nothing is sent, and every verdict says so.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 from prometheus_client import Counter, Gauge
@@ -44,8 +44,6 @@ _UNCONFIGURED_SECONDS: Final = 60.0
 
 _log = logs.logger()
 
-Try: TypeAlias = Callable[[Client], Awaitable[Verdict]]
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -68,8 +66,8 @@ class ApnsGateway:
         registry = metrics.registry
         ended = Counter("tally_apns_pushes", "Pushes by what became of them", ["outcome"], registry=registry)
         self._ended = {outcome: ended.labels(outcome.value) for outcome in Outcome}
-        self._answers = Counter("tally_apns_requests", "Requests to Apple by answer", ["status", "reason"], registry=registry)
-        self._delivered = self._answers.labels("200", "")
+        told = "Requests that Apple did not take, by what it said; 0 where no answer came"
+        self._troubles = Counter("tally_apns_troubles", told, ["status", "reason"], registry=registry)
         under_way = Gauge("tally_apns_under_way", "Requests to Apple not yet answered", registry=registry)
         under_way.set_function(lambda: line.lanes.under_way if line is not None else 0)
 
@@ -78,10 +76,7 @@ class ApnsGateway:
         return self._line is not None
 
     async def send(self, push: Push) -> Verdict:
-        if self._line is None:
-            return _UNCONFIGURED
-        requests = self._line.requests
-        return await self._in_turn(push.token, push, self._line.lanes, lambda client: requests.push(client, push))
+        return await self._in_turn(push.token, push) if self._line is not None else _UNCONFIGURED
 
     def send_all(self, pushes: AsyncIterable[Push], concurrency: int | None = None) -> AsyncGenerator[tuple[Push, Verdict], None]:
         most = self._line.lanes.most if self._line is not None else 1
@@ -90,10 +85,8 @@ class ApnsGateway:
     async def broadcast(self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0) -> Verdict:
         if self._line is None:
             return _UNCONFIGURED
-        requests = self._line.requests
         push = Push(token="", payload=payload, priority=priority, expiration=expiration, is_state=True)
-        key = f"channel {channel_id}"
-        return await self._in_turn(key, push, self._line.lanes, lambda client: requests.broadcast(client, channel_id, push))
+        return await self._in_turn(f"channel {channel_id}", push, channel_id)
 
     async def create_channel(self, *, keeps_latest: bool = True) -> str:
         return await self._channels().create(keeps_latest=keeps_latest)
@@ -112,12 +105,12 @@ class ApnsGateway:
             raise Unavailable("Pushes are not set up here", code="apns_not_set_up")
         return self._line.channels
 
-    async def _in_turn(self, key: str, push: Push, lanes: Lanes, attempt: Try) -> Verdict:
+    async def _in_turn(self, key: str, push: Push, channel_id: str | None = None) -> Verdict:
         turn = self._turns.take(key)
         try:
             if turn.before is not None:
                 await turn.comes()
-            verdict = await self._patiently(push, turn, lanes, attempt)
+            verdict = await self._patiently(push, turn, channel_id)
         finally:
             self._turns.end(key, turn)
         self._ended[verdict.outcome].inc()
@@ -125,13 +118,13 @@ class ApnsGateway:
             self._say_loudly(push, verdict)
         return verdict
 
-    async def _patiently(self, push: Push, turn: Turn, lanes: Lanes, attempt: Try) -> Verdict:
+    async def _patiently(self, push: Push, turn: Turn, channel_id: str | None) -> Verdict:
         """Try until there is a verdict that will not change, or no patience left, or a newer state waits."""
         tries, end = 0, self._clock.monotonic() + self._patience.deadline
         verdict = _SUPERSEDED
         while not (push.is_state and turn.is_overtaken):
             tries += 1
-            verdict = await self._once(lanes, attempt)
+            verdict = await self._once(push, channel_id)
             if verdict.outcome is not Outcome.RETRY:
                 return verdict if tries == 1 else msgspec.structs.replace(verdict, tries=tries)
             wait = max(full_jitter(tries, self._patience.base, self._patience.cap), verdict.retry_after)
@@ -140,22 +133,26 @@ class ApnsGateway:
             await turn.rest(self._clock, wait, is_state=push.is_state)
         return msgspec.structs.replace(_SUPERSEDED, status=verdict.status, reason=verdict.reason, tries=tries)
 
-    async def _once(self, lanes: Lanes, attempt: Try) -> Verdict:
-        lane = await lanes.enter()
+    async def _once(self, push: Push, channel_id: str | None) -> Verdict:
+        line = self._line
+        if line is None:
+            return _UNCONFIGURED
+        lane = line.lanes.enter() or await line.lanes.enter_later()
         started = self._clock.monotonic()
         try:
-            verdict = await attempt(lane.client)
+            requests = line.requests
+            url, headers = requests.to_device(push) if channel_id is None else requests.to_channel(channel_id, push)
+            verdict = await requests.send(lane.client, url, headers, push.payload)
         finally:
-            lanes.leave(lane)
-        self._learn(lanes, lane, started, verdict)
+            line.lanes.leave(lane)
+        self._learn(line.lanes, lane, started, verdict)
         return verdict
 
     def _learn(self, lanes: Lanes, lane: Lane, started: float, verdict: Verdict) -> None:
         if verdict.status == 200:
-            self._delivered.inc()
             lanes.went_well(lane)
             return
-        self._answers.labels(str(verdict.status), verdict.reason).inc()
+        self._troubles.labels(str(verdict.status), verdict.reason).inc()
         if verdict.outcome is Outcome.RETRY and verdict.status != 403:
             lanes.slow_down(lane, started, verdict.retry_after, is_answered=verdict.status != 0)
         else:
@@ -184,7 +181,8 @@ async def open_apns(
         return
     provider = _provider(settings, settings.cricket_apns_key, clock)
     authority = _authority(settings.cricket_apns_authority)
-    lanes = Lanes(lambda: _connected(authority), settings.cricket_apns_connections, clock)
+    count, rest = settings.cricket_apns_connections, patience.base
+    lanes = Lanes(lambda: _connected(authority), count, clock, rest=rest, longest_rest=3 * patience.cap)
     requests = Requests(settings.cricket_apns_url, settings.cricket_apns_bundle_id, provider)
     async with _connected(authority) as client:
         channels = Channels(client, settings.cricket_apns_manage_url, settings.cricket_apns_bundle_id, provider, clock)

@@ -17,8 +17,6 @@ from tally.kit.retry import full_jitter
 FIRST: Final = 100
 MOST: Final = 400
 LEAST: Final = 4
-_REST_BASE: Final = 0.2
-_REST_CAP: Final = 15.0
 # So many requests in a row without an answer: the connection is dead, whatever the system thinks of it.
 _MOST_UNANSWERED: Final = 3
 
@@ -40,9 +38,11 @@ class Lane:
 class Lanes:
     """The connections to one host, and who is next."""
 
-    def __init__(self, connect: Callable[[], Client], count: int, clock: Clock) -> None:
+    def __init__(self, connect: Callable[[], Client], count: int, clock: Clock, *, rest: float, longest_rest: float) -> None:
         self._connect = connect
         self._clock = clock
+        self._rest = rest
+        self._longest_rest = longest_rest
         self.lanes: Sequence[Lane] = [Lane(connect()) for _ in range(count)]
         self._queue: deque[asyncio.Future[None]] = deque()
         self._alarms: set[asyncio.Task[None]] = set()
@@ -57,10 +57,20 @@ class Lanes:
     def under_way(self) -> int:
         return sum(lane.under_way for lane in self.lanes)
 
-    async def enter(self) -> Lane:
-        """A place on the emptiest lane, as soon as there is one. Whoever gets one has to `leave` it."""
-        lane = self._free()
-        while lane is None:
+    def enter(self) -> Lane | None:
+        """A place on the emptiest lane, or None if there is none now. Whoever gets one has to `leave` it."""
+        best, room = None, 1.0
+        now = self._clock.monotonic()
+        for lane in self.lanes:
+            if lane.limit - lane.under_way >= room and lane.resting_until <= now:
+                best, room = lane, lane.limit - lane.under_way
+        if best is not None:
+            best.under_way += 1
+        return best
+
+    async def enter_later(self) -> Lane:
+        """A place, as soon as there is one; first come, first served."""
+        while True:
             waiting = asyncio.get_running_loop().create_future()
             self._queue.append(waiting)
             try:
@@ -69,9 +79,9 @@ class Lanes:
                 if waiting.done() and not waiting.cancelled():
                     self._call_next()
                 raise
-            lane = self._free()
-        lane.under_way += 1
-        return lane
+            lane = self.enter()
+            if lane is not None:
+                return lane
 
     def leave(self, lane: Lane) -> None:
         lane.under_way -= 1
@@ -94,7 +104,7 @@ class Lanes:
         lane.is_starting = False
         lane.limit = max(float(LEAST), lane.limit / 2)
         lane.troubles += 1
-        rest = max(full_jitter(lane.troubles, _REST_BASE, _REST_CAP), min(wait, _REST_CAP))
+        rest = max(full_jitter(lane.troubles, self._rest, self._longest_rest), min(wait, self._longest_rest))
         lane.slowed_at, lane.resting_until = now, now + rest
         alarm = asyncio.create_task(self._wake_after(rest))
         self._alarms.add(alarm)
@@ -113,14 +123,6 @@ class Lanes:
             # Not closed yet: others on it may still get their answers.
             self._retired = [*self._retired[-len(self.lanes) :], lane.client]
             lane.client = self._connect()
-
-    def _free(self) -> Lane | None:
-        best, room = None, 0.0
-        now = self._clock.monotonic()
-        for lane in self.lanes:
-            if lane.resting_until <= now and lane.limit - lane.under_way > room:
-                best, room = lane, lane.limit - lane.under_way
-        return best if room >= 1 else None
 
     def _call_next(self) -> None:
         now = self._clock.monotonic()

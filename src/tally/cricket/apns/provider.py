@@ -37,9 +37,9 @@ class ProviderToken:
 
     def header(self) -> str:
         """The header now; a new one where it is time."""
-        if not self._header or (self._clock.seconds() >= self._dated + STEP_SECONDS and self._is_changeable()):
-            now = self._clock.seconds()
-            self._use(now - now % STEP_SECONDS)
+        age = self._clock.seconds() - self._dated
+        if age >= MOST_SECONDS or (age >= STEP_SECONDS and self._is_changeable()):
+            self._use(self._step())
         return self._header
 
     def expired(self, header: str) -> None:
@@ -48,10 +48,15 @@ class ProviderToken:
             self._use(self._clock.seconds())
 
     def too_new(self, header: str) -> None:
-        """Apple has seen another token too short a while ago, from before a restart: go back to the one of then."""
-        earlier = self._dated - self._dated % STEP_SECONDS - STEP_SECONDS
-        if header == self._header and self._clock.seconds() - earlier < MOST_SECONDS:
-            self._use(earlier)
+        """Apple has seen another token too short a while ago, as before a restart: take that of the step before, or go back."""
+        if header == self._header:
+            now, earlier = self._step(), self._step() - STEP_SECONDS
+            is_good = self._clock.seconds() - earlier < MOST_SECONDS
+            self._use(earlier if is_good and self._dated != earlier else now)
+
+    def _step(self) -> int:
+        now = self._clock.seconds()
+        return now - now % STEP_SECONDS
 
     def _is_changeable(self) -> bool:
         return self._clock.monotonic() - self._since >= LEAST_SECONDS

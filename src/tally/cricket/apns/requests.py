@@ -1,13 +1,13 @@
 """One request to Apple and its answer: headers out, a verdict back."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 from pyreqwest.client import Client
 from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.http import HeaderMap
 from pyreqwest.response import Response
 
 from tally.cricket.apns.model import NO_ANSWER, Outcome, Push, Verdict, outcome_of
@@ -30,16 +30,14 @@ class Requests:
     url: str
     bundle_id: str
     provider: ProviderToken
-    _headers: dict[tuple[object, ...], dict[str, str]] = field(default_factory=dict)
+    _headers: dict[tuple[object, ...], HeaderMap] = field(default_factory=dict)
 
-    async def push(self, client: Client, push: Push) -> Verdict:
-        """Send it once."""
-        if not (push.token.isascii() and push.token.isalnum()):
-            return Verdict(Outcome.TOKEN_INVALID, reason="BadDeviceToken")  # nothing that could stand in a path
-        return await self._sent(client, f"{self.url}/3/device/{push.token}", self._headers_of(push), push.payload)
+    def to_device(self, push: Push) -> tuple[str, HeaderMap]:
+        """The address and the headers of a push. What cannot be a token, and would lead elsewhere, is a token that nobody has."""
+        token = push.token if push.token.encode(errors="replace").isalnum() else "0"
+        return f"{self.url}/3/device/{token}", self._headers_of(push)
 
-    async def broadcast(self, client: Client, channel_id: str, push: Push) -> Verdict:
-        """Send it once, to a channel. `push` has no token."""
+    def to_channel(self, channel_id: str, push: Push) -> tuple[str, HeaderMap]:
         headers = {
             "authorization": self.provider.header(),
             "apns-channel-id": channel_id,
@@ -47,15 +45,15 @@ class Requests:
             "apns-priority": str(push.priority),
             "apns-expiration": str(push.expiration),
         }
-        return await self._sent(client, f"{self.url}/4/broadcasts/apps/{self.bundle_id}", headers, push.payload)
+        return f"{self.url}/4/broadcasts/apps/{self.bundle_id}", HeaderMap(headers)
 
-    def _headers_of(self, push: Push) -> dict[str, str]:
+    def _headers_of(self, push: Push) -> HeaderMap:
         authorization = self.provider.header()
         key = (authorization, push.push_type, push.priority, push.expiration, push.collapse_id)
         headers = self._headers.get(key)
         if headers is None:
             suffix = ".push-type.liveactivity" if push.push_type == "liveactivity" else ""
-            headers = {
+            made = {
                 "authorization": authorization,
                 "apns-topic": self.bundle_id + suffix,
                 "apns-push-type": push.push_type,
@@ -63,13 +61,18 @@ class Requests:
                 "apns-expiration": str(push.expiration),
             }
             if push.collapse_id is not None:
-                headers["apns-collapse-id"] = push.collapse_id
+                made["apns-collapse-id"] = push.collapse_id
             if len(self._headers) >= _MOST_REMEMBERED:
                 self._headers.clear()
-            self._headers[key] = headers
-        return headers if push.apns_id is None else headers | {"apns-id": push.apns_id}
+            headers = self._headers[key] = HeaderMap(made)
+        if push.apns_id is None:
+            return headers
+        own = headers.copy()
+        own["apns-id"] = push.apns_id
+        return own
 
-    async def _sent(self, client: Client, url: str, headers: Mapping[str, str], payload: bytes) -> Verdict:
+    async def send(self, client: Client, url: str, headers: HeaderMap, payload: bytes) -> Verdict:
+        """Send it once."""
         try:
             response = await client.post(url).headers(headers).body_bytes(payload).build().send()
             if response.status == 200:

@@ -21,7 +21,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFE: Final = timedelta(days=365)
 _NAMES: Final = (x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
-_FILES: Final = ("apns-authority.pem", "apns-server.pem")
+AUTHORITY_FILE: Final = "apns-authority.pem"
+_SERVER_FILE: Final = "apns-server.pem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def make_certificates(now: datetime | None = None) -> Certificates:
 
 def kept_in(directory: Path) -> Certificates:
     """Those in the directory; made there if there are none, or if they are about to expire."""
-    paths = [directory / name for name in _FILES]
+    paths = [directory / AUTHORITY_FILE, directory / _SERVER_FILE]
     if all(path.exists() for path in paths):
         kept = Certificates(*(path.read_bytes() for path in paths))
         if x509.load_pem_x509_certificate(kept.authority).not_valid_after_utc > datetime.now(UTC) + timedelta(days=1):

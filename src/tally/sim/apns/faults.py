@@ -6,6 +6,7 @@ apns.faults.add(PushFault(cut="after"))          # Apple has it, and nobody is t
 apns.faults.add(PushFault(goaway="abrupt", skip=100))
 """
 
+import asyncio
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -43,6 +44,8 @@ class PushFaults:
 
     def __init__(self) -> None:
         self.pending: list[PushFault] = []
+        # Set whenever a fault has struck.
+        self.taken = asyncio.Event()
 
     def add(self, fault: PushFault) -> None:
         self.pending.append(fault)
@@ -60,5 +63,6 @@ class PushFaults:
             if fault.times is not None:
                 left = fault.times - 1
                 self.pending[place : place + 1] = [msgspec.structs.replace(fault, times=left)] if left else []
+            self.taken.set()
             return fault
         return None

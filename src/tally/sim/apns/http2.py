@@ -208,6 +208,8 @@ class Connection(asyncio.Protocol):
         self._send_waiting()
 
     def _on_ping(self, flags: int, _: int, content: bytes) -> None:
+        if len(content) != 8:
+            raise _PeerError(Code.FRAME_SIZE_ERROR, "a ping has eight bytes")
         if not flags & frames.ACK:
             self._out.append(frames.frame(frames.PING, frames.ACK, 0, content))
 

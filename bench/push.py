@@ -1,0 +1,144 @@
+"""Pushes over HTTP/2: the gateway beside the raw client that it stands on, against the same simulator in the same run.
+
+The simulator runs in a process of its own, as `tally sim apns` starts it. The raw client does nothing but send: no order for
+each token, no limits, no retries, no verdicts. The gateway is to reach at least 70 % of its rate, with memory that does not grow.
+"""
+
+import asyncio
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from pyreqwest.client import Client, ClientBuilder
+
+from bench.rounds import Line, take_turns
+from tally.cricket.apns.gateway import ApnsGateway, open_apns
+from tally.cricket.apns.model import Push
+from tally.cricket.apns.payloads import room_for_content, update
+from tally.cricket.apns.provider import ProviderToken
+from tally.kit.clock import SystemClock
+from tally.kit.metrics import Metrics
+from tally.settings import Secret, Settings, read_settings
+from tally.sim.apns.command import SETTINGS_FILE
+
+PUSHES = 10_000
+MANY = 100_000
+_CONCURRENCY = 400
+_MOST_RATIO = 1 / 0.7
+_SECTION = "pushes over HTTP/2"
+
+
+async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
+    """A payload of a usual size to many tokens, as fast as it goes."""
+    with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
+        async with simulated(Path(directory)) as settings, open_apns(settings, SystemClock(), Metrics()) as gateway:
+            payload = _payload()
+            clients = [_client(settings) for _ in range(settings.cricket_apns_connections)]
+            tokens = [secrets.token_hex(80) for _ in range(PUSHES)]
+
+            async def ours() -> int:
+                return await through_gateway(gateway, iter(tokens), payload)
+
+            async def raw() -> int:
+                return await through_clients(clients, settings, iter(tokens), payload)
+
+            mine, theirs, ratio = await take_turns(ours, raw, rounds)
+            note = f"{1e6 / mine:,.0f}/s; raw: {1e6 / theirs:,.0f}/s"
+            what = f"{PUSHES:,} pushes of {len(payload):,} bytes to as many tokens"
+            yield Line(_SECTION, what, mine, "raw client", theirs, ratio, "70 % of raw", ratio <= _MOST_RATIO, note)
+            before = _memory()
+            await through_gateway(gateway, (secrets.token_hex(80) for _ in range(many)), payload)
+            after = _memory()
+            what, note = f"memory after {many:,} more", f"{before:.0f} MB before, {after:.0f} MB after"
+            yield Line(
+                _SECTION, what, after, "before, MB", before, after / before, "at most 1.1 times", after <= before * 1.1, note
+            )
+            for client in clients:
+                await client.close()
+
+
+async def through_gateway(gateway: ApnsGateway, tokens: Iterator[str], payload: bytes) -> int:
+    async def made() -> AsyncIterator[Push]:
+        for token in tokens:
+            yield Push(token=token, payload=payload, priority=5, expiration=1_900_000_000, is_state=True)
+
+    count = 0
+    async with aclosing(gateway.send_all(made())) as verdicts:
+        async for _, verdict in verdicts:
+            if not verdict.is_delivered:
+                raise AssertionError(f"a push was not delivered: {verdict.status} {verdict.reason}")
+            count += 1
+    return count
+
+
+async def through_clients(clients: list[Client], settings: Settings, tokens: Iterator[str], payload: bytes) -> int:
+    headers, sent = _headers(settings), 0
+
+    async def worker(client: Client) -> None:
+        nonlocal sent
+        for token in tokens:
+            url = f"{settings.cricket_apns_url}/3/device/{token}"
+            response = await client.post(url).headers(headers).body_bytes(payload).build().send()
+            if response.status != 200:
+                raise AssertionError(f"a push was not delivered: {response.status}")
+            sent += 1
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(_CONCURRENCY):
+            group.create_task(worker(clients[number % len(clients)]))
+    return sent
+
+
+@asynccontextmanager
+async def simulated(directory: Path) -> AsyncIterator[Settings]:
+    """`tally sim apns` on free ports, counting only, and the settings that lead there."""
+    words = ("-m", "tally.cli", "sim", "apns", "--keep", str(directory), "--any-token", "--sums-only")
+    ports = ("--port", "0", "--manage-port", "0", "--control-port", "0")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, *ports, env=environment, stdout=pipe)
+    try:
+        if process.stdout is None or not await process.stdout.readline():
+            raise AssertionError("the simulator did not start")
+        lines = (directory / SETTINGS_FILE).read_text(encoding="utf-8").splitlines()
+        yield read_settings(dict(line.split("=", 1) for line in lines))
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+def _payload() -> bytes:
+    """As large as the display state of a usual match makes it."""
+    content = {"text": "x" * (room_for_content("update") // 3)}
+    return update(timestamp=1_800_000_000, content=content, stale_at=1_800_000_900)
+
+
+def _headers(settings: Settings) -> dict[str, str]:
+    key = Secret(Path((settings.cricket_apns_key or Secret("")).reveal()).read_text(encoding="utf-8"))
+    provider = ProviderToken(key, settings.cricket_apns_key_id, settings.cricket_apns_team_id, SystemClock())
+    return {
+        "authorization": provider.header(),
+        "apns-topic": f"{settings.cricket_apns_bundle_id}.push-type.liveactivity",
+        "apns-push-type": "liveactivity",
+        "apns-priority": "5",
+        "apns-expiration": "1900000000",
+    }
+
+
+def _client(settings: Settings) -> Client:
+    authority = settings.cricket_apns_authority
+    if authority is None:
+        raise AssertionError("the simulator has a certificate of its own")
+    building = ClientBuilder().http2_prior_knowledge().add_root_certificate_pem(authority.read_bytes())
+    return building.timeout(timedelta(seconds=20)).build()
+
+
+def _memory() -> float:
+    """Resident megabytes of this process."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024

@@ -1,0 +1,143 @@
+"""The bodies of pushes: what ActivityKit wants in them, and never a byte too many."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tally.cricket.apns.payloads import (
+    MOST_ATTRIBUTES,
+    MOST_BODY,
+    MOST_BROADCAST,
+    MOST_PUSHED,
+    MOST_TITLE,
+    Alert,
+    PayloadTooLarge,
+    end,
+    notification,
+    room_for_content,
+    size_of_content,
+    start,
+    update,
+)
+from tally.errors import Invalid
+
+ALERT = Alert("WICKET!", "Root c Smith b Starc 31")
+TEXTS = st.text(max_size=2000)
+
+
+def aps(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(payload)["aps"]
+    return found
+
+
+def test_a_start_carries_the_attributes_an_alert_and_asks_for_a_token() -> None:
+    """All that a device needs to create an activity by itself."""
+    payload = start(
+        timestamp=100,
+        content={"score": "12/1"},
+        attributes_type="MatchAttributes",
+        attributes={"matchId": "7"},
+        alert=ALERT,
+        stale_at=200,
+        relevance=50.0,
+    )
+    assert aps(payload) == {
+        "timestamp": 100,
+        "event": "start",
+        "content-state": {"score": "12/1"},
+        "attributes-type": "MatchAttributes",
+        "attributes": {"matchId": "7"},
+        "alert": {"title": "WICKET!", "body": "Root c Smith b Starc 31", "sound": "default"},
+        "input-push-token": 1,
+        "stale-date": 200,
+        "relevance-score": 50.0,
+    }
+
+
+def test_a_start_with_a_channel_subscribes_to_it_instead_of_asking_for_a_token() -> None:
+    payload = start(timestamp=1, content={}, attributes_type="M", attributes={}, alert=ALERT, channel_id="abc==")
+    assert aps(payload)["input-push-channel"] == "abc=="
+    assert "input-push-token" not in aps(payload)
+
+
+def test_an_update_has_nothing_that_was_not_given() -> None:
+    assert aps(update(timestamp=5, content={"a": 1})) == {"timestamp": 5, "event": "update", "content-state": {"a": 1}}
+
+
+def test_an_end_says_when_it_is_to_go_away() -> None:
+    assert aps(end(timestamp=5, content={"a": 1}, dismiss_at=9)) == {
+        "timestamp": 5,
+        "event": "end",
+        "content-state": {"a": 1},
+        "dismissal-date": 9,
+    }
+    assert "dismissal-date" not in aps(end(timestamp=5, content={}))
+
+
+def test_a_notification_carries_what_the_app_wants_beside_aps() -> None:
+    payload = json.loads(notification(Alert("Toss", "India bat", None), thread_id="match-7", extra={"matchId": "7"}))
+    assert payload == {"matchId": "7", "aps": {"alert": {"title": "Toss", "body": "India bat"}, "thread-id": "match-7"}}
+
+
+@pytest.mark.parametrize(("to_channel", "limit"), [(False, MOST_PUSHED), (True, MOST_BROADCAST)])
+def test_a_payload_that_is_too_large_is_refused_with_its_size(to_channel: bool, limit: int) -> None:
+    """Apple would refuse it with 413, for every device."""
+    with pytest.raises(PayloadTooLarge, match=f"{limit} at most") as caught:
+        update(timestamp=1, content={"text": "x" * limit}, to_channel=to_channel)
+    assert caught.value.details["limit"] == limit
+
+
+def test_attributes_beyond_their_share_are_refused() -> None:
+    with pytest.raises(PayloadTooLarge, match="attributes"):
+        start(timestamp=1, content={}, attributes_type="M", attributes={"a": "x" * MOST_ATTRIBUTES}, alert=ALERT)
+
+
+def test_what_is_no_json_is_refused() -> None:
+    with pytest.raises(Invalid, match="JSON"):
+        update(timestamp=1, content={"text": "\ud800"})
+
+
+@given(title=TEXTS, body=TEXTS, text=TEXTS)
+def test_content_that_fits_its_room_fits_with_any_alert(title: str, body: str, text: str) -> None:
+    """Whatever the alert says, a display state within the room makes a payload that Apple takes."""
+    alert = Alert(title, body)
+    for kind in ("start", "update", "end", "broadcast"):
+        content = {"text": text, "filled": ""}
+        room = room_for_content(kind) - size_of_content(content)
+        content["filled"] = "x" * room if room > 0 else ""
+        content["text"] = text if room >= 0 else ""
+        assert size_of_content(content) <= room_for_content(kind)
+        payload = {
+            "start": lambda c: start(
+                timestamp=1_800_000_000,
+                content=c,
+                attributes_type="MatchAttributes",
+                attributes={"a": "x" * (MOST_ATTRIBUTES - 8)},
+                alert=alert,
+                channel_id="x" * 24,
+                stale_at=1_800_000_000,
+                relevance=33.333333333333336,
+            ),
+            "update": lambda c: update(timestamp=1_800_000_000, content=c, alert=alert, stale_at=1_800_000_000, relevance=1 / 3),
+            "end": lambda c: end(timestamp=1_800_000_000, content=c, alert=alert, dismiss_at=1_800_000_000),
+            "broadcast": lambda c: update(timestamp=1_800_000_000, content=c, alert=alert, to_channel=True),
+        }[kind](content)
+        assert aps(payload)["content-state"] == content
+        shown = aps(payload)["alert"]
+        assert len(json.dumps(shown["title"], ensure_ascii=False).encode()) - 2 <= MOST_TITLE
+        assert len(json.dumps(shown["body"], ensure_ascii=False).encode()) - 2 <= MOST_BODY
+
+
+@given(st.text(min_size=1, max_size=40))
+def test_short_alerts_are_not_touched(text: str) -> None:
+    shown = aps(update(timestamp=1, content={}, alert=Alert("t", text[:50])))["alert"]["body"]
+    assert shown == text[:50]
+
+
+def test_a_long_text_is_cut_between_characters_and_marked() -> None:
+    """No half of a letter, and a person sees that something is missing."""
+    shown = aps(update(timestamp=1, content={}, alert=Alert("é" * 500, "x")))["alert"]["title"]
+    assert shown == "é" * ((MOST_TITLE - 3) // 2) + "…"

@@ -1,0 +1,304 @@
+"""The simulated push service answers as Apple's does, and hands on what it takes to the devices it is for."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import jwt
+import pytest
+from pyreqwest.client import ClientBuilder
+
+from tally.kit.clock import ManualClock
+from tally.sim.apns.devices import Delivery, TokenKind
+from tally.sim.apns.faults import PushFault
+from tally.sim.apns.keys import make_key
+from tally.sim.apns.simulator import Apns
+from tests.sim.pushed import PAYLOAD, Provider, bearer, provider_of, token_of
+
+MINUTE = 60
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def apns(clock: ManualClock) -> AsyncIterator[Apns]:
+    async with Apns(clock).serving() as apns:
+        yield apns
+
+
+@pytest.fixture
+async def provider(apns: Apns, clock: ManualClock) -> AsyncIterator[Provider]:
+    async with provider_of(apns, clock) as provider:
+        yield provider
+
+
+async def test_a_push_that_is_right_is_taken_with_an_id(provider: Provider) -> None:
+    """The id that was given, or one that is made up."""
+    token = token_of(provider.apns)
+    given = "123e4567-e89b-42d3-a456-426614174000"
+    assert await provider.push(token, apns_id=given) == (200, {"<apns-id>": given})
+    status, told = await provider.push(token)
+    assert (status, len(told["<apns-id>"])) == (200, 36)
+
+
+WRONG: dict[str, tuple[str | None, dict[str, str | None], int, str]] = {
+    "BadDeviceToken, too short": ("abc", {}, 400, "BadDeviceToken"),
+    "BadDeviceToken, never issued": ("ab" * 32, {}, 400, "BadDeviceToken"),
+    "MissingDeviceToken": ("", {}, 400, "MissingDeviceToken"),
+    "MissingTopic": (None, {"apns_topic": None}, 400, "MissingTopic"),
+    "TopicDisallowed": (None, {"apns_topic": "org.example.other"}, 400, "TopicDisallowed"),
+    "BadTopic": (None, {"apns_topic": "app.tally.cricket"}, 400, "BadTopic"),
+    "InvalidPushType": (None, {"apns_push_type": "carrier-pigeon"}, 400, "InvalidPushType"),
+    "InvalidPushType, missing": (None, {"apns_push_type": None}, 400, "InvalidPushType"),
+    "BadPriority": (None, {"apns_priority": "7"}, 400, "BadPriority"),
+    "BadExpirationDate": (None, {"apns_expiration": "tomorrow"}, 400, "BadExpirationDate"),
+    "BadCollapseId": (None, {"apns_collapse_id": "x" * 65}, 400, "BadCollapseId"),
+    "BadMessageId": (None, {"apns_id": "not a UUID"}, 400, "BadMessageId"),
+    "MissingProviderToken": (None, {"authorization": None}, 403, "MissingProviderToken"),
+    "InvalidProviderToken": (None, {"authorization": "bearer a.b.c"}, 403, "InvalidProviderToken"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_is_wrong_with_a_request_is_told_by_apples_reason(provider: Provider, name: str) -> None:
+    token, changed, status, reason = WRONG[name]
+    found = await provider.push(token_of(provider.apns) if token is None else token, PAYLOAD, **changed)
+    assert found == (status, {"reason": reason} | ({"<apns-id>": "not a UUID"} if reason == "BadMessageId" else {}))
+
+
+@pytest.mark.parametrize(("payload", "status", "reason"), [(b"", 400, "PayloadEmpty"), (b"x" * 4097, 413, "PayloadTooLarge")])
+async def test_payloads_have_their_limits(provider: Provider, payload: bytes, status: int, reason: str) -> None:
+    assert await provider.push(token_of(provider.apns), payload) == (status, {"reason": reason})
+    assert (await provider.push(token_of(provider.apns), b"x" * 4096))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "reason"),
+    [("GET", "/3/device/ab", 405, "MethodNotAllowed"), ("POST", "/2/device/ab", 404, "BadPath"), ("POST", "/", 404, "BadPath")],
+)
+async def test_other_paths_and_methods_are_not_there(
+    provider: Provider, method: str, path: str, status: int, reason: str
+) -> None:
+    assert await provider.call(method, provider.apns.url + path, PAYLOAD) == (status, {"reason": reason})
+
+
+async def test_a_token_that_is_gone_is_410_with_the_moment(provider: Provider, clock: ManualClock) -> None:
+    token = token_of(provider.apns)
+    provider.apns.devices.retire(token)
+    await clock.advance(5)
+    assert await provider.push(token) == (410, {"reason": "Unregistered", "timestamp": clock.milliseconds() - 5000})
+
+
+async def test_a_devices_token_and_an_activitys_are_not_the_same(provider: Provider) -> None:
+    """Each is for its own topic."""
+    device = token_of(provider.apns, TokenKind.DEVICE)
+    assert await provider.push(device) == (400, {"reason": "DeviceTokenNotForTopic"})
+    assert (await provider.push(device, apns_push_type="alert", apns_topic=provider.apns.bundle_id))[0] == 200
+    for kind in (TokenKind.START, TokenKind.UPDATE):
+        wrong = await provider.push(token_of(provider.apns, kind), apns_push_type="alert", apns_topic=provider.apns.bundle_id)
+        assert wrong == (400, {"reason": "DeviceTokenNotForTopic"})
+
+
+async def test_a_new_device_token_ends_the_one_before(provider: Provider) -> None:
+    old, new = (token_of(provider.apns, TokenKind.DEVICE) for _ in range(2))
+    topic = provider.apns.bundle_id
+    assert (await provider.push(old, apns_push_type="alert", apns_topic=topic))[0] == 410
+    assert (await provider.push(new, apns_push_type="alert", apns_topic=topic))[0] == 200
+
+
+async def test_a_provider_token_is_good_for_an_hour(provider: Provider, clock: ManualClock) -> None:
+    token = token_of(provider.apns)
+    assert (await provider.push(token))[0] == 200
+    await clock.advance(60 * MINUTE)
+    assert (await provider.push(token))[0] == 200
+    await clock.advance(1)
+    assert await provider.push(token) == (403, {"reason": "ExpiredProviderToken"})
+
+
+async def test_provider_tokens_must_not_change_within_20_minutes(provider: Provider, clock: ManualClock) -> None:
+    token = token_of(provider.apns)
+    assert (await provider.push(token))[0] == 200
+    await clock.advance(19 * MINUTE)
+    second = bearer(provider.apns, clock.seconds())
+    assert await provider.push(token, authorization=second) == (429, {"reason": "TooManyProviderTokenUpdates"})
+    assert (await provider.push(token))[0] == 200
+    await clock.advance(MINUTE)
+    assert (await provider.push(token, authorization=second))[0] == 200
+
+
+async def test_forged_foreign_and_future_provider_tokens_are_invalid(provider: Provider, clock: ManualClock) -> None:
+    apns, token, now = provider.apns, token_of(provider.apns), clock.seconds()
+    other = make_key()
+    forged = "bearer " + jwt.encode({"iss": apns.key.team_id, "iat": now}, other.pem, "ES256", {"kid": apns.key.key_id})
+    unknown = "bearer " + jwt.encode({"iss": apns.key.team_id, "iat": now}, other.pem, "ES256", {"kid": "OTHER"})
+    wrong = [forged, unknown, bearer(apns, now, iss="ANOTHERTEAM"), bearer(apns, now + 3600), bearer(apns, now, iat="now")]
+    for authorization in wrong:
+        assert await provider.push(token, authorization=authorization) == (403, {"reason": "InvalidProviderToken"})
+
+
+async def test_a_delivery_reaches_the_device_of_the_token(provider: Provider) -> None:
+    token = token_of(provider.apns, device="phone-7")
+    await provider.push(token, apns_priority="5")
+    taken = await provider.apns.devices.mailbox("tests").take()
+    assert taken == [Delivery("phone-7", PAYLOAD.decode(), "liveactivity", 5, token=token)]
+
+
+async def test_a_broadcast_reaches_all_who_listen_and_nobody_else(provider: Provider) -> None:
+    apns = provider.apns
+    for device in ("a", "b", "c"):
+        token_of(apns, device=device)
+    url = f"{apns.manage_url}/1/apps/{apns.bundle_id}/channels"
+    body = b'{"message-storage-policy": 1, "push-type": "LiveActivity"}'
+    status, told = await provider.call("POST", url, body)
+    assert status == 201
+    channel = told["<apns-channel-id>"]
+    apns.devices.listen("a", channel)
+    apns.devices.listen("b", channel)
+    apns.devices.listen("c", channel)
+    apns.devices.stop_listening("c", channel)
+    send = f"{apns.url}/4/broadcasts/apps/{apns.bundle_id}"
+    assert (await provider.call("POST", send, b"x" * 5120, apns_channel_id=channel, apns_topic=None))[0] == 200
+    taken = await apns.devices.mailbox("tests").take()
+    assert sorted(delivery.device for delivery in taken) == ["a", "b"]
+    assert {delivery.channel for delivery in taken} == {channel}
+
+
+CHANNEL = "AAAAAAAAAAAAAAAAAAAAAA=="
+
+
+@pytest.mark.parametrize(
+    ("changed", "size", "status", "reason"),
+    [
+        ({}, 10, 400, "ChannelNotRegistered"),
+        ({"apns_channel_id": None}, 10, 400, "MissingChannelId"),
+        ({"apns_channel_id": "short"}, 10, 400, "BadChannelId"),
+        ({"apns_push_type": "alert"}, 10, 400, "InvalidPushType"),
+        ({"apns_push_type": None}, 10, 400, "MissingPushType"),
+        ({}, 5121, 413, "PayloadTooLarge"),
+        ({}, 0, 400, "PayloadEmpty"),
+    ],
+)
+async def test_what_is_wrong_with_a_broadcast_is_told(
+    provider: Provider, changed: dict[str, str | None], size: int, status: int, reason: str
+) -> None:
+    send = f"{provider.apns.url}/4/broadcasts/apps/{provider.apns.bundle_id}"
+    found = await provider.call("POST", send, b"x" * size, **({"apns_channel_id": CHANNEL} | changed))
+    assert found == (status, {"reason": reason})
+
+
+async def test_what_is_wrong_with_channel_management_is_told(provider: Provider) -> None:
+    apns = provider.apns
+    base = f"{apns.manage_url}/1/apps/{apns.bundle_id}"
+    wrong = [
+        (await provider.call("POST", f"{base}/channels", b'{"message-storage-policy":1,"push-type":"Alert"}'), "InvalidPushType"),
+        (await provider.call("POST", f"{base}/channels", b"no JSON"), "InvalidPushType"),
+        (await provider.call("GET", f"{base}/channels"), "MissingChannelId"),
+        (await provider.call("GET", f"{base}/channels", apns_channel_id="x"), "BadChannelId"),
+        (await provider.call("DELETE", f"{base}/channels", apns_channel_id=CHANNEL), "ChannelNotRegistered"),
+        (await provider.call("PUT", f"{base}/channels"), "MethodNotAllowed"),
+        (await provider.call("GET", f"{apns.manage_url}/1/apps/other/channels"), "BadPath"),
+        (await provider.call("GET", f"{base}/all-channels", authorization=None), "MissingProviderToken"),
+    ]
+    assert [told["reason"] for (_, told), _ in wrong] == [reason for _, reason in wrong]
+    assert all("<apns-request-id>" in told for (_, told), _ in wrong)
+
+
+async def test_a_device_without_a_network_gets_the_latest_of_each_token_when_it_is_back(
+    provider: Provider, clock: ManualClock
+) -> None:
+    """What has expired by then, or was for now or never, is gone."""
+    apns, later = provider.apns, str(clock.seconds() + 100)
+    kept, brief, fleeting = (token_of(apns) for _ in range(3))
+    apns.devices.set_online("phone", is_online=False)
+    for payload in (b"1", b"2"):
+        await provider.push(kept, payload, apns_expiration=later)
+    await provider.push(brief, b"3", apns_expiration=str(clock.seconds() + 10))
+    await provider.push(fleeting, b"4", apns_expiration="0")
+    await clock.advance(50)
+    apns.devices.set_online("phone", is_online=True)
+    assert [delivery.payload for delivery in await apns.devices.mailbox("tests").take()] == ["2"]
+
+
+async def test_the_log_is_bounded_and_can_be_sums_alone(provider: Provider) -> None:
+    apns, token = provider.apns, token_of(provider.apns)
+    await provider.push(token)
+    apns.record.remembers = False
+    await provider.push(token)
+    assert (len(apns.record.seen), apns.record.accepted, apns.record.total) == (1, 2, 2)
+    assert apns.record.seen.maxlen is not None
+
+
+async def test_everything_can_be_driven_over_the_control_port(provider: Provider) -> None:
+    """A phone in another process registers, takes tokens, reads its deliveries; a test there arranges faults."""
+    apns = provider.apns
+    control = f"{apns.control_url}/_sim"
+    async with ClientBuilder().build() as client:
+
+        async def call(method: str, path: str, body: object = None) -> tuple[int, object]:
+            request = client.request(method, control + path)
+            response = await (request.body_json(body) if body is not None else request).build().send()
+            content = bytes(await response.bytes())
+            return response.status, json.loads(content) if content else None
+
+        assert (await call("PUT", "/devices/phone-9", {"mailbox": "away"}))[0] == 204
+        status, told = await call("POST", "/devices/phone-9/tokens", {"kind": "update"})
+        assert isinstance(told, dict)
+        token = told["token"]
+        assert (status, len(token)) == (201, 160)
+        async with client.get(f"{control}/mailboxes/away").streamed_read_buffer_limit(0).build_streamed() as stream:
+            assert await stream.body_reader.read_chunk() == b"\n"
+            assert (await provider.push(token))[0] == 200
+            chunk = await stream.body_reader.read_chunk()
+            assert chunk is not None
+            assert json.loads(bytes(chunk)) == {
+                "device": "phone-9",
+                "payload": PAYLOAD.decode(),
+                "push_type": "liveactivity",
+                "priority": 10,
+                "token": token,
+            }
+        fault = {"token": token, "status": 429, "reason": "TooManyRequests"}
+        assert (await call("POST", "/faults", fault))[0] == 204
+        assert await provider.push(token) == (429, {"reason": "TooManyRequests"})
+        _, log = await call("GET", f"/log?target={token}")
+        assert isinstance(log, list)
+        assert [(seen["status"], seen["reason"]) for seen in log] == [(200, ""), (429, "TooManyRequests")]
+        _, state = await call("GET", "/state")
+        assert isinstance(state, dict)
+        assert (state["accepted"], state["devices"], state["tokens"]) == (1, 1, 1)
+        assert (await call("DELETE", f"/tokens/{token}"))[0] == 204
+        assert (await provider.push(token))[0] == 410
+        wrong = [
+            ("POST", "/faults", {"unheard_of": 1}, 400),
+            ("POST", "/devices/nobody/tokens", {"kind": "update"}, 404),
+            ("DELETE", "/tokens/nobodys", None, 404),
+            ("DELETE", "/mailboxes/nobodys", None, 404),
+        ]
+        for method, path, body, expected in wrong:
+            assert (await call(method, path, body))[0] == expected
+        assert (await call("DELETE", "/mailboxes/away"))[0] == 204
+        assert apns.devices.known == {}
+
+
+async def test_a_delay_is_one_of_the_simulators_clock(provider: Provider, clock: ManualClock) -> None:
+    token = token_of(provider.apns)
+    provider.apns.faults.add(PushFault(token=token, delay=3600))
+    pushing = asyncio.create_task(provider.push(token))
+    await clock.until_sleeping()
+    await clock.advance(3599)
+    assert not pushing.done()
+    await clock.advance(1)
+    assert (await pushing)[0] == 200
+
+
+async def test_keys_and_certificates_are_the_same_after_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+    """A server that was led here finds its way again."""
+    directory = tmp_path / "apns"
+    first, second = Apns.kept_in(directory, clock), Apns.kept_in(directory, clock)
+    assert first.key == second.key
+    assert first.certificates == second.certificates
+    assert {path.stat().st_mode & 0o77 for path in directory.iterdir()} == {0}

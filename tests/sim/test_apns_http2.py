@@ -1,0 +1,292 @@
+"""The simulator's HTTP/2: another implementation of it can talk to it, and nonsense ends one connection and no more."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, DataReceived, Event, PingAckReceived, ResponseReceived, StreamEnded, StreamReset
+from h2.settings import SettingCodes
+from hpack import Encoder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tally.kit.clock import SystemClock
+from tally.sim.apns import frames
+from tally.sim.apns.exchange import Answer, Exchange
+from tally.sim.apns.headers import BadHeaders, HeaderReader, written
+from tally.sim.apns.http2 import MOST_STREAMS, Connection
+from tally.sim.apns.simulator import Apns
+from tests.sim.pushed import PAYLOAD, bearer, token_of
+
+
+@pytest.fixture(scope="module")
+async def apns() -> AsyncIterator[Apns]:
+    async with Apns(SystemClock()).serving() as apns:
+        yield apns
+
+
+class Peer:
+    """`h2` as a client, on a real socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+        self.seen: list[Event] = []
+
+    async def flush(self) -> None:
+        self.writer.write(self.h2.data_to_send())
+        await self.writer.drain()
+
+    async def until(self, kind: type[Event], count: int = 1) -> list[Event]:
+        """All events of the kind, once there are so many."""
+        while len(found := [event for event in self.seen if isinstance(event, kind)]) < count:
+            received = await self.reader.read(65_536)
+            if not received:
+                raise ConnectionResetError("the server has closed the connection")
+            for event in self.h2.receive_data(received):
+                self.seen.append(event)
+                if isinstance(event, DataReceived):
+                    self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            await self.flush()
+        return found
+
+
+@asynccontextmanager
+async def unstarted(apns: Apns) -> AsyncIterator[Peer]:
+    """A connection on which nothing has been said."""
+    context = ssl.create_default_context(cadata=apns.certificates.authority.decode())
+    context.set_alpn_protocols(["h2"])
+    host, _, port = apns.url.removeprefix("https://").partition(":")
+    peer = Peer(*await asyncio.open_connection(host, int(port), ssl=context))
+    try:
+        yield peer
+    finally:
+        peer.writer.transport.abort()
+
+
+@asynccontextmanager
+async def connected(apns: Apns) -> AsyncIterator[Peer]:
+    async with unstarted(apns) as peer:
+        peer.h2.initiate_connection()
+        await peer.flush()
+        yield peer
+
+
+def headers_for(apns: Apns, token: str) -> list[tuple[str, str]]:
+    return [
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":authority", "localhost"),
+        (":path", f"/3/device/{token}"),
+        ("authorization", bearer(apns, SystemClock().seconds() // 1800 * 1800)),
+        ("apns-topic", f"{apns.bundle_id}.push-type.liveactivity"),
+        ("apns-push-type", "liveactivity"),
+    ]
+
+
+AUTHORIZED: dict[int, list[tuple[str, str]]] = {}
+
+
+def known_headers(apns: Apns, token: str) -> list[tuple[str, str]]:
+    """The same provider's token in all tests, since Apple minds when it changes."""
+    if id(apns) not in AUTHORIZED:
+        AUTHORIZED[id(apns)] = headers_for(apns, "")
+    return [(name, f"/3/device/{token}" if name == ":path" else value) for name, value in AUTHORIZED[id(apns)]]
+
+
+async def test_another_implementation_of_http2_can_push(apns: Apns) -> None:
+    """Many streams on one connection, bodies in pieces and padded, headers in several frames."""
+    async with connected(apns) as peer:
+        tokens = [token_of(apns) for _ in range(50)]
+        for number, token in enumerate(tokens):
+            stream = peer.h2.get_next_available_stream_id()
+            long = [("x-long", "y" * 20_000)] if number % 10 == 0 else []
+            peer.h2.send_headers(stream, known_headers(apns, token) + long, priority_weight=16 if number % 2 else None)
+            peer.h2.send_data(stream, PAYLOAD[:10], pad_length=7 if number % 3 else None)
+            peer.h2.send_data(stream, PAYLOAD[10:], end_stream=True)
+        await peer.flush()
+        answers = await peer.until(ResponseReceived, 50)
+        assert {dict(answer.headers)[b":status"] for answer in answers if isinstance(answer, ResponseReceived)} == {b"200"}
+        assert all(apns.record.payloads(token) == [PAYLOAD] for token in tokens)
+
+
+async def test_the_number_of_streams_is_told_and_pings_are_answered(apns: Apns) -> None:
+    async with connected(apns) as peer:
+        peer.h2.ping(b"12345678")
+        await peer.flush()
+        await peer.until(PingAckReceived)
+        assert peer.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] == MOST_STREAMS
+
+
+async def test_a_large_answer_waits_for_the_windows_of_the_client(apns: Apns) -> None:
+    """Flow control: not a byte more than the client has room for, and all of it in the end."""
+    async with connected(apns) as peer:
+        peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 10})
+        await peer.flush()
+        stream = peer.h2.get_next_available_stream_id()
+        headers = [pair for pair in known_headers(apns, "") if pair[0] != "apns-topic"]
+        peer.h2.send_headers(stream, headers, end_stream=True)
+        await peer.flush()
+        await peer.until(StreamEnded)
+        parts = [event.data for event in peer.seen if isinstance(event, DataReceived)]
+        assert b"".join(parts) == b'{"reason":"MissingDeviceToken"}'
+        assert max(map(len, parts)) <= 10
+
+
+async def test_a_body_without_end_is_cut_off_in_memory_and_refused(apns: Apns) -> None:
+    async with connected(apns) as peer:
+        stream = peer.h2.get_next_available_stream_id()
+        peer.h2.send_headers(stream, known_headers(apns, token_of(apns)))
+        for _ in range(40):
+            while peer.h2.local_flow_control_window(stream) < 10_000:
+                await peer.flush()
+                for event in peer.h2.receive_data(await peer.reader.read(65_536)):
+                    peer.seen.append(event)
+            peer.h2.send_data(stream, b"x" * 10_000)
+        peer.h2.end_stream(stream)
+        await peer.flush()
+        [answer] = await peer.until(ResponseReceived)
+        assert isinstance(answer, ResponseReceived)
+        assert dict(answer.headers)[b":status"] == b"413"
+
+
+async def test_a_stream_that_the_client_gives_up_is_forgotten(apns: Apns) -> None:
+    async with connected(apns) as peer:
+        stream = peer.h2.get_next_available_stream_id()
+        peer.h2.send_headers(stream, known_headers(apns, token_of(apns)))
+        peer.h2.reset_stream(stream)
+        again = peer.h2.get_next_available_stream_id()
+        peer.h2.send_headers(again, known_headers(apns, token_of(apns)))
+        peer.h2.send_data(again, PAYLOAD, end_stream=True)
+        await peer.flush()
+        answers = await peer.until(ResponseReceived)
+        assert [answer.stream_id for answer in answers if isinstance(answer, ResponseReceived)] == [again]
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        frames.PREFACE + b"\xff" * 100,
+        frames.PREFACE + frames.frame(frames.HEADERS, frames.END_HEADERS, 2, b"\x82"),
+        frames.PREFACE + frames.frame(frames.HEADERS, frames.END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff\xff"),
+        frames.PREFACE + frames.frame(frames.HEADERS, 0, 1, b"\x82") + frames.frame(frames.PING, 0, 0, b"12345678"),
+        frames.PREFACE + frames.frame(frames.CONTINUATION, 0, 1, b"\x82"),
+        frames.PREFACE + frames.frame(frames.HEADERS, frames.PADDED, 1, b"\x09a"),
+        frames.PREFACE + frames.frame(frames.WINDOW_UPDATE, 0, 0, b"1"),
+    ],
+)
+async def test_nonsense_ends_its_connection_with_a_reason(apns: Apns, nonsense: bytes) -> None:
+    async with unstarted(apns) as bare:
+        bare.writer.write(nonsense)
+        received = await bare.reader.read()
+        assert frames.go_away(0, frames.Code.NO_ERROR)[3:4] in received
+        assert await still_serves(apns)
+
+
+async def still_serves(apns: Apns) -> bool:
+    async with connected(apns) as peer:
+        stream = peer.h2.get_next_available_stream_id()
+        peer.h2.send_headers(stream, known_headers(apns, token_of(apns)))
+        peer.h2.send_data(stream, PAYLOAD, end_stream=True)
+        await peer.flush()
+        [answer] = await peer.until(ResponseReceived)
+        return isinstance(answer, ResponseReceived) and dict(answer.headers)[b":status"] == b"200"
+
+
+class Wire(asyncio.Transport):
+    """What a connection writes, without a socket."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent += bytes(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+def answered(_: Exchange) -> Answer:
+    return Answer(200)
+
+
+FRAMES = st.builds(frames.frame, st.integers(0, 9), st.integers(0, 255), st.integers(0, 9), st.binary(max_size=40))
+
+
+@given(st.lists(st.one_of(st.binary(max_size=60), FRAMES), max_size=8))
+def test_any_bytes_are_borne(chunks: list[bytes]) -> None:
+    """Whatever comes after the greeting, nothing is raised: it is served, waited for, or the connection is closed."""
+    wire, connection = Wire(), Connection(1, answered, lambda _: None)
+    connection.connection_made(wire)
+    connection.data_received(frames.PREFACE)
+    for chunk in chunks:
+        if not wire.is_closed:
+            connection.data_received(chunk)
+    peer = H2Connection(H2Configuration(client_side=True))
+    peer.initiate_connection()
+    events = peer.receive_data(wire.sent)
+    assert wire.is_closed == any(isinstance(event, ConnectionTerminated) for event in events)
+
+
+FIELDS = st.tuples(
+    st.sampled_from(["apns-id", "apns-topic", ":path", "x-odd", "content-length"]),
+    st.text(st.characters(codec="ascii"), max_size=300),
+)
+
+
+@given(st.lists(st.lists(FIELDS, max_size=6), max_size=6), st.sampled_from([0, 60, 4096]), st.booleans())
+def test_headers_are_read_as_another_implementation_writes_them(
+    blocks: list[list[tuple[str, str]]], size: int, huffman: bool
+) -> None:
+    """Through all the tables, sizes and codes of HPACK, block after block."""
+    encoder, reader = Encoder(), HeaderReader()
+    encoder.header_table_size = size
+    for fields in blocks:
+        found = reader.read(encoder.encode(fields, huffman=huffman))
+        assert found == {name.encode(): value.encode() for name, value in fields}
+
+
+@given(st.binary(max_size=80))
+def test_a_header_block_is_read_or_refused(block: bytes) -> None:
+    try:
+        found = HeaderReader().read(block)
+    except BadHeaders as error:
+        assert str(error)  # noqa: PT017  (either is right: the point is that nothing else comes)
+    else:
+        assert all(isinstance(value, bytes) for value in found.values())
+
+
+@pytest.mark.parametrize("status", [200, 201, 204, 400, 403, 410, 413, 429, 503])
+def test_answers_are_read_by_another_implementation(status: int) -> None:
+    wire, connection = Wire(), Connection(1, lambda _: Answer(status, ((b"apns-id", b"x" * 36),), b"body"), lambda _: None)
+    peer = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+    peer.initiate_connection()
+    peer.send_headers(1, [(":method", "POST"), (":scheme", "https"), (":authority", "a"), (":path", "/")], end_stream=True)
+    connection.connection_made(wire)
+    connection.data_received(peer.data_to_send())
+    [answer] = [event for event in peer.receive_data(wire.sent) if isinstance(event, ResponseReceived)]
+    assert dict(answer.headers) == {b":status": b"%d" % status, b"apns-id": b"x" * 36}
+    assert written(status, ())
+
+
+def test_more_streams_than_allowed_are_refused_as_never_looked_at() -> None:
+    wire, connection = Wire(), Connection(1, lambda _: None, lambda _: None)
+    connection.connection_made(wire)
+    peer = H2Connection(H2Configuration(client_side=True))
+    peer.initiate_connection()
+    for number in range(MOST_STREAMS + 3):
+        request = [(":method", "POST"), (":scheme", "https"), (":authority", "a"), (":path", "/")]
+        peer.send_headers(2 * number + 1, request, end_stream=True)
+    connection.data_received(peer.data_to_send())
+    refused = [event.stream_id for event in peer.receive_data(wire.sent) if isinstance(event, StreamReset)]
+    assert refused == [2 * (MOST_STREAMS + more) + 1 for more in range(3)]
