@@ -49,4 +49,5 @@ async def fetch(request: RequestBuilder, who: str, limit: int = MAX_ANSWER) -> A
             headers = {name.lower(): value for name, value in response.headers.items()}
             return Answer(response.status, headers, bytes(body))
     except PyreqwestError as error:
-        raise Unavailable(f"{who} cannot be reached: {type(error).__name__}") from error
+        # Without the cause: its words have the address in them, and some addresses hold a token.
+        raise Unavailable(f"{who} cannot be reached: {type(error).__name__}") from None

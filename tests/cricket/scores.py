@@ -1,0 +1,65 @@
+"""A simulated SportMonks and a gateway to it, on a real socket, with a clock that the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyreqwest.client import ClientBuilder
+
+from tally.cricket.model.feed import MatchFeed
+from tally.cricket.sportmonks.client import SportMonksClient
+from tally.cricket.sportmonks.gateway import SportMonksGateway
+from tally.kit.clock import ManualClock
+from tally.kit.metrics import Metrics
+from tally.settings import Secret
+from tally.sim.sportmonks.broadcast import Broadcast
+from tally.sim.sportmonks.match import Match
+from tally.sim.sportmonks.simulator import SportMonks
+from tally.sim.sportmonks.world import API_TOKEN
+
+T = TypeVar("T")
+
+LIVESCORES = "/api/v2.0/livescores"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Both ends of the wire."""
+
+    sportmonks: SportMonks
+    clock: ManualClock
+    client: SportMonksClient
+    gateway: SportMonksGateway
+
+    async def feed_of(self, broadcast: Broadcast) -> MatchFeed:
+        """What the next poll says of a match."""
+        poll = await self.gateway.live()
+        return next(feed for feed in poll.feeds if feed.match_id == str(broadcast.match.id))
+
+    async def sit_out(self, work: Awaitable[T]) -> T:
+        """The result of `work`, letting the time pass that it waits for."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.wait({task}, timeout=0.01)
+            await self.clock.advance(0.1)
+        return await task
+
+    @property
+    def polls(self) -> int:
+        return self.sportmonks.faults.count(LIVESCORES)
+
+
+@asynccontextmanager
+async def open_scores(*matches: Match, marquee: bool = True, **how: Any) -> AsyncIterator[Scores]:
+    """SportMonks with these matches, the first one's league being a marquee league unless that is not wanted."""
+    clock = ManualClock()
+    async with SportMonks(clock).serving() as sportmonks, ClientBuilder().build() as http:
+        sportmonks.limits.hourly = 10**9
+        for match in matches:
+            sportmonks.add(match)
+        leagues = (str(matches[0].league_id),) if matches and marquee else ()
+        given: dict[str, Any] = {"token": Secret(API_TOKEN), "hourly": 10**6} | how
+        client = SportMonksClient(http, clock, Metrics(), url=sportmonks.api, **given)
+        yield Scores(sportmonks, clock, client, SportMonksGateway(client, clock, leagues))

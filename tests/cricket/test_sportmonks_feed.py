@@ -1,0 +1,244 @@
+"""Matches from the simulator's socket through the gateway: what arrives is what was played, at every moment and in the end."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from tally.cricket.model.feed import MatchFeed, MatchStatus, Overs, WicketKind
+from tally.cricket.sportmonks import wire
+from tally.cricket.sportmonks.translation import match_feed
+from tally.kit.clock import ManualClock
+from tally.sim.sportmonks.broadcast import Broadcast
+from tally.sim.sportmonks.cricsheet import read_match
+from tally.sim.sportmonks.match import Match
+from tally.sim.sportmonks.mistakes import Mistakes, Wrong
+from tally.sim.sportmonks.shipped import shipped_match
+from tests.cricket.scores import open_scores
+from tests.recorded import NAMES, expected, recorded
+from tests.sim.sportmonks_files import AWAY, HOME, delivery, documents, innings, match_of
+
+EXTRAS = {"wides": "wides", "noballs": "noballs", "byes": "byes", "legbyes": "leg_byes", "penalty": "penalty"}
+
+
+def expect_consistent(feed: MatchFeed) -> None:
+    """Totals are those of the balls, and those of batters and extras."""
+    assert feed.balls is not None
+    ids = [ball.id for ball in feed.balls]
+    assert ids == sorted(set(ids))
+    for card in feed.innings:
+        balls = [ball for ball in feed.balls if ball.innings == card.number]
+        assert card.extras is not None
+        assert sum(batter.runs for batter in card.batters) + card.extras.total == card.runs
+        assert sum(ball.runs_total for ball in balls) == card.runs
+        assert sum(ball.wicket is not None and ball.wicket.counts for ball in balls) == card.wickets
+        assert sum(ball.runs_against_bowler for ball in balls) == sum(bowler.runs for bowler in card.bowlers)
+        credited = sum(ball.wicket is not None and ball.wicket.is_bowlers for ball in balls)
+        assert credited == sum(bowler.wickets for bowler in card.bowlers)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_recorded_match_arrives_as_it_was_played(name: str) -> None:
+    """Polled all along: the totals agree each time, and in the end every line of every scorecard is as others have it."""
+    async with open_scores(recorded(name)) as scores:
+        (match,) = scores.sportmonks.broadcasts.values()
+        match.step()
+        last = len(match.steps) - 1  # the result; after it, coverage ends
+        while match.position < last:
+            match.step(min(7, last - match.position))
+            expect_consistent(await scores.feed_of(match))
+        expect_scorecards(await scores.feed_of(match), name)
+
+
+def expect_scorecards(feed: MatchFeed, name: str) -> None:
+    wanted = expected(name)
+    assert feed.note == wanted["result"]
+    assert feed.is_super_over == wanted["super_over"]
+    assert feed.status is (MatchStatus.ABANDONED if wanted["result"] == "No result" else MatchStatus.FINISHED)
+    for card, told_of in zip(feed.innings, wanted["innings"], strict=True):
+        assert (card.number, card.is_super_over, card.runs, card.wickets, str(card.overs)) == (
+            *(told_of["innings"], told_of["super_over"], told_of["runs"], told_of["wickets"], told_of["overs"]),
+        )
+        side = feed.side(card.team_id)
+        assert side is not None
+        assert side.name == told_of["team"]
+        assert card.extras is not None
+        found = {theirs: getattr(card.extras, ours) for theirs, ours in EXTRAS.items() if getattr(card.extras, ours)}
+        assert found == told_of["extras"]
+        assert [
+            (each.name, each.runs, each.balls, each.fours, each.sixes, "not out" if each.how_out is None else each.how_out.value)
+            for each in card.batters
+        ] == [
+            tuple(each[field] for field in ("name", "runs", "balls", "fours", "sixes", "how_out")) for each in told_of["batters"]
+        ]
+        assert [
+            (each.name, each.wickets, each.runs, f"{each.overs}.{each.balls}", each.maidens, each.wides, each.noballs)
+            for each in card.bowlers
+        ] == [
+            tuple(each[field] for field in ("name", "wickets", "runs", "overs", "maidens", "wides", "noballs"))
+            for each in told_of["bowlers"]
+        ]
+
+
+async def test_every_ball_of_the_match_that_comes_along_is_seen_as_it_falls() -> None:
+    async with open_scores(shipped_match()) as scores:
+        (match,) = scores.sportmonks.broadcasts.values()
+        seen = 0
+        while match.deliver():
+            feed = await scores.feed_of(match)
+            expect_consistent(feed)
+            assert feed.balls is not None
+            seen += 1
+            assert len(feed.balls) == seen
+            assert feed.status in {MatchStatus.IN_PLAY, MatchStatus.INNINGS_BREAK}
+            assert feed.is_live
+            at_crease = [batter.name for batter in feed.innings[-1].batters if batter.is_at_crease]
+            assert len(at_crease) == (2 if feed.balls[-1].wicket is None else 1)
+            assert [bowler.name for bowler in feed.innings[-1].bowlers if bowler.is_bowling] == [feed.balls[-1].bowler_name]
+        assert seen > 90
+        feed = await scores.feed_of(match)
+        assert (feed.total_overs, feed.target) == (8, None)
+
+
+async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_one_request() -> None:
+    async with open_scores(shipped_match(1)) as scores:
+        (marquee,) = scores.sportmonks.broadcasts.values()
+        other = scores.sportmonks.add(match_of(innings(HOME, [delivery(4)] * 6)))
+        other.deliver(3)
+        assert [feed.balls for feed in (await scores.gateway.live()).feeds] == [None]
+        assert scores.polls == 1
+        marquee.deliver(2)
+        poll = await scores.gateway.live()
+        assert [None if feed.balls is None else len(feed.balls) for feed in poll.feeds] == [2, None]
+        assert poll.listed == {"1", "77"}
+        assert scores.polls == 3  # once more, with balls, as soon as one is there to have them
+        await scores.gateway.live()
+        assert scores.polls == 4
+
+
+async def test_one_match_can_be_asked_for() -> None:
+    async with open_scores(shipped_match(1)) as scores:
+        (match,) = scores.sportmonks.broadcasts.values()
+        match.step(len(match.steps))
+        assert (await scores.gateway.live()).listed == frozenset()
+        feed = await scores.gateway.match("1")
+        assert feed is not None
+        assert feed.balls is not None
+        assert (feed.status, feed.man_of_match, feed.winner_team_id) == (
+            *(MatchStatus.FINISHED, "S Winterbourne", str(match.match.team_id("Harbour Herons"))),
+        )
+        assert await scores.gateway.match("2") is None
+
+
+async def test_the_toss_is_told_before_the_match_begins() -> None:
+    async with open_scores(shipped_match(1)) as scores:
+        (match,) = scores.sportmonks.broadcasts.values()
+        match.step()
+        feed = await scores.feed_of(match)
+        assert (feed.status, feed.is_live, feed.innings, feed.balls) == (MatchStatus.NOT_STARTED, False, (), ())
+        assert feed.toss is not None
+        assert (feed.toss.team_id, feed.toss.elected) == (str(match.match.team_id("Hilltop Hares")), "bowling")
+        assert feed.starts_at == "2026-01-01T00:30:00Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "is_live"),
+    [
+        ("Lunch", MatchStatus.BREAK, True),
+        ("Tea Break", MatchStatus.BREAK, True),
+        ("Stump Day 3", MatchStatus.BREAK, True),
+        ("Int.", MatchStatus.DELAYED, True),
+        ("Delayed", MatchStatus.DELAYED, True),
+        ("Postp.", MatchStatus.POSTPONED, False),
+        ("Cancl.", MatchStatus.CANCELLED, False),
+        ("Aban.", MatchStatus.ABANDONED, False),
+        ("4th Innings", MatchStatus.IN_PLAY, True),
+        ("Something new", MatchStatus.DELAYED, True),
+    ],
+)
+def test_every_status_has_a_meaning(text: str, status: MatchStatus, is_live: bool) -> None:
+    broadcast = Broadcast(shipped_match(), ManualClock())
+    broadcast.deliver()
+    broadcast.status = text
+    feed = feed_of(broadcast)
+    assert (feed.status, feed.status_text, feed.is_live) == (status, text, is_live)
+
+
+def feed_of(broadcast: Broadcast) -> MatchFeed:
+    """A feed without a socket between."""
+    return match_feed(msgspec.json.decode(msgspec.json.encode(broadcast.fixture()), type=wire.Fixture, strict=False), 0)
+
+
+def told(match: Match) -> MatchFeed:
+    broadcast = Broadcast(match, ManualClock())
+    broadcast.play_out()
+    return feed_of(broadcast)
+
+
+def test_a_correction_comes_under_the_id_of_its_ball() -> None:
+    broadcast = Broadcast(
+        shipped_match(), ManualClock(), mistakes=Mistakes(wrong={1: Wrong("dot", until=1)}, twice=frozenset({0}))
+    )
+    broadcast.deliver(2)
+    before = feed_of(broadcast).balls
+    broadcast.deliver(1)
+    after = feed_of(broadcast).balls
+    assert before is not None
+    assert after is not None
+    assert [ball.id for ball in before] == [ball.id for ball in after[:2]]
+    assert (before[1].runs_bat, after[1].runs_bat, after[1].is_boundary_four) == (0, 4, True)
+    assert before[1].updated_at != after[1].updated_at
+
+
+def test_how_batters_went_is_told_in_our_words() -> None:
+    kinds = {
+        "bowled": WicketKind.BOWLED,
+        "caught": WicketKind.CAUGHT,
+        "caught and bowled": WicketKind.CAUGHT_AND_BOWLED,
+        "lbw": WicketKind.LBW,
+        "stumped": WicketKind.STUMPED,
+        "hit wicket": WicketKind.HIT_WICKET,
+        "run out": WicketKind.RUN_OUT,
+        "obstructing the field": WicketKind.OBSTRUCTING,
+        "handled the ball": WicketKind.HANDLED_BALL,
+        "hit the ball twice": WicketKind.HIT_TWICE,
+        "timed out": WicketKind.TIMED_OUT,
+        "retired out": WicketKind.RETIRED_OUT,
+        "retired hurt": WicketKind.RETIRED_HURT,
+        "retired not out": WicketKind.RETIRED_NOT_OUT,
+        "something new": WicketKind.OTHER,
+    }
+    balls = [delivery(batter=f"{kind} batter", wickets=[{"kind": kind, "player_out": f"{kind} batter"}]) for kind in kinds]
+    feed = told(match_of(innings(HOME, balls)))
+    assert feed.balls is not None
+    assert [ball.wicket and ball.wicket.kind for ball in feed.balls] == list(kinds.values())
+    how = {batter.name: batter.how_out for batter in feed.innings[0].batters}
+    assert [how[f"{kind} batter"] for kind in kinds] == list(kinds.values())
+
+
+def test_a_wicket_without_a_ball_is_no_delivery() -> None:
+    both = [{"kind": "caught", "player_out": "A Player"}, {"kind": "timed out", "player_out": "C Player"}]
+    feed = told(match_of(innings(HOME, [delivery(wickets=both)])))
+    assert feed.balls is not None
+    assert [(ball.is_delivery, ball.is_legal, ball.runs_total) for ball in feed.balls] == [(True, True, 0), (False, False, 0)]
+    assert [ball.wicket and ball.wicket.counts for ball in feed.balls] == [True, True]
+    assert feed.innings[0].wickets == 2
+
+
+def test_rain_leaves_a_target_in_overs_and_balls() -> None:
+    chase = innings(AWAY, [delivery(1)], target={"runs": 90, "overs": 11.3})
+    feed = told(match_of(innings(HOME, [delivery(1)]), chase, outcome={"winner": HOME, "by": {"runs": 3}, "method": "D/L"}))
+    assert feed.target is not None
+    assert (feed.target.runs, feed.target.overs, feed.total_overs) == (90, Overs(11, 3), 20)
+
+
+@given(documents)
+@settings(max_examples=40)
+def test_any_match_arrives_consistently(made: dict[str, object]) -> None:
+    broadcast = Broadcast(read_match(msgspec.json.encode(made)), ManualClock())
+    while broadcast.position < len(broadcast.steps):
+        broadcast.step(9)
+        feed = feed_of(broadcast)
+        assert [card.number for card in feed.innings] == list(range(1, len(feed.innings) + 1))
+        for card in feed.innings:
+            assert card.extras is not None
+            assert sum(batter.runs for batter in card.batters) + card.extras.total == card.runs

@@ -1,0 +1,229 @@
+"""The gateway to SportMonks when things go wrong there: it waits, gives up, comes back, and tells nobody the token."""
+
+import asyncio
+import io
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tally.cricket.model.records import League
+from tally.errors import RateLimited, TallyError, Unavailable
+from tally.kit import logs
+from tally.kit.breaker import State
+from tally.kit.clock import SystemClock
+from tally.settings import Secret, Settings
+from tally.sim.faults import Fault
+from tally.sim.sportmonks.broadcast import Garble
+from tally.sim.sportmonks.shipped import shipped_match
+from tally.sim.sportmonks.world import API_TOKEN
+from tests.cricket.scores import LIVESCORES, Scores, open_scores
+from tests.sim.sportmonks_files import HOME, delivery, innings, match_of
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """All that is logged, at the most talkative level."""
+    stream = io.StringIO()
+    logs.configure(Settings(log_format="json", log_level="debug"), SystemClock(), stream)
+    yield stream
+    logs.configure(Settings(), SystemClock(), io.StringIO())
+
+
+async def expect_trouble(scores: Scores, kind: type[TallyError] = Unavailable) -> TallyError:
+    """A poll fails in this way, and its error has no token in it, nor has what caused it."""
+    with pytest.raises(kind) as caught:
+        await scores.sit_out(scores.gateway.live())
+    assert API_TOKEN not in "".join(traceback.format_exception(caught.value))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(path=LIVESCORES, status=503, times=2),
+        Fault(path=LIVESCORES, status=500, times=1),
+        Fault(path=LIVESCORES, drop="before", times=2),
+        Fault(path=LIVESCORES, drop="after", times=1),
+        Fault(path=LIVESCORES, status=200, body='{"data": [', times=1),
+        Fault(path=LIVESCORES, status=200, body="<html>busy</html>", content_type="text/html", times=2),
+    ],
+)
+async def test_what_passes_is_tried_again(fault: Fault) -> None:
+    async with open_scores(shipped_match()) as scores:
+        (match,) = scores.sportmonks.broadcasts.values()
+        match.deliver(3)
+        scores.sportmonks.faults.add(fault)
+        poll = await scores.sit_out(scores.gateway.live())
+        assert [feed.status_text for feed in poll.feeds] == ["1st Innings"]
+
+
+async def test_a_service_that_is_down_is_left_alone_and_found_again() -> None:
+    """After five failures in a row nothing is sent for half a minute; then one request finds out."""
+    async with open_scores(shipped_match()) as scores:
+        (match,) = scores.sportmonks.broadcasts.values()
+        match.deliver(3)
+        scores.sportmonks.faults.add(Fault(path=LIVESCORES, status=503, times=None))
+        await expect_trouble(scores)
+        await expect_trouble(scores)
+        assert (scores.client.breaker.state, scores.polls) == (State.OPEN, 5)
+        error = await expect_trouble(scores)
+        assert "not called while it is failing" in str(error)
+        assert scores.polls == 5
+        scores.sportmonks.faults.clear()
+        await scores.clock.advance(31)
+        assert len((await scores.gateway.live()).feeds) == 1
+        assert scores.client.breaker.state is State.CLOSED
+
+
+async def test_a_slow_service_is_given_up_on() -> None:
+    """Each try has its time; the simulator's own clock stands still, so it would never answer."""
+    async with open_scores(shipped_match(), timeout=0.2, attempts=1) as scores:
+        scores.sportmonks.faults.add(Fault(path=LIVESCORES, delay=10**6, times=1))
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            await scores.gateway.live()
+        assert (await scores.gateway.live()).feeds == ()
+        await scores.clock.advance(10**6)
+
+
+@pytest.mark.parametrize("garble", ["no_id", "no_teams", "text_for_numbers", "text_for_a_list", "not_an_object", "bad_ball"])
+async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(garble: Garble, log: io.StringIO) -> None:
+    async with open_scores(shipped_match(1), shipped_match(2), shipped_match(3)) as scores:
+        for match in scores.sportmonks.broadcasts.values():
+            match.deliver(5)
+        scores.sportmonks.broadcast(2).garble = garble
+        poll = await scores.gateway.live()
+        assert [feed.match_id for feed in poll.feeds] == ["1", "3"]
+        assert {"1", "3"} <= poll.listed <= {"1", "2", "3"}
+        lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
+        assert "sportmonks_unreadable" in {line["action"] for line in lines}
+        assert scores.client.breaker.state is State.CLOSED
+
+
+async def test_a_match_that_cannot_be_read_is_still_known_to_be_live() -> None:
+    """Nobody must think that it has left the live scores."""
+    async with open_scores(shipped_match(1), shipped_match(2)) as scores:
+        for match in scores.sportmonks.broadcasts.values():
+            match.deliver(5)
+        scores.sportmonks.broadcast(2).garble = "text_for_a_list"
+        poll = await scores.gateway.live()
+        assert [feed.match_id for feed in poll.feeds] == ["1"]
+        assert poll.listed == {"1", "2"}
+
+
+async def test_a_refusal_for_too_many_requests_is_heeded() -> None:
+    """Nothing more is asked until the time that SportMonks names has passed."""
+    async with open_scores(shipped_match()) as scores:
+        scores.sportmonks.limits.hourly = 2
+        scores.sportmonks.limits.forget()
+        for _ in range(2):
+            await scores.gateway.live()
+        error = await expect_trouble(scores, RateLimited)
+        assert isinstance(error, RateLimited)
+        assert 3000 < error.retry_after <= 3600
+        asked = scores.polls
+        await expect_trouble(scores, RateLimited)
+        assert scores.polls == asked
+        assert await scores.gateway.leagues() != []
+        await scores.clock.advance(3600)
+        assert (await scores.gateway.live()).feeds == ()
+
+
+async def test_our_own_limit_is_never_passed() -> None:
+    """So many an hour for each kind of resource, counted from the first."""
+    async with open_scores(shipped_match(), hourly=3) as scores:
+        for _ in range(3):
+            await scores.gateway.live()
+        await scores.clock.advance(600)
+        error = await expect_trouble(scores, RateLimited)
+        assert isinstance(error, RateLimited)
+        assert error.retry_after == pytest.approx(3000, abs=1)
+        assert scores.polls == 3
+        await scores.gateway.teams()
+        await scores.clock.advance(3001)
+        assert (await scores.gateway.live()).feeds == ()
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+async def test_a_refused_token_is_not_tried_again(status: int) -> None:
+    async with open_scores(shipped_match()) as scores:
+        scores.sportmonks.faults.add(Fault(path=LIVESCORES, status=status, times=None))
+        troubles = [await expect_trouble(scores) for _ in range(8)]
+        assert {trouble.code for trouble in troubles} == {"sportmonks_refused"}
+        assert scores.polls == 8
+        assert scores.client.breaker.state is State.CLOSED
+
+
+async def test_without_a_token_nothing_is_sent() -> None:
+    async with open_scores(shipped_match(), token=None) as scores:
+        with pytest.raises(Unavailable, match="not set up"):
+            await scores.sit_out(scores.gateway.live())
+        assert scores.polls == 0
+
+
+async def test_the_token_is_in_no_log_line_and_no_error(log: io.StringIO) -> None:
+    """Whatever goes wrong, and however it is logged."""
+    async with open_scores(shipped_match()) as scores:
+        troubles: list[TallyError] = []
+        for fault in (
+            Fault(path="/", status=403),
+            Fault(path="/", drop="before", times=3),
+            Fault(path="/", status=200, body="x", times=3),
+        ):
+            scores.sportmonks.faults.add(fault)
+            troubles.append(await expect_trouble(scores))
+        wrong = Secret("another-token-that-nobody-may-see")
+        async with open_scores(shipped_match(), token=wrong) as others:
+            with pytest.raises(Unavailable) as caught:
+                await others.gateway.live()
+            troubles.append(caught.value)
+        for trouble in troubles:
+            logs.logger().error("Poll failed", action="poll", error=trouble, exc_info=trouble)
+    written = log.getvalue()
+    assert written.count("Poll failed") == 4
+    assert API_TOKEN not in written
+    assert wrong.reveal() not in written
+
+
+async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match() -> None:
+    async with open_scores(shipped_match(1), match_of(innings(HOME, [delivery(1)]))) as scores:
+        made = scores.sportmonks.schedule(250, league_name="Long League", apart=3600)
+        leagues = await scores.gateway.leagues()
+        assert sorted(league.name for league in leagues) == ["Lantern League", "Long League", "T20 friendlies"]
+        wanted = [league for league in leagues if league.name != "T20 friendlies"]
+        scores.sportmonks.broadcast(1).deliver(8)
+        pages = [page async for page in scores.gateway.fixtures(wanted, "2025-12-31", "2026-01-31")]
+        assert [len(page) for page in pages] == [100, 100, 51]
+        found = {fixture.match_id: (fixture, feed) for page in pages for fixture, feed in page}
+        assert found.keys() == {"1", *map(str, made)}
+        fixture, feed = found["1"]
+        assert (fixture.league_code, fixture.status, fixture.start_time) == ("LL", feed.status, feed.starts_at)
+        assert (feed.innings[0].runs, feed.balls, feed.teams[0].name) == (14, None, "Harbour Herons")
+        assert fixture.team_ids == tuple(side.team_id for side in feed.teams)
+        few = [page async for page in scores.gateway.fixtures(wanted, "2026-01-02", "2026-01-02")]
+        assert [len(page) for page in few] == [24]
+        assert [page async for page in scores.gateway.fixtures([], "2026-01-01", "2026-01-31")] == []
+
+
+async def test_teams_and_seasons_are_read() -> None:
+    async with open_scores(shipped_match(1)) as scores:
+        (league,) = await scores.gateway.leagues()
+        assert (league.name, league.code, league.active) == ("Lantern League", "LL", True)
+        teams = await scores.gateway.teams()
+        assert {(team.name, team.code) for team in teams} == {("Harbour Herons", "HH"), ("Hilltop Hares", "HH")}
+        sides = await scores.gateway.season_teams(league)
+        assert {(side.team_id, side.season_id, side.league_id) for side in sides} == {
+            (team.team_id, league.season_id, league.league_id) for team in teams
+        }
+        gone: dict[str, Any] = {"league_id": "5", "name": "Gone", "code": "G", "updated_at": 0}
+        assert await scores.gateway.season_teams(League(**gone, season_id="6")) == []
+        assert await scores.gateway.season_teams(League(**gone)) == []
+
+
+async def test_many_may_ask_at_once() -> None:
+    async with open_scores(shipped_match(1)) as scores:
+        scores.sportmonks.broadcast(1).deliver(9)
+        polls = await asyncio.gather(*(scores.gateway.live() for _ in range(20)))
+        assert {len(poll.feeds) for poll in polls} == {1}
