@@ -111,3 +111,34 @@ def test_athletes_without_a_world_say_why(words: tuple[str, ...], reason: str) -
     assert done.returncode == 2
     assert reason in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_match_is_played_by_itself() -> None:
+    """At the utmost speed it moves with every look, and the sums are told at the end."""
+    words = ("cricket", "--speed", "inf", "--port", "0", "--cognito-port", "0")
+    program = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert program.stderr is not None
+        told = re.search(r"simulated at (\S+), with the token (\S+)", program.stderr.readline())
+        issuer = re.search(r"issued by (\S+) for the client (\S+)", program.stderr.readline())
+        assert told is not None
+        assert issuer is not None
+        with SyncClientBuilder().error_for_status(True).build() as client:
+            for _ in range(5):
+                answer = client.get(f"{told[1]}/livescores").query({"api_token": told[2]}).build().send().json()
+        assert [fixture["status"] for fixture in answer["data"]] == ["1st Innings"]
+        assert len(ask(f"{issuer[1]}/.well-known/jwks.json")["keys"]) == 1
+        program.send_signal(signal.SIGINT)
+        output, _ = program.communicate(timeout=LONG_ENOUGH)
+        assert program.returncode == 0
+        assert "0 of 1 matches are over; 5 requests, 5 of them for live scores" in output
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def test_a_file_that_is_no_match_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "match.json").write_text("{}")
+    done = run("cricket", "--match", str(tmp_path / "match.json"))
+    assert done.returncode == 2
+    assert "holds no match: it does not name two teams" in done.stderr

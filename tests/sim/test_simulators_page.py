@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tally.sim.oidc.flaws import Flaw
+from tally.sim.sportmonks.simulator import SportMonks
 from tally.sim.strava.simulator import Strava
 
 ROOT = Path(__file__).parent.parent.parent
@@ -24,6 +25,9 @@ async def test_the_example_runs_as_it_stands() -> None:
     strava = names["strava"]
     assert isinstance(strava, Strava)
     assert strava.activities == {}
+    sportmonks = names["sportmonks"]
+    assert isinstance(sportmonks, SportMonks)
+    assert len(sportmonks.broadcasts) == 3
 
 
 def test_every_flaw_is_named() -> None:
@@ -31,10 +35,11 @@ def test_every_flaw_is_named() -> None:
     assert [flaw for flaw in Flaw if f"`{flaw}`" not in text] == []
 
 
-@pytest.mark.parametrize("simulator", ["oidc", "strava"])
+@pytest.mark.parametrize("simulator", ["oidc", "strava", "sportmonks"])
 def test_every_path_of_the_control_apis_is_named(simulator: str) -> None:
     text = PAGE.read_text(encoding="utf-8")
     source = (ROOT / "src" / "tally" / "sim" / simulator / "control.py").read_text(encoding="utf-8")
-    paths = {path.replace("{athlete_id:int}", "{id}").removesuffix("/{activity_id:int}") for path in DECLARED.findall(source)}
+    plain = source.replace("{athlete_id:int}", "{id}").replace("{match_id:int}", "{id}").replace("/{activity_id:int}", "")
+    paths = set(DECLARED.findall(plain))
     assert len(paths) > 5
     assert [path for path in paths if path not in text] == []

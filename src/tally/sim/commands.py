@@ -5,6 +5,7 @@ import typer
 from tally.sim.apns.command import apns
 from tally.sim.athletes.command import athletes
 from tally.sim.boards.command import boards
+from tally.sim.sportmonks.command import cricket
 from tally.sim.standalone import oidc, strava
 
 sim = typer.Typer(help="The outside world, simulated: boards, athletes, and the services that Tally calls.", no_args_is_help=True)
@@ -13,6 +14,7 @@ sim.command("athletes")(athletes)
 sim.command("strava")(strava)
 sim.command("oidc")(oidc)
 sim.command("apns")(apns)
+sim.command("cricket")(cricket)
 
 
 @sim.callback()
