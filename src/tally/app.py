@@ -8,19 +8,20 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount
 
 from tally import __version__
 from tally.collect.assembly import REPOSITORIES as COLLECT_REPOSITORIES
@@ -139,15 +140,33 @@ async def _sweep(engine: Engine, clock: Clock) -> None:
             swept = await engine.sweep(table, clock.seconds(), SWEEP_BITE)
 
 
-def build_app(parts: Parts) -> Starlette:
+class Beside(Protocol):
+    """Something else that the app serves, with a start and an end of its own: the console."""
+
+    @property
+    def mount(self) -> Mount: ...
+
+    def running(self) -> AbstractAsyncContextManager[None]: ...
+
+
+def build_app(parts: Parts, *, beside: Callable[[JobRunner], Beside] | None = None) -> Starlette:
     """The app that serves the parts: every backend under its name, and the routes of the instance itself."""
+    runner = parts.job_runner()
+    extra = None if beside is None else beside(runner)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with _Background(parts.hub.run()), parts.job_runner():
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(_Background(parts.hub.run()))
+            await stack.enter_async_context(runner)
+            if extra is not None:
+                await stack.enter_async_context(extra.running())
             yield
 
-    mounts = [api.mount() for api in (*parts.apis, _Instance(parts).api)]
+    mounts = [api.mount() for api in parts.apis]
+    if extra is not None:
+        mounts.append(extra.mount)
+    mounts.append(_Instance(parts).api.mount())
     scope = Middleware(RequestScope, parts.metrics, parts.clock, parts.settings.access_log)
     return Starlette(routes=mounts, middleware=[scope], lifespan=lifespan)
 

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from socket import socket
 from typing import Final
@@ -15,17 +17,29 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tally.app import Parts, assembled, build_app
+from tally.app import CATALOGUE, Beside, Parts, assembled, build_app
 from tally.kit.clock import Clock, SystemClock
+from tally.kit.jobs import JobRunner
+from tally.kit.keyfile import read_or_make
 from tally.kit.server import Server, url_of
 from tally.openers import KEY_FILES
 from tally.settings import Settings
 from tally.sim.demo.kept import Kept, open_kept
 from tally.sim.demo.outside import Outside, outside_world
 from tally.sim.demo.people import people
+from tally.store.report import pattern_rows
 
 # What a person sees first, once the server listens.
-PLACES: Final = (("Documentation", "/docs"), ("Health", "/health"), ("Readiness", "/health/ready"), ("Metrics", "/metrics"))
+PLACES: Final = (
+    ("Console", "/console/"),
+    ("Documentation", "/docs"),
+    ("Health", "/health"),
+    ("Readiness", "/health/ready"),
+    ("Metrics", "/metrics"),
+)
+
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Up:
@@ -53,7 +67,7 @@ class Up:
         url = url_of(listening)
         server_stop = asyncio.Event()
         server = Server(
-            build_app(parts),
+            build_app(parts, beside=partial(console_of, parts, outside)),
             grace=self._settings.shutdown_grace,
             trusted_proxies=self._settings.trusted_proxies,
             on_listening=lambda: self._announce(url, outside),
@@ -93,6 +107,33 @@ class Up:
         with self._console.status(what):
             yield
         self._console.print(f"{what}: {self._clock.monotonic() - started:.1f} s")
+
+
+def console_of(parts: Parts, outside: Outside, runner: JobRunner) -> Beside:
+    """The console of a program. On this machine alone, whoever can open it may look; elsewhere it has a password."""
+    # It takes seconds to load, which nobody should wait for who does not see it.
+    mount, desk, figures = (import_module(f"tally.console.{name}") for name in ("mount", "desk", "figures"))
+    settings = parts.settings
+    is_open = settings.console_password is None and settings.host in LOOPBACK
+    made: Beside = mount.make_console(
+        desk.Desk(
+            settings=settings,
+            clock=parts.clock,
+            metrics=parts.metrics,
+            hub=parts.hub,
+            store=parts.store,
+            catalogue=CATALOGUE,
+            backends=parts.backends,
+            probes=parts.probes,
+            runner=runner,
+            figures=figures.Figures(parts.metrics, parts.clock),
+            patterns=lambda: pattern_rows(CATALOGUE, parts.store.meters),
+            outside=outside,
+            password=None if is_open else settings.console_password or read_or_make(settings.data_dir / "console.key"),
+        ),
+        read_or_make(settings.data_dir / "console-cookies.key"),
+    )
+    return made
 
 
 def set_aside(data_dir: Path) -> Path | None:

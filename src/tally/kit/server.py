@@ -86,6 +86,8 @@ class Server(uvicorn.Server):
     async def run_on(self, listening: socket.socket, stop: asyncio.Event) -> None:
         """Start the app, serve on the socket until `stop` is set, and stop the app."""
         watcher = asyncio.create_task(self._exit_when(stop))
+        # What starts with the app may look at the server that it is in.
+        self.config.load()
         try:
             async with self._app.router.lifespan_context(self._app):
                 await self.serve([listening])

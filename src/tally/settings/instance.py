@@ -39,6 +39,14 @@ class InstanceSettings:
         default=10,
         metadata=holds(whole(0, 3600), "Seconds that requests and jobs under way have to finish when Tally is stopped."),
     )
+    console_password: Secret | None = field(
+        default=None,
+        metadata=holds(
+            SECRET,
+            "Password of the console. Without it, the console is open to whoever is on this machine, and elsewhere has one that"
+            " is made at first start, in the data directory.",
+        ),
+    )
     store_engine: str = field(
         default="sqlite",
         metadata=holds(choice("sqlite", "dynamodb"), "Where tables live: in the data directory, or in DynamoDB."),

@@ -1,0 +1,43 @@
+"""All that the pages of the console may look at and touch: handed to each of them, built where the program is built."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tally.console.figures import Figures
+from tally.kit.backend import Backend, Probe
+from tally.kit.clock import Clock
+from tally.kit.hub import Hub
+from tally.kit.jobs import JobRunner
+from tally.kit.metrics import Metrics
+from tally.settings import Secret, Settings
+from tally.sim.demo.outside import Outside
+from tally.store.catalogue import Catalogue
+from tally.store.report import PatternRow
+from tally.store.store import Store
+
+B = TypeVar("B", bound=Backend)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """The program from the inside. `outside` is there in a demo alone; without a password, everybody may look."""
+
+    settings: Settings
+    clock: Clock
+    metrics: Metrics
+    hub: Hub
+    store: Store
+    catalogue: Catalogue
+    backends: Mapping[str, Backend]
+    probes: Sequence[Probe]
+    runner: JobRunner
+    figures: Figures
+    patterns: Callable[[], list[PatternRow]]
+    outside: Outside | None = None
+    password: Secret | None = None
+
+    def backend(self, name: str, kind: type[B]) -> B | None:
+        """The backend of this name, if it runs here."""
+        found = self.backends.get(name)
+        return found if isinstance(found, kind) else None

@@ -1,0 +1,55 @@
+"""Puts the console into the app: a part of it of its own, with its own start and end.
+
+NiceGUI keeps its pages in one place for the whole process, so there is one console in a process.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from fastapi import FastAPI
+from nicegui import ui
+from starlette.routing import Mount
+
+from tally.console.desk import Desk
+from tally.console.home import put_home
+from tally.console.login import put_login
+from tally.console.shell import Shell
+from tally.settings import Secret
+
+PATH: Final = "/console"
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """The console, ready to be mounted."""
+
+    app: FastAPI
+    desk: Desk
+
+    @property
+    def mount(self) -> Mount:
+        return Mount(PATH, self.app)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """From its start to its end: pages answer, and figures are sampled."""
+        async with self.app.router.lifespan_context(self.app):
+            sampling = asyncio.create_task(self.desk.figures.run())
+            try:
+                yield
+            finally:
+                sampling.cancel()
+                await asyncio.wait({sampling})
+
+
+def make_console(desk: Desk, secret: Secret) -> Console:
+    """The console of a program; `secret` signs the cookies of those who look at it."""
+    shell = Shell(desk)
+    for put in (put_login, put_home):
+        put(shell, desk)
+    console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    ui.run_with(console, title="Tally", favicon="⚡", storage_secret=secret.reveal(), dark=None, reconnect_timeout=10)
+    return Console(console, desk)
