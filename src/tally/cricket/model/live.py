@@ -74,9 +74,7 @@ def views_of(feed: MatchFeed) -> tuple[str, ...]:
     return (NEUTRAL, *(side.team_id for side in feed.teams))
 
 
-def step(
-    memory: Memory, book: Book, feed: MatchFeed, *, now: int, room: int, is_final: bool = False, is_stale: bool = False
-) -> Step:
+def step(memory: Memory, book: Book, feed: MatchFeed, *, now: int, room: int, is_final: bool = False) -> Step:
     """Take one step; `now` in milliseconds, `room` in bytes of JSON for a display state."""
     progress = progress_of(feed)
     if progress < memory.progress and memory.behind < PATIENCE and not is_final:
@@ -89,7 +87,7 @@ def step(
     scene = Scene(events, book.told, current_innings(feed.innings), is_first_sight=memory.received_at == 0)
     picked = _shown_over(memory, pick(new, scene, memory.cooldowns, now), now)
     shown, shown_at = (picked, now) if picked is not None else (memory.shown, memory.shown_at)
-    seen = _Seen(feed, book.told[-LAST_BALLS:], room, is_stale)
+    seen = _Seen(feed, book.told[-LAST_BALLS:], room)
     contents = seen.contents(shown, memory.timestamp)
     if _fingerprints(contents) != memory.fingerprints and picked is None and _is_worn(shown, shown_at, now):
         # Something else has changed: the event that was shown makes way. By itself it would not be worth a push.
@@ -119,13 +117,10 @@ class _Seen(msgspec.Struct, frozen=True):
     feed: MatchFeed
     balls: Sequence[Ball]
     room: int
-    is_stale: bool
 
     def contents(self, shown: KeyEvent | None, timestamp: int) -> dict[str, dict[str, Any]]:
         return {
-            view: content_of(
-                build(self.feed, view, timestamp=timestamp, key_event=shown, balls=self.balls, is_stale=self.is_stale), self.room
-            )
+            view: content_of(build(self.feed, view, timestamp=timestamp, key_event=shown, balls=self.balls), self.room)
             for view in views_of(self.feed)
         }
 

@@ -1,6 +1,6 @@
 """What services ask of each other and of the outside, as small protocols."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from tally.cricket.model.events import KeyEvent
@@ -30,6 +30,12 @@ class Activities(Protocol):
         """The person swiped it away on this device: it has ended, and they follow the match no longer."""
 
 
+class Show(Protocol):
+    """The display state of a match as one side sees it, or nobody in particular; NotFound where there is no such match."""
+
+    async def __call__(self, match_id: str, view: str) -> Mapping[str, Any]: ...
+
+
 class Announce(Protocol):
     """Tells those who watch the pages of a match: its display state for each view, and what has just happened."""
 
@@ -50,3 +56,23 @@ class Reference(Protocol):
         self, leagues: Sequence[League], since: str, until: str
     ) -> AsyncGenerator[Sequence[tuple[Fixture, MatchFeed]], None]:
         """The matches of these leagues that start on the days from `since` to `until`, a page at a time."""
+
+
+class LivePoll(Protocol):
+    """What a look at the live scores found. `listed` also has the ids of matches that could not be read."""
+
+    @property
+    def feeds(self) -> Sequence[MatchFeed]: ...
+
+    @property
+    def listed(self) -> Collection[str]: ...
+
+
+class LiveScores(Protocol):
+    """What the score service says of matches now. Raises Unavailable or RateLimited where it does not answer."""
+
+    async def live(self) -> LivePoll:
+        """All matches that are covered now, by one request."""
+
+    async def match(self, match_id: str) -> MatchFeed | None:
+        """One match, however long ago; None where there is none."""
