@@ -5,9 +5,11 @@ answer = await arena.score(player, 50)
 expect_refused(await arena.send("GET", "/scores/me"), 401, "UNAUTHORIZED")
 """
 
+import asyncio
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -29,9 +31,10 @@ Json: TypeAlias = dict[str, Any]
 API = "/scoreboard/api/v1"
 INTERNAL = "the-key-of-the-game-servers-0123456789"
 ADMIN = "the-key-of-the-operators-0123456789"
-ACTION_KEY = Secret("a key that signs action tokens, for tests")
-SESSION_KEY = Secret("a key that signs access tokens, for tests")
+ACTION_KEY = Secret("a key that signs action tokens for tests")
+SESSION_KEY = Secret("a key that signs access tokens for tests")
 PLENTY = 1_000_000
+LONG_ENOUGH = 30.0
 NO_LIMITS: Json = {
     f"scoreboard_{what}": PLENTY for what in ("auth_limit", "score_limit", "me_limit", "board_limit", "action_limit")
 } | {"scoreboard_streams_per_user": 10_000, "scoreboard_streams_per_address": 10_000}
@@ -136,6 +139,15 @@ class Arena:
     async def board(self, query: str = "", token: str | None = None) -> Json:
         found: Json = (await self.send("GET", f"/leaderboard{query}", token=token)).data
         return found
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> float:
+    """The seconds until it holds, or a failure when that takes too long."""
+    started = time.monotonic()
+    while not await holds():
+        assert time.monotonic() - started < LONG_ENOUGH, "it does not come to hold"
+        await asyncio.sleep(0.02)
+    return time.monotonic() - started
 
 
 def settings_of(addresses: tuple[str, str], data_dir: Any, **changes: Any) -> Settings:

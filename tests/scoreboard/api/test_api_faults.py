@@ -2,17 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.scoreboard.api.arena import Arena, Player, expect_refused, running, settings_of
+from tests.scoreboard.api.arena import Arena, Player, expect_refused, running, settings_of, until
 from tests.scoreboard.api.servers import Ground, Mortal, mortal_postgres, mortal_redis
-
-LONG_ENOUGH = 30.0
 
 
 @asynccontextmanager
@@ -24,15 +22,6 @@ async def with_redis(ground: Ground, folder: Path, **changes: Any) -> AsyncItera
         running(settings_of((dsn, redis.address), folder, **changes), jobs=True) as arena,
     ):
         yield arena, redis
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> float:
-    """The seconds until it holds, or a failure when that takes too long."""
-    started = time.monotonic()
-    while not await holds():
-        assert time.monotonic() - started < LONG_ENOUGH, "it does not come to hold"
-        await asyncio.sleep(0.02)
-    return time.monotonic() - started
 
 
 async def is_caught_up(arena: Arena) -> bool:
@@ -203,7 +192,7 @@ async def test_without_postgresql_the_answer_is_503_and_quick_and_it_recovers(gr
         for _ in range(3):
             started = time.monotonic()
             answer = await arena.trade(player, token, 5)
-            assert time.monotonic() - started < 1
+            assert time.monotonic() - started < 3, "quick, also on a busy machine"
             expect_refused(answer, 503, "SERVICE_UNAVAILABLE")
             assert answer.headers["retry-after"] == "1"
         assert (await arena.board())["leaderboard"][0]["score"] == 10, "what Redis knows is still shown"
