@@ -1,0 +1,209 @@
+"""The OpenAPI document against the running server: what is documented is what is answered, whatever is asked.
+
+Schemathesis makes up requests from the document, good ones and ones that break it, with and without a credential. No answer may
+be a 5xx, or have a status, a content type, a header or a body that the document does not tell.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import (
+    CheckFunction,
+    content_type_conformance,
+    not_a_server_error,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.scoreboard.api.arena import ADMIN, API, INTERNAL, Arena, Json, Player, running, settings_of
+from tests.scoreboard.api.servers import Ground
+
+CHECKS: list[CheckFunction] = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+EXAMPLES = 6
+NOBODY = "5ed17a11-c0de-4000-8000-000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """A request that must succeed; what ends the session of the one who asks is not made up again and again."""
+
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    status: int = 200
+    is_open: bool = False
+    is_fuzzed: bool = True
+
+
+# In the order in which they succeed.
+OPERATIONS: dict[tuple[str, str], Good] = {
+    ("GET", "/health"): Good(is_open=True, is_fuzzed=False),
+    ("POST", "/auth/register"): Good(
+        body={"username": "made_up", "email": "made@example.com", "password": "long enough"}, status=201, is_open=True
+    ),
+    ("POST", "/auth/login"): Good(body={"login": "made_up", "password": "long enough"}, is_open=True),
+    ("POST", "/auth/refresh"): Good(body={"refresh_token": "REFRESH"}, is_open=True),
+    ("GET", "/auth/sessions"): Good(),
+    ("POST", "/internal/actions/complete"): Good(
+        body={"action_id": "level-3", "user_id": "USER", "max_score": 100, "metadata": {"level": 3}}, status=201
+    ),
+    ("PATCH", "/scores"): Good(body={"action_token": "TOKEN", "score_delta": 100}),
+    ("GET", "/scores/me"): Good(),
+    ("GET", "/users/me/events"): Good({"limit": 3}),
+    ("GET", "/leaderboard"): Good({"limit": 3, "offset": 1}, is_open=True),
+    ("GET", "/leaderboard/stream"): Good(is_open=True, is_fuzzed=False),
+    ("POST", "/admin/leaderboard/rebuild"): Good(),
+    ("GET", "/admin/leaderboard/drift"): Good(),
+    ("DELETE", "/auth/sessions/{session_id}"): Good(status=204),
+    ("POST", "/auth/logout"): Good(status=204, is_fuzzed=False),
+    ("DELETE", "/users/me"): Good(status=204, is_fuzzed=False),
+}
+FUZZED = [entry for entry, good in OPERATIONS.items() if good.is_fuzzed]
+CLOSED = [entry for entry, good in OPERATIONS.items() if not good.is_open]
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """A server, its document, and somebody who is known to it."""
+
+    arena: Arena
+    schema: Any
+    player: Player
+
+    def operation(self, method: str, path: str) -> Any:
+        return self.schema[f"{API}{path}"][method]
+
+    def credentials(self, player: Player | None = None) -> dict[str, str]:
+        token = (player or self.player).token
+        return {"Authorization": f"Bearer {token}", "X-Internal-API-Key": INTERNAL, "X-Admin-API-Key": ADMIN}
+
+
+@pytest.fixture(scope="session")
+async def documented(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Documented]:
+    async with running(settings_of(await ground.place(), tmp_path_factory.mktemp("documented"))) as arena:
+        response = await arena.client.get(f"{arena.url}/openapi.json").build().send()
+        player = await arena.player()
+        await arena.score(player, 10)
+        yield Documented(arena, schemathesis.openapi.from_dict(await response.json()), player)
+
+
+def test_the_document_has_every_route(documented: Documented) -> None:
+    told = documented.schema.raw_schema["paths"]
+    ours = {path for path, methods in told.items() if any("scoreboard" in each["tags"] for each in methods.values())}
+    assert {(method.upper(), path.removeprefix(API)) for path in ours for method in told[path]} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
+    """Of its request, of its answer where that is JSON, and of every error."""
+    told = documented.schema.raw_schema["paths"][f"{API}{path}"][method.lower()]
+    assert told["summary"]
+    if "requestBody" in told:
+        assert told["requestBody"]["content"]["application/json"]["example"]
+    for status, answer in told["responses"].items():
+        content = answer.get("content", {}).get("application/json", {})
+        assert not content or "example" in content or content["examples"], (status, content)
+
+
+# Those of the specification, and names for what it leaves to the status.
+CODES = {
+    *("INVALID_ACTION_TOKEN", "SCORE_EXCEEDS_MAX", "VALIDATION_ERROR", "UNAUTHORIZED", "TOKEN_EXPIRED", "SESSION_REVOKED"),
+    *("RATE_LIMIT_EXCEEDED", "SERVICE_UNAVAILABLE", "USER_NOT_FOUND", "SESSION_NOT_FOUND", "USERNAME_TAKEN", "EMAIL_TAKEN"),
+    *("ACTION_EXISTS", "SCORE_TOO_GREAT", "REBUILD_UNDER_WAY", "TOO_LARGE", "UNSUPPORTED_MEDIA"),
+}
+
+
+def test_the_document_tells_every_code(documented: Documented) -> None:
+    codes = set()
+    for method, path in OPERATIONS:
+        told = documented.schema.raw_schema["paths"][f"{API}{path}"][method.lower()]["responses"]
+        for answer in told.values():
+            examples = answer.get("content", {}).get("application/json", {}).get("examples", {})
+            codes |= {example["value"]["error"]["code"] for example in examples.values()}
+    assert codes == CODES
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+async def test_a_good_request_is_answered_as_documented(documented: Documented, method: str, path: str) -> None:
+    good, arena = OPERATIONS[method, path], documented.arena
+    player = await arena.player()
+    known = {"USER": player.user_id, "REFRESH": player.refresh_token, "TOKEN": await arena.vouch(player)}
+    [session] = (await arena.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
+
+    def ask() -> int:
+        operation = documented.operation(method, path)
+        parts: Json = {"query": dict(good.query)}
+        if "{session_id}" in path:
+            parts["path_parameters"] = {"session_id": session["session_id"]}
+        if good.body is not None:
+            body = {name: known.get(value, value) if isinstance(value, str) else value for name, value in good.body.items()}
+            parts |= {"body": body, "media_type": "application/json"}
+        case = operation.Case(**parts)
+        return (
+            head_of(case, documented) if path.endswith("/stream") else answer_of(case, documented, documented.credentials(player))
+        )
+
+    assert await asyncio.to_thread(ask) == good.status
+
+
+def answer_of(case: Any, documented: Documented, headers: dict[str, str]) -> int:
+    """The status of the answer, which must be a documented one."""
+    answer = case.call(base_url=documented.arena.url, headers=headers)
+    case.validate_response(answer, checks=CHECKS)
+    assert answer.headers["x-request-id"]
+    return int(answer.status_code)
+
+
+def head_of(case: Any, documented: Documented) -> int:
+    """The same for a stream, which has no end: what its head says is all there is to check."""
+    told = case.operation.definition.raw["responses"]["200"]["content"]
+    with requests.get(documented.arena.url + case.formatted_path, timeout=30, stream=True) as answer:
+        assert answer.headers["content-type"].partition(";")[0] in told
+        return answer.status_code
+
+
+@pytest.mark.parametrize("mode", GenerationMode)
+@pytest.mark.parametrize(("method", "path"), FUZZED)
+async def test_whatever_is_asked_the_answer_is_documented(
+    documented: Documented, method: str, path: str, mode: GenerationMode
+) -> None:
+    strategy = documented.operation(method, path).as_strategy(mode)
+
+    @settings(
+        max_examples=EXAMPLES,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    @given(strategy)
+    def ask(case: Any) -> None:
+        answer_of(case, documented, documented.credentials())
+
+    await asyncio.to_thread(ask)
+
+
+@pytest.mark.parametrize(("method", "path"), CLOSED)
+async def test_without_a_credential_the_answer_is_documented_too(documented: Documented, method: str, path: str) -> None:
+    def ask() -> list[int]:
+        operation, good = documented.operation(method, path), OPERATIONS[method, path]
+        parts: Json = {} if good.body is None else {"body": good.body, "media_type": "application/json"}
+        if "{session_id}" in path:
+            parts["path_parameters"] = {"session_id": NOBODY}
+        cases = [operation.Case(query=dict(good.query), **parts) for _ in range(2)]
+        strange = {"X-Internal-API-Key": "x", "X-Admin-API-Key": "x", "Authorization": "Bearer x"}
+        return [answer_of(case, documented, headers) for case, headers in zip(cases, ({}, strange), strict=True)]
+
+    assert await asyncio.to_thread(ask) == [401, 401]

@@ -1,0 +1,71 @@
+"""Secrets are shown to whom they belong, once, and kept nowhere: no log line, no row and no key of Redis has one."""
+
+import io
+from pathlib import Path
+
+from tally.kit import logs
+from tally.kit.clock import SystemClock
+from tally.settings import Settings
+from tests.scoreboard.api.arena import ACTION_KEY, ADMIN, INTERNAL, SESSION_KEY, running, settings_of
+from tests.scoreboard.api.servers import Ground, mortal_redis
+
+PASSWORD = "correct horse battery"
+WRONG = "a password that is wrong"
+
+
+async def test_no_secret_is_found_anywhere(ground: Ground, tmp_path: Path) -> None:
+    """Whatever was done with it, at the most talkative level, with errors in the middle, in rows, in Redis and in logs."""
+    stream = io.StringIO()
+    logs.configure(Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream)
+    dsn, _ = await ground.place()
+    async with (
+        mortal_redis(tmp_path) as redis,
+        running(settings_of((dsn, redis.address), tmp_path, access_log=True)) as arena,
+    ):
+        body = {"username": "ana", "email": "ana@example.com", "password": PASSWORD}
+        told = (await arena.send("POST", "/auth/register", body)).data
+        await arena.send("POST", "/auth/login", {"login": "ana", "password": WRONG})
+        token, refresh_token = told["tokens"]["access_token"], told["tokens"]["refresh_token"]
+        action = {"action_id": "a1", "user_id": told["user"]["user_id"], "max_score": 5}
+        vouched = await arena.send("POST", "/internal/actions/complete", action, headers={"X-Internal-API-Key": INTERNAL})
+        action_token = vouched.data["action_token"]
+        trade = {"action_token": action_token, "score_delta": 5}
+        for sent in (token, token[:-2]):
+            await arena.send("PATCH", "/scores", trade, sent)
+            await arena.send("PATCH", f"/scores?token={sent}&action_token={action_token}", trade, sent)
+        in_redis = await everything_in(arena.scoreboard.redis.client)
+        await redis.kill()
+        assert (await arena.send("PATCH", "/scores", trade, token)).status == 200
+        renewed = (await arena.send("POST", "/auth/refresh", {"refresh_token": refresh_token})).data
+        await arena.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
+        rows = ""
+        for table in ("users", "scores", "sessions", "score_events", "consumed_tokens", "completed_actions"):
+            rows += "\n".join(str(row) for row in await arena.scoreboard.database.rows("test", f"SELECT * FROM {table}"))  # noqa: S608
+    secrets = {
+        "the password": PASSWORD,
+        "a wrong password": WRONG,
+        "an access token": token,
+        "a refresh token": refresh_token,
+        "a newer access token": renewed["access_token"],
+        "a newer refresh token": renewed["refresh_token"],
+        "an action token": action_token,
+        "the key of game servers": INTERNAL,
+        "the key of operators": ADMIN,
+        "the key of action tokens": ACTION_KEY.reveal(),
+        "the key of access tokens": SESSION_KEY.reveal(),
+    }
+    assert "argon2id" in rows
+    assert b"leaderboard:global" in in_redis
+    assert stream.getvalue().count("\n") > 10
+    for name, secret in secrets.items():
+        assert secret not in stream.getvalue(), name
+        assert secret not in rows, name
+        assert secret.encode() not in in_redis, name
+
+
+async def everything_in(client: object) -> bytes:
+    """All keys of Redis and what they hold."""
+    found = b""
+    async for key in client.scan_iter():  # type: ignore[attr-defined]
+        found += key + b"\n" + (await client.dump(key)) + b"\n"  # type: ignore[attr-defined]
+    return found
