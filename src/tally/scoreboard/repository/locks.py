@@ -7,8 +7,13 @@ Such a lock lasts as long as its connection, so one whose holder dies is free at
 import hashlib
 from contextlib import AsyncExitStack
 
+import asyncpg
+
 from tally.errors import Unavailable
+from tally.kit import logs
 from tally.scoreboard.repository.database import Connection, Database
+
+_log = logs.logger()
 
 
 class AdvisoryLocks:
@@ -30,20 +35,28 @@ class AdvisoryLocks:
         return True
 
     async def extend(self, name: str, seconds: float) -> bool:  # noqa: ARG002  (part of the port)
-        """Whether the lock is still ours."""
+        """Whether the lock is still ours; it went with its connection if that is gone, and somebody else may have it already."""
         held = self._held.get(name)
         if held is None:
             return False
-        return not held[1].is_closed() and await held[1].fetchval("SELECT true")
+        try:
+            return not held[1].is_closed() and await held[1].fetchval("SELECT true")
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            _log.warning("A lock was lost with its connection", action="lock_extend", lock=name, error=error)
+            return False
 
     async def release(self, name: str) -> None:
+        """Let go of the lock, if it is ours; one whose connection is gone is nobody's already."""
         held = self._held.pop(name, None)
         if held is None:
             return
         stack, connection = held
-        async with stack:
-            if not connection.is_closed() and not await connection.fetchval("SELECT pg_advisory_unlock($1)", key_of(name)):
-                raise Unavailable(f"The lock {name} was not ours to release")
+        try:
+            async with stack:
+                if not connection.is_closed():
+                    await connection.fetchval("SELECT pg_advisory_unlock($1)", key_of(name))
+        except Unavailable as error:
+            _log.warning("A lock went with its connection", action="lock_release", lock=name, error=error)
 
 
 def key_of(name: str) -> int:

@@ -1,0 +1,106 @@
+"""What time starts: old rows go, a backlog that was too long ends in a rebuild, and one instance does it at a time."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from tally.kit.clock import ManualClock
+from tally.kit.jobs import Outcome
+from tally.scoreboard.repository.locks import AdvisoryLocks
+from tally.scoreboard.service import retention
+from tests.scoreboard.api.arena import Arena, running, settings_of
+from tests.scoreboard.api.servers import Ground
+
+TABLES = ("sessions", "consumed_tokens", "score_events", "completed_actions")
+
+
+async def counts(arena: Arena) -> dict[str, int]:
+    database = arena.scoreboard.database
+    return {table: await database.value("test", f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608
+
+
+async def test_old_rows_are_deleted_each_after_its_time(ground: Ground, tmp_path: Path) -> None:
+    """Used tokens an hour after they expire, sessions a day after, history after 90 days; nothing sooner."""
+    async with running(settings_of(await ground.place(), tmp_path), ManualClock()) as arena:
+        await arena.score(await arena.player(), 5)
+        run = arena.scoreboard.retention.run
+        await run()
+        assert await counts(arena) == dict.fromkeys(TABLES, 1)
+        arena.leap(300 + 3600 - 1)
+        await run()
+        assert (await counts(arena))["consumed_tokens"] == 1
+        arena.leap(2)
+        await run()
+        assert await counts(arena) == {"sessions": 1, "consumed_tokens": 0, "score_events": 1, "completed_actions": 1}
+        arena.leap(timedelta(days=31).total_seconds())
+        await run()
+        assert await counts(arena) == {"sessions": 0, "consumed_tokens": 0, "score_events": 1, "completed_actions": 1}
+        arena.leap(timedelta(days=60).total_seconds())
+        await run()
+        assert await counts(arena) == dict.fromkeys(TABLES, 0)
+
+
+async def test_many_old_rows_go_in_small_bites(fresh: Arena) -> None:
+    """All of them in the end, and never more than a bite in one statement."""
+    count = 2 * retention.BITE + 7
+    await fresh.scoreboard.database.value(
+        "test",
+        "INSERT INTO consumed_tokens (token_hash, user_id, expires_at)"
+        " SELECT 'old-' || n, gen_random_uuid(), now() - interval '1 day' FROM generate_series(1, $1) n",
+        count,
+    )
+    await fresh.scoreboard.retention.run()
+    assert (await counts(fresh))["consumed_tokens"] == 0
+    figure = fresh.parts.metrics.registry.get_sample_value
+    told = {"server": "postgresql", "call": "delete_expired_tokens", "outcome": "ok"}
+    assert figure("tally_scoreboard_storage_seconds_count", told) == 3
+
+
+async def test_a_backlog_that_was_too_long_ends_in_a_rebuild(fresh: Arena) -> None:
+    """What was let go comes from PostgreSQL, and reads are right in the meantime."""
+    players = [await fresh.player() for _ in range(5)]
+    for player in players:
+        await fresh.score(player, 5)
+    right = await fresh.board()
+    catch_up = fresh.scoreboard.catch_up
+    await fresh.scoreboard.redis.client.zremrangebyrank("leaderboard:global", 0, 2)
+    catch_up.backlog.is_rebuild_due = True
+    assert await fresh.board() == right, "from PostgreSQL, while Redis is known to be behind"
+    await catch_up.run()
+    assert not catch_up.backlog.owes()
+    assert await fresh.board() == right
+    assert (await fresh.admin("GET", "/drift")).data["found"] == 0
+
+
+async def test_a_lock_is_held_by_one_and_freed_with_its_connection(fresh: Arena) -> None:
+    one, two = (AdvisoryLocks(fresh.scoreboard.database) for _ in range(2))
+    assert await one.acquire("job", 30)
+    assert not await one.acquire("job", 30)
+    assert not await two.acquire("job", 30)
+    assert await two.acquire("another job", 30)
+    assert await one.extend("job", 30)
+    assert not await two.extend("job", 30)
+    await one.release("job")
+    assert not await one.extend("job", 30)
+    assert await two.acquire("job", 30)
+    await fresh.scoreboard.database.rows(
+        "test",
+        "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+        " WHERE locktype = 'advisory' AND datname = current_database()",
+    )
+    assert not await two.extend("job", 30)
+    assert await one.acquire("job", 30)
+    await one.release("job")
+    for name in ("job", "another job"):
+        await two.release(name)
+
+
+async def test_jobs_run_under_their_locks(fresh: Arena) -> None:
+    """By hand as by the timer; while another instance has the lock, it is left alone."""
+    runner = fresh.parts.job_runner()
+    for name in ("scoreboard-catch-up", "scoreboard-verify", "scoreboard-retention"):
+        assert (await runner.run(name)).outcome is Outcome.SUCCEEDED
+    elsewhere = AdvisoryLocks(fresh.scoreboard.database)
+    assert await elsewhere.acquire("scoreboard-verify", 30)
+    assert (await runner.run("scoreboard-verify")).outcome is Outcome.LOCKED_ELSEWHERE
+    await elsewhere.release("scoreboard-verify")
+    assert (await runner.run("scoreboard-verify")).outcome is Outcome.SUCCEEDED
