@@ -4,19 +4,28 @@ Tests share tables, never keys: each makes matches, people and devices with name
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+import io
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
+import structlog
 
 from tally.cricket.repository.catalogue import REPOSITORIES
-from tally.kit.clock import ManualClock
+from tally.kit import logs
+from tally.kit.clock import ManualClock, SystemClock
+from tally.settings import Settings
 from tally.store.api import Engine
 from tally.store.catalogue import tables_of
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
+from tests.cricket.stadium import Ground, Stadium, open_ground, open_stadium
 from tests.store.emulators import given_engine, given_url, local_engine
 
+LogText: TypeAlias = Callable[[], str]
 ENGINES = ("sqlite", "local", *(("given",) if given_url() else ()))
 TABLES = tuple(table for repository in REPOSITORIES for table in tables_of(repository))
 
@@ -38,6 +47,19 @@ async def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture
+def log_text() -> Iterator[LogText]:
+    """All that is logged during the test."""
+    stream = io.StringIO()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    logs.configure(Settings(log_format="json"), SystemClock(), stream)
+    yield stream.getvalue
+    structlog.reset_defaults()
+    root.handlers[:], root.level = handlers, level
+    logs.start(logs.Context())
+
+
+@pytest.fixture
 def clock() -> ManualClock:
     """Far ahead: a service removes what has expired by its own clock."""
     return ManualClock(datetime(2096, 10, 2, 12, tzinfo=UTC))
@@ -46,3 +68,16 @@ def clock() -> ManualClock:
 @pytest.fixture
 def store(engine: Engine, clock: ManualClock) -> Store:
     return Store(engine, clock)
+
+
+@pytest.fixture(scope="session")
+async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ground]:
+    """A push service for the tests of the life of Live Activities, on a clock that only goes on."""
+    async with open_ground(tmp_path_factory.mktemp("ground")) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def stadium(tmp_path: Path, ground: Ground) -> AsyncIterator[Stadium]:
+    async with open_stadium(tmp_path, ground) as opened:
+        yield opened

@@ -56,7 +56,7 @@ class NoticeKind(StrEnum):
 
 
 class PollerState(StrEnum):
-    """What the poller does about a match."""
+    """What the poller does about a match. ENDED: its final state has gone to all devices, and what is left is to clean up."""
 
     POLLING = "polling"
     PAUSED = "paused"

@@ -105,14 +105,14 @@ class ActiveMatchRepository:
     @access(
         *("Take over stale match", UpdateItem.conditional),
         table=ACTIVE_MATCHES,
-        key="PK=matchId with lastUpdatedAt <= :before OR pollerState <> polling",
+        key="PK=matchId with lastUpdatedAt <= :before OR attribute_exists(ttl)",
         by="system",
         trigger="MatchOrchestrator",
         frequency="When an instance has died, or a match goes on",
     )
     async def take_over(self, match_id: str, owner: str, now: int, before: int) -> ActiveMatch | None:
-        """The record, now this owner's; None where it was renewed after `before`, and so is in good hands."""
-        is_left = present("matchId") & ((F("lastUpdatedAt") <= before) | (F("pollerState") != PollerState.POLLING.value))
+        """The record, now this owner's; None where it was renewed after `before` and is not over, and so is in good hands."""
+        is_left = present("matchId") & ((F("lastUpdatedAt") <= before) | present("ttl"))
         return await self._change(
             match_id,
             is_left,
@@ -159,15 +159,15 @@ class ActiveMatchRepository:
     @access(
         *("Scan active matches", Scan.filtered),
         table=ACTIVE_MATCHES,
-        key="FilterExpression: pollerState <> ended",
+        key="FilterExpression: pollerState <> ended OR attribute_not_exists(ttl)",
         by="system",
         trigger="MatchOrchestrator, service startup",
         frequency="Every 30s",
         bound=MOST_MATCHES,
     )
     async def all_on(self) -> list[ActiveMatch]:
-        """All that are not over, by id."""
-        is_on = F("pollerState") != PollerState.ENDED.value
+        """All that are on, or over and not cleaned up yet, by id."""
+        is_on = (F("pollerState") != PollerState.ENDED.value) | absent("ttl")
         items = self.store.scan_items(ACTIVE_MATCHES, filter=is_on, consistent=True)
         return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("match_id"))
 

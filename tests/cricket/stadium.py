@@ -1,0 +1,284 @@
+"""A match with followers, their phones, a push service on real sockets, and any number of instances that see to it.
+
+The phones here are as simple as can be: they hand in tokens when a test says so. What was pushed to them is in the record of the
+simulated service.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tally.cricket.model.feed import MatchStatus
+from tally.cricket.model.records import NEUTRAL, ActivityStatus, Device, Fixture, Follow, LiveActivity, start_text
+from tally.cricket.repository.active_matches import ActiveMatchRepository
+from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.repository.fixtures import FixtureRepository
+from tally.cricket.repository.follows import FollowRepository
+from tally.cricket.repository.leagues import LeagueRepository
+from tally.cricket.repository.live_activities import LiveActivityRepository
+from tally.cricket.repository.locks import LockRepository, StoreLocks
+from tally.cricket.repository.notices import NoticeRepository
+from tally.cricket.repository.state_hashes import StateHashRepository
+from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.service.activities import ActivityService
+from tally.cricket.service.alerts import MOST_TOLD, TOLD_SECONDS, Alerts
+from tally.cricket.service.channels import MatchChannels
+from tally.cricket.service.endings import Ender
+from tally.cricket.service.finishing import Finisher
+from tally.cricket.service.leagues import LeagueService
+from tally.cricket.service.orchestrator import MatchOrchestrator
+from tally.cricket.service.prematch import PrematchNotifier
+from tally.cricket.service.starts import Starter
+from tally.cricket.service.sweeps import LOOKED_AT_SECONDS, MOST_LOOKED_AT, Sweeper
+from tally.cricket.service.toss import TossAnnouncer
+from tally.errors import NotFound
+from tally.kit.clock import ManualClock
+from tally.kit.recent import Recent
+from tally.sim.apns.devices import TokenKind
+from tally.store.api import Engine
+from tally.store.catalogue import tables_of
+from tally.store.sqlite import open_sqlite
+from tally.store.store import Store
+from tests.cricket import made_up
+from tests.cricket.pushing import Apple, apple_nearby
+
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One program of several that share a store."""
+
+    orchestrator: MatchOrchestrator
+    activities: ActivityService
+    prematch: PrematchNotifier
+    toss: TossAnnouncer
+
+
+@dataclass(frozen=True, slots=True)
+class Phone:
+    """A device of a person: its tokens, and where it is known."""
+
+    user_id: str
+    device_id: str
+    start_token: str
+    device_token: str
+
+
+@dataclass(slots=True)
+class Stadium:
+    """Everything that a test of the life of Live Activities stands on."""
+
+    engine: Engine
+    clock: ManualClock
+    apple: Apple
+    contents: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Store:
+        return Store(self.engine, self.clock)
+
+    @property
+    def activities(self) -> LiveActivityRepository:
+        return LiveActivityRepository(self.store)
+
+    @property
+    def matches(self) -> ActiveMatchRepository:
+        return ActiveMatchRepository(self.store)
+
+    @property
+    def fixtures(self) -> FixtureRepository:
+        return FixtureRepository(self.store)
+
+    @property
+    def follows(self) -> FollowRepository:
+        return FollowRepository(self.store)
+
+    @property
+    def devices(self) -> DeviceRepository:
+        return DeviceRepository(self.store)
+
+    @property
+    def subscriptions(self) -> SubscriptionRepository:
+        return SubscriptionRepository(self.store)
+
+    async def show(self, match_id: str, view: str) -> Mapping[str, Any]:
+        """The display state, as short as can be: a test changes `contents`."""
+        if match_id not in self.contents:
+            raise NotFound("There is no such match", code="match_not_found")
+        return {"view": view, **self.contents[match_id]}
+
+    def instance(self, owner: str = "instance-1", *, uses_channels: bool = False) -> Instance:
+        store, clock, apns = Store(self.engine, self.clock), self.clock, self.apple.gateway
+        activities, devices, follows = LiveActivityRepository(store), DeviceRepository(store), FollowRepository(store)
+        subscriptions, matches, fixtures = SubscriptionRepository(store), ActiveMatchRepository(store), FixtureRepository(store)
+        starter, ender = Starter(activities, devices, apns, clock), Ender(activities, apns, clock)
+        locks = LockRepository(store)
+        sweeper = Sweeper(
+            follows=follows,
+            activities=activities,
+            starter=starter,
+            ender=ender,
+            show=self.show,
+            clock=clock,
+            looked_at=Recent(clock, LOOKED_AT_SECONDS, MOST_LOOKED_AT),
+        )
+        finisher = Finisher(
+            activities=activities,
+            matches=matches,
+            follows=follows,
+            subscriptions=subscriptions,
+            hashes=StateHashRepository(store),
+            ender=ender,
+            apns=apns,
+            show=self.show,
+            clock=clock,
+        )
+        alerts = Alerts(
+            follows=follows,
+            notices=NoticeRepository(store),
+            devices=devices,
+            apns=apns,
+            clock=clock,
+            told=Recent(clock, TOLD_SECONDS, MOST_TOLD),
+        )
+        return Instance(
+            orchestrator=MatchOrchestrator(
+                fixtures=fixtures,
+                matches=matches,
+                sweeper=sweeper,
+                finisher=finisher,
+                channels=MatchChannels(matches, apns, clock, uses_channels),
+                locks=StoreLocks(locks, clock, f"{owner}:orchestrator"),
+                clock=clock,
+                owner=owner,
+            ),
+            activities=ActivityService(
+                activities=activities,
+                matches=matches,
+                follows=follows,
+                subscriptions=subscriptions,
+                starter=starter,
+                ender=ender,
+                apns=apns,
+                show=self.show,
+                clock=clock,
+            ),
+            prematch=PrematchNotifier(
+                fixtures=fixtures,
+                leagues=LeagueService(LeagueRepository(store), clock, Recent(clock, 0.0, 10)),
+                alerts=alerts,
+                show=self.show,
+                locks=StoreLocks(locks, clock, f"{owner}:prematch"),
+                clock=clock,
+            ),
+            toss=TossAnnouncer(
+                fixtures=fixtures,
+                alerts=alerts,
+                locks=StoreLocks(locks, clock, f"{owner}:toss"),
+                clock=clock,
+                told=Recent(clock, 3_600.0, 100),
+            ),
+        )
+
+    async def match(self, **changes: Any) -> Fixture:
+        """A match that is live, unless the changes say otherwise."""
+        now = self.clock.milliseconds()
+        wanted = {"start_time": start_text(now), "status": MatchStatus.IN_PLAY, "live_updated_at": now} | changes
+        fixture = made_up.fixture(**wanted)
+        await self.fixtures.write_batch([fixture])
+        teams = [{"id": "1", "name": "Lions", "code": "LIO"}, {"id": "2", "name": "Tigers", "code": "TIG"}]
+        self.contents[fixture.match_id] = {
+            "matchId": fixture.match_id,
+            "teams": teams,
+            "lines": {"lockScreen": "LIO 0/0"},
+            "timestamp": 0,
+        }
+        return fixture
+
+    def score(self, fixture: Fixture, line: str) -> None:
+        """Something has happened."""
+        self.contents[fixture.match_id] = self.contents[fixture.match_id] | {"lines": {"lockScreen": line}}
+
+    async def phone(self, user_id: str, **changes: Any) -> Phone:
+        """A registered device that can be reached and started on."""
+        device_id = made_up.name("phone")
+        self.apple.sim.devices.register(device_id, "stadium")
+        start = self.apple.sim.devices.issue(device_id, TokenKind.START)
+        token = self.apple.sim.devices.issue(device_id, TokenKind.DEVICE)
+        now = self.clock.milliseconds()
+        device: Device = made_up.device(
+            user_id,
+            device_id=device_id,
+            device_token=token,
+            push_to_start_token=start,
+            created_at=now,
+            updated_at=now,
+            expires_at=now // 1000 + 90 * DAY,
+            **changes,
+        )
+        await self.devices.register(device, is_only_one=False)
+        return Phone(user_id, device_id, start, token)
+
+    async def follower(self, fixture: Fixture, phones: int = 1, **changes: Any) -> tuple[Follow, list[Phone]]:
+        """Somebody who follows the match, with so many phones."""
+        now = self.clock.milliseconds()
+        wanted = {"created_at": now, "expires_at": now // 1000 + 2 * DAY} | changes
+        follow = await self.follows.follow(made_up.follow(fixture.match_id, **wanted))
+        return follow, [await self.phone(follow.user_id) for _ in range(phones)]
+
+    async def shown(self, fixture: Fixture, phone: Phone) -> LiveActivity | None:
+        return await self.activities.get(fixture.match_id, phone.user_id, phone.device_id, self.clock.milliseconds())
+
+    async def status(self, fixture: Fixture, phone: Phone) -> ActivityStatus | None:
+        activity = await self.shown(fixture, phone)
+        return None if activity is None else activity.status
+
+    def update_token(self, phone: Phone) -> str:
+        """What iOS hands to the app when an activity runs."""
+        return self.apple.sim.devices.issue(phone.device_id, TokenKind.UPDATE)
+
+    async def runs(self, instance: Instance, fixture: Fixture, phone: Phone) -> str:
+        """The activity was started on the phone, and the app hands in its token."""
+        token = self.update_token(phone)
+        await instance.activities.register(fixture, phone.user_id, phone.device_id, token, NEUTRAL)
+        return token
+
+    def pushed(self, token: str) -> list[dict[str, Any]]:
+        """What was taken for a token, or a channel: the `aps` of each push."""
+        return [json.loads(payload)["aps"] for payload in self.apple.sim.record.payloads(token)]
+
+    def events(self, token: str) -> list[str]:
+        return [aps["event"] for aps in self.pushed(token)]
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What stadiums share, since it takes a while to build: the push service, and the time."""
+
+    clock: ManualClock
+    apple: Apple
+
+
+@asynccontextmanager
+async def open_ground(directory: Path) -> AsyncIterator[Ground]:
+    clock = ManualClock(datetime(2026, 11, 15, 14, tzinfo=UTC))
+    async with apple_nearby(directory, clock) as apple:
+        yield Ground(clock, apple)
+
+
+@asynccontextmanager
+async def open_stadium(directory: Path, ground: Ground) -> AsyncIterator[Stadium]:
+    """A store of its own, and a push service that has forgotten what was before."""
+    clock = ground.clock
+    ground.apple.sim.record.clear()
+    async with open_sqlite(directory / "store", clock=lambda: clock.time_ns() / 1e9) as engine:
+        for repository in REPOSITORIES:
+            for table in tables_of(repository):
+                await engine.create_table(table)
+        yield Stadium(engine, clock, ground.apple)
