@@ -5,6 +5,7 @@ import typer
 from tally.sim.apns.command import apns
 from tally.sim.athletes.command import athletes
 from tally.sim.boards.command import boards
+from tally.sim.phones.command import phones
 from tally.sim.sportmonks.command import cricket
 from tally.sim.standalone import oidc, strava
 
@@ -14,6 +15,7 @@ sim.command("athletes")(athletes)
 sim.command("strava")(strava)
 sim.command("oidc")(oidc)
 sim.command("apns")(apns)
+sim.command("phones")(phones)
 sim.command("cricket")(cricket)
 
 

@@ -1,0 +1,130 @@
+"""The app's side of cricket's HTTP API: what it sends, and what the answers mean to it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from pyreqwest.client import Client
+
+from tally.errors import Conflict, Invalid, NotFound, RateLimited, TallyError, Unauthenticated, Unavailable
+from tally.kit.fetch import Answer, fetch
+
+WHO: Final = "The server"
+
+TokenOf: TypeAlias = Callable[[], Awaitable[str]]
+
+
+class _Told(msgspec.Struct, frozen=True):
+    code: str = ""
+    message: str = ""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: _Told = _Told()
+
+
+class _Followed(msgspec.Struct, frozen=True, rename="camel"):
+    match_id: str
+    team_id: str | None = None
+    display: dict[str, Any] | None = None
+
+
+class _Follows(msgspec.Struct, frozen=True, rename="camel"):
+    follows: list[_Followed]
+    next_cursor: str | None = None
+
+
+class _Match(msgspec.Struct, frozen=True, rename="camel"):
+    match_id: str
+
+
+class _Matches(msgspec.Struct, frozen=True):
+    matches: list[_Match]
+
+
+@dataclass(slots=True)
+class CricketApi:
+    """One phone's calls, in the name of its owner. `url` ends in /cricket. Without a network every call is Unavailable.
+
+    A call raises Unavailable or RateLimited where the same may work later, and Conflict, NotFound, Unauthenticated or Invalid
+    where it will not.
+    """
+
+    client: Client
+    url: str
+    token_of: TokenOf
+    is_online: bool = True
+    calls: int = 0
+    failures: int = 0
+    last_trouble: str = ""
+
+    async def register_device(self, device_token: str, device_id: str, os_version: str, app_version: str) -> None:
+        body = {"deviceToken": device_token, "deviceId": device_id, "platform": "ios"}
+        await self._call("POST", "/user/device", body | {"osVersion": os_version, "appVersion": app_version})
+
+    async def hand_in_start_token(self, token: str, device_id: str) -> None:
+        await self._call("PUT", "/user/device/push-to-start", {"pushToStartToken": token, "deviceId": device_id})
+
+    async def hand_in_update_token(self, match_id: str, device_id: str, token: str, team_id: str | None) -> None:
+        """Conflict where the server has ended this activity."""
+        body = {"deviceId": device_id, "updateToken": token, "teamId": team_id}
+        await self._call("POST", f"/matches/{match_id}/activity-token", body)
+
+    async def tell_dismissed(self, match_id: str, device_id: str) -> None:
+        await self._call("POST", f"/matches/{match_id}/activity-dismissed", {"deviceId": device_id})
+
+    async def follow(self, match_id: str, team_id: str | None) -> Mapping[str, Any] | None:
+        """The display state, if the match is live."""
+        answer = await self._call("POST", "/user/follow/match", {"matchId": match_id, "teamId": team_id})
+        return answer.decoded(_Followed, WHO).display
+
+    async def unfollow(self, match_id: str) -> None:
+        await self._call("DELETE", f"/user/follow/match?matchId={match_id}")
+
+    async def follows(self) -> dict[str, str | None]:
+        """The matches that the person follows, on whatever device, each with the side."""
+        found: dict[str, str | None] = {}
+        cursor: str | None = ""
+        while cursor is not None:
+            answer = await self._call("GET", f"/user/follows?limit=100{'&cursor=' if cursor else ''}{cursor}")
+            page = answer.decoded(_Follows, WHO)
+            found |= {followed.match_id: followed.team_id for followed in page.follows}
+            cursor = page.next_cursor
+        return found
+
+    async def live(self) -> list[str]:
+        """The matches that are live now."""
+        answer = await self._call("GET", "/matches/live")
+        return [match.match_id for match in answer.decoded(_Matches, WHO).matches]
+
+    async def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+        self.calls += 1
+        try:
+            if not self.is_online:
+                raise Unavailable("There is no network")
+            request = self.client.request(method, self.url + path).bearer_auth(await self.token_of())
+            answer = await fetch(request.body_json(dict(body)) if body is not None else request, WHO)
+            if answer.status >= 300:
+                raise _trouble(answer)
+        except TallyError as error:
+            self.failures += 1
+            self.last_trouble = error.message
+            raise
+        return answer
+
+
+def _trouble(answer: Answer) -> TallyError:
+    try:
+        told = msgspec.json.decode(answer.body, type=_Refusal).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        told = _Told()
+    message = f"{answer.status} {told.code} {told.message}".rstrip()
+    asked = answer.headers.get("retry-after", "")
+    wait = float(asked) if asked.isascii() and asked.isdigit() else None
+    if answer.status == 429:
+        return RateLimited(message, retry_after=wait or 1.0)
+    if answer.status in {408, 425} or answer.status >= 500:
+        return Unavailable(message, retry_after=wait)
+    final = {401: Unauthenticated, 404: NotFound, 409: Conflict}
+    return final.get(answer.status, Invalid)(message, code=told.code or None)

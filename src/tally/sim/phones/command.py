@@ -1,0 +1,124 @@
+"""`tally sim phones`: virtual phones whose owners follow a match at a server here or elsewhere, and a table of what they see.
+
+tally sim phones --count 100 --match 58123 --url http://127.0.0.1:8080
+"""
+
+import asyncio
+import random
+from datetime import timedelta
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import typer
+from pyreqwest.client import Client, ClientBuilder
+from rich.console import Console
+from rich.live import Live
+
+from tally.errors import Invalid, TallyError
+from tally.kit.clock import Clock, SystemClock
+from tally.kit.server import run_until_stopped
+from tally.sim.apns.command import CONTROL_PORT
+from tally.sim.phones.api import CricketApi
+from tally.sim.phones.apple import AppleElsewhere
+from tally.sim.phones.display import rendered, summary
+from tally.sim.phones.fleet import Fleet, Habits
+from tally.sim.phones.people import Owner
+from tally.sim.phones.phone import Phone
+from tally.sim.standalone import OIDC_PORT
+
+REFRESH_SECONDS: Final = 0.5
+CONNECTIONS: Final = 256
+
+Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many phones, each of another person.")]
+Match = Annotated[list[str] | None, typer.Option(help="A match to follow, or several; without one, what is live now.")]
+Url = Annotated[str, typer.Option(help="The server, such as http://127.0.0.1:8080.")]
+Issuer = Annotated[str, typer.Option(help="The simulated issuer that signs the owners in.")]
+ClientId = Annotated[str | None, typer.Option(help="The app's client id at the issuer; without it, the issuer's first.")]
+AppleUrl = Annotated[str, typer.Option("--apple", help="The control port of the simulated push service.")]
+Channels = Annotated[float, typer.Option(min=0, max=1, help="Share of phones with iOS 18, which listen to channels.")]
+Seed = Annotated[int | None, typer.Option(help="The same number makes the same people.")]
+Seconds = Annotated[float | None, typer.Option(min=0, help="Stop after so long; without it, at Ctrl-C.")]
+Calm = Annotated[bool, typer.Option("--calm", help="Nobody quits, swipes or loses the network.")]
+
+
+def phones(
+    *,
+    count: Count = 10,
+    match: Match = None,
+    url: Url = "http://127.0.0.1:8080",
+    issuer: Issuer = f"http://127.0.0.1:{OIDC_PORT}",
+    client_id: ClientId = None,
+    apple: AppleUrl = f"http://127.0.0.1:{CONTROL_PORT}",
+    channels: Channels = 0.5,
+    seed: Seed = None,
+    seconds: Seconds = None,
+    calm: Calm = False,
+) -> None:
+    """Let virtual phones follow a match, show its Live Activities, quit, rotate tokens, lose their network; and watch them."""
+    clock, chance = SystemClock(), random.Random(seed)  # noqa: S311 - habits, not keys
+    habits = Habits(quits=0, goes_offline=0, swipes_away=0, rotates=0) if calm else Habits()
+
+    async def run(stop: asyncio.Event) -> None:
+        builder = ClientBuilder().max_connections(CONNECTIONS).timeout(timedelta(seconds=30)).follow_redirects(False)
+        async with builder.build() as client, ClientBuilder().build() as streaming:
+            where = cricket_url(url)
+            # Deliveries come on a stream that never ends, so they have a client without a time-out.
+            mailbox = f"phones-{chance.getrandbits(64):016x}"
+            makes = AppleElsewhere(client, apple.rstrip("/"), mailbox)
+            reads = AppleElsewhere(streaming, apple.rstrip("/"), mailbox)
+            owners = [Owner(client, issuer, name, clock, client_id) for name in names(count, chance)]
+            made = [_phone(client, where, owner, makes, clock) for owner in owners]
+            for phone in made:
+                phone.os_version = "18.1" if chance.random() < channels else "17.4"
+            matches = match or await made[0].api.live()
+            await watch(Fleet(made, reads, clock, chance, habits), matches, where, stop, seconds)
+
+    try:
+        run_until_stopped(run)
+    except TallyError as error:
+        typer.echo(error.message, err=True)
+        raise typer.Exit(2) from error
+
+
+def cricket_url(url: str) -> str:
+    """The address of the cricket backend of a server, whether or not its name was given too."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise Invalid(f"{url} is no address of a server, such as http://127.0.0.1:8080")
+    bare = url.rstrip("/")
+    return bare if parts.path.rstrip("/").endswith("/cricket") else f"{bare}/cricket"
+
+
+def names(count: int, chance: random.Random) -> list[str]:
+    """Made-up people, other ones in every run."""
+    group = f"{chance.getrandbits(32):08x}"
+    return [f"fan-{group}-{number}" for number in range(count)]
+
+
+def _phone(client: Client, url: str, owner: Owner, apple: AppleElsewhere, clock: Clock) -> Phone:
+    return Phone(f"phone-of-{owner.user_id}", CricketApi(client, url, owner.token), apple, clock)
+
+
+async def watch(fleet: Fleet, matches: list[str], url: str, stop: asyncio.Event, seconds: float | None) -> None:
+    """Show how the phones do until it is time to stop, and end with the sums."""
+    console, clock = Console(), fleet.clock
+    started = clock.monotonic()
+    ending = asyncio.create_task(_wait(clock, seconds, stop))
+    async with fleet.living(matches):
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            while not ending.done():
+                live.update(rendered(fleet, url, clock.monotonic() - started), refresh=console.is_terminal)
+                pause = asyncio.create_task(clock.sleep(REFRESH_SECONDS))
+                await asyncio.wait({ending, pause}, return_when=asyncio.FIRST_COMPLETED)
+                pause.cancel()
+        told = summary(fleet, clock.monotonic() - started)
+    console.print(told, soft_wrap=True)
+
+
+async def _wait(clock: Clock, seconds: float | None, stop: asyncio.Event) -> None:
+    waits: set[asyncio.Task[Any]] = {asyncio.create_task(stop.wait())}
+    if seconds is not None:
+        waits.add(asyncio.create_task(clock.sleep(seconds)))
+    _, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for other in others:
+        other.cancel()

@@ -1,0 +1,142 @@
+"""Many phones at once: their owners follow matches, and now and then quit the app, lose the network, or swipe a match away.
+
+    fleet = Fleet(phones, apple, clock, random.Random(1), Habits())
+    async with fleet.living(["match-7"]): ...
+
+Deliveries are handed to each phone in their order; a phone that is slow to answer holds up no other.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tally.errors import TallyError
+from tally.kit.clock import Clock
+from tally.sim.apns.devices import Delivery
+from tally.sim.phones.activitykit import Activity
+from tally.sim.phones.apple import Apple
+from tally.sim.phones.phone import Phone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How people treat their phones: shares are of all phones in each `interval`, which is in seconds."""
+
+    interval: float = 30.0
+    quits: float = 0.02
+    goes_offline: float = 0.01
+    swipes_away: float = 0.002
+    rotates: float = 0.005
+    # How many phones are launched at the same time.
+    launches: int = 50
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The phones, and what has come for them."""
+
+    phones: Sequence[Phone]
+    apple: Apple
+    clock: Clock
+    chance: random.Random
+    habits: Habits = field(default_factory=Habits)
+    received: int = 0
+    launched: int = 0
+    trouble: str = ""
+    _inboxes: dict[str, deque[Delivery]] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def running(self) -> list[Activity]:
+        return [activity for phone in self.phones for activity in phone.kit.running()]
+
+    @asynccontextmanager
+    async def living(self, matches: Sequence[str]) -> AsyncIterator["Fleet"]:
+        """Launch all phones, let each follow one of the matches, and let them live until the block ends."""
+        self._begin(self._read())
+        self._begin(self._live(matches))
+        try:
+            yield self
+        finally:
+            for phone in self.phones:
+                phone.quit()
+            for task in tuple(self._tasks):
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+
+    async def launch(self, matches: Sequence[str]) -> None:
+        """Launch every phone, a few at a time, and let its owner follow a match."""
+        places = asyncio.Semaphore(self.habits.launches)
+
+        async def one(phone: Phone) -> None:
+            async with places:
+                app = await phone.launch()
+                if matches and not await app.follows.follow(self.chance.choice(matches)):
+                    self.trouble = phone.api.last_trouble
+                self.launched += 1
+
+        await asyncio.gather(*(one(phone) for phone in self.phones))
+
+    async def _live(self, matches: Sequence[str]) -> None:
+        await self.launch(matches)
+        while True:
+            await self.clock.sleep(self.habits.interval)
+            for phone in self.phones:
+                await self._happen(phone)
+
+    async def _happen(self, phone: Phone) -> None:
+        """What an interval brings to one phone."""
+        habits, chance = self.habits, self.chance
+        await phone.pass_time()
+        if not phone.api.is_online:
+            await phone.set_online(is_online=True)
+        elif chance.random() < habits.goes_offline:
+            await phone.set_online(is_online=False)
+        if phone.app is None:
+            await phone.launch()
+        elif chance.random() < habits.quits:
+            phone.quit()
+        for activity in phone.kit.running():
+            if chance.random() < habits.swipes_away:
+                await phone.swipe_away(activity.match_id)
+            elif activity.token is not None and chance.random() < habits.rotates:
+                await phone.kit.rotate(activity)
+
+    async def _read(self) -> None:
+        by_device = {phone.device_id: phone for phone in self.phones}
+        async for delivery in self.apple.deliveries():
+            phone = by_device.get(delivery.device)
+            if phone is not None:
+                self.received += 1
+                self._put(phone, delivery)
+
+    def _put(self, phone: Phone, delivery: Delivery) -> None:
+        inbox = self._inboxes.get(phone.device_id)
+        if inbox is None:
+            self._inboxes[phone.device_id] = deque([delivery])
+            self._begin(self._drain(phone))
+        else:
+            inbox.append(delivery)
+
+    async def _drain(self, phone: Phone) -> None:
+        inbox = self._inboxes[phone.device_id]
+        while inbox:
+            await phone.receive(inbox.popleft())
+        del self._inboxes[phone.device_id]
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, TallyError):
+            self.trouble = error.message
+        elif error is not None:
+            self.trouble = f"{type(error).__name__}: {error}"

@@ -1,0 +1,165 @@
+"""A small server that plays cricket's API, a push service, and a phone between them, for tests of the phone alone."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from pyreqwest.client import Client, ClientBuilder
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tally.cricket.apns import payloads
+from tally.kit.clock import ManualClock
+from tally.kit.retry import RetryPolicy
+from tally.kit.server import serving
+from tally.sim.apns.devices import Delivery
+from tally.sim.apns.simulator import Apns
+from tally.sim.faults import Faults
+from tally.sim.phones.activitykit import Activity
+from tally.sim.phones.api import CricketApi
+from tally.sim.phones.apple import AppleHere
+from tally.sim.phones.defaults import UserDefaults
+from tally.sim.phones.phone import Phone
+from tally.sim.service import simulator_app
+
+ALERT = payloads.Alert("Live now", "India v Australia")
+# Tries at once, so that a clock that stands still is no hindrance; the wait between two tries is at most nothing.
+AT_ONCE = RetryPolicy(attempts=3, base=0.0, cap=0.0, deadline=100)
+
+
+@dataclass
+class Stadium:
+    """The server's side: which matches are live, who follows, and every call that came."""
+
+    faults: Faults = field(default_factory=Faults)
+    live: dict[str, dict[str, Any]] = field(default_factory=dict)
+    follows: dict[str, str | None] = field(default_factory=dict)
+    # Matches whose activities the server has ended.
+    ended: set[str] = field(default_factory=set)
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    url: str = ""
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        """The bodies of the calls of a name, oldest first."""
+        return [body for called, body in self.calls if called == name]
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/cricket/user/device", self.note("device"), methods=["POST"]),
+            Route("/cricket/user/device/push-to-start", self.note("start token"), methods=["PUT"]),
+            Route("/cricket/user/follow/match", self.follow, methods=["POST"]),
+            Route("/cricket/user/follow/match", self.unfollow, methods=["DELETE"]),
+            Route("/cricket/user/follows", self.list_follows),
+            Route("/cricket/matches/live", self.list_live),
+            Route("/cricket/matches/{match}/activity-token", self.activity, methods=["POST"]),
+            Route("/cricket/matches/{match}/activity-dismissed", self.dismissed, methods=["POST"]),
+        ]
+
+    def note(self, name: str) -> Any:
+        async def endpoint(request: Request) -> Response:
+            self.calls.append((name, await request.json()))
+            return JSONResponse({})
+
+        return endpoint
+
+    async def follow(self, request: Request) -> Response:
+        body = await request.json()
+        self.calls.append(("follow", body))
+        match = body["matchId"]
+        self.follows[match] = body["teamId"]
+        return JSONResponse({"matchId": match, "teamId": body["teamId"], "display": self.live.get(match)})
+
+    async def unfollow(self, request: Request) -> Response:
+        match = request.query_params["matchId"]
+        self.calls.append(("unfollow", {"matchId": match}))
+        self.follows.pop(match, None)
+        return Response(status_code=204)
+
+    async def list_follows(self, request: Request) -> Response:
+        if request.query_params.get("cursor"):
+            return JSONResponse({"follows": [], "nextCursor": None})
+        found = [{"matchId": match, "teamId": team} for match, team in self.follows.items()]
+        return JSONResponse({"follows": found, "nextCursor": "more"})
+
+    async def list_live(self, _: Request) -> Response:
+        return JSONResponse({"matches": [{"matchId": match} for match in self.live], "nextCursor": None})
+
+    async def activity(self, request: Request) -> Response:
+        match = request.path_params["match"]
+        if match in self.ended:
+            return JSONResponse({"error": {"code": "activity_ended", "message": "This Live Activity has ended"}}, 409)
+        self.calls.append(("update token", {"matchId": match, **await request.json()}))
+        return JSONResponse({})
+
+    async def dismissed(self, request: Request) -> Response:
+        match = request.path_params["match"]
+        self.calls.append(("dismissed", {"matchId": match, **await request.json()}))
+        self.follows.pop(match, None)
+        return Response(status_code=204)
+
+
+@dataclass
+class Ground:
+    """Everything around a phone."""
+
+    stadium: Stadium
+    apns: Apns
+    clock: ManualClock
+    client: Client
+
+    def phone(self, name: str = "phone-1", *, os_version: str = "17.4", defaults: UserDefaults | None = None) -> Phone:
+        async def token() -> str:
+            return f"token of {name}"
+
+        api = CricketApi(self.client, f"{self.stadium.url}/cricket", token)
+        return Phone(
+            name, api, AppleHere(self.apns.devices), self.clock, os_version, defaults or UserDefaults(), patience=AT_ONCE
+        )
+
+    async def start(self, phone: Phone, match: str = "7", *, channel: str | None = None, team: str = "neutral") -> Activity:
+        """Push a start to the phone, and wait until its app has done what it does."""
+        payload = payloads.start(
+            timestamp=self.clock.seconds(),
+            content={"number": 0},
+            attributes_type="CricketMatchAttributes",
+            attributes={"matchId": match, "teamId": team, "title": "India v Australia"},
+            alert=ALERT,
+            channel_id=channel,
+            stale_at=self.clock.seconds() + 1800,
+        )
+        await phone.receive(Delivery(phone.device_id, payload.decode(), "liveactivity", 10, token=phone.kit.start_token))
+        await phone.settled()
+        return list(phone.kit.activities.values())[-1]
+
+    async def update(self, phone: Phone, activity: Activity, number: int, *, at: int | None = None, **more: Any) -> None:
+        """Push a state to an activity."""
+        timestamp = self.clock.seconds() if at is None else at
+        await self.send(phone, activity, payloads.update(timestamp=timestamp, content={"number": number}, **more))
+
+    async def send(self, phone: Phone, activity: Activity, payload: bytes) -> None:
+        target: Mapping[str, Any] = {"token": activity.token} if activity.channel is None else {"channel": activity.channel}
+        await phone.receive(Delivery(phone.device_id, payload.decode(), "liveactivity", 5, **target))
+        await phone.settled()
+
+
+@asynccontextmanager
+async def ground() -> AsyncIterator[Ground]:
+    clock, stadium = ManualClock(), Stadium()
+    app = simulator_app("stadium", stadium.routes(), stadium.faults, clock)
+    async with Apns(clock).serving() as apns, serving(app) as url, ClientBuilder().build() as client:
+        stadium.url = url
+        yield Ground(stadium, apns, clock, client)
+
+
+def encoded(value: object) -> str:
+    """JSON as text."""
+    return msgspec.json.encode(value).decode()
+
+
+def numbers(activity: Activity) -> list[int]:
+    """What a person saw on the activity, one after another."""
+    return [json.loads(encoded(content))["number"] for content in activity.seen]
