@@ -157,6 +157,8 @@ class Pipeline:
             shown = taken.memory.shown
             was_alert = shown is not None and shown.kind.is_alert
             live.fan_out.offer(showing, alert_of(shown) if was_alert else None, record.channel_id)
+        elif taken.is_over and not live.fan_out.is_busy:
+            await self._end(feed.match_id)
 
     async def _is_undelivered(self, live: LiveMatch, match_id: str, memory: Memory) -> bool:
         showing = live.fan_out.showing
@@ -180,18 +182,21 @@ class Pipeline:
             await self.displays.put(shown)
 
     async def _delivered(self, match_id: str, showing: Showing) -> None:
-        """Everybody has it: the hashes say so, and at the end the record, for those who clean up."""
+        """Everybody has it: the hashes say so."""
         now = self.clock.milliseconds()
         for view, content in showing.contents.items():
             state = StateHash(match_id=match_id, team_id=view, hash=fingerprint(content), updated_at=now)
             await self.hashes.put(state)
-        if not showing.is_end:
-            return
+        if showing.is_end:
+            await self._end(match_id)
+
+    async def _end(self, match_id: str) -> None:
+        """All devices know that the match is over: what is left is to clean up."""
         for _ in range(TRIES):
             record = await self.active.get(match_id)
             if record is None or record.poller_state is PollerState.ENDED:
                 return
-            if await self.active.save(replace(record, poller_state=PollerState.ENDED, last_updated_at=now)) is not None:
+            if await self.active.save(replace(record, poller_state=PollerState.ENDED)) is not None:
                 return
         raise Overtaken(f"The record of match {match_id} changes all the time")
 
