@@ -10,6 +10,8 @@ from typing import Final
 
 from tally.collect.assembly import Surroundings as CollectSurroundings
 from tally.collect.assembly import open_collect
+from tally.cricket.assembly import Surroundings as CricketSurroundings
+from tally.cricket.assembly import open_cricket
 from tally.devices.assembly import Surroundings as DevicesSurroundings
 from tally.devices.assembly import open_devices
 from tally.kit import keyfile
@@ -106,8 +108,25 @@ async def _scoreboard(shared: Shared) -> AsyncIterator[Backend]:
         yield scoreboard
 
 
+@asynccontextmanager
+async def _cricket(shared: Shared) -> AsyncIterator[Backend]:
+    settings = shared.settings
+    given = CricketSurroundings(
+        settings=settings,
+        clock=shared.clock,
+        metrics=shared.metrics,
+        hub=shared.hub,
+        cursors=shared.cursors,
+        store=shared.store,
+        admin_key=settings.cricket_admin_key or shared.made(CRICKET_ADMIN_FILE),
+    )
+    async with open_cricket(given) as cricket:
+        yield cricket
+
+
 OPENERS: Final[Mapping[str, Callable[[Shared], AbstractAsyncContextManager[Backend]]]] = {
     "collect": _collect,
+    "cricket": _cricket,
     "devices": _devices,
     "scoreboard": _scoreboard,
 }

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-import msgspec
-
 from tally.cricket import wire
 
 MS: Final = 1_794_751_200_000
@@ -30,7 +28,26 @@ MATCH: Final = wire.MatchBody(
     replay_of=None,
     updated_at=MS,
 )
-SHOWN: Final = msgspec.Raw(b'{"matchId":"65001","view":"neutral","status":"in_play"}')
+SHOWN: Final = {
+    "matchId": "65001",
+    "view": "neutral",
+    "status": "in_play",
+    "teams": [
+        {"id": "5", "name": "Rovers", "code": "ROV", "score": "153/9", "overs": "20.0"},
+        {"id": "6", "name": "Gulls", "code": "GUL", "score": "41/2", "overs": "5.3", "isBatting": True},
+    ],
+    "lines": {
+        "lockScreen": "ROV 153/9, GUL 41/2 · FOUR! Ames off Dunn",
+        "compactLeading": "GUL 41/2",
+        "compactTrailing": "(5.3)",
+        "minimal": "41/2",
+    },
+    "timestamp": MS // 1000,
+    "innings": 2,
+    "lastBalls": ["1", ".", "4"],
+    "runRate": "7.45",
+    "need": "GUL need 113 off 87",
+}
 DISPLAY: Final = wire.DisplayBody("65001", "neutral", SHOWN, MS, False)
 DEVICE: Final = wire.DeviceBody("8f2c1a90b4", "A1B2-C3D4", "ios", "18.2", "4.1.0", True, MS, MS, MS // 1000 + 7_776_000)
 FOLLOW: Final = wire.FollowBody("65001", "5", MS, MS // 1000 + 172_800, SHOWN)

@@ -226,4 +226,4 @@ def path_id(request: Request, name: str) -> str:
 
 
 def _display_body(shown: Shown) -> wire.DisplayBody:
-    return wire.DisplayBody(shown.match_id, shown.view, msgspec.Raw(shown.content), shown.computed_at, shown.is_stale)
+    return wire.DisplayBody(shown.match_id, shown.view, shown.content, shown.computed_at, shown.is_stale)

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-import msgspec
-
 from tally.cricket.model.feed import InningsFeed
 from tally.cricket.model.records import NEUTRAL, Device, Fixture, Follow, League, LiveActivity, Subscription, Team, TeamSeason
 from tally.cricket.service.matches import MatchView
@@ -105,9 +103,8 @@ def device_body(device: Device) -> DeviceBody:
     )
 
 
-def follow_body(follow: Follow, display: bytes | None = None) -> FollowBody:
-    shown = None if display is None else msgspec.Raw(display)
-    return FollowBody(follow.match_id, _team(follow.team_id), follow.created_at, follow.expires_at, shown)
+def follow_body(follow: Follow, display: dict[str, Any] | None = None) -> FollowBody:
+    return FollowBody(follow.match_id, _team(follow.team_id), follow.created_at, follow.expires_at, display)
 
 
 def subscription_body(subscription: Subscription) -> SubscriptionBody:

@@ -153,7 +153,7 @@ class DisplayBody(Camel, frozen=True):
 
     match_id: str
     team_id: str
-    display: msgspec.Raw
+    display: dict[str, Any]
     computed_at: int
     is_stale: bool
 
@@ -225,7 +225,7 @@ class FollowBody(Camel, frozen=True):
     team_id: str | None
     created_at: int
     expires_at: int
-    display: msgspec.Raw | None = None
+    display: dict[str, Any] | None = None
 
 
 class FollowPage(Camel, frozen=True):

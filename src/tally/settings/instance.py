@@ -6,7 +6,7 @@ from typing import Final
 
 from tally.settings.kinds import FLAG, PATH, SECRET, TABLE_PREFIX, TEXT, URL, Secret, choice, holds, some_of, whole
 
-BACKENDS: Final = ("collect", "devices", "scoreboard")
+BACKENDS: Final = ("collect", "cricket", "devices", "scoreboard")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ that has not begun or whose state has expired, it is computed here, and kept for
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -25,11 +25,11 @@ RESTING_SECONDS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A display state as JSON, and how old it is. `is_stale`: newer scores should have come and have not."""
+    """A display state, and how old it is. `is_stale`: newer scores should have come and have not."""
 
     match_id: str
     view: str
-    content: bytes
+    content: dict[str, Any]
     computed_at: int
     is_stale: bool
 
@@ -52,7 +52,7 @@ class DisplayService:
         cached = await self.displays.get(match_id, view, self.clock.seconds())
         if cached is None or (match.heard is not None and match.heard.at > cached.computed_at + RUNNING_SECONDS * 1000):
             cached = await self._compute(match, view, is_stale=is_stale)
-        return Shown(match_id, view, cached.content.encode(), cached.computed_at, is_stale)
+        return Shown(match_id, view, msgspec.json.decode(cached.content), cached.computed_at, is_stale)
 
     async def _compute(self, match: MatchView, view: str, *, is_stale: bool) -> CachedDisplay:
         feed = _announced(match) if match.heard is None else match.heard.feed

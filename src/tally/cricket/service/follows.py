@@ -59,7 +59,6 @@ class FollowService:
     async def unfollow(self, match_id: str, user_id: str, reason: EndReason = EndReason.USER_UNFOLLOW) -> None:
         """Follow no longer. The same again, after a crash in the middle, ends what is left."""
         await self.follows.unfollow(match_id, user_id, self.clock.seconds())
-        await self.subscriptions.remove_of_user(match_id, user_id)
         await self.unfollowed(match_id, user_id, reason)
 
     async def subscribe(self, match_id: str, user_id: str, push_token: str, team_id: str | None) -> Subscription:

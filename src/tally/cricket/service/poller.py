@@ -52,6 +52,8 @@ class LiveScore:
     feeds: FeedCache
     replays: ReplayService
     clock: Clock
+    live_seconds: float = LIVE_SECONDS
+    idle_seconds: float = IDLE_SECONDS
     tossed: Callable[[MatchFeed], Awaitable[None]] | None = None
     _noted: dict[str, Noted] = field(default_factory=dict)
 
@@ -63,12 +65,12 @@ class LiveScore:
         except (Unavailable, RateLimited) as trouble:
             _log.warning("No scores", action="live_scores", error=trouble)
             await self._see(await self.replays.running(live))
-            return max(LIVE_SECONDS, trouble.retry_after or 0) if live else IDLE_SECONDS
+            return max(self.live_seconds, trouble.retry_after or 0) if live else self.idle_seconds
         feeds = [*poll.feeds, *await self.replays.running(live)]
         await self._see(feeds)
         await self.reconciliation.run(live, poll.listed)
         self._forget_all_but(feeds)
-        return LIVE_SECONDS if any(self._is_live(feed) for feed in feeds) else IDLE_SECONDS
+        return self.live_seconds if any(self._is_live(feed) for feed in feeds) else self.idle_seconds
 
     async def _see(self, feeds: Iterable[MatchFeed]) -> None:
         results = await asyncio.gather(*(self._one(feed) for feed in feeds), return_exceptions=True)

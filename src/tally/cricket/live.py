@@ -1,0 +1,159 @@
+"""The live side of the backend, put together: from the score service to the devices, and the jobs that drive it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tally.cricket.announcing import Announcer
+from tally.cricket.apns.port import Apns
+from tally.cricket.reading import Reading
+from tally.cricket.repository.locks import StoreLocks
+from tally.cricket.repository.tables import Tables
+from tally.cricket.service import alerts, toss
+from tally.cricket.service.activities import ActivityService
+from tally.cricket.service.alerts import Alerts
+from tally.cricket.service.channels import MatchChannels
+from tally.cricket.service.endings import Ender
+from tally.cricket.service.finishing import Finisher
+from tally.cricket.service.orchestrator import MatchOrchestrator
+from tally.cricket.service.pipeline import Pipeline
+from tally.cricket.service.poller import LiveScore
+from tally.cricket.service.ports import LiveScores
+from tally.cricket.service.prematch import PrematchNotifier
+from tally.cricket.service.processing import MatchProcessing
+from tally.cricket.service.reconciliation import Reconciliation
+from tally.cricket.service.starts import Starter
+from tally.cricket.service.sweeps import Sweeper
+from tally.cricket.service.toss import TossAnnouncer
+from tally.cricket.service.workers import MatchWorkers
+from tally.kit.clock import Clock
+from tally.kit.hub import Hub
+from tally.kit.ids import new_uuid
+from tally.kit.recent import Recent
+from tally.settings import Settings
+
+LOOKED_AT_SECONDS: Final = 25.0
+MOST_LOOKED_AT: Final = 500_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """What people's apps ask for, and what jobs do."""
+
+    activities: ActivityService
+    poller: LiveScore
+    orchestrator: MatchOrchestrator
+    prematch: PrematchNotifier
+    workers: MatchWorkers
+
+
+@asynccontextmanager
+async def open_live(
+    tables: Tables, reading: Reading, scores: LiveScores, apns: Apns, *, hub: Hub, clock: Clock, settings: Settings
+) -> AsyncIterator[Live]:
+    """The live side for as long as this lasts; at the end, this instance lets go of its matches."""
+    owner = new_uuid()
+
+    def locks() -> StoreLocks:
+        # A holder of its own for each job: two jobs of an instance must not extend each other's locks.
+        return StoreLocks(tables.locks, clock, new_uuid())
+
+    starter = Starter(tables.activities, tables.devices, apns, clock)
+    ender = Ender(tables.activities, apns, clock)
+    pipeline = Pipeline(
+        active=tables.matches,
+        processing=MatchProcessing(tables.processing, clock),
+        hashes=tables.hashes,
+        displays=tables.displays,
+        activities=tables.activities,
+        feeds=reading.feeds,
+        apns=apns,
+        announce=Announcer(hub),
+        clock=clock,
+        owner=owner,
+    )
+    told = Alerts(
+        follows=tables.follows,
+        notices=tables.notices,
+        devices=tables.devices,
+        apns=apns,
+        clock=clock,
+        told=Recent(clock, alerts.TOLD_SECONDS, alerts.MOST_TOLD),
+    )
+    async with MatchWorkers(pipeline, locks(), clock) as workers:
+        yield Live(
+            activities=ActivityService(
+                activities=tables.activities,
+                matches=tables.matches,
+                follows=tables.follows,
+                subscriptions=tables.subscriptions,
+                starter=starter,
+                ender=ender,
+                apns=apns,
+                show=reading.show,
+                clock=clock,
+            ),
+            poller=LiveScore(
+                scores=scores,
+                workers=workers,
+                reconciliation=Reconciliation(scores, workers, tables.fixtures, tables.matches, clock),
+                fixtures=tables.fixtures,
+                feeds=reading.feeds,
+                replays=reading.replays,
+                clock=clock,
+                live_seconds=settings.cricket_poll_ms / 1000,
+                idle_seconds=settings.cricket_idle_poll_ms / 1000,
+                tossed=TossAnnouncer(
+                    fixtures=tables.fixtures,
+                    alerts=told,
+                    locks=locks(),
+                    clock=clock,
+                    told=Recent(clock, toss.TOLD_SECONDS, toss.MOST_TOLD),
+                ).check,
+            ),
+            orchestrator=_orchestrator(tables, reading, starter, ender, locks(), owner=owner),
+            prematch=PrematchNotifier(
+                fixtures=tables.fixtures,
+                leagues=reading.leagues,
+                alerts=told,
+                show=reading.show,
+                locks=locks(),
+                clock=clock,
+            ),
+            workers=workers,
+        )
+
+
+def _orchestrator(
+    tables: Tables, reading: Reading, starter: Starter, ender: Ender, locks: StoreLocks, *, owner: str
+) -> MatchOrchestrator:
+    apns, clock = starter.apns, starter.clock
+    return MatchOrchestrator(
+        fixtures=tables.fixtures,
+        matches=tables.matches,
+        sweeper=Sweeper(
+            follows=tables.follows,
+            activities=tables.activities,
+            starter=starter,
+            ender=ender,
+            show=reading.show,
+            clock=clock,
+            looked_at=Recent(clock, LOOKED_AT_SECONDS, MOST_LOOKED_AT),
+        ),
+        finisher=Finisher(
+            activities=tables.activities,
+            matches=tables.matches,
+            follows=tables.follows,
+            subscriptions=tables.subscriptions,
+            hashes=tables.hashes,
+            ender=ender,
+            apns=apns,
+            show=reading.show,
+            clock=clock,
+        ),
+        channels=MatchChannels(tables.matches, apns, clock),
+        locks=locks,
+        clock=clock,
+        owner=owner,
+    )

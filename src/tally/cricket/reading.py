@@ -1,0 +1,63 @@
+"""The part of the backend that answers questions, put together: matches, display states, reference data, and look-ups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from tally.cricket.model.records import NEUTRAL
+from tally.cricket.repository.tables import Tables
+from tally.cricket.service import feeds, leagues, replays, teams
+from tally.cricket.service.admin import AdminService
+from tally.cricket.service.display import DisplayService
+from tally.cricket.service.feeds import FeedCache
+from tally.cricket.service.leagues import LeagueService
+from tally.cricket.service.matches import MatchService
+from tally.cricket.service.replays import ReplayService
+from tally.cricket.service.teams import TeamService
+from tally.kit.clock import Clock
+from tally.kit.ids import SortableIds
+from tally.kit.recent import Recent
+
+MOST_KNOWN: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Services that only look, and what they remember for a moment."""
+
+    teams: TeamService
+    leagues: LeagueService
+    feeds: FeedCache
+    matches: MatchService
+    displays: DisplayService
+    replays: ReplayService
+    admin: AdminService
+
+    @classmethod
+    def of(cls, tables: Tables, clock: Clock) -> Self:
+        team_service = TeamService(tables.teams, tables.seasons, clock, Recent(clock, teams.KNOWN_SECONDS, 1))
+        league_service = LeagueService(tables.leagues, clock, Recent(clock, leagues.KNOWN_SECONDS, 2))
+        feed_cache = FeedCache(tables.cache, clock, Recent(clock, feeds.KNOWN_SECONDS, MOST_KNOWN))
+        matches = MatchService(tables.fixtures, feed_cache, team_service, league_service, clock)
+        recordings: Recent[str, replays.Recording] = Recent(clock, replays.KNOWN_SECONDS, 20)
+        return cls(
+            teams=team_service,
+            leagues=league_service,
+            feeds=feed_cache,
+            matches=matches,
+            displays=DisplayService(matches, tables.displays, clock),
+            replays=ReplayService(tables.fixtures, tables.processing, feed_cache, clock, SortableIds(clock), recordings),
+            admin=AdminService(
+                fixtures=tables.fixtures,
+                active=tables.matches,
+                processing=tables.processing,
+                hashes=tables.hashes,
+                activities=tables.activities,
+                follows=tables.follows,
+                clock=clock,
+            ),
+        )
+
+    async def show(self, match_id: str, view: str) -> Mapping[str, Any]:
+        """The display state of a match as one side sees it, or nobody in particular."""
+        return (await self.displays.get(match_id, None if view == NEUTRAL else view)).content
