@@ -2,7 +2,7 @@
 
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -58,6 +58,7 @@ def asked(handler: "Handler[Self_]") -> "Handler[Self_]":
 @dataclass(frozen=True, slots=True)
 class Api:
     world: SportMonksWorld
+    lists: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = field(default_factory=dict)
 
     def routes(self) -> list[Route]:
         return [
@@ -85,7 +86,12 @@ class Api:
     @asked
     async def fixtures(self, request: Request) -> Response:
         query = read_query(request.query_params, "fixtures")
-        return self._page(query, query.selected(self.world.fixtures()), "fixtures")
+        asked = tuple(sorted((name, value) for name, value in request.query_params.items() if name != "page"))
+        if query.page == 1 or asked not in self.lists:
+            # Kept for the pages that follow: to go through thousands of matches for each of them would take long.
+            self.lists.clear()
+            self.lists[asked] = query.selected(self.world.fixtures())
+        return self._page(query, self.lists[asked], "fixtures")
 
     @asked
     async def fixture(self, request: Request) -> Response:

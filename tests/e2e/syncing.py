@@ -1,0 +1,36 @@
+"""The syncs, put together on a store, reading from a gateway."""
+
+from tally.cricket.repository.fixture_cache import FixtureCacheRepository
+from tally.cricket.repository.fixtures import FixtureRepository
+from tally.cricket.repository.leagues import LeagueRepository
+from tally.cricket.repository.team_seasons import TeamSeasonRepository
+from tally.cricket.repository.teams import TeamRepository
+from tally.cricket.service.feeds import FeedCache
+from tally.cricket.service.leagues import LeagueService
+from tally.cricket.service.ports import Reference
+from tally.cricket.service.sync import SyncService
+from tally.kit.clock import Clock
+from tally.kit.recent import Recent
+from tally.store.store import Store
+
+
+def sync_service(store: Store, source: Reference, clock: Clock) -> SyncService:
+    leagues, cache = LeagueRepository(store), FixtureCacheRepository(store)
+    return SyncService(
+        source=source,
+        leagues=leagues,
+        league_service=LeagueService(leagues, clock, Recent(clock, 0, 10)),
+        teams=TeamRepository(store),
+        seasons=TeamSeasonRepository(store),
+        fixtures=FixtureRepository(store),
+        cache=cache,
+        feeds=FeedCache(cache, clock, Recent(clock, 0, 10)),
+        clock=clock,
+    )
+
+
+async def sync_all(sync: SyncService) -> None:
+    """Leagues first, since the others are of those."""
+    await sync.sync_leagues()
+    await sync.sync_teams()
+    await sync.sync_fixtures()
