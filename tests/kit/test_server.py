@@ -27,6 +27,14 @@ def test_a_free_port_is_found_and_told() -> None:
             assert connection.getpeername()[1] == port
 
 
+def test_no_answer_waits_for_the_receipt_of_its_first_half() -> None:
+    """Every connection has Nagle's algorithm off, on whatever loop it is served."""
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
 def test_a_name_is_an_address_too() -> None:
     with listen("localhost", 0) as listening:
         assert url_of(listening).startswith("http://127.0.0.1:")

@@ -33,13 +33,16 @@ def listen(host: str, port: int) -> socket.socket:
         # A name such as localhost may stand for several addresses: of these, the one most clients try.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, *_, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-        return socket.create_server(address[:2], family=family, backlog=2048)
+        listening = socket.create_server(address[:2], family=family, backlog=2048)
     except socket.gaierror as error:
         raise CannotListen(f"{host} is no address that this machine knows: {error.strerror}") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CannotListen(f"Port {port} on {host} is in use by another program") from error
         raise CannotListen(f"Cannot listen on port {port} of {host}: {error.strerror}") from error
+    # Connections inherit it. An answer goes out in two pieces, and without this the second waits 40 ms for a receipt of the first.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def url_of(listening: socket.socket) -> str:
