@@ -40,7 +40,7 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise CannotListen(f"Port {port} on {host} is in use by another program") from error
         raise CannotListen(f"Cannot listen on port {port} of {host}: {error.strerror}") from error
-    # Connections inherit it. An answer goes out in two pieces, and without this the second waits 40 ms for a receipt of the first.
+    # Connections inherit it. An answer goes out in two pieces, and the second would wait 40 ms for the receipt of the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
