@@ -42,6 +42,10 @@ class DriftCheck:
             drift = await self._extras(drift, heal=heal)
         return drift
 
+    async def refresh(self, user_ids: Sequence[str]) -> Drift:
+        """Set these players right, whatever Redis was told of them: also such as were deleted and have come back by late news."""
+        return await self._judge(Drift(compared=len(user_ids)), user_ids, heal=True)
+
     async def _strays(self, drift: Drift, *, heal: bool) -> Drift:
         async for members in self.board.member_pages(PAGE):
             found = len(await self.board.strays(members, remove=heal))

@@ -1,0 +1,102 @@
+"""Servers that are away: told at once, in the domain's words, and forgiven when they are back."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tally.errors import Unavailable
+from tally.kit.clock import SystemClock
+from tally.kit.metrics import Metrics
+from tally.scoreboard.migrations import migrate
+from tally.scoreboard.model import CacheAway, Score
+from tally.scoreboard.repository.board import BoardRepository
+from tally.scoreboard.repository.cacheserver import open_cache_server
+from tally.scoreboard.repository.database import PoolLimits, open_database
+from tally.scoreboard.repository.figures import StorageFigures
+from tally.scoreboard.repository.limits import LimitRepository
+from tests.scoreboard.api.servers import mortal_postgres, mortal_redis
+from tests.scoreboard.repository.conftest import Addresses
+from tests.scoreboard.repository.league import START, League
+
+NOWHERE = "postgresql://tally@/postgres?host=/nowhere"
+
+
+async def test_a_redis_that_is_killed_is_away_at_once_and_back_as_soon_as_it_is(tmp_path: Path) -> None:
+    """No call hangs, and none fails once Redis is there again."""
+    clock, figures = SystemClock(), StorageFigures(Metrics())
+    async with mortal_redis(tmp_path) as redis, open_cache_server(redis.address, clock, figures) as server:
+        board, limits = BoardRepository(server), LimitRepository(server, clock)
+        await asyncio.gather(*(server.ping() for _ in range(20)))
+        await redis.kill()
+        for call in (board.put(Score("u", "x", 1, START)), board.top(1), limits.hit("score", "u", 1, 60), server.ping()):
+            with pytest.raises(CacheAway):
+                await call
+        await redis.start()
+        assert [each.is_allowed for each in await asyncio.gather(*(limits.hit("score", "u", 20, 60) for _ in range(20)))] == [
+            True
+        ] * 20
+
+
+async def test_a_redis_that_hangs_is_away_after_its_time(tmp_path: Path) -> None:
+    """A stopped process accepts connections and never answers."""
+    clock, figures = SystemClock(), StorageFigures(Metrics())
+    async with mortal_redis(tmp_path) as redis, open_cache_server(redis.address, clock, figures, seconds=0.1) as server:
+        await server.ping()
+        process_id = redis._supervisor.process_id if redis._supervisor else None
+        assert process_id is not None
+        os.kill(process_id, signal.SIGSTOP)
+        try:
+            with pytest.raises(CacheAway, match="Timeout"):
+                await server.ping()
+        finally:
+            os.kill(process_id, signal.SIGCONT)
+        await server.ping()
+
+
+async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_it_is_back(tmp_path: Path) -> None:
+    """What was committed is there, and the pool mends itself."""
+    clock, figures = SystemClock(), StorageFigures(Metrics())
+    limits = PoolLimits(wait_seconds=1, connect_seconds=1)
+    async with mortal_postgres(tmp_path) as postgres, open_database(postgres.address, clock, figures, limits) as database:
+        await migrate(database)
+        async with open_cache_server("unix:///nowhere", clock, figures) as server:
+            league = League(database, server)
+            player = await league.player()
+            await league.add(player, 5)
+            await postgres.kill()
+            for call in (league.add(player, 1), league.scores.top(10), league.accounts.find(player.user_id), database.ping()):
+                with pytest.raises(Unavailable) as refused:
+                    await call
+                assert refused.value.retry_after is not None
+            await postgres.start()
+            score = await league.scores.find(player.user_id)
+            assert score is not None
+            assert score.score == 5
+            assert (await league.add(player, 1)).score_after == 6
+
+
+async def test_a_statement_that_takes_too_long_is_given_up(addresses: Addresses) -> None:
+    """By PostgreSQL itself, so that it costs nobody anything after that; the connection goes on."""
+    limits = PoolLimits(most=1, statement_seconds=0.05)
+    async with open_database(addresses.dsn, SystemClock(), StorageFigures(Metrics()), limits) as database:
+        with pytest.raises(Unavailable):
+            await database.value("slow", "SELECT pg_sleep(10)")
+        await database.ping()
+
+
+async def test_a_server_that_is_not_there_at_the_start_is_told(tmp_path: Path) -> None:
+    figures = StorageFigures(Metrics())
+    with pytest.raises(Unavailable):
+        async with open_database(NOWHERE, SystemClock(), figures, PoolLimits(connect_seconds=1)):
+            pytest.fail("there is no such server")
+
+
+async def test_calls_are_measured_by_name_and_outcome(tmp_path: Path) -> None:
+    metrics, clock = Metrics(), SystemClock()
+    async with open_cache_server("unix:///nowhere", clock, StorageFigures(metrics)) as server:
+        with pytest.raises(CacheAway):
+            await server.ping()
+    assert b'tally_scoreboard_storage_seconds_count{call="ping",outcome="away",server="redis"} 1.0' in metrics.render()

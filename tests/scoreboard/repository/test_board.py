@@ -1,0 +1,254 @@
+"""The board in Redis: late news, removals, a Redis that forgot, and rebuilding while scores change."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from tally.scoreboard.model import BoardMissing, CacheAway, RebuildUnderWay, Score
+from tally.scoreboard.repository.board import BOARD, CHANGED, PLAYERS, REBUILDING
+from tally.scoreboard.repository.database import Row
+from tally.scoreboard.repository.rebuild import IDLE_SECONDS, BoardBuilder
+from tally.scoreboard.repository.scores import ScoreRepository
+from tests.scoreboard.repository.league import START, League, at
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted(ScoreRepository):
+    """Scores that are read as ever, but something happens after the first page, when PostgreSQL's moment is fixed."""
+
+    meanwhile: Callable[[], Awaitable[object]]
+
+    async def entries(self, size: int) -> AsyncIterator[list[Row]]:  # noqa: ARG002  (pages of one, to have several)
+        happened = False
+        async for rows in ScoreRepository.entries(self, 1):
+            if not happened:
+                happened = True
+                await self.meanwhile()
+            yield rows
+
+
+def builder_with(league: League, meanwhile: Callable[[], Awaitable[object]]) -> BoardBuilder:
+    return BoardBuilder(league.server, Interrupted(league.database, league.scores.clock, meanwhile))
+
+
+async def keys_of(league: League) -> set[bytes]:
+    return set(await league.server.client.keys("leaderboard:*"))
+
+
+async def test_a_score_is_shown_with_its_rank_and_old_news_change_nothing(league: League) -> None:
+    """A write that was held up must not undo a newer one."""
+    first, second = await league.player(), await league.player()
+    assert await league.board.put(Score(first.user_id, "first", 10, at(1))) == 1
+    assert await league.board.put(Score(second.user_id, "second", 20, at(2))) == 1
+    assert await league.board.put(Score(first.user_id, "first", 30, at(3))) == 1
+    assert await league.board.put(Score(first.user_id, "first", 10, at(1))) == 1
+    assert await league.board.put(Score(first.user_id, "first", 30, at(9))) == 1
+    board = await league.board.top(10)
+    assert [(place.username, place.score, place.reached_at) for place in board.standings] == [
+        ("first", 30, at(3)),
+        ("second", 20, at(2)),
+    ]
+    assert board.changed_at == at(3)
+    assert await league.server.client.zcard(BOARD) == await league.server.client.hlen(PLAYERS) == 2
+
+
+async def test_whoever_was_removed_does_not_come_back_by_late_news(league: League) -> None:
+    player, other = await league.player(), await league.player()
+    for user in (player, other):
+        await league.add(user, 5, at(1))
+        await league.shown(user)
+    assert await league.board.remove(player.user_id) is not None
+    assert await league.board.put(Score(player.user_id, player.username, 99, at(2))) is None
+    assert [place.user_id for place in (await league.board.top(10)).standings] == [other.user_id]
+    assert await league.board.remove(player.user_id) is None
+    assert await league.board.place(player.user_id) is None
+    assert await league.board.around(player.user_id, 5) is None
+
+
+async def test_a_redis_that_forgot_says_so_instead_of_showing_a_part(league: League) -> None:
+    """Until it is rebuilt, a board with only the latest changes would be a lie."""
+    player = await league.player()
+    await league.server.client.flushdb()
+    assert await league.board.put(Score(player.user_id, "x", 1, START)) is None
+    assert not await league.board.is_whole()
+    for read in (league.board.top(10), league.board.around(player.user_id, 3), league.board.place(player.user_id)):
+        with pytest.raises(BoardMissing):
+            await read
+    with pytest.raises(BoardMissing):
+        await league.check.run(heal=True)
+    assert await league.builder.rebuild() == 1
+    assert await league.board.is_whole()
+    assert (await league.board.top(10)).standings == (await league.scores.top(10)).standings
+
+
+async def test_changes_made_during_a_rebuild_are_on_the_new_board(league: League) -> None:
+    """A score that rose, a new player and one who was deleted, all after PostgreSQL was read."""
+    players = [await league.player() for _ in range(3)]
+    for player in players:
+        await league.add(player, 10, at(1))
+        await league.shown(player)
+
+    async def meanwhile() -> None:
+        await league.add(players[0], 5, at(2))
+        await league.shown(players[0])
+        await league.shown(await league.player(moment=at(3)))
+        await league.accounts.delete(players[1].user_id)
+        await league.board.remove(players[1].user_id)
+
+    assert await builder_with(league, meanwhile).rebuild() == 3
+    board = await league.board.top(10)
+    assert board == await league.scores.top(10)
+    assert (board.standings[0].user_id, board.standings[0].score) == (players[0].user_id, 15)
+    assert await keys_of(league) - {b"leaderboard:global:removed:" + players[1].user_id.encode()} == {
+        *(BOARD.encode(), PLAYERS.encode(), CHANGED.encode())
+    }, "nothing is left over"
+    assert [await league.server.client.ttl(key) for key in (BOARD, PLAYERS, CHANGED)] == [-1, -1, -1], "nothing expires"
+
+
+async def test_readers_have_the_old_board_until_the_new_one_is_whole(league: League) -> None:
+    player = await league.player()
+    await league.add(player, 10, at(1))
+    await league.shown(player)
+    before = await league.board.top(10)
+    seen = []
+
+    async def meanwhile() -> None:
+        seen.append(await league.board.top(10))
+
+    await builder_with(league, meanwhile).rebuild()
+    assert seen == [before]
+
+
+async def test_only_one_rebuilds_at_a_time(league: League) -> None:
+    await league.player()
+
+    async def meanwhile() -> None:
+        with pytest.raises(RebuildUnderWay):
+            await league.builder.rebuild()
+
+    assert await builder_with(league, meanwhile).rebuild() == 1
+    assert await league.builder.rebuild() == 1
+
+
+async def test_a_rebuild_that_redis_forgot_fails_and_can_be_begun_again(league: League) -> None:
+    await league.player()
+    await league.player()
+    with pytest.raises(CacheAway, match="forgot the board"):
+        await builder_with(league, league.server.client.flushdb).rebuild()
+    assert not await league.board.is_whole()
+    assert await league.builder.rebuild() == 2
+
+
+async def test_a_rebuild_that_is_cut_off_leaves_the_old_board_and_nothing_else(league: League) -> None:
+    """What cannot clean up after itself expires."""
+    player = await league.player()
+    await league.shown(player)
+    reached, never = asyncio.Event(), asyncio.Event()
+
+    async def meanwhile() -> None:
+        await league.shown(await league.player())
+        reached.set()
+        await never.wait()
+
+    rebuilding = asyncio.create_task(builder_with(league, meanwhile).rebuild())
+    await reached.wait()
+    assert 0 < await league.server.client.ttl(REBUILDING) <= IDLE_SECONDS
+    rebuilding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await rebuilding
+    assert await keys_of(league) == {BOARD.encode(), PLAYERS.encode(), CHANGED.encode()}
+    assert len((await league.board.top(10)).standings) == 2
+
+
+async def test_a_board_without_players_is_whole_and_empty(league: League) -> None:
+    assert await league.builder.rebuild() == 0
+    board = await league.board.top(10)
+    assert (board.standings, board.total_players, board.changed_at) == ((), 0, None)
+
+
+async def test_more_players_than_fit_a_page_are_all_loaded(league: League) -> None:
+    """And what Redis then has, in PostgreSQL's own digits, is what a single write would have put."""
+    await league.database.value(
+        "many",
+        "WITH made AS (INSERT INTO users (username, email, password_hash)"
+        " SELECT 'many_' || n, n || '@example.org', 'hash' FROM generate_series(1, 1203) n RETURNING id)"
+        " INSERT INTO scores (user_id, total_score, score_first_reached_at)"
+        " SELECT id, floor(random() * 9007199254740991), now() - random() * interval '20 years' FROM made",
+    )
+    assert await league.builder.rebuild() == 1203
+    assert (await league.board.top(100, 600)).standings == (await league.scores.top(100, 600)).standings
+    drift = await league.check.run(heal=False)
+    assert (drift.compared, drift.found) == (1203, 0)
+    best = (await league.board.top(1)).standings[0]
+    seen = (await league.board.look([best.user_id]))[0]
+    assert seen.shows(Score(best.user_id, best.username, best.score, best.reached_at))
+
+
+async def test_drift_of_every_kind_is_found_told_and_healed(league: League) -> None:
+    """Missing, wrong score, wrong time, wrong name, nobody's entry, and a place that belongs to nobody."""
+    players = [await league.player() for _ in range(7)]
+    for number, player in enumerate(players):
+        await league.add(player, 10 * (number + 1), at(number))
+        await league.shown(player)
+    client = league.server.client
+    right = await league.scores.find_many([player.user_id for player in players])
+    missing, wrong, late, renamed, half = (right[player.user_id] for player in players[:5])
+    stranger = "ffffffff-0000-4000-8000-000000000000"
+    await client.zrem(BOARD, (await client.hget(PLAYERS, missing.user_id))[:16] + missing.user_id.encode())
+    await client.hdel(PLAYERS, missing.user_id)
+    for spoilt in (
+        replace(wrong, score=999),
+        replace(late, reached_at=at(50), score=late.score + 1),
+        replace(renamed, username="old_name", score=renamed.score + 1),
+    ):
+        await league.board.put(spoilt)
+    await client.zrem(BOARD, (await client.hget(PLAYERS, half.user_id))[:16] + half.user_id.encode())
+    await league.board.put(Score(stranger, "stranger", 5, at(1)))
+    await client.zadd(BOARD, {b"0" * 16 + missing.user_id.encode(): 77, b"rubbish": 1})
+    await client.hset(PLAYERS, "not an id", "0" * 16 + "x")
+
+    told = await league.check.run(heal=False)
+    assert (told.compared, told.missing, told.wrong, told.extra, told.strays, told.healed) == (7, 2, 3, 2, 2, 0)
+    assert {missing.user_id, wrong.user_id, stranger} <= set(told.examples)
+    healed = await league.check.run(heal=True)
+    assert healed.found == healed.healed == told.found
+    assert (await league.check.run(heal=True)).found == 0
+    assert (await league.board.top(10)).standings == (await league.scores.top(10)).standings
+
+
+async def test_healing_never_undoes_what_came_after_it_was_seen(league: League) -> None:
+    """Redis is set right only if it is still as it was seen."""
+    player = await league.player()
+    await league.shown(player)
+    seen = (await league.board.look([player.user_id]))[0]
+    newer = Score(player.user_id, player.username, 50, at(5))
+    await league.board.put(newer)
+    assert not await league.board.heal(player.user_id, seen, Score(player.user_id, player.username, 20, at(2)))
+    assert not await league.board.heal(player.user_id, seen, None)
+    place = await league.board.place(player.user_id)
+    assert place is not None
+    assert (place[0].score, place[0].reached_at) == (50, at(5))
+
+
+async def test_comparing_while_scores_change_finds_nothing_that_stays(league: League) -> None:
+    """What was on its way has arrived by the second look, or is healed to what it was on its way to."""
+    players = [await league.player() for _ in range(5)]
+    for player in players:
+        await league.shown(player)
+
+    async def play() -> None:
+        for number in range(20):
+            player = players[number % 5]
+            await league.add(player, 1 + number, START + timedelta(seconds=number))
+            await league.shown(player)
+
+    async def compare() -> None:
+        for _ in range(5):
+            await league.check.run(heal=True)
+
+    await asyncio.gather(play(), compare())
+    assert (await league.check.run(heal=False)).found == 0
+    assert await league.board.top(10) == await league.scores.top(10)
