@@ -21,6 +21,7 @@ from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository, StoreLocks
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
+from tally.cricket.repository.subscriptions import SubscriptionRepository
 from tally.cricket.service.feeds import FeedCache
 from tally.cricket.service.pipeline import Pipeline, memory_of
 from tally.cricket.service.poller import LiveScore
@@ -174,6 +175,7 @@ class Instance:
     announced: Announced
     active: ActiveMatchRepository
     activities: LiveActivityRepository
+    subscriptions: SubscriptionRepository
     fixtures: FixtureRepository
     clock: Clock
 
@@ -205,7 +207,7 @@ async def instance(
 ) -> AsyncIterator[Instance]:
     store = Store(engine, clock)
     active, fixtures, processing = ActiveMatchRepository(store), FixtureRepository(store), ProcessingRepository(store)
-    activities, announced = LiveActivityRepository(store), Announced()
+    activities, subscriptions, announced = LiveActivityRepository(store), SubscriptionRepository(store), Announced()
     feeds = FeedCache(FixtureCacheRepository(store), clock, Recent(clock, 1, 100))
     pipeline = Pipeline(
         active=active,
@@ -213,6 +215,7 @@ async def instance(
         hashes=StateHashRepository(store),
         displays=DisplayCacheRepository(store),
         activities=activities,
+        subscriptions=subscriptions,
         feeds=feeds,
         apns=apns,
         announce=announced,
@@ -229,4 +232,4 @@ async def instance(
             replays=ReplayService(fixtures, processing, feeds, clock, SortableIds(clock), Recent(clock, 60, 10)),
             clock=clock,
         )
-        yield Instance(score, pipeline, workers, announced, active, activities, fixtures, clock)
+        yield Instance(score, pipeline, workers, announced, active, activities, subscriptions, fixtures, clock)

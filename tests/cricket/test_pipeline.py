@@ -237,3 +237,15 @@ async def test_a_newer_state_takes_over_in_the_middle_of_a_round(
         assert marks == ([False, True] if number <= 7 else [True])
         assert [push.timestamp for push in phones.of(token)] == sorted({push.timestamp for push in phones.of(token)})
         assert sum(push.alert is not None for push in phones.of(token)) == 1
+
+
+async def test_activities_that_apps_started_themselves_are_told_as_well(one: Instance, scores: Scores, phones: Phones) -> None:
+    """They are known by their token alone; one that Apple does not know is removed."""
+    match_id = made_up.number()
+    known = await one.follow(match_id, made_up.name())
+    tokens = [(await one.subscriptions.register(made_up.subscription(match_id))).push_token for _ in range(2)]
+    phones.verdict = lambda push: Verdict(Outcome.TOKEN_INVALID, 410) if push.token == tokens[1] else DELIVERED
+    await poll(one, scores, match_id, "1 4")
+    assert [push.token for push in phones.pushed] == [known, tokens[0]]
+    left = [each.push_token async for each in one.subscriptions.of_match(match_id, 0)]
+    assert left == [tokens[0]]

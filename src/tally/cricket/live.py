@@ -67,6 +67,7 @@ async def open_live(
         hashes=tables.hashes,
         displays=tables.displays,
         activities=tables.activities,
+        subscriptions=tables.subscriptions,
         feeds=reading.feeds,
         apns=apns,
         announce=Announcer(hub),

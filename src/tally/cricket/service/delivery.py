@@ -11,14 +11,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from tally.cricket.apns import payloads
 from tally.cricket.apns.model import Outcome, Priority, Push, Verdict
 from tally.cricket.apns.payloads import Alert
 from tally.cricket.apns.port import Apns
-from tally.cricket.model.records import NEUTRAL, EndReason, PushTarget, activity_key
+from tally.cricket.model.records import NEUTRAL, EndReason, PushTarget, Subscription, activity_key
 from tally.cricket.repository.live_activities import LiveActivityRepository
+from tally.cricket.repository.subscriptions import SubscriptionRepository
 from tally.cricket.service.rounds import FIRST, START, Turn
 from tally.kit import logs
 from tally.kit.clock import Clock, DeadlinePassed, finish_within
@@ -32,6 +33,8 @@ KEPT_AT_THE_END_SECONDS: Final = 4 * 3_600
 # The final score stays on the Lock Screen for this long.
 DISMISSED_SECONDS: Final = 900
 MOST_WAITING: Final = 10_000
+# After every key of a Live Activity.
+LAST: Final = "\U0010ffff"
 FIRST_WAIT: Final = 2.0
 LONGEST_WAIT: Final = 60.0
 
@@ -67,11 +70,52 @@ class Showing:
 NOTHING_SHOWN: Final = Showing({NEUTRAL: {}}, 0)
 
 
+Target: TypeAlias = PushTarget | Subscription
+
+
 class Addressed(NamedTuple):
     """Whom a push is for, and whether it was to light the screen."""
 
-    target: PushTarget
+    target: Target
     is_alerted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """All who show a match: Live Activities that were started here or have registered, and those that apps started themselves."""
+
+    activities: LiveActivityRepository
+    subscriptions: SubscriptionRepository
+    clock: Clock
+
+    async def of(self, match_id: str) -> AsyncGenerator[Target, None]:
+        """Everyone, a page at a time, in the order of their keys."""
+        now = self.clock.milliseconds()
+        async with aclosing(self.activities.targets(match_id, now)) as targets:
+            async for target in targets:
+                yield target
+        async with aclosing(self.subscriptions.of_match(match_id, now // 1000)) as subscriptions:
+            async for subscription in subscriptions:
+                yield subscription
+
+    async def forget(self, target: Target, token: str) -> None:
+        """Apple does not know the token (any more)."""
+        if isinstance(target, Subscription):
+            await self.subscriptions.remove(target.match_id, target.push_token, target.user_id)
+        else:
+            now = self.clock.milliseconds()
+            await self.activities.end(target, EndReason.TOKEN_INVALID, now, only_token=token)
+
+
+def key_of(target: Target) -> str:
+    """Where it comes in the order: subscriptions after everything else."""
+    if isinstance(target, Subscription):
+        return f"{LAST}{target.push_token}"
+    return activity_key(target.user_id, target.device_id)
+
+
+def token_of(target: Target) -> str | None:
+    return target.push_token if isinstance(target, Subscription) else target.update_token
 
 
 @dataclass(slots=True)
@@ -79,7 +123,7 @@ class FanOut:
     """The devices of one match, and what they should show. `run` it while it is busy; `done` hears what everybody has."""
 
     match_id: str
-    activities: LiveActivityRepository
+    audience: Audience
     apns: Apns
     clock: Clock
     done: Callable[[Showing], Awaitable[None]]
@@ -127,11 +171,10 @@ class FanOut:
     async def _round(self) -> AsyncGenerator[Push, None]:
         """A push for each who has not had the newest state, in the order of the keys."""
         number = self._number
-        targets = self.activities.targets(self.match_id, self.clock.milliseconds())
         is_done = False
-        async with aclosing(targets):
+        async with aclosing(self.audience.of(self.match_id)) as targets:
             async for target in targets:
-                key = activity_key(target.user_id, target.device_id)
+                key = key_of(target)
                 is_done = self._state_turn.is_done(number, key)
                 if is_done:
                     break
@@ -142,13 +185,15 @@ class FanOut:
         self._is_due = not (is_done or self._state_turn.is_done_after(number))
         self._number, self._key = number + 1, START
 
-    def _push(self, target: PushTarget, key: str) -> Push | None:
-        if target.update_token is None or (self._channel_id is not None and target.channel_id == self._channel_id):
+    def _push(self, target: Target, key: str) -> Push | None:
+        if isinstance(target, PushTarget) and self._channel_id is not None and target.channel_id == self._channel_id:
+            return None
+        if token_of(target) is None:
             return None
         was_missed = key in self._waiting and self._waiting[key].is_alerted
         return self._made_for(target, was_missed or self._alert_turn.is_due(self._number, key))
 
-    def _made_for(self, target: PushTarget, is_alerted: bool) -> Push:
+    def _made_for(self, target: Target, is_alerted: bool) -> Push:
         showing = self.showing or NOTHING_SHOWN
         is_alerted = is_alerted and self._alert is not None
         view = target.team_id if target.team_id in showing.contents else NEUTRAL
@@ -156,7 +201,7 @@ class FanOut:
         if payload is None:
             payload = self._made[view, is_alerted] = showing.payload(view, self._alert if is_alerted else None)
         return Push(
-            token=target.update_token or "",
+            token=token_of(target) or "",
             payload=payload,
             priority=showing.priority(is_alerted),
             expiration=showing.expiration,
@@ -173,15 +218,13 @@ class FanOut:
         if verdict.outcome is Outcome.DELIVERED and not self._waiting:
             return
         addressed = cast("Addressed", push.reference)
-        target = addressed.target
-        key = activity_key(target.user_id, target.device_id)
+        key = key_of(addressed.target)
         if verdict.outcome is Outcome.RETRY:
             self._wait_for(key, addressed)
             return
         self._waiting.pop(key, None)
         if verdict.outcome is Outcome.TOKEN_INVALID:
-            now = self.clock.milliseconds()
-            await self.activities.end(target, EndReason.TOKEN_INVALID, now, only_token=push.token)
+            await self.audience.forget(addressed.target, push.token)
         elif verdict.outcome is Outcome.REFUSED:
             _log.error("Apple refused a push", action="push_refused", match=self.match_id, reason=verdict.reason)
 

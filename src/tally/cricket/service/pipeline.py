@@ -31,7 +31,8 @@ from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
-from tally.cricket.service.delivery import FanOut, Showing
+from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.service.delivery import Audience, FanOut, Showing
 from tally.cricket.service.feeds import FeedCache
 from tally.cricket.service.ports import Announce
 from tally.cricket.service.processing import MatchProcessing
@@ -77,6 +78,7 @@ class Pipeline:
     hashes: StateHashRepository
     displays: DisplayCacheRepository
     activities: LiveActivityRepository
+    subscriptions: SubscriptionRepository
     feeds: FeedCache
     apns: Apns
     announce: Announce
@@ -89,7 +91,8 @@ class Pipeline:
         async def done(showing: Showing) -> None:
             await self._delivered(match_id, showing)
 
-        return LiveMatch(FanOut(match_id, self.activities, self.apns, self.clock, done))
+        audience = Audience(self.activities, self.subscriptions, self.clock)
+        return LiveMatch(FanOut(match_id, audience, self.apns, self.clock, done))
 
     async def take(self, live: LiveMatch, feed: MatchFeed, *, is_final: bool = False) -> tuple[KeyEvent, ...]:
         """The events that are new by this poll; the fan-out of `live` knows what there is to show."""
