@@ -8,6 +8,7 @@ and marked as old by those who serve it. Replays are taken as if the service tol
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from tally.cricket.model.feed import MatchFeed
@@ -81,9 +82,9 @@ class LiveScore:
                 raise result
 
     async def _one(self, feed: MatchFeed) -> None:
-        await self._note(feed)
         if feed.innings or feed.status.is_over or feed.is_live:
             await self.workers.take(feed)
+        await self._note(feed)
 
     async def _note(self, feed: MatchFeed) -> None:
         """Tell the fixture how its match stands, and that it is live."""
@@ -101,7 +102,8 @@ class LiveScore:
         fixture: Fixture | None = await self.fixtures.update(feed.match_id, updated_at=now, **changes)
         self._noted[feed.match_id] = Noted(feed, now)
         if fixture is not None and feed.toss is not None and fixture.toss_told_at is None and self.tossed is not None:
-            await self.tossed(feed)
+            # Beside the poll, which does not wait until a hundred thousand people have heard of the toss.
+            self.workers.beside(f"toss {feed.match_id}", partial(self.tossed, feed))
 
     def _is_live(self, feed: MatchFeed) -> bool:
         if feed.is_live:

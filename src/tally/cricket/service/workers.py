@@ -5,6 +5,7 @@ keeps the lock while its fan-out is on the way, and takes what further polls say
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -49,12 +50,13 @@ class MatchWorkers:
         self._clock = clock
         self._lock_seconds = lock_seconds
         self._workers: dict[str, Worker] = {}
+        self._beside: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        tasks = [worker.task for worker in self._workers.values() if worker.task is not None]
+        tasks = self._tasks()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -69,10 +71,18 @@ class MatchWorkers:
             worker.task = asyncio.create_task(self._see_to(feed.match_id, worker), name=f"match {feed.match_id}")
         return await told.is_taken
 
+    def beside(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something while matches are seen to, unless the same is still being done."""
+        if name not in self._beside or self._beside[name].done():
+            self._beside[name] = asyncio.create_task(_logged(name, work), name=name)
+
     async def idle(self) -> None:
-        """Return when no fan-out is on the way."""
-        while tasks := [worker.task for worker in self._workers.values() if worker.task is not None and not worker.task.done()]:
+        """Return when no fan-out is on the way, and nothing is done beside."""
+        while tasks := [task for task in self._tasks() if not task.done()]:
             await asyncio.wait(tasks)
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [*(worker.task for worker in self._workers.values() if worker.task is not None), *self._beside.values()]
 
     def forget(self, match_id: str) -> None:
         """The match is over and everybody knows: hold nothing of it any more."""
@@ -125,6 +135,13 @@ class MatchWorkers:
             if telling is not None and not telling.done():
                 telling.cancel()
                 await asyncio.wait({telling})
+
+
+async def _logged(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await work()
+    except Exception:  # noqa: BLE001  (whoever asked is gone; the next poll asks again)
+        _log.exception("Something beside the matches failed", action="beside", what=name)
 
 
 def _settle(told: Told, *, is_taken: bool) -> None:
