@@ -6,6 +6,7 @@ from tally.sim.apns.command import apns
 from tally.sim.athletes.command import athletes
 from tally.sim.boards.command import boards
 from tally.sim.phones.command import phones
+from tally.sim.players.command import players
 from tally.sim.sportmonks.command import cricket
 from tally.sim.standalone import oidc, strava
 
@@ -16,6 +17,7 @@ sim.command("strava")(strava)
 sim.command("oidc")(oidc)
 sim.command("apns")(apns)
 sim.command("phones")(phones)
+sim.command("players")(players)
 sim.command("cricket")(cricket)
 
 

@@ -31,10 +31,13 @@ from tally.sim.boards.fleet import Habits
 from tally.sim.boards.uplink import Uplink
 from tally.sim.demo.kept import Kept
 from tally.sim.demo.outside import Outside
+from tally.sim.players.fleet import Fleet as Players
+from tally.sim.players.server import ScoreboardServer
 
 BOARDS: Final = 40
 BOARD_SECONDS: Final = 5.0
 ATHLETES: Final = 12
+PLAYERS: Final = 20
 # A day of theirs in two minutes of ours.
 ATHLETES_SPEED: Final = 720.0
 AGAIN_SECONDS: Final = 10.0
@@ -77,6 +80,14 @@ class Town:
         async with fleet.living():
             await asyncio.get_running_loop().create_future()
 
+    async def live_players(self) -> None:
+        given = self.outside.settings.scoreboard_internal_key
+        key = given or keyfile.read_or_make(self._data_dir / "scoreboard-internal.key")
+        server = ScoreboardServer(self.client, f"{self.url}/scoreboard/api/v1", key, self.clock)
+        fleet = Players(server, self.clock, self.kept.chance("players"))
+        async with fleet.living(PLAYERS):
+            await fleet.refused.wait()
+
     async def live_matches(self) -> None:
         if self.outside.programme is not None:
             await self.outside.programme.go_on()
@@ -99,7 +110,12 @@ async def people(outside: Outside, url: str, clock: Clock, kept: Kept) -> AsyncI
     builder = ClientBuilder().no_proxy().timeout(timedelta(seconds=CALL_SECONDS)).follow_redirects(False)
     async with builder.build() as client:
         town = Town(url, outside, client, clock, kept)
-        lives = {"devices": town.live_boards, "collect": town.live_athletes, "cricket": town.live_matches}
+        lives = {
+            "devices": town.live_boards,
+            "collect": town.live_athletes,
+            "scoreboard": town.live_players,
+            "cricket": town.live_matches,
+        }
         chosen = [life for backend, life in lives.items() if backend in outside.settings.backends]
         tasks = [asyncio.create_task(_for_ever(life, clock)) for life in chosen]
         try:

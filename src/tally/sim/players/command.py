@@ -1,0 +1,131 @@
+"""`tally sim players`: made-up players and their game server, on a scoreboard here or elsewhere, and a board to watch.
+
+tally sim players --count 50 --url http://127.0.0.1:8080 --internal-key-file data/scoreboard-internal.key
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+from pyreqwest.client import ClientBuilder
+from rich.console import Console
+from rich.live import Live
+
+from tally.errors import Invalid, TallyError
+from tally.kit.clock import Clock, SystemClock
+from tally.kit.server import run_until_stopped
+from tally.settings import Secret
+from tally.sim.players.display import rendered, summary
+from tally.sim.players.fleet import Fleet
+from tally.sim.players.player import Habits
+from tally.sim.players.server import Board, ScoreboardServer
+
+KEY_VARIABLE = "TALLY_SIM_INTERNAL_KEY"
+CONNECTIONS = 256
+CALL_SECONDS = 30
+REFRESH_SECONDS = 2.0
+
+Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many players.")]
+Url = Annotated[str, typer.Option(help="The server, such as http://127.0.0.1:8080.")]
+Key = Annotated[
+    str | None, typer.Option("--internal-key", envvar=KEY_VARIABLE, help="The game servers' key.", show_default=False)
+]
+KeyFile = Annotated[Path | None, typer.Option("--internal-key-file", help="A file with the game servers' key.")]
+Interval = Annotated[float, typer.Option(min=0.001, help="Seconds between two games of a player, on average a little more.")]
+Seed = Annotated[int | None, typer.Option(help="The same number makes the same people.")]
+Seconds = Annotated[float | None, typer.Option(min=0, help="Stop after so long; without it, at Ctrl-C.")]
+
+
+def players(
+    *,
+    count: Count = 20,
+    url: Url = "http://127.0.0.1:8080",
+    internal_key: Key = None,
+    internal_key_file: KeyFile = None,
+    interval: Interval = 8.0,
+    seed: Seed = None,
+    seconds: Seconds = None,
+) -> None:
+    """Let made-up players sign up, play, send tokens twice and try to cheat; and watch the board."""
+    clock, chance = SystemClock(), random.Random(seed)  # noqa: S311  (games, not keys)
+    with _explained():
+        key, where = Secret(internal_key) if internal_key else read_key(internal_key_file), api_url(url)
+
+    async def run(stop: asyncio.Event) -> None:
+        builder = ClientBuilder().max_connections(CONNECTIONS).timeout(timedelta(seconds=CALL_SECONDS)).follow_redirects(False)
+        async with builder.build() as client:
+            server = ScoreboardServer(client, where, key, clock)
+            await watch(Fleet(server, clock, chance, Habits(interval=interval)), count, stop, seconds)
+
+    with _explained():
+        run_until_stopped(run)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except TallyError as error:
+        typer.echo(error.message, err=True)
+        raise typer.Exit(2) from error
+
+
+def api_url(url: str) -> str:
+    """The address of the scoreboard's API on a server, whether or not its name was given too."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise Invalid(f"{url} is no address of a server, such as http://127.0.0.1:8080")
+    bare = url.rstrip("/").removesuffix("/api/v1").removesuffix("/scoreboard")
+    return f"{bare}/scoreboard/api/v1"
+
+
+def read_key(file: Path | None) -> Secret:
+    """The game servers' key."""
+    if file is None:
+        raise Invalid(f"The game server needs its key: give --internal-key, {KEY_VARIABLE} or --internal-key-file")
+    try:
+        return Secret(file.read_text(encoding="utf-8").strip())
+    except OSError as error:
+        raise Invalid(f"{file} cannot be read: {error.strerror}") from error
+
+
+async def watch(fleet: Fleet, count: int, stop: asyncio.Event, seconds: float | None) -> None:
+    """Show how the players do until it is time to stop, and end with the sums."""
+    console, clock = Console(), fleet.clock
+    started = clock.monotonic()
+    ending = asyncio.create_task(_wait(clock, seconds, stop, fleet.refused))
+    async with fleet.living(count):
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            while not ending.done():
+                board = await _board(fleet) if console.is_terminal else None
+                live.update(rendered(fleet, board, clock.monotonic() - started), refresh=console.is_terminal)
+                pause = asyncio.create_task(clock.sleep(REFRESH_SECONDS))
+                await asyncio.wait({ending, pause}, return_when=asyncio.FIRST_COMPLETED)
+                pause.cancel()
+        elapsed = clock.monotonic() - started
+    console.print(summary(fleet, elapsed), soft_wrap=True)
+    if fleet.refused.is_set():
+        raise Invalid(f"The server refuses the players: {fleet.server.figures.last_trouble}")
+
+
+async def _board(fleet: Fleet) -> Board | None:
+    try:
+        return await fleet.server.board()
+    except TallyError as error:
+        fleet.server.figures.last_trouble = error.message
+        return None
+
+
+async def _wait(clock: Clock, seconds: float | None, *events: asyncio.Event) -> None:
+    waits: set[asyncio.Task[Any]] = {asyncio.create_task(event.wait()) for event in events}
+    if seconds is not None:
+        waits.add(asyncio.create_task(clock.sleep(seconds)))
+    _, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for other in others:
+        other.cancel()

@@ -1,0 +1,111 @@
+"""One player: plays level after level, trades what the game server vouches for, and now and then tries more than is allowed."""
+
+import random
+import string
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from tally.kit.clock import Clock
+from tally.kit.ids import new_uuid
+from tally.kit.retry import RetryPolicy
+from tally.sim.players.server import Refused, ScoreboardServer, Tokens, Traded, User
+
+T = TypeVar("T")
+
+PATIENCE: Final = RetryPolicy(attempts=100, base=0.2, cap=10, deadline=300)
+GAMES: Final = ("chess", "kart", "maze", "tetra", "quiz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How players live. Times are in seconds, shares are of all games played."""
+
+    interval: float = 8.0
+    replays: float = 0.1
+    cheats: float = 0.05
+    patience: RetryPolicy = PATIENCE
+
+
+@dataclass(slots=True)
+class Player:
+    """Somebody with a name, a password, an address and some skill."""
+
+    username: str
+    password: str
+    address: str
+    server: ScoreboardServer
+    clock: Clock
+    chance: random.Random
+    habits: Habits
+    user: User | None = None
+    tokens: Tokens | None = None
+    score: int = 0
+    rank: int = 0
+
+    async def live(self) -> None:
+        """Sign up, and play for ever."""
+        await self.join()
+        await self.clock.sleep(self.chance.uniform(0, self.habits.interval))
+        while True:
+            await self.play()
+            await self.clock.sleep(self.habits.interval * self.chance.uniform(0.75, 1.5))
+
+    async def join(self) -> None:
+        signed_in = await self._patiently(lambda: self.server.sign_up(self.username, self.password, self.address))
+        self.user, self.tokens = signed_in.user, signed_in.tokens
+
+    async def play(self) -> None:
+        """One game: the points, and sometimes the same token again, or one that was tampered with."""
+        if self.user is None:
+            return
+        user_id, action_id = self.user.user_id, f"{self.chance.choice(GAMES)}-{new_uuid()}"
+        worth = self.chance.randint(10, 500)
+        won = self.chance.randint(1, worth)
+        metadata = {"level": self.chance.randint(1, 50), "duration_ms": self.chance.randint(5_000, 300_000)}
+        token = await self._patiently(lambda: self.server.vouch(action_id, user_id, worth, metadata))
+        if self.chance.random() < self.habits.cheats:
+            await self._cheat(token, worth)
+        traded = await self._trade(token, won)
+        self.score, self.rank = traded.new_score, traded.rank
+        figures = self.server.figures
+        figures.trades += 1
+        figures.points += traded.score_added
+        if self.chance.random() < self.habits.replays:
+            again = await self._trade(token, won)
+            figures.replays += 1
+            figures.broken += again != traded
+
+    async def _cheat(self, token: str, worth: int) -> None:
+        """What must be refused: a letter changed, or more points than the action is worth."""
+        place = self.chance.randrange(len(token))
+        letter = self.chance.choice([each for each in string.ascii_letters if each != token[place]])
+        tampered = token[:place] + letter + token[place + 1 :]
+        attempts = ((tampered, 1), (token, min(worth + 1, 10_000)))
+        text, points = self.chance.choice(attempts)
+        figures = self.server.figures
+        figures.cheats += 1
+        try:
+            await self._trade(text, points)
+        except Refused:
+            return
+        figures.broken += 1
+
+    async def _trade(self, token: str, points: int) -> Traded:
+        async def once() -> Traded:
+            try:
+                return await self.server.trade(self._access_token(), token, points)
+            except Refused as refused:
+                if refused.code != "TOKEN_EXPIRED" or self.tokens is None:
+                    raise
+            self.tokens = await self.server.refresh(self.tokens.refresh_token, self.address)
+            return await self.server.trade(self._access_token(), token, points)
+
+        return await self._patiently(once)
+
+    def _access_token(self) -> str:
+        return "" if self.tokens is None else self.tokens.access_token
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask again for as long as the server says that it may work later; a token makes that harmless."""
+        return await self.habits.patience.call(ask, self.clock)

@@ -1,0 +1,86 @@
+"""Made-up players on a real scoreboard: what they play for is on the board, and no promise is broken."""
+
+import asyncio
+import random
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyreqwest.client import Client, ClientBuilder
+from typer.testing import CliRunner
+
+from tally.cli import cli
+from tally.errors import Invalid
+from tally.kit.clock import SystemClock
+from tally.kit.retry import RetryPolicy
+from tally.settings import Secret
+from tally.sim.players.command import api_url
+from tally.sim.players.display import summary
+from tally.sim.players.fleet import Fleet
+from tally.sim.players.player import Habits
+from tally.sim.players.server import ScoreboardServer
+from tests.scoreboard.api.arena import API, INTERNAL, Arena, running, settings_of, until
+from tests.scoreboard.api.servers import Ground, mortal_redis
+
+LIVELY = Habits(interval=0.02, replays=0.5, cheats=0.5, patience=RetryPolicy(attempts=20, base=0.01, cap=0.1, deadline=20))
+
+
+def fleet_on(arena: Arena, client: Client, key: str = INTERNAL) -> Fleet:
+    clock = SystemClock()
+    server = ScoreboardServer(client, f"{arena.url}{API}", Secret(key), clock)
+    return Fleet(server, clock, random.Random(11), LIVELY)
+
+
+async def test_players_play_and_no_promise_is_broken_though_redis_dies(ground: Ground, tmp_path: Path) -> None:
+    """Every point they were told of is on the board; what they sent twice counted once; and no cheat was let through."""
+    dsn, _ = await ground.place()
+    async with (
+        mortal_redis(tmp_path) as redis,
+        running(settings_of((dsn, redis.address), tmp_path), jobs=True) as arena,
+        ClientBuilder().no_proxy().timeout(timedelta(seconds=30)).build() as client,
+    ):
+        fleet = fleet_on(arena, client)
+        figures = fleet.server.figures
+        async with fleet.living(6):
+            await until(lambda: _is(figures.trades > 30))
+            await redis.kill()
+            await until(lambda: _is(figures.trades > 60 and figures.cheats > 10 and figures.replays > 10))
+            await redis.start()
+            await until(lambda: _is(figures.trades > 90))
+        assert figures.broken == 0
+        shown = {place["user_id"]: place["score"] for place in (await arena.board("?limit=100"))["leaderboard"]}
+        for player in fleet.players:
+            assert player.user is not None
+            assert shown[player.user.user_id] >= player.score > 0
+        assert "promises broken: 0" in summary(fleet, 1.0)
+        again = fleet_on(arena, client)
+        async with again.living(2):
+            await until(lambda: _is(again.signed_up == 2))
+        assert (await arena.board())["total_players"] == 6, "the same chance makes the same people, who sign in again"
+
+
+async def _is(holds: bool) -> bool:
+    return holds
+
+
+async def test_a_wrong_key_ends_the_game(arena: Arena) -> None:
+    async with ClientBuilder().no_proxy().build() as client:
+        fleet = fleet_on(arena, client, "not-the-key-of-the-game-servers-01")
+        async with fleet.living(2):
+            await asyncio.wait_for(fleet.refused.wait(), 30)
+    assert "401 UNAUTHORIZED" in fleet.server.figures.last_trouble
+
+
+@pytest.mark.parametrize(
+    "url", ["http://host:1", "http://host:1/", "http://host:1/scoreboard", "http://host:1/scoreboard/api/v1/"]
+)
+def test_a_server_is_found_by_any_of_its_addresses(url: str) -> None:
+    assert api_url(url) == "http://host:1/scoreboard/api/v1"
+
+
+def test_what_is_no_address_or_no_key_is_refused() -> None:
+    with pytest.raises(Invalid, match="is no address of a server"):
+        api_url("host:1")
+    done = CliRunner().invoke(cli, ["sim", "players", "--internal-key-file", "nowhere/x.key"])
+    assert done.exit_code == 2
+    assert "cannot be read" in done.output
