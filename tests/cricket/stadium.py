@@ -4,8 +4,9 @@ The phones here are as simple as can be: they hand in tokens when a test says so
 simulated service.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -249,6 +250,13 @@ class Stadium:
         await instance.activities.register(fixture, phone.user_id, phone.device_id, token, NEUTRAL)
         return token
 
+    async def while_time_passes(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work, and let the clock go on until it is done: for what waits in vain."""
+        task = asyncio.create_task(work)
+        while not task.done():
+            await self.clock.advance(0.02)
+        await task
+
     def pushed(self, token: str) -> list[dict[str, Any]]:
         """What was taken for a token, or a channel: the `aps` of each push."""
         return [json.loads(payload)["aps"] for payload in self.apple.sim.record.payloads(token)]
@@ -277,6 +285,7 @@ async def open_stadium(directory: Path, ground: Ground) -> AsyncIterator[Stadium
     """A store of its own, and a push service that has forgotten what was before."""
     clock = ground.clock
     ground.apple.sim.record.clear()
+    ground.apple.sim.faults.clear()
     async with open_sqlite(directory / "store", clock=lambda: clock.time_ns() / 1e9) as engine:
         for repository in REPOSITORIES:
             for table in tables_of(repository):

@@ -73,16 +73,11 @@ def sentence_of(feed: MatchFeed) -> str:
     """`India won the toss and chose to bat`; where it is not known what they chose, only who won."""
     if feed.toss is None:
         return ""
+    chose = {"batting": "chose to bat", "bowling": "chose to bowl"}.get(feed.toss.elected, "")
     side = feed.side(feed.toss.team_id)
-    name = (
-        side.name
-        if side is not None and side.name
-        else "The visitors"
-        if feed.toss.team_id == feed.teams[1].team_id
-        else "The hosts"
-    )
-    chose = {"batting": " and chose to bat", "bowling": " and chose to bowl"}.get(feed.toss.elected, "")
-    return f"{name} won the toss{chose}"
+    if side is None or not side.name:
+        return f"The toss was won by the side that {chose}" if chose else "The toss has been made"
+    return f"{side.name} won the toss and {chose}" if chose else f"{side.name} won the toss"
 
 
 def is_long_ago(feed: MatchFeed) -> bool:
