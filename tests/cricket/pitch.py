@@ -30,7 +30,7 @@ from tally.cricket.service.reconciliation import Reconciliation
 from tally.cricket.service.replays import ReplayService
 from tally.cricket.service.workers import MatchWorkers
 from tally.errors import Unavailable
-from tally.kit.clock import Clock, ManualClock
+from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
 from tally.kit.recent import Recent
 from tally.store.api import Engine
@@ -203,7 +203,7 @@ class Instance:
 
 @asynccontextmanager
 async def instance(
-    engine: Engine, clock: ManualClock, scores: Any, apns: Any, *, name: str = "one", lock_seconds: float = 10
+    engine: Engine, clock: Clock, scores: Any, apns: Any, *, name: str = "one", lock_seconds: float = 10
 ) -> AsyncIterator[Instance]:
     store = Store(engine, clock)
     active, fixtures, processing = ActiveMatchRepository(store), FixtureRepository(store), ProcessingRepository(store)
