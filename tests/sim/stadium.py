@@ -1,5 +1,6 @@
 """A small server that plays cricket's API, a push service, and a phone between them, for tests of the phone alone."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -42,6 +43,18 @@ class Stadium:
     ended: set[str] = field(default_factory=set)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     url: str = ""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def until(self, count: int, name: str) -> None:
+        """Wait until there have been so many calls of a name."""
+        async with asyncio.timeout(60):
+            while len(self.of(name)) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+    def heard(self, name: str, body: dict[str, Any]) -> None:
+        self.calls.append((name, body))
+        self.changed.set()
 
     def of(self, name: str) -> list[dict[str, Any]]:
         """The bodies of the calls of a name, oldest first."""
@@ -61,21 +74,21 @@ class Stadium:
 
     def note(self, name: str) -> Any:
         async def endpoint(request: Request) -> Response:
-            self.calls.append((name, await request.json()))
+            self.heard(name, await request.json())
             return JSONResponse({})
 
         return endpoint
 
     async def follow(self, request: Request) -> Response:
         body = await request.json()
-        self.calls.append(("follow", body))
+        self.heard("follow", body)
         match = body["matchId"]
         self.follows[match] = body["teamId"]
         return JSONResponse({"matchId": match, "teamId": body["teamId"], "display": self.live.get(match)})
 
     async def unfollow(self, request: Request) -> Response:
         match = request.query_params["matchId"]
-        self.calls.append(("unfollow", {"matchId": match}))
+        self.heard("unfollow", {"matchId": match})
         self.follows.pop(match, None)
         return Response(status_code=204)
 
@@ -92,12 +105,12 @@ class Stadium:
         match = request.path_params["match"]
         if match in self.ended:
             return JSONResponse({"error": {"code": "activity_ended", "message": "This Live Activity has ended"}}, 409)
-        self.calls.append(("update token", {"matchId": match, **await request.json()}))
+        self.heard("update token", {"matchId": match, **await request.json()})
         return JSONResponse({})
 
     async def dismissed(self, request: Request) -> Response:
         match = request.path_params["match"]
-        self.calls.append(("dismissed", {"matchId": match, **await request.json()}))
+        self.heard("dismissed", {"matchId": match, **await request.json()})
         self.follows.pop(match, None)
         return Response(status_code=204)
 

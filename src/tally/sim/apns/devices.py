@@ -64,6 +64,10 @@ class Mailbox:
         self._waiting.append(delivery)
         self._arrived.set()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting
+
     async def take(self) -> list[Delivery]:
         """All that is there; waits for the first. Nothing only if the mailbox has been closed."""
         while not self._waiting and not self._is_closed:

@@ -9,7 +9,7 @@ Deliveries are handed to each phone in their order; a phone that is slow to answ
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,9 +49,16 @@ class Fleet:
     trouble: str = ""
     _inboxes: dict[str, deque[Delivery]] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def running(self) -> list[Activity]:
         return [activity for phone in self.phones for activity in phone.kit.running()]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until what the phones have received satisfies a condition."""
+        while not holds():
+            self._changed.clear()
+            await self._changed.wait()
 
     @asynccontextmanager
     async def living(self, matches: Sequence[str]) -> AsyncIterator["Fleet"]:
@@ -126,6 +133,7 @@ class Fleet:
         inbox = self._inboxes[phone.device_id]
         while inbox:
             await phone.receive(inbox.popleft())
+            self._changed.set()
         del self._inboxes[phone.device_id]
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:

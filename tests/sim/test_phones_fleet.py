@@ -1,0 +1,143 @@
+"""Many phones at once, through real sockets: deliveries from a push service elsewhere, and the command that runs them."""
+
+import asyncio
+import os
+import random
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyreqwest.client import ClientBuilder
+from typer.testing import CliRunner
+
+from tally.cricket.apns import payloads
+from tally.cricket.apns.gateway import ApnsGateway, open_apns
+from tally.cricket.apns.model import Push
+from tally.errors import Unavailable
+from tally.kit.clock import SystemClock
+from tally.kit.metrics import Metrics
+from tally.kit.server import serving
+from tally.settings import Settings
+from tally.sim.apns.devices import TokenKind
+from tally.sim.apns.simulator import Apns
+from tally.sim.cognito.pool import Cognito
+from tally.sim.commands import sim
+from tally.sim.phones.api import CricketApi
+from tally.sim.phones.apple import AppleElsewhere
+from tally.sim.phones.display import rows, summary
+from tally.sim.phones.fleet import Fleet, Habits
+from tally.sim.phones.people import Owner
+from tally.sim.phones.phone import Phone
+from tally.sim.service import simulator_app
+from tests.sim.stadium import AT_ONCE, Stadium
+
+CALM = Habits(quits=0, goes_offline=0, swipes_away=0, rotates=0)
+RESTLESS = Habits(interval=0.01, quits=0.5, goes_offline=0.3, swipes_away=0.0, rotates=0.5)
+
+
+class World:
+    """A server, a push service, an issuer, and a fleet of phones that know them by their addresses alone."""
+
+    def __init__(self, stadium: Stadium, apns: Apns, gateway: ApnsGateway, fleet: Fleet) -> None:
+        self.stadium, self.apns, self.gateway, self.fleet = stadium, apns, gateway, fleet
+
+    async def start_all(self, match: str) -> None:
+        """What the server would do when a match goes live: push a start to each phone."""
+        alert = payloads.Alert("Live now", "")
+        payload = payloads.start(
+            timestamp=1, content={}, attributes_type="M", attributes={"matchId": match, "teamId": "neutral"}, alert=alert
+        )
+        for body in self.stadium.of("start token"):
+            verdict = await self.gateway.send(Push(token=body["pushToStartToken"], payload=payload))
+            assert verdict.is_delivered
+
+
+@asynccontextmanager
+async def world(directory: Path, count: int, habits: Habits) -> AsyncIterator[World]:
+    clock, stadium = SystemClock(), Stadium()
+    app = simulator_app("stadium", stadium.routes(), stadium.faults, clock)
+    async with Apns(clock).serving() as apns, serving(app) as url, Cognito(clock).serving() as cognito:
+        stadium.url = url
+        settings = apns.pointed_here(Settings(), directory / "authority.pem")
+        async with open_apns(settings, clock, Metrics()) as gateway, ClientBuilder().build() as client:
+            apple = AppleElsewhere(client, apns.control_url, "a fleet".replace(" ", "-"))
+            phones = []
+            for number in range(count):
+                owner = Owner(client, cognito.url, f"fan-{number}", clock)
+                api = CricketApi(client, f"{url}/cricket", owner.token)
+                phones.append(Phone(f"phone-{number}", api, apple, clock, patience=AT_ONCE))
+            yield World(stadium, apns, gateway, Fleet(phones, apple, clock, random.Random(1), habits))
+
+
+async def test_every_phone_of_a_fleet_shows_what_is_pushed(tmp_path: Path) -> None:
+    """Registered, following, started, handed in, updated: all over HTTP, with a push service in between."""
+    async with world(tmp_path, 8, CALM) as there, there.fleet.living(["7"]):
+        await there.stadium.until(8, "follow")
+        await there.start_all("7")
+        await there.stadium.until(8, "update token")
+        assert {body["matchId"] for body in there.stadium.of("follow")} == {"7"}
+        update = payloads.update(timestamp=9, content={"lines": {"lockScreen": "IND 120/3"}})
+        for body in there.stadium.of("update token"):
+            assert (await there.gateway.send(Push(token=body["updateToken"], payload=update))).is_delivered
+        async with asyncio.timeout(60):
+            await there.fleet.until(lambda: {activity.timestamp for activity in there.fleet.running()} == {9})
+        shown = dict(rows(there.fleet))
+        assert shown["Newest state"] == "IND 120/3 (on 8 of 8)"
+        assert shown["Phones"] == "8 (8 launched, 8 open, 0 offline)"
+        assert shown["Latest trouble"] == "none"
+        assert "pushes received: 16" in summary(there.fleet, 1.0)
+
+
+@pytest.mark.soak
+async def test_restless_owners_end_up_with_the_newest_token_at_the_server(tmp_path: Path) -> None:
+    """Apps quit, tokens rotate, networks go: what the server was told last is what the activity has."""
+    async with world(tmp_path, 5, RESTLESS) as there:
+        async with there.fleet.living(["7"]):
+            await there.stadium.until(5, "follow")
+            await there.start_all("7")
+            await there.stadium.until(40, "update token")
+        for phone in there.fleet.phones:
+            await phone.set_online(is_online=True)
+            await phone.launch()
+            told = [body["updateToken"] for body in there.stadium.of("update token") if body["deviceId"] == phone.device_id]
+            for activity in phone.kit.running():
+                assert told[-1] == activity.token
+        assert there.fleet.trouble in {"", "There is no network"}
+
+
+async def test_a_push_service_that_is_gone_is_told_in_words() -> None:
+    async with ClientBuilder().timeout(timedelta(seconds=5)).build() as client:
+        apple = AppleElsewhere(client, "http://127.0.0.1:9", "nobody")
+        with pytest.raises(Unavailable, match="push service"):
+            await apple.issue("phone", TokenKind.DEVICE)
+        with pytest.raises(Unavailable, match="push service"):
+            await anext(aiter(apple.deliveries()))
+
+
+async def test_the_command_runs_phones_and_tells_how_they_did(tmp_path: Path) -> None:
+    """`tally sim phones`, in a process of its own, follows what is live and ends with the sums."""
+    async with world(tmp_path, 0, CALM) as there, Cognito(SystemClock()).serving() as cognito:
+        there.stadium.live["7"] = {"number": 1}
+        words = ("-m", "tally.cli", "sim", "phones", "--count", "3", "--calm", "--seed", "1", "--seconds", "60")
+        where = ("--url", there.stadium.url, "--issuer", cognito.url, "--apple", there.apns.control_url)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(sys.executable, *words, *where, env=environment, stdout=pipe)
+        try:
+            await there.stadium.until(3, "follow")
+        finally:
+            process.terminate()
+        told = (await process.communicate())[0].decode()
+        assert process.returncode == 0
+        assert "phones: 3" in told
+        assert {body["matchId"] for body in there.stadium.of("follow")} == {"7"}
+        assert len({body["deviceId"] for body in there.stadium.of("device")}) == 3
+
+
+def test_the_command_explains_a_wrong_address() -> None:
+    result = CliRunner().invoke(sim, ["phones", "--url", "nowhere"])
+    assert result.exit_code == 2
+    assert "nowhere is no address of a server" in result.output
