@@ -1,0 +1,120 @@
+"""The whole program with cricket in it, beside a simulated SportMonks and Cognito, on a clock that the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyreqwest.client import Client, ClientBuilder
+
+from tally.app import Parts, assembled, build_app
+from tally.cricket.assembly import Cricket
+from tally.cricket.model.feed import MatchFeed
+from tally.cricket.model.live import Memory
+from tally.cricket.service.pipeline import memory_of
+from tally.kit.clock import ManualClock
+from tally.kit.server import serving
+from tally.settings import Secret, Settings
+from tally.sim.cognito.pool import Cognito
+from tally.sim.sportmonks.match import Match
+from tally.sim.sportmonks.simulator import SportMonks
+from tally.sim.sportmonks.world import API_TOKEN
+
+ADMIN = "an operator's key of thirty-two characters"
+
+
+def settings_for(directory: Path, sportmonks: SportMonks, cognito: Cognito | None = None, **more: Any) -> Settings:
+    """All leagues that are played are marquee leagues, so that every ball is followed."""
+    leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.broadcasts.values()}
+    given: dict[str, Any] = {
+        "data_dir": directory,
+        "backends": ("cricket",),
+        "cricket_sportmonks_url": sportmonks.api,
+        "cricket_sportmonks_token": Secret(API_TOKEN),
+        "cricket_sportmonks_hourly_limit": 1_000_000,
+        "cricket_marquee_leagues": ",".join(sorted(leagues)),
+        "cricket_admin_key": Secret(ADMIN),
+    }
+    if cognito is not None:
+        given |= {"cricket_issuer": cognito.issuer, "cricket_client_id": cognito.client_id}
+    return Settings(**given | more)
+
+
+@dataclass(frozen=True)
+class Stadium:
+    """The program and the world around it."""
+
+    sportmonks: SportMonks
+    clock: ManualClock
+    parts: Parts
+    cricket: Cricket
+
+    async def poll(self, seconds: float = 2.5) -> None:
+        """Let the time between two polls pass, poll, and wait until everybody has been told."""
+        await self.clock.advance(seconds)
+        await self.sit_out(self.cricket.live.poller.run())
+        await self.sit_out(self.cricket.live.workers.idle())
+
+    async def sit_out(self, work: Any) -> Any:
+        """The result of `work`, letting the time pass that it waits for."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.wait({task}, timeout=0.02)
+            if not task.done():
+                await self.clock.advance(0.1)
+        return await task
+
+    async def sync(self) -> None:
+        for work in (self.cricket.sync.sync_leagues, self.cricket.sync.sync_teams, self.cricket.sync.sync_fixtures):
+            await work()
+
+    async def memory(self, match_id: int) -> Memory:
+        record = await self.cricket.tables.matches.get(str(match_id))
+        assert record is not None
+        return memory_of(record)
+
+    async def heard(self, match_id: int) -> MatchFeed:
+        """What people who ask are told of a match."""
+        heard = await self.cricket.reading.feeds.get(str(match_id))
+        assert heard is not None
+        return heard.feed
+
+
+@asynccontextmanager
+async def open_stadium(
+    directory: Path, *matches: Match, cognito: Cognito | None = None, **settings: Any
+) -> AsyncIterator[Stadium]:
+    clock = ManualClock()
+    async with SportMonks(clock).serving() as sportmonks:
+        sportmonks.limits.hourly = 10**9
+        for match in matches:
+            sportmonks.add(match)
+        async with assembled(settings_for(directory, sportmonks, cognito, **settings), clock) as parts:
+            cricket = parts.backends["cricket"]
+            assert isinstance(cricket, Cricket)
+            yield Stadium(sportmonks, clock, parts, cricket)
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody with a phone, who asks the server."""
+
+    client: Client
+    url: str
+    token: str
+
+    async def get(self, path: str) -> Any:
+        response = await self.client.get(f"{self.url}/cricket{path}").bearer_auth(self.token).build().send()
+        body = msgspec.json.decode(bytes(await response.bytes()))
+        assert response.status == 200, body
+        return body
+
+
+@asynccontextmanager
+async def served(parts: Parts, token: str) -> AsyncIterator[Visitor]:
+    """The program on a socket, and somebody who asks it."""
+    async with serving(build_app(parts)) as url, ClientBuilder().build() as client:
+        yield Visitor(client, url, token)
