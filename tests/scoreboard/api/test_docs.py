@@ -1,0 +1,69 @@
+"""The page for those who build on the scoreboard: its commands work as they stand, and what it names is there."""
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+
+from tests.needs import need_program
+from tests.scoreboard.api.arena import ADMIN, API, INTERNAL, running, settings_of
+from tests.scoreboard.api.servers import Ground
+from tests.scoreboard.api.test_openapi import CODES
+
+ROOT = Path(__file__).parent.parent.parent.parent
+PAGE = (ROOT / "docs" / "scoreboard.md").read_text(encoding="utf-8")
+
+
+def commands() -> str:
+    """All shell blocks of the page, with the server's address left to the environment."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return "".join(blocks).replace("export TALLY=http://127.0.0.1:8080\n", "")
+
+
+async def test_the_commands_of_the_page_work_in_order(ground: Ground, tmp_path: Path) -> None:
+    """From signing up to leaving for good."""
+    need_program("curl", "curl")
+    bash, script = need_program("bash", "bash"), commands()
+    assert script.count("curl ") >= 12
+    for name, key in (("internal", INTERNAL), ("admin", ADMIN)):
+        (tmp_path / f"scoreboard-{name}.key").write_text(key)
+    async with running(settings_of(await ground.place(), tmp_path)) as arena:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        process = await asyncio.create_subprocess_exec(
+            *(bash, "-eu", "-c", script),
+            env=os.environ | {"TALLY": arena.url, "TALLY_DATA_DIR": str(tmp_path), "PATH": path},
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode == 0, (out[-2000:], err[-2000:])
+        board = await arena.board()
+    assert out.count(b'"new_score":60,"score_added":60,"rank":1') == 2
+    for word in (
+        b"event: leaderboard",
+        b'"percentile":100.0',
+        b'"level":3',
+        b'"is_current":true',
+        b'"found":0',
+        b"promises broken: 0",
+    ):
+        assert word in out, (word, out[-2000:])
+    assert board["total_players"] == 5, "the crowd stays, who left is gone"
+
+
+def test_the_page_has_every_code_and_no_other() -> None:
+    """Whoever meets an error finds it explained; what HTTP itself has words for needs none."""
+    told = set(re.findall(r"^\|(.*?)\| \d{3} \|", PAGE, re.MULTILINE))
+    assert {code for row in told for code in re.findall(r"`([A-Z_]+)`", row)} == CODES - {"TOO_LARGE", "UNSUPPORTED_MEDIA"}
+
+
+def test_every_test_that_the_page_names_is_there() -> None:
+    named = re.findall(r"`(test_api_\w+\.py)`, `(test_\w+)`", PAGE)
+    assert len(named) >= 8
+    for file, test in named:
+        assert f"def {test}(" in (Path(__file__).parent / file).read_text(encoding="utf-8"), (file, test)
+    for path in re.findall(r"`(tests/[\w/]+\.py)`", PAGE):
+        assert (ROOT / path).is_file(), path
+    assert f"$TALLY{API}" in PAGE
