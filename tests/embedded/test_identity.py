@@ -87,7 +87,7 @@ async def test_without_namespaces_postgres_runs_as_nobody_in_a_folder_given_to_n
     async with Supervisor(cluster.program(durable=False), SystemClock()) as supervisor:
         assert await ask(cluster.dsn, "SELECT 1") == 1
         assert owner_of(supervisor.process_id or 0) == NOBODY
-    assert cluster.identity() == str(NOBODY)
+    assert cluster.identity() == f"{NOBODY}:{NOBODY}"
     assert owners(cluster.files) == {NOBODY}
     assert owners(open_ground) == {0, NOBODY}
 

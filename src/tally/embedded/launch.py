@@ -4,7 +4,7 @@
 
 SIGNAL is what the kernel sends the server when the program that started it (PARENT) ends, also if it was killed. IDENTITY is
 `same`; or `namespace`, a user namespace in which root appears as nobody, so that PostgreSQL, which refuses to run as root, runs
-and owns its files as before; or a number, the user to become, where namespaces are not to be had. It is a script, and no
+and owns its files as before; or USER:GROUP, numbers to become, where namespaces are not to be had. It is a script, and no
 function that runs after a fork, since those may not be called from a program with threads. It imports no part of Tally.
 """
 
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
         if identity == "namespace":
             hide_root()
         elif identity != "same":
-            become(int(identity))
+            become(*(int(number) for number in identity.split(":")))
         # Last, since it is forgotten when a process changes its user.
         follow(int(parent), int(number))
     except OSError as error:
@@ -46,9 +46,9 @@ def hide_root() -> None:
         os.close(descriptor)
 
 
-def become(user: int) -> None:
+def become(user: int, group: int) -> None:
     os.setgroups([])
-    os.setgid(user)
+    os.setgid(group)
     os.setuid(user)
 
 

@@ -114,8 +114,8 @@ class Cluster:
         """As whom to run: root in disguise, unless the files were given to nobody before."""
         if os.geteuid() != 0:
             return "same"
-        owner = (self.files if self.files.exists() else self.folder).stat().st_uid
-        return "namespace" if owner == 0 else str(owner)
+        owner = (self.files if self.files.exists() else self.folder).stat()
+        return "namespace" if owner.st_uid == 0 else f"{owner.st_uid}:{owner.st_gid}"
 
     async def make(self, identity: str, lock: int) -> str:
         """Make the files apart and move them into place when they are whole; the identity with which it worked."""
@@ -125,7 +125,7 @@ class Cluster:
         if status == NOT_POSSIBLE and identity == "namespace":
             _log.info("PostgreSQL runs as nobody: there are no user namespaces here", action="server_start")
             self.give_away()
-            identity = str(NOBODY)
+            identity = self.identity()
             status, said = await self.initialise(draft, identity, lock)
         if status != 0:
             raise ServerFailed(f"PostgreSQL could not be set up in {self.folder}: {said}")
