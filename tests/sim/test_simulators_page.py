@@ -35,7 +35,7 @@ def test_every_flaw_is_named() -> None:
     assert [flaw for flaw in Flaw if f"`{flaw}`" not in text] == []
 
 
-@pytest.mark.parametrize("simulator", ["oidc", "strava", "sportmonks"])
+@pytest.mark.parametrize("simulator", ["oidc", "strava", "sportmonks", "apns"])
 def test_every_path_of_the_control_apis_is_named(simulator: str) -> None:
     text = PAGE.read_text(encoding="utf-8")
     source = (ROOT / "src" / "tally" / "sim" / simulator / "control.py").read_text(encoding="utf-8")

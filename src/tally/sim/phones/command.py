@@ -24,8 +24,9 @@ from tally.sim.phones.display import rendered, summary
 from tally.sim.phones.fleet import Fleet, Habits
 from tally.sim.phones.people import Owner
 from tally.sim.phones.phone import Phone
-from tally.sim.standalone import OIDC_PORT
 
+# Where the demo has the issuer of cricket's app.
+ISSUER_PORT: Final = 8103
 REFRESH_SECONDS: Final = 0.5
 CONNECTIONS: Final = 256
 
@@ -46,7 +47,7 @@ def phones(
     count: Count = 10,
     match: Match = None,
     url: Url = "http://127.0.0.1:8080",
-    issuer: Issuer = f"http://127.0.0.1:{OIDC_PORT}",
+    issuer: Issuer = f"http://127.0.0.1:{ISSUER_PORT}",
     client_id: ClientId = None,
     apple: AppleUrl = f"http://127.0.0.1:{CONTROL_PORT}",
     channels: Channels = 0.5,
