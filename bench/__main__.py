@@ -16,8 +16,10 @@ from rich.table import Table
 
 from bench.collect import events, recomputes
 from bench.devices import SECONDS, histories, ingestion
+from bench.live import live
 from bench.push import pushes
 from bench.rounds import Line
+from bench.scoreboard import scoreboard
 from bench.store import beside_dynamodb_local, beside_raw, growth
 
 _COLUMNS = ("what", "µs an operation", "beside", "µs an operation", "ratio", "to reach", "")
@@ -27,11 +29,12 @@ def main(
     *,
     json: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("bench.json"),
     only: Annotated[
-        str, typer.Option(help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, push.")
+        str, typer.Option(help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, scoreboard, push, live.")
     ] = "",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each pair of figures takes.")] = 9,
     items: Annotated[int, typer.Option(min=10_000, help="The larger number of items of the growth.")] = 1_000_000,
     history: Annotated[int, typer.Option(min=10_000, help="The longer history of a device.")] = 1_000_000,
+    players: Annotated[int, typer.Option(min=1_000, help="How many players the scoreboard has.")] = 1_000_000,
     seconds: Annotated[int, typer.Option(min=1, help="How long each rate of devices and collect is to be held.")] = SECONDS,
 ) -> None:
     """Measure the store on this machine, each figure beside a peer in the same run."""
@@ -44,7 +47,9 @@ def main(
         "history": histories(rounds, history),
         "collect": events(seconds),
         "collect-recompute": recomputes(rounds),
+        "scoreboard": scoreboard(seconds, players),
         "push": pushes(rounds),
+        "live": live(rounds),
     }
     lines = uvloop.run(_collect(console, only, rounds, parts))
     figures = {

@@ -38,7 +38,7 @@ async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
         async with simulated(Path(directory)) as settings, open_apns(settings, SystemClock(), Metrics()) as gateway:
             payload = _payload()
-            clients = [_client(settings) for _ in range(settings.cricket_apns_connections)]
+            clients = [client_of(settings) for _ in range(settings.cricket_apns_connections)]
             tokens = [secrets.token_hex(80) for _ in range(PUSHES)]
 
             async def ours() -> int:
@@ -51,9 +51,9 @@ async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
             note = f"{1e6 / mine:,.0f}/s; raw: {1e6 / theirs:,.0f}/s"
             what = f"{PUSHES:,} pushes of {len(payload):,} bytes to as many tokens"
             yield Line(_SECTION, what, mine, "raw client", theirs, ratio, "70 % of raw", ratio <= _MOST_RATIO, note)
-            before = _memory()
+            before = memory()
             await through_gateway(gateway, (secrets.token_hex(80) for _ in range(many)), payload)
-            after = _memory()
+            after = memory()
             what, note = f"memory after {many:,} more", f"{before:.0f} MB before, {after:.0f} MB after"
             yield Line(
                 _SECTION, what, after, "before, MB", before, after / before, "at most 1.1 times", after <= before * 1.1, note
@@ -130,7 +130,7 @@ def _headers(settings: Settings) -> dict[str, str]:
     }
 
 
-def _client(settings: Settings) -> Client:
+def client_of(settings: Settings) -> Client:
     authority = settings.cricket_apns_authority
     if authority is None:
         raise AssertionError("the simulator has a certificate of its own")
@@ -138,7 +138,7 @@ def _client(settings: Settings) -> Client:
     return building.timeout(timedelta(seconds=20)).build()
 
 
-def _memory() -> float:
+def memory() -> float:
     """Resident megabytes of this process."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024

@@ -224,7 +224,7 @@ async def test_a_newer_state_takes_over_in_the_middle_of_a_round(
 
     def interrupt(push: Push) -> None:
         if push.token == tokens[7] and len(phones.of(push.token)) == 0:
-            live = one.workers._workers[match_id].live
+            live = one.workers.held[match_id]
             showing = live.fan_out.showing
             assert showing is not None
             content = {view: {**each, "marked": True} for view, each in showing.contents.items()}

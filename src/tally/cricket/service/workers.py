@@ -5,7 +5,7 @@ keeps the lock while its fan-out is on the way, and takes what further polls say
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -70,6 +70,11 @@ class MatchWorkers:
         if worker.task is None or worker.task.done():
             worker.task = asyncio.create_task(self._see_to(feed.match_id, worker), name=f"match {feed.match_id}")
         return await told.is_taken
+
+    @property
+    def held(self) -> Mapping[str, LiveMatch]:
+        """What this instance holds of each match."""
+        return {match_id: worker.live for match_id, worker in self._workers.items()}
 
     def beside(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Do something while matches are seen to, unless the same is still being done."""
