@@ -17,7 +17,7 @@ TILES: Final = (
     ("scoreboard", "Scoreboard", "leaderboard", "A leaderboard that moves live and cannot be cheated"),
     ("devices", "Devices", "sensors", "Readings of ten thousand boards, stored once each"),
 )
-JOB_COLUMNS: Final = [
+JOB_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "name", "label": "Job", "field": "name", "align": "left"},
     {"name": "what", "label": "Does", "field": "what", "align": "left"},
     {"name": "ended", "label": "Last run", "field": "ended", "align": "left"},

@@ -42,9 +42,10 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The backend, open."""
+    """The backend, open: its routes, and the services behind them, which the console asks too."""
 
     api: Api
+    handlers: Handlers
     jobs: tuple[Job, ...] = ()
     probes: tuple[Probe, ...] = ()
 
@@ -64,7 +65,7 @@ def open_devices(given: Surroundings) -> Devices:
         admin_token=given.admin_token,
     )
     origins = tuple(origin.strip() for origin in settings.devices_cors_origins.split(",") if origin.strip())
-    return Devices(device_api(handlers, origins))
+    return Devices(device_api(handlers, origins), handlers)
 
 
 def _keys(given: Surroundings) -> KeyService:

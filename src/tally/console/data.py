@@ -1,0 +1,159 @@
+"""The data page: every table with its keys and indexes, every access pattern with what it costs now, and items by key.
+
+Items are read by their partition key. A look through a whole table costs what the table is large, so it is made only when
+somebody asks for it, and stops after a few.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+from nicegui import ui
+
+from tally.console.desk import Desk
+from tally.console.shell import Shell, card, nothing_here
+from tally.store import api
+from tally.store.errors import StoreError
+from tally.store.expressions import F
+from tally.store.report import PatternRow
+from tally.store.schema import Table
+
+MOST_SHOWN: Final = 25
+TABLE_COLUMNS: Final[list[dict[str, Any]]] = [
+    {"name": "name", "label": "Table", "field": "name", "align": "left", "sortable": True},
+    {"name": "key", "label": "Key", "field": "key", "align": "left"},
+    {"name": "indexes", "label": "Indexes", "field": "indexes", "align": "left"},
+    {"name": "ttl", "label": "Expires by", "field": "ttl", "align": "left"},
+]
+PATTERN_COLUMNS: Final[list[dict[str, Any]]] = [
+    {"name": "backend", "label": "Backend", "field": "backend", "align": "left", "sortable": True},
+    {"name": "table", "label": "Table", "field": "table", "align": "left", "sortable": True},
+    {"name": "pattern", "label": "Pattern", "field": "pattern", "align": "left"},
+    {"name": "operation", "label": "Operation", "field": "operation", "align": "left"},
+    {"name": "calls", "label": "Calls", "field": "calls", "align": "right", "sortable": True},
+    {"name": "units", "label": "Units read / written", "field": "units", "align": "right"},
+    {"name": "p50", "label": "p50 ms", "field": "p50", "align": "right", "sortable": True},
+    {"name": "p99", "label": "p99 ms", "field": "p99", "align": "right", "sortable": True},
+]
+
+
+def put_data(shell: Shell, desk: Desk) -> None:
+    @shell.page("/data", "Data")
+    def data() -> None:
+        tables = {table.name: table for table in desk.catalogue.tables()}
+        with card("Tables"):
+            rows = [_table_row(table) for table in tables.values()]
+            ui.table(columns=TABLE_COLUMNS, rows=rows, row_key="name", pagination=10).classes("w-full").props("dense flat")
+        _browser(desk, tables)
+        _patterns(desk)
+
+
+def _table_row(table: Table) -> dict[str, str]:
+    return {
+        "name": table.name,
+        "key": ", ".join(table.key_names),
+        "indexes": ", ".join(index.name for index in table.indexes),
+        "ttl": table.ttl or "",
+    }
+
+
+def _patterns(desk: Desk) -> None:
+    with card("Access patterns, and what they cost since the start", classes="q-mt-md"):
+        wanted = ui.input("Find a pattern, a table or a backend").props("clearable").classes("w-80")
+        table = ui.table(columns=PATTERN_COLUMNS, rows=[], row_key="id", pagination=15).classes("w-full").props("dense flat")
+        wanted.bind_value_to(table, "filter")
+
+    def refresh() -> None:
+        table.rows = [_pattern_row(row) for row in desk.patterns()]
+        table.update()
+
+    refresh()
+    ui.timer(3.0, refresh)
+
+
+def _pattern_row(row: PatternRow) -> dict[str, Any]:
+    return {
+        "id": f"{row.table} {row.pattern}",
+        "backend": row.backend,
+        "table": row.table,
+        "pattern": row.pattern,
+        "operation": row.operation,
+        "calls": row.calls,
+        "units": f"{row.read_units:g} / {row.write_units:g}",
+        "p50": row.p50_ms,
+        "p99": row.p99_ms,
+    }
+
+
+def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
+    with card("Items by key", classes="q-mt-md"):
+        with ui.row().classes("items-end gap-3"):
+            chosen = ui.select(sorted(tables), label="Table").classes("w-72")
+            partition = ui.input("Partition key").classes("w-72")
+            ui.button("Look", icon="search", on_click=lambda: look())  # noqa: PLW0108  (it is defined below)
+            ui.button("Look through the table", on_click=lambda: confirm()).props(  # noqa: PLW0108  (likewise)
+                "flat no-caps color=warning"
+            )
+        found = ui.column().classes("w-full")
+
+    async def look() -> None:
+        table = tables.get(str(chosen.value))
+        if table is None or not partition.value:
+            ui.notify("Choose a table, and say which partition", type="warning")
+            return
+        where = F(table.partition.name) == _typed(table, str(partition.value))
+        await show(desk, found, api.Query(table, where, None, None, (), True, MOST_SHOWN, None, False))
+
+    def confirm() -> None:
+        table = tables.get(str(chosen.value))
+        if table is None:
+            ui.notify("Choose a table", type="warning")
+            return
+
+        async def scan() -> None:
+            dialog.set_value(False)
+            await show(desk, found, api.Scan(table, None, None, (), MOST_SHOWN, None, False))
+
+        with ui.dialog() as dialog, ui.card():
+            ui.label(f"Read the first {MOST_SHOWN} items of {table.name}, wherever they are? This is a scan.")
+            with ui.row():
+                ui.button("Scan", on_click=scan)
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+        dialog.set_value(True)
+
+
+async def show(desk: Desk, where: ui.column, operation: api.Query | api.Scan) -> None:
+    """The items that an operation finds, as JSON."""
+    where.clear()
+    engine = desk.store.engine
+    try:
+        if isinstance(operation, api.Query):
+            page = await engine.query(operation)
+        else:
+            page = await engine.scan(operation)
+    except StoreError as error:
+        with where:
+            nothing_here(str(error))
+        return
+    with where:
+        if not page.items:
+            nothing_here("There is nothing under this key.")
+        for item in page.items:
+            ui.code(msgspec.json.format(msgspec.json.encode(_plain(item)), indent=2).decode(), language="json").classes("w-full")
+
+
+def _typed(table: Table, text: str) -> str | Decimal:
+    return Decimal(text) if table.partition.type == "N" else text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(held) for name, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(held) for held in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(_plain(held) for held in value)
+    if isinstance(value, (bytes, bytearray)):
+        return f"{len(value)} bytes"
+    return float(value) if isinstance(value, Decimal) else value
