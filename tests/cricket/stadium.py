@@ -162,6 +162,7 @@ class Stadium:
             activities=ActivityService(
                 activities=activities,
                 matches=matches,
+                fixtures=fixtures,
                 follows=follows,
                 subscriptions=subscriptions,
                 starter=starter,

@@ -29,6 +29,22 @@ async def test_a_follow_of_a_live_match_starts_it_on_each_device(stadium: Stadiu
     assert stadium.apple.sim.record.accepted == 2
 
 
+async def test_a_device_that_comes_later_shows_what_its_owner_follows(stadium: Stadium) -> None:
+    """As soon as it can be started on; what is not live, or not followed, is left alone."""
+    fixture, coming, strange = await stadium.match(), await stadium.match(live_updated_at=None), await stadium.match()
+    follow, [phone] = await stadium.follower(fixture)
+    await stadium.follower(coming, 0, user_id=follow.user_id)
+    instance = stadium.instance()
+    await instance.activities.device_ready(follow.user_id)
+    await stadium.runs(instance, fixture, phone)
+    tablet = await stadium.phone(follow.user_id)
+    for _ in range(2):
+        await instance.activities.device_ready(follow.user_id)
+    assert [stadium.events(each.start_token) for each in (phone, tablet)] == [["start"], ["start"]]
+    shown = [await stadium.status(each, tablet) for each in (fixture, coming, strange)]
+    assert shown == [PENDING, None, None]
+
+
 async def test_each_device_has_its_own_activity_and_token(stadium: Stadium) -> None:
     """What happens to one leaves the other as it is."""
     fixture = await stadium.match()

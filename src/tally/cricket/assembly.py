@@ -100,7 +100,9 @@ def _assembled(
         displays=reading.displays,
         teams=reading.teams,
         leagues=reading.leagues,
-        devices=DeviceService(tables.devices, clock, is_only_one=settings.cricket_devices_per_user == "one"),
+        devices=DeviceService(
+            tables.devices, clock, is_only_one=settings.cricket_devices_per_user == "one", ready=activities.device_ready
+        ),
         follows=follows,
         activities=activities,
         cursors=given.cursors,

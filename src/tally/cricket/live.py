@@ -3,14 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from tally.cricket.announcing import Announcer
 from tally.cricket.apns.port import Apns
 from tally.cricket.reading import Reading
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.tables import Tables
-from tally.cricket.service import alerts, toss
+from tally.cricket.service import alerts, sweeps, toss
 from tally.cricket.service.activities import ActivityService
 from tally.cricket.service.alerts import Alerts
 from tally.cricket.service.channels import MatchChannels
@@ -32,9 +31,6 @@ from tally.kit.hub import Hub
 from tally.kit.ids import new_uuid
 from tally.kit.recent import Recent
 from tally.settings import Settings
-
-LOOKED_AT_SECONDS: Final = 25.0
-MOST_LOOKED_AT: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +83,7 @@ async def open_live(
             activities=ActivityService(
                 activities=tables.activities,
                 matches=tables.matches,
+                fixtures=tables.fixtures,
                 follows=tables.follows,
                 subscriptions=tables.subscriptions,
                 starter=starter,
@@ -140,7 +137,7 @@ def _orchestrator(
             ender=ender,
             show=reading.show,
             clock=clock,
-            looked_at=Recent(clock, LOOKED_AT_SECONDS, MOST_LOOKED_AT),
+            looked_at=Recent(clock, sweeps.LOOKED_AT_SECONDS, sweeps.MOST_LOOKED_AT),
         ),
         finisher=Finisher(
             activities=tables.activities,

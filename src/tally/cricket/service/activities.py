@@ -15,6 +15,7 @@ from tally.cricket.apns.port import Apns
 from tally.cricket.model.lifecycle import ANY_REASON
 from tally.cricket.model.records import NEUTRAL, ActivityStatus, EndReason, Fixture, Follow, LiveActivity, PushTarget
 from tally.cricket.repository.active_matches import ActiveMatchRepository
+from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
@@ -28,6 +29,8 @@ from tally.kit.clock import Clock, DeadlinePassed, finish_within
 
 PUSH_SECONDS: Final = 2.0
 UPDATE_SECONDS: Final = 900
+# More than anybody follows at one time; the orchestrator sees to the rest.
+MOST_FOLLOWED: Final = 100
 
 _log = logs.logger()
 
@@ -38,6 +41,7 @@ class ActivityService:
 
     activities: LiveActivityRepository
     matches: ActiveMatchRepository
+    fixtures: FixtureRepository
     follows: FollowRepository
     subscriptions: SubscriptionRepository
     starter: Starter
@@ -62,6 +66,15 @@ class ActivityService:
         await self._in_time(self.starter.send_few(starts))
         on = [shown[each.device_id] for each in turned if each.status is ActivityStatus.ACTIVE]
         await self._in_time(asyncio.gather(*(self._refresh(each, sheet) for each in on)))
+
+    async def device_ready(self, user_id: str) -> None:
+        """A device of this person can be started on from now on: show on it what they follow and is live."""
+        follows, _ = await self.follows.of_user(user_id, self.clock.seconds(), MOST_FOLLOWED)
+        fixtures = await self.fixtures.get_many(follow.match_id for follow in follows)
+        for follow in follows:
+            fixture = fixtures.get(follow.match_id)
+            if fixture is not None and fixture.is_live and not fixture.status.is_over:
+                await self.followed(fixture, follow)
 
     async def register(self, fixture: Fixture, user_id: str, device_id: str, update_token: str, team_id: str) -> LiveActivity:
         """A Live Activity runs on this device, and can be reached by this token, which may be a new one for it."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tally.cricket.model.records import Device, device_expiry
 from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.service.ports import DeviceReady
 from tally.errors import Invalid, NotFound
 from tally.kit.clock import Clock
 
@@ -21,11 +22,12 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class DeviceService:
-    """With `is_only_one`, a new device takes the place of its owner's others."""
+    """With `is_only_one`, a new device takes the place of its owner's others. `ready` hears of those that can be started on."""
 
     devices: DeviceRepository
     clock: Clock
     is_only_one: bool
+    ready: DeviceReady
 
     async def all(self, user_id: str) -> list[Device]:
         """Those of a person, the one that called last first."""
@@ -55,6 +57,7 @@ class DeviceService:
         updated = await self.devices.update_push_to_start(device, token, now, device_expiry(now // 1000))
         if updated is None:
             raise _no_device()
+        await self.ready(user_id)
         return updated
 
     async def delete(self, user_id: str, *, device_token: str | None, device_id: str | None) -> Device:

@@ -20,6 +20,12 @@ class Unfollowed(Protocol):
     async def __call__(self, match_id: str, user_id: str, reason: EndReason) -> None: ...
 
 
+class DeviceReady(Protocol):
+    """A device of this person can be started on from now on: it shows what they follow."""
+
+    async def __call__(self, user_id: str) -> None: ...
+
+
 class Activities(Protocol):
     """What apps say of the Live Activities on their devices."""
 

@@ -25,7 +25,8 @@ from tally.kit.recent import Recent
 
 # So many people are seen to at once: their writes share a commit.
 PAGE: Final = 200
-# Whose devices were looked at need not be looked at again for this long, unless something happens to an activity of theirs.
+# Who sees the match on one device need not have the others looked at again for this long: a device that can be started on
+# from now on says so by itself (`ActivityService.device_ready`).
 LOOKED_AT_SECONDS: Final = 300.0
 MOST_LOOKED_AT: Final = 200_000
 # An end that was just sent may still be on its way.
@@ -79,7 +80,7 @@ class Sweeper:
         if any(_is_overdue(each, now) for each in person.activities):
             return True
         waiting = [each for each in person.activities if each.status is not ActivityStatus.ACTIVE]
-        if any(is_start_due(each, now, BEGUN_ANEW) for each in waiting):
+        if not person.activities or any(is_start_due(each, now, BEGUN_ANEW) for each in waiting):
             return True
         return self.looked_at.get((person.follow.match_id, person.user_id)) is None
 
