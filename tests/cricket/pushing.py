@@ -39,14 +39,19 @@ class Apple:
 
 @asynccontextmanager
 async def apple_nearby(
-    directory: Path, clock: Clock | None = None, *, connections: int = 2, patience: RetryPolicy = QUICK
+    directory: Path,
+    clock: Clock | None = None,
+    *,
+    connections: int = 2,
+    patience: RetryPolicy = QUICK,
+    answer_seconds: float = 10,
 ) -> AsyncIterator[Apple]:
     clock = clock or SystemClock()
     metrics = Metrics()
     async with Apns(clock).serving() as sim:
         given = Settings(cricket_apns_connections=connections)
         settings = sim.pointed_here(given, directory / "authority.pem")
-        async with open_apns(settings, clock, metrics, patience) as gateway:
+        async with open_apns(settings, clock, metrics, patience, answer_seconds) as gateway:
             yield Apple(sim, gateway, settings, metrics)
 
 

@@ -182,6 +182,22 @@ async def test_one_slow_connection_does_not_hold_up_the_other(tmp_path: Path) ->
         assert sorted(changed) == [False, True]
 
 
+async def test_a_connection_that_has_gone_silent_is_replaced(tmp_path: Path) -> None:
+    """Nothing is refused and nothing answered, as behind a firewall that forgot the connection: another one is taken."""
+    async with apple_nearby(tmp_path, connections=1, answer_seconds=0.3) as apple:
+        line = apple.gateway._line
+        assert line is not None
+        tokens = apple.tokens(5)
+        assert (await apple.gateway.send(update(tokens[0]))).is_delivered
+        before = line.lanes.lanes[0].client
+        apple.sim.faults.add(PushFault(delay=3600, times=5))
+        verdicts = await send_all(apple.gateway, [update(token) for token in tokens])
+        assert {verdict.outcome for _, verdict in verdicts} == {Outcome.DELIVERED}
+        assert max(verdict.tries for _, verdict in verdicts) > 1
+        assert line.lanes.lanes[0].client is not before
+        assert apple.sim.record.connections >= 2
+
+
 async def test_a_cancelled_push_leaves_no_trace(apple: Apple) -> None:
     """Its place on the connection is free again, and the next push to the token goes out."""
     token = apple.token()

@@ -64,8 +64,8 @@ class ApnsGateway:
         self._turns = Turns()
         self._told: Recent[str, bool] = Recent(clock, _LOUD_SECONDS, 100)
         registry = metrics.registry
-        ended = Counter("tally_apns_pushes", "Pushes by what became of them", ["outcome"], registry=registry)
-        self._ended = {outcome: ended.labels(outcome.value) for outcome in Outcome}
+        self._ended = Counter("tally_apns_pushes", "Pushes by what became of them", ["outcome"], registry=registry)
+        self._delivered = self._ended.labels(Outcome.DELIVERED.value)
         told = "Requests that Apple did not take, by what it said; 0 where no answer came"
         self._troubles = Counter("tally_apns_troubles", told, ["status", "reason"], registry=registry)
         under_way = Gauge("tally_apns_under_way", "Requests to Apple not yet answered", registry=registry)
@@ -113,22 +113,27 @@ class ApnsGateway:
             verdict = await self._patiently(push, turn, channel_id)
         finally:
             self._turns.end(key, turn)
-        self._ended[verdict.outcome].inc()
-        if verdict.outcome is Outcome.REFUSED:
-            self._say_loudly(push, verdict)
+        if verdict.outcome is Outcome.DELIVERED:
+            self._delivered.inc()
+        else:
+            self._ended.labels(verdict.outcome.value).inc()
+            if verdict.outcome is Outcome.REFUSED:
+                self._say_loudly(push, verdict)
         return verdict
 
     async def _patiently(self, push: Push, turn: Turn, channel_id: str | None) -> Verdict:
         """Try until there is a verdict that will not change, or no patience left, or a newer state waits."""
-        tries, end = 0, self._clock.monotonic() + self._patience.deadline
+        tries, end = 0, 0.0
         verdict = _SUPERSEDED
         while not (push.is_state and turn.is_overtaken):
             tries += 1
             verdict = await self._once(push, channel_id)
             if verdict.outcome is not Outcome.RETRY:
                 return verdict if tries == 1 else msgspec.structs.replace(verdict, tries=tries)
+            now = self._clock.monotonic()
+            end = end or now + self._patience.deadline
             wait = max(full_jitter(tries, self._patience.base, self._patience.cap), verdict.retry_after)
-            if tries >= self._patience.attempts or self._clock.monotonic() + wait > end:
+            if tries >= self._patience.attempts or now + wait > end:
                 return msgspec.structs.replace(verdict, tries=tries, retry_after=wait)
             await turn.rest(self._clock, wait, is_state=push.is_state)
         return msgspec.structs.replace(_SUPERSEDED, status=verdict.status, reason=verdict.reason, tries=tries)
@@ -137,24 +142,24 @@ class ApnsGateway:
         line = self._line
         if line is None:
             return _UNCONFIGURED
-        lane = line.lanes.enter() or await line.lanes.enter_later()
-        started = self._clock.monotonic()
+        lanes, requests = line.lanes, line.requests
+        lane = lanes.enter() or await lanes.enter_later()
+        number = lane.begun
         try:
-            requests = line.requests
             url, headers = requests.to_device(push) if channel_id is None else requests.to_channel(channel_id, push)
             verdict = await requests.send(lane.client, url, headers, push.payload)
         finally:
-            line.lanes.leave(lane)
-        self._learn(line.lanes, lane, started, verdict)
-        return verdict
-
-    def _learn(self, lanes: Lanes, lane: Lane, started: float, verdict: Verdict) -> None:
+            lanes.leave(lane)
         if verdict.status == 200:
             lanes.went_well(lane)
-            return
+        else:
+            self._learn(lanes, lane, number, verdict)
+        return verdict
+
+    def _learn(self, lanes: Lanes, lane: Lane, number: int, verdict: Verdict) -> None:
         self._troubles.labels(str(verdict.status), verdict.reason).inc()
         if verdict.outcome is Outcome.RETRY and verdict.status != 403:
-            lanes.slow_down(lane, started, verdict.retry_after, is_answered=verdict.status != 0)
+            lanes.slow_down(lane, number, verdict.retry_after, is_answered=verdict.status != 0)
         else:
             lanes.went_well(lane)
 
@@ -172,9 +177,9 @@ _SUPERSEDED: Final = Verdict(Outcome.SUPERSEDED, tries=0)
 
 @asynccontextmanager
 async def open_apns(
-    settings: Settings, clock: Clock, metrics: Metrics, patience: RetryPolicy = PATIENCE
+    settings: Settings, clock: Clock, metrics: Metrics, patience: RetryPolicy = PATIENCE, answer_seconds: float = ANSWER_SECONDS
 ) -> AsyncIterator[ApnsGateway]:
-    """The gateway that the settings ask for; a SettingsError where they do not hold."""
+    """The gateway that the settings ask for; a SettingsError where they do not hold. No answer within so long is none."""
     if settings.cricket_apns_key is None:
         _log.warning("Pushes are not set up: TALLY_CRICKET_APNS_KEY is missing, and nothing is sent", action="apns_not_set_up")
         yield ApnsGateway(None, clock, metrics, patience)
@@ -182,9 +187,9 @@ async def open_apns(
     provider = _provider(settings, settings.cricket_apns_key, clock)
     authority = _authority(settings.cricket_apns_authority)
     count, rest = settings.cricket_apns_connections, patience.base
-    lanes = Lanes(lambda: _connected(authority), count, clock, rest=rest, longest_rest=3 * patience.cap)
+    lanes = Lanes(lambda: _connected(authority, answer_seconds), count, clock, rest=rest, longest_rest=3 * patience.cap)
     requests = Requests(settings.cricket_apns_url, settings.cricket_apns_bundle_id, provider)
-    async with _connected(authority) as client:
+    async with _connected(authority, answer_seconds) as client:
         channels = Channels(client, settings.cricket_apns_manage_url, settings.cricket_apns_bundle_id, provider, clock)
         try:
             yield ApnsGateway(Line(lanes, requests, channels), clock, metrics, patience)
@@ -213,7 +218,7 @@ def _authority(path: Path | None) -> bytes | None:
         raise SettingsError([f"TALLY_CRICKET_APNS_AUTHORITY: {path} cannot be read: {error.strerror}"]) from error
 
 
-def _connected(authority: bytes | None) -> Client:
+def _connected(authority: bytes | None, answer_seconds: float) -> Client:
     """A client that keeps one HTTP/2 connection, and notices when nobody is at the other end."""
     building = (
         ClientBuilder()
@@ -221,7 +226,7 @@ def _connected(authority: bytes | None) -> Client:
         .https_only(True)
         .follow_redirects(False)
         .user_agent("tally")
-        .timeout(timedelta(seconds=ANSWER_SECONDS))
+        .timeout(timedelta(seconds=answer_seconds))
         .connect_timeout(timedelta(seconds=_CONNECT_SECONDS))
         .pool_idle_timeout(None)
         .http2_keep_alive_interval(timedelta(seconds=_PING_SECONDS))

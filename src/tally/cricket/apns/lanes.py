@@ -24,12 +24,17 @@ _MOST_UNANSWERED: Final = 3
 class Lane:
     """One connection. What it holds is changed by `Lanes` alone."""
 
+    __slots__ = ("begun", "client", "is_starting", "limit", "rests", "slowed_at", "troubles", "unanswered", "under_way")
+
     def __init__(self, client: Client) -> None:
         self.client = client
         self.limit = float(FIRST)
         self.under_way = 0
-        self.resting_until = 0.0
-        self.slowed_at = -1.0
+        # How many requests it has had; and how many when it was last slowed down.
+        self.begun = 0
+        self.slowed_at = 0
+        # How many rests are not over yet.
+        self.rests = 0
         self.troubles = 0
         self.unanswered = 0
         self.is_starting = True
@@ -60,12 +65,13 @@ class Lanes:
     def enter(self) -> Lane | None:
         """A place on the emptiest lane, or None if there is none now. Whoever gets one has to `leave` it."""
         best, room = None, 1.0
-        now = self._clock.monotonic()
         for lane in self.lanes:
-            if lane.limit - lane.under_way >= room and lane.resting_until <= now:
-                best, room = lane, lane.limit - lane.under_way
+            free = lane.limit - lane.under_way
+            if free >= room and not lane.rests:
+                best, room = lane, free
         if best is not None:
             best.under_way += 1
+            best.begun += 1
         return best
 
     async def enter_later(self) -> Lane:
@@ -94,19 +100,19 @@ class Lanes:
         if lane.limit < MOST:
             lane.limit += 1.0 if lane.is_starting else 1.0 / lane.limit
 
-    def slow_down(self, lane: Lane, started: float, wait: float, *, is_answered: bool) -> None:
-        """Trouble with a request begun at `started`; `wait` is what the other side asked for, if it did."""
+    def slow_down(self, lane: Lane, number: int, wait: float, *, is_answered: bool) -> None:
+        """Trouble with the lane's request of this `number`; `wait` is what the other side asked for, if it did."""
         if not is_answered:
             self._unanswered(lane)
-        if started <= lane.slowed_at:
+        if number <= lane.slowed_at:
             return  # of the same burst: many are under way when trouble comes, and it counts once
-        now = self._clock.monotonic()
         lane.is_starting = False
         lane.limit = max(float(LEAST), lane.limit / 2)
         lane.troubles += 1
+        lane.slowed_at = lane.begun
         rest = max(full_jitter(lane.troubles, self._rest, self._longest_rest), min(wait, self._longest_rest))
-        lane.slowed_at, lane.resting_until = now, now + rest
-        alarm = asyncio.create_task(self._wake_after(rest))
+        alarm = asyncio.create_task(self._take_rest(lane, rest))
+        lane.rests += 1
         self._alarms.add(alarm)
         alarm.add_done_callback(self._alarms.discard)
 
@@ -125,14 +131,14 @@ class Lanes:
             lane.client = self._connect()
 
     def _call_next(self) -> None:
-        now = self._clock.monotonic()
-        room = sum(int(lane.limit) - lane.under_way for lane in self.lanes if lane.resting_until <= now)
+        room = sum(int(lane.limit) - lane.under_way for lane in self.lanes if not lane.rests)
         while room > 0 and self._queue:
             waiting = self._queue.popleft()
             if not waiting.done():
                 waiting.set_result(None)
                 room -= 1
 
-    async def _wake_after(self, seconds: float) -> None:
+    async def _take_rest(self, lane: Lane, seconds: float) -> None:
         await self._clock.sleep(seconds)
+        lane.rests -= 1
         self._call_next()

@@ -34,12 +34,15 @@ class ProviderToken:
         self._header = ""
         self._dated = 0
         self._since = 0.0
+        # Until then there is nothing to look at: asked for with every push, this is most of the work.
+        self._fresh_until_ns = 0
 
     def header(self) -> str:
         """The header now; a new one where it is time."""
-        age = self._clock.seconds() - self._dated
-        if age >= MOST_SECONDS or (age >= STEP_SECONDS and self._is_changeable()):
-            self._use(self._step())
+        if self._clock.time_ns() >= self._fresh_until_ns:
+            age = self._clock.seconds() - self._dated
+            if age >= MOST_SECONDS or self._is_changeable():
+                self._use(self._step())
         return self._header
 
     def expired(self, header: str) -> None:
@@ -64,6 +67,7 @@ class ProviderToken:
     def _use(self, dated: int) -> None:
         self._dated = dated
         self._since = self._clock.monotonic()
+        self._fresh_until_ns = (dated + STEP_SECONDS) * 1_000_000_000
         self._header = "bearer " + self._signed({"alg": "ES256", "kid": self._key_id}, {"iss": self._team_id, "iat": dated})
 
     def _signed(self, head: dict[str, str], claims: dict[str, object]) -> str:
