@@ -112,7 +112,7 @@ def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
             return
 
         async def scan() -> None:
-            dialog.set_value(False)
+            dialog.value = False
             await show(desk, found, api.Scan(table, None, None, (), MOST_SHOWN, None, False))
 
         with ui.dialog() as dialog, ui.card():
@@ -120,7 +120,7 @@ def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
             with ui.row():
                 ui.button("Scan", on_click=scan)
                 ui.button("Cancel", on_click=dialog.close).props("flat")
-        dialog.set_value(True)
+        dialog.value = True
 
 
 async def show(desk: Desk, where: ui.column, operation: api.Query | api.Scan) -> None:

@@ -98,7 +98,7 @@ async def _keys(devices: Devices) -> None:
             ui.label("The key is shown this once, and never again").props("role=heading aria-level=2")
             ui.code(raw, language="text").props("data-new-key=1")
             ui.button("I have it", on_click=dialog.close)
-        dialog.set_value(True)
+        dialog.value = True
         description.set_value("")
         await refresh()
 
