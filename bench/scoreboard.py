@@ -64,7 +64,7 @@ async def _updates(section: str, world: World, players: list[Player], seconds: i
     ours = await at_rate(world.patch, work, _PER_SECOND)
     used = (world.programs[0].processor_seconds() - used) / ours.count * 1e6
     peer = await at_rate(_raw_update(world), await world.trades(players, _PER_SECOND * seconds), _PER_SECOND)
-    return _held(section, f"PATCH /scores, {_PER_SECOND} a second", ours, ("PostgreSQL, Redis", peer), 0.1, used)
+    return _held(section, f"PATCH /scores, {_PER_SECOND} a second", ours, ("PostgreSQL, Redis", peer), most=0.1, used=used)
 
 
 async def _updates_at_full_speed(section: str, world: World, players: list[Player], count: int) -> Line:
@@ -79,7 +79,7 @@ async def _reads(section: str, world: World, seconds: int) -> Line:
     ours = await at_rate(world.get, asks, _PER_SECOND)
     used = (world.programs[0].processor_seconds() - used) / ours.count * 1e6
     peer = await at_rate(_raw_read(world), range(_PER_SECOND * seconds), _PER_SECOND)
-    return _held(section, f"GET /leaderboard, {_PER_SECOND} a second", ours, ("Redis", peer), 0.05, used)
+    return _held(section, f"GET /leaderboard, {_PER_SECOND} a second", ours, ("Redis", peer), most=0.05, used=used)
 
 
 async def _reads_at_full_speed(section: str, world: World, count: int) -> Line:
@@ -106,7 +106,7 @@ def _raw_read(world: World) -> Callable[[Any], Awaitable[object]]:
     return lambda _: world.board.top(10, world.chance.randrange(0, 1000))
 
 
-def _held(section: str, what: str, ours: Load, peer: tuple[str, Load], most: float, used: float) -> Line:
+def _held(section: str, what: str, ours: Load, peer: tuple[str, Load], *, most: float, used: float) -> Line:
     name, raw = peer
     is_held = ours.rate >= 0.98 * _PER_SECOND and ours.quantile(0.99) < most
     mine, theirs = ours.quantile(0.5) * 1e6, raw.quantile(0.5) * 1e6
