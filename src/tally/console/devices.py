@@ -167,10 +167,10 @@ def _told(reading: Reading) -> str:
 def _chart(sensor: str) -> dict[str, Any]:
     return {
         "animation": False,
-        "grid": {"left": 50, "right": 15, "top": 15, "bottom": 60},
+        "grid": {"left": 55, "right": 25, "top": 15, "bottom": 70},
         "tooltip": {"trigger": "axis"},
         "xAxis": {"type": "time"},
         "yAxis": {"type": "value", "scale": True},
-        "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 18}],
+        "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 18, "bottom": 12}],
         "series": [{"name": sensor, "type": "line", "showSymbol": False, "data": []}],
     }

@@ -18,6 +18,7 @@ from tally.console.desk import Desk
 from tally.console.devices import put_devices
 from tally.console.home import put_home
 from tally.console.login import put_login
+from tally.console.scoreboard import put_scoreboard
 from tally.console.shell import Shell
 from tally.settings import Secret
 
@@ -50,7 +51,7 @@ class Console:
 def make_console(desk: Desk, secret: Secret) -> Console:
     """The console of a program; `secret` signs the cookies of those who look at it."""
     shell = Shell(desk)
-    for put in (put_login, put_home, put_devices, put_data):
+    for put in (put_login, put_home, put_scoreboard, put_devices, put_data):
         put(shell, desk)
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(console, title="Tally", favicon="⚡", storage_secret=secret.reveal(), dark=None, reconnect_timeout=10)

@@ -57,10 +57,26 @@ class Supervisor:
     _process: Process | None = None
     _reading: asyncio.Task[None] | None = None
     _watching: asyncio.Task[None] | None = None
+    _may_run: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._lock = FolderLock(self.program.folder / "lock")
         self._said = BoundedLog(self.program.folder / "log")
+        self._may_run.set()
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the server is stopped because somebody wanted to see what happens then."""
+        return not self._may_run.is_set()
+
+    def hold_back(self) -> None:
+        """Stop the server, and start it again no sooner than `let_run`; one of another program goes on."""
+        self._may_run.clear()
+        if self._process is not None and self._process.returncode is None:
+            _signal(self._process, self.program.stop_signal)
+
+    def let_run(self) -> None:
+        self._may_run.set()
 
     @property
     def is_ours(self) -> bool:
@@ -136,6 +152,7 @@ class Supervisor:
         while True:
             if self._lock.is_held:
                 failed = await self._until_dead(failed)
+                await self._may_run.wait()
                 await self.clock.sleep(min(LONGEST_BACK_OFF, 0.1 * (2.0 ** min(failed, 20) - 1)))
             else:
                 await self.clock.sleep(TAKE_OVER_POLL)

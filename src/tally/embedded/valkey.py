@@ -33,12 +33,27 @@ SETTINGS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ValkeyServer:
+    """A server that runs here: its address, and who watches over it."""
+
+    url: str
+    supervisor: Supervisor
+
+
+@asynccontextmanager
+async def open_valkey_server(data_dir: Path, clock: Clock) -> AsyncIterator[ValkeyServer]:
+    """A Valkey that runs for as long as this lasts; ServerFailed says why there is none."""
+    instance = Instance(private_folder(data_dir / "valkey"), program())
+    async with Supervisor(instance.program(), clock) as supervisor:
+        yield ValkeyServer(instance.url, supervisor)
+
+
 @asynccontextmanager
 async def open_valkey(data_dir: Path, clock: Clock) -> AsyncIterator[str]:
-    """The address of a Valkey that runs for as long as this lasts; ServerFailed says why there is none."""
-    instance = Instance(private_folder(data_dir / "valkey"), program())
-    async with Supervisor(instance.program(), clock):
-        yield instance.url
+    """The address of such a server."""
+    async with open_valkey_server(data_dir, clock) as server:
+        yield server.url
 
 
 def program() -> Path:

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from tally.embedded.postgres import open_postgres
-from tally.embedded.valkey import open_valkey
+from tally.embedded.valkey import ValkeyServer, open_valkey_server
 from tally.kit.backend import Probe
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.cursors import Cursors
@@ -75,6 +75,8 @@ class Scoreboard:
     probes: tuple[Probe, ...]
     database: Database
     redis: CacheServer
+    # The embedded one, where no address was given.
+    valkey: ValkeyServer | None
     handlers: Handlers
     catch_up: CatchUp
     retention: Retention
@@ -100,7 +102,7 @@ async def open_scoreboard(given: Surroundings) -> AsyncIterator[Scoreboard]:
     """The backend for as long as this lasts, on a database that is up to date."""
     settings, clock, figures = given.settings, given.clock, StorageFigures(given.metrics)
     async with AsyncExitStack() as stack:
-        dsn, redis_url = await _servers(settings, stack)
+        dsn, redis_url, valkey = await _servers(settings, stack)
         limits = PoolLimits(most=settings.scoreboard_database_connections, statement_seconds=settings.scoreboard_database_seconds)
         database = await stack.enter_async_context(open_database(dsn, clock, figures, limits))
         await migrate(database)
@@ -114,16 +116,18 @@ async def open_scoreboard(given: Surroundings) -> AsyncIterator[Scoreboard]:
         base = _base(given, database, redis)
         passwords = await stack.enter_async_context(Passwords())
         await stack.enter_async_context(base.broadcast.running())
-        yield _assembled(base, passwords)
+        yield _assembled(base, passwords, valkey)
 
 
-async def _servers(settings: Settings, stack: AsyncExitStack) -> tuple[str, str]:
+async def _servers(settings: Settings, stack: AsyncExitStack) -> tuple[str, str, ValkeyServer | None]:
     """The addresses of PostgreSQL and Redis; those that are not given are started here, and watched by the real time."""
     database, redis = settings.scoreboard_database_url, settings.scoreboard_redis_url
     watch = SystemClock()
     dsn = database.reveal() if database else await stack.enter_async_context(open_postgres(settings.data_dir, watch))
-    url = redis.reveal() if redis else await stack.enter_async_context(open_valkey(settings.data_dir, watch))
-    return dsn, url
+    if redis:
+        return dsn, redis.reveal(), None
+    valkey = await stack.enter_async_context(open_valkey_server(settings.data_dir, watch))
+    return dsn, valkey.url, valkey
 
 
 def _base(given: Surroundings, database: Database, redis: CacheServer) -> _Base:
@@ -144,7 +148,7 @@ def _base(given: Surroundings, database: Database, redis: CacheServer) -> _Base:
     )
 
 
-def _assembled(base: _Base, passwords: Passwords) -> Scoreboard:
+def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -> Scoreboard:
     given, database = base.given, base.database
     catch_up = CatchUp(
         board=base.board,
@@ -171,6 +175,7 @@ def _assembled(base: _Base, passwords: Passwords) -> Scoreboard:
         probes=(Probe("postgresql", database.ping), Probe("redis", base.redis.ping, is_required=False)),
         database=database,
         redis=base.redis,
+        valkey=valkey,
         handlers=handlers,
         catch_up=catch_up,
         retention=retention,

@@ -1,0 +1,153 @@
+"""The scoreboard's page: the board with rows that move, a player's history, a button that plays, and Redis on and off."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from nicegui import ui
+
+from tally.console.desk import Desk
+from tally.console.shell import Shell, card, nothing_here
+from tally.errors import TallyError
+from tally.kit.ids import new_uuid
+from tally.scoreboard.assembly import Scoreboard
+from tally.scoreboard.model import Standing
+from tally.scoreboard.service.accounts import Registration
+from tally.scoreboard.service.sessions import Client
+
+SHOWN: Final = 10
+WORTH: Final = 500
+ROW_PIXELS: Final = 44
+HISTORY: Final = 15
+
+
+def put_scoreboard(shell: Shell, desk: Desk) -> None:
+    scoreboard = desk.backend("scoreboard", Scoreboard)
+
+    @shell.page("/scoreboard", "Scoreboard")
+    async def board() -> None:
+        if scoreboard is None:
+            nothing_here("The scoreboard backend is not started here.")
+            return
+        view = BoardView(scoreboard)
+        with ui.grid(columns="minmax(0, 3fr) minmax(0, 2fr)").classes("w-full gap-4"):
+            view.put_board()
+            with ui.column().classes("gap-4"):
+                view.put_play()
+                view.put_redis()
+                view.put_history()
+        await view.refresh()
+        ui.timer(1.0, view.refresh)
+
+
+@dataclass
+class BoardView:
+    """What one visitor sees; whoever plays does so as a guest, made at the first click."""
+
+    scoreboard: Scoreboard
+    rows: dict[str, ui.row] = field(default_factory=dict)
+    guest_id: str | None = None
+    looked_at: str | None = None
+
+    def put_board(self) -> None:
+        with card("The board, now"):
+            self.total = ui.label().classes("tally-quiet")
+            self.place = ui.element("div").classes("relative-position w-full").style(f"height: {SHOWN * ROW_PIXELS}px")
+            self.place.props("role=list aria-label='Leaderboard'")
+
+    def put_play(self) -> None:
+        with card("Play"):
+            ui.label("The game server vouches for an action, and its token is traded for points, once.").classes("tally-quiet")
+            ui.button("Play a game", icon="sports_esports", on_click=self.play).props("data-play=1")
+            self.played = ui.label()
+
+    def put_redis(self) -> None:
+        with card("Redis"):
+            valkey = self.scoreboard.valkey
+            self.redis = ui.label()
+            if valkey is None:
+                ui.label("It was given by its address, so it cannot be stopped from here.").classes("tally-quiet")
+                return
+
+            def turn(event: Any) -> None:
+                if event.value:
+                    valkey.supervisor.let_run()
+                else:
+                    valkey.supervisor.hold_back()
+
+            is_on = not valkey.supervisor.is_held_back
+            ui.switch("Redis runs", value=is_on, on_change=turn).props("aria-label='Redis runs'")
+            ui.label("Without it the board is read from PostgreSQL, and nothing is lost.").classes("tally-quiet")
+
+    def put_history(self) -> None:
+        with card("History of a player"):
+            self.history = ui.column().classes("gap-1")
+            with self.history:
+                nothing_here("Choose a row of the board.")
+
+    async def refresh(self) -> None:
+        try:
+            found = await self.scoreboard.handlers.leaderboard.top(SHOWN)
+        except TallyError as error:
+            self.total.set_text(error.message)
+            return
+        self.total.set_text(f"{found.total_players:,} players")
+        self._move(list(found.standings))
+        await self._tell_redis()
+
+    def _move(self, standings: list[Standing]) -> None:
+        """Rows keep their place on the page and slide to where they belong."""
+        shown = {standing.user_id for standing in standings}
+        for user_id in [user_id for user_id in self.rows if user_id not in shown]:
+            self.rows.pop(user_id).delete()
+        for position, standing in enumerate(standings):
+            row = self.rows.get(standing.user_id) or self._new_row(standing.user_id)
+            row.style(f"transform: translateY({position * ROW_PIXELS}px)")
+            row.clear()
+            with row:
+                ui.label(str(standing.rank)).classes("text-weight-bold").style("width: 3rem")
+                name = f"{standing.username} (you)" if standing.user_id == self.guest_id else standing.username
+                ui.label(name).classes("col")
+                ui.label(f"{standing.score:,}").classes("text-weight-medium")
+
+    def _new_row(self, user_id: str) -> ui.row:
+        with self.place:
+            row = ui.row().classes("tally-row-move absolute w-full items-center q-px-sm cursor-pointer")
+        row.style(f"height: {ROW_PIXELS}px").props("role=listitem tabindex=0")
+        row.on("click", lambda: self.look_at(user_id))
+        row.on("keydown.enter", lambda: self.look_at(user_id))
+        self.rows[user_id] = row
+        return row
+
+    async def _tell_redis(self) -> None:
+        try:
+            await self.scoreboard.redis.ping()
+        except TallyError:
+            self.redis.set_text("Redis is away: the board comes from PostgreSQL")
+        else:
+            self.redis.set_text("Redis answers: the board comes from there")
+
+    async def look_at(self, user_id: str) -> None:
+        page = await self.scoreboard.handlers.accounts.events.of_user(user_id, HISTORY, None)
+        self.history.clear()
+        with self.history:
+            if not page.events:
+                nothing_here("No game yet.")
+            for event in page.events:
+                with ui.row().classes("gap-3"):
+                    ui.label(f"{event.created_at:%H:%M:%S}").classes("tally-quiet")
+                    ui.label(f"+{event.score_delta}").classes("text-positive text-weight-medium")
+                    ui.label(f"to {event.score_after:,}, {event.action_id.split('-')[0]}")
+
+    async def play(self) -> None:
+        handlers = self.scoreboard.handlers
+        if self.guest_id is None:
+            name = f"guest_{new_uuid()[:8]}"
+            asked = Registration(name, f"{name}@example.org", new_uuid())
+            user, _ = await handlers.accounts.register(asked, Client(None, "the console"))
+            self.guest_id = user.user_id
+        token, _ = await handlers.actions.complete(f"console-{new_uuid()}", self.guest_id, WORTH, {"game": "console"})
+        answer = msgspec.json.decode(await handlers.scores.update(self.guest_id, token, WORTH, {"device_type": "console"}))
+        self.played.set_text(f"{answer['score_added']} points: {answer['new_score']:,} in all, rank {answer['rank']}")
+        await self.refresh()
+        await self.look_at(self.guest_id)
