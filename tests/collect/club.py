@@ -6,6 +6,7 @@ await club.apply()
 (await ann.browser.get("/milestones")).json
 """
 
+import asyncio
 import contextlib
 import functools
 import itertools
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http.cookies import SimpleCookie
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
@@ -31,12 +32,15 @@ from tally.sim.oidc.pool import CLIENT
 from tally.sim.strava.limits import PLENTY, RateLimits
 from tally.sim.strava.simulator import Strava
 from tally.sim.strava.world import Application, Consent
+from tally.store.api import Scan
+from tally.store.schema import Table
 
 ADMIN = "the-token-of-the-operators-0123456789"
 VERIFY = "the-verify-token-of-the-webhook-0123"
 SUBSCRIPTION = 120_475
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _names = itertools.count(1)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,13 @@ class Club:
         """Be so much later, without waking whoever sleeps on the way."""
         self.clock._elapsed += seconds
 
+    async def meanwhile(self, work: "asyncio.Future[T]") -> T:
+        """The result of work that may have to wait a moment, as who lost a race does: the clock goes on until it is done."""
+        while not work.done():
+            await asyncio.wait({work}, timeout=0.02)
+            await self.clock.advance(0.1)
+        return await work
+
     def browser(self) -> Browser:
         return Browser(self.client, self.url)
 
@@ -185,6 +196,17 @@ class Club:
         """What the access patterns of collect have cost so far, by name."""
         answer = await self.browser().get(f"{self.url.removesuffix('/collect')}/patterns")
         return {row["pattern"]: row for row in answer.json if row["backend"] == "collect"}
+
+    async def stored(self, table: Table) -> list[dict[str, object]]:
+        """All items of a table, past every rule: only a test may do this."""
+        found: list[dict[str, object]] = []
+        start = None
+        while True:
+            page = await self.parts.store.engine.scan(Scan(table, start=start))
+            found += [dict(item) for item in page.items]
+            start = page.next
+            if start is None:
+                return found
 
     async def audit(self, query: str) -> list[Any]:
         await self.collect.audit.flush()

@@ -6,10 +6,11 @@ import pytest
 
 from tally.collect.repository.inbox import Inbox
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.table import SHARDS
+from tally.collect.repository.table import COMMIT_COLLECT, OWNER, SHARDS, at, athlete
 from tally.sim.faults import Fault
 from tally.sim.strava.model import Event
 from tally.sim.strava.world import Consent
+from tally.store.api import Delete
 from tests.collect.club import SUBSCRIPTION, VERIFY, Club, Member, expect_refused
 from tests.collect.conftest import LogText
 
@@ -109,6 +110,23 @@ async def test_an_expired_token_is_refreshed_and_the_newest_pair_is_kept(club: C
         await club.apply()
         assert (await ann.shown(made["milestoneId"]))["partsMinted"] == number
     assert club.strava.faults.count("/oauth/token", "POST") == asked + 3
+
+
+async def test_workers_that_refresh_at_once_end_with_one_pair_that_works(club: Club) -> None:
+    """The refresh token of whoever was first is worth nothing to the others: they find the new one, and no event is lost."""
+    ann = await club.member()
+    made = await ann.milestone()
+    for number in range(1, 3):
+        club.leap(6 * 3600)
+        for _ in range(6):
+            club.strava.record(ann.athlete_id, "Ride", 1000)
+        await club.strava.webhooks.settled()
+        await club.meanwhile(asyncio.gather(*(club.collect.worker.run() for _ in range(5))))
+        club.leap(61)
+        await club.apply()
+        assert (await ann.shown(made["milestoneId"]))["partsMinted"] == 6 * number
+        assert await waiting(club) == 0
+    assert (await ann.browser.get("/strava/status")).json["connected"] is True
 
 
 async def test_a_token_that_strava_refuses_early_is_replaced(club: Club) -> None:
@@ -249,6 +267,20 @@ async def test_unlinking_revokes_and_forgets(club: Club) -> None:
     assert club.strava.authorizations.granted(ann.athlete_id) is None
     assert (await ann.browser.get("/strava/status")).json["connected"] is False
     expect_refused(await ann.browser.send("DELETE", "/strava/connection"), 404, "strava_not_connected")
+    await club.strava.webhooks.settled()
+    await club.clock.advance(5)
+    assert (await club.link(ann.browser, ann.athlete_id)).status == 303
+    await club.apply()
+    assert (await ann.browser.get("/strava/status")).json["connected"] is True
+
+
+async def test_unlinking_cleans_up_where_the_owner_is_missing(club: Club) -> None:
+    """Damage does not keep anybody linked, and the athlete can be linked again."""
+    ann = await club.member()
+    await club.parts.store.engine.delete(Delete(COMMIT_COLLECT, at(athlete(ann.athlete_id), OWNER)))
+    assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
+    assert club.strava.authorizations.granted(ann.athlete_id) is None
+    assert [item for item in await club.stored(COMMIT_COLLECT) if str(ann.athlete_id) in str(item.get("PK"))] == []
     await club.strava.webhooks.settled()
     await club.clock.advance(5)
     assert (await club.link(ann.browser, ann.athlete_id)).status == 303

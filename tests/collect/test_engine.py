@@ -1,16 +1,18 @@
 """Milestones move with the workouts, and every part is minted once, whoever else is at it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
 
-from tally.collect.model import Held, Metric, Sport, Status
+from tally.collect.model import Award, Held, Metric, Milestone, Sport, Status
+from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.table import COMMIT_COLLECT, at, user
 from tally.collect.repository.table import milestone as milestone_key
+from tally.collect.service.engine import ATTEMPTS, LONGEST_PAUSE
 from tally.collect.service.milestones import Goal
-from tally.errors import Conflict, Invalid, NotFound
+from tally.errors import Conflict, Invalid, NotFound, Unavailable
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.store.api import BatchWrite, Engine, Update
@@ -125,6 +127,39 @@ async def test_a_wrong_counter_is_healed_by_the_next_run(stage: Backstage, engin
         assert healed.awards == right.awards
 
 
+class Unlucky(CollectRepository):
+    """Another is always faster."""
+
+    async def mint(self, moved: Milestone, awards: Sequence[Award]) -> bool:
+        assert moved.parts_minted == len(awards)
+        return False
+
+
+class Restless(SystemClock):
+    """Sleeps for no time at all, and notes how long it should have been."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+async def test_a_race_that_is_always_lost_is_given_up_after_some_tries(stage: Backstage) -> None:
+    """With a pause before each, that grows and has jitter; the caller is told to come back."""
+    name, athlete_id = await stage.person()
+    held = await begun(stage, name)
+    await rode(stage, name, athlete_id, 3000)
+    clock = Restless()
+    engine = replace(stage.engine, main=Unlucky(stage.store), clock=clock)
+    with pytest.raises(Unavailable, match="changing too fast") as told:
+        await engine.recompute(name, held.milestone.milestone_id)
+    assert told.value.retry_after == 1
+    assert len(clock.slept) == ATTEMPTS
+    assert max(clock.slept) <= LONGEST_PAUSE
+    assert await stage.milestones.get(name, held.milestone.milestone_id) == held
+
+
 async def test_more_workouts_than_can_be_inspected_are_a_conflict_and_nothing_is_written(
     stage: Backstage, engine: Engine
 ) -> None:
@@ -134,8 +169,8 @@ async def test_more_workouts_than_can_be_inspected_are_a_conflict_and_nothing_is
     await rode(stage, name, athlete_id, 3000)
     template = {"sportType": "Ride", "startDateUtc": people.LATER, "totalElevationGain": 0, "isDeleted": False}
     items = [{**at(user(name), f"WORKOUT#STRAVA#X{index}"), "distanceMeters": 1, **template} for index in range(3000)]
-    for start in range(0, 3000, 25):
-        await engine.batch_write(BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])))
+    chunks = [BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])) for start in range(0, 3000, 25)]
+    await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
     for attempt in (stage.engine.recompute(name, held.milestone.milestone_id), begun(stage, name)):
         with pytest.raises(Conflict, match="more than 3000 workouts"):
             await attempt

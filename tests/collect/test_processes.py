@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -61,6 +62,24 @@ async def heard_until(stream: Response, words: bytes, times: int) -> bytes:
         assert chunk is not None, told
         told += bytes(chunk)
     return told
+
+
+async def test_a_server_that_is_killed_at_work_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """What it had begun is picked up by another when the lease is over."""
+    async with open_club(tmp_path, start=datetime.now(UTC).replace(microsecond=0)) as club:
+        ann = await club.member()
+        milestone_id = (await ann.milestone())["milestoneId"]
+        for _ in range(24):
+            club.strava.record(ann.athlete_id, "Ride", 500)
+        await club.strava.webhooks.settled()
+        async with second_server(club):
+            await asyncio.wait_for(until_shown(ann, milestone_id, 1), 60)
+        club.leap(3600)
+        await club.apply()
+        done = await ann.shown(milestone_id)
+        assert (done["progress"], done["status"]) == (12_000, "COMPLETED")
+        assert [award["partIndex"] for award in done["awards"]] == list(range(1, 13))
+        assert len((await ann.browser.get("/workouts?limit=100")).json["workouts"]) == 24
 
 
 async def test_two_workers_mint_every_part_once(pair: Club) -> None:

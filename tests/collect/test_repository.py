@@ -157,8 +157,8 @@ async def test_three_thousand_workouts_are_read_and_one_more_is_refused(main: Co
         }
         for index in range(MAX_WORKOUTS + 1)
     ]
-    for start in range(0, MAX_WORKOUTS, 25):
-        await engine.batch_write(BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])))
+    chunks = [BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])) for start in range(0, MAX_WORKOUTS, 25)]
+    await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
     assert len(await main.efforts(name)) == MAX_WORKOUTS
     await engine.batch_write(BatchWrite(COMMIT_COLLECT, (items[-1],)))
     with pytest.raises(Conflict, match="more than 3000 workouts") as refused:
@@ -226,8 +226,8 @@ async def test_a_partition_goes_in_bites_until_nothing_is_left(main: CollectRepo
     """A person with more items than one call removes is gone after a few calls, and others stay."""
     name, other = await joined(main), await joined(main)
     items = [at(user(name), workout_key(index)) for index in range(REMOVED_AT_ONCE + 20)]
-    for start in range(0, len(items), 25):
-        await engine.batch_write(BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])))
+    chunks = [BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])) for start in range(0, len(items), 25)]
+    await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
     await main.delete_profile(name)
     assert [await main.remove_some(name) for _ in range(3)] == [REMOVED_AT_ONCE, 20, 0]
     assert (await engine.get(Get(COMMIT_COLLECT, at(user(other), "PROFILE")))).item is not None

@@ -137,3 +137,12 @@ def test_whatever_is_logged_is_one_line_of_json(message: str, data: dict[str, An
     stream.write(logs._render_json(None, "info", entry))
     [line] = stream.getvalue().split("\n")
     assert set(json.loads(line)) == set(FIELDS)
+
+
+def test_what_libraries_say_to_their_authors_is_left_out(log_lines: LogLines) -> None:
+    """At the level debug they write down whole requests; from info on they are heard."""
+    library = logging.getLogger("some.library")
+    library.debug("Sending http request: Authorization=very-secret")
+    library.info("Found credentials in environment variables")
+    logs.logger().debug("Our own")
+    assert [line["message"] for line in log_lines()] == ["Found credentials in environment variables", "Our own"]

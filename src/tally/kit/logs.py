@@ -83,7 +83,8 @@ def configure(settings: Settings, clock: Clock, stream: TextIO | None = None, se
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
-    logging.basicConfig(handlers=[_Bridge()], level=level, force=True)
+    # What libraries say at the level debug is for their authors, and has whole requests in it, credentials and all.
+    logging.basicConfig(handlers=[_Bridge()], level=max(level, logging.INFO), force=True)
     # Its news of starting and stopping is told by Tally itself.
     logging.getLogger("uvicorn").setLevel(max(level, logging.WARNING))
 

@@ -98,7 +98,7 @@ class InboxWorker:
             return False
         if claim is Claim.MINE:
             try:
-                with logs.bound(correlation_id=told.correlation_id, action="collect_event"):
+                with logs.bound(service="collect", correlation_id=told.correlation_id, action="collect_event"):
                     await self._apply(told)
             except Exception as error:  # noqa: BLE001  (whatever it is, the event is not lost: it waits and is tried again)
                 await self._put_off(told, key, token, error)
@@ -126,6 +126,7 @@ class InboxWorker:
         connection = await self.main.connection(user_id) if user_id is not None else None
         if connection is None or connection.athlete_id != told.owner_id:
             return  # nobody here has linked this athlete: there is nothing to do and nobody to tell
+        logs.bind(user_id=connection.user_id)
         known = await self.main.workout(connection.user_id, told.object_id)
         if known is not None and known.event_time > told.event_time:
             return

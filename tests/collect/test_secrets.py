@@ -1,0 +1,133 @@
+"""What must never be written down: tokens, codes, session ids, keys. Not in a log, an audit item, a table, a file or an error."""
+
+import io
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+import pytest
+
+from tally.kit import logs
+from tally.kit.clock import SystemClock
+from tally.settings import Settings
+from tally.sim.faults import Fault
+from tally.sim.oidc.flaws import Flaw
+from tally.sim.strava.world import Consent
+from tests.collect.club import ADMIN, VERIFY, Answer, Browser, Club, open_club
+from tests.collect.conftest import TABLES, Ground
+
+
+@pytest.fixture
+def log(log_text: object) -> io.StringIO:
+    """All that is logged, at the most talkative level; the usual configuration comes back afterwards."""
+    assert log_text
+    stream = io.StringIO()
+    logs.configure(Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream)
+    return stream
+
+
+def parameters(url: str | None) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(url or "").query).items()}
+
+
+class Eavesdropper:
+    """Goes the way of a browser by hand, and remembers every secret that comes by."""
+
+    def __init__(self, club: Club) -> None:
+        self.club = club
+        self.browser: Browser = club.browser()
+        self.secrets: set[str] = set()
+        self.states: set[str] = set()
+        self.answers: list[Answer] = []
+
+    async def go(self, url: str, base: str = "") -> Answer:
+        answer = await self.browser.get(urljoin(base, url) if base else url)
+        told = parameters(answer.header("location"))
+        self.secrets |= {told[name] for name in ("code", "nonce") if name in told}
+        self.states |= {told[name] for name in ("state",) if name in told}
+        self.secrets |= {value for jar in self.browser.jar.values() for value in jar.values()}
+        self.answers.append(answer)
+        return answer
+
+    async def sign_in(self, name: str) -> None:
+        begun = await self.go("/auth/login")
+        agreed = await self.go(f"{begun.header('location')}&login_hint={name}")
+        await self.go(agreed.header("location") or "", self.club.issuer.url)
+
+    async def link(self, athlete_id: int) -> None:
+        self.club.strava.auto_approve = Consent(athlete_id)
+        begun = await self.go("/strava/connect")
+        agreed = await self.go(begun.header("location") or "")
+        await self.go(agreed.header("location") or "", self.club.strava.url)
+
+    def look_around(self) -> None:
+        """Note what the outside systems have given out by now."""
+        strava, issuer = self.club.strava, self.club.issuer
+        self.secrets |= {*strava.authorizations._access, *strava.authorizations._refresh, *issuer.grants._refresh_tokens}
+        self.secrets |= {strava.application.client_secret, issuer.clients["tally-collect"].secret or "", ADMIN, VERIFY}
+        self.secrets |= {(self.club.parts.settings.data_dir / "collect.key").read_text().strip()}
+
+
+async def a_life(club: Club, eve: Eavesdropper) -> int:
+    """Sign-in, link, mint, failures, a refresh, refused sign-ins, an unlinking; and the athlete's id."""
+    athlete_id = club.strava.add_athlete("Xenia").id
+    await eve.sign_in("Xenia")
+    await eve.link(athlete_id)
+    goal = {"modelId": "fox", "sport": "RIDE", "metric": "DISTANCE_METERS", "totalTarget": 12_000}
+    assert (await eve.browser.send("POST", "/milestones", goal)).status == 201
+    eve.look_around()
+    club.strava.faults.add(Fault(path="/api/v3/activities", status=400, body="{}"))
+    club.strava.record(athlete_id, "Ride", 9000)
+    await club.apply()
+    club.leap(6 * 3600)
+    await club.apply()
+    club.strava.record(athlete_id, "Ride", 1)
+    await club.apply()
+    eve.look_around()
+    stranger = Eavesdropper(club)
+    club.issuer.flaws.append(Flaw.WRONG_NONCE)
+    await stranger.sign_in("Mallory")
+    await stranger.go("/auth/callback?code=a-made-up-code&state=a-made-up-state")
+    await stranger.go(f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}x&hub.challenge=c")
+    eve.secrets |= stranger.secrets | {"a-made-up-code"}
+    eve.states |= stranger.states | {"a-made-up-state"}
+    eve.answers += stranger.answers
+    return athlete_id
+
+
+def of_files(folder: Path) -> bytes:
+    """The database, where it is one of files; the keys beside it are where keys belong."""
+    return b"".join(path.read_bytes() for path in folder.iterdir() if path.name.startswith("store"))
+
+
+async def test_no_secret_is_written_down_anywhere(ground: Ground, log: io.StringIO) -> None:
+    """After a whole life with its failures, at the level debug: every secret is looked for everywhere."""
+    folder, chosen = await ground.place()
+    async with open_club(folder, access_log=True, **chosen) as club:
+        eve = Eavesdropper(club)
+        await a_life(club, eve)
+        await club.collect.audit.flush()
+        items: list[Any] = [item for table in TABLES for item in await club.stored(table)]
+        audit = await club.browser().send("GET", "/admin/audit?event=AUTH_REGISTERED", headers=bearer())
+        metrics = await club.browser().get(f"{club.url.removesuffix('/collect')}/metrics")
+        assert (await eve.browser.send("DELETE", "/account")).status == 204
+        eve.look_around()
+    bodies = b"".join(answer.body for answer in (*eve.answers, audit, metrics)).decode()
+    lines = log.getvalue()
+    assert "Milestone moved" in lines
+    assert "Request answered" in lines
+    assert '"level":"debug"' in lines
+    secrets = {secret for secret in eve.secrets if secret}
+    assert len(secrets) >= 14
+    assert all(len(secret) > 10 for secret in secrets)
+    places = {"log": lines, "answers": bodies, "tables": str(items), "files": of_files(folder).decode(errors="replace")}
+    for name, text in places.items():
+        assert [secret for secret in secrets if secret in text] == [], name
+        assert "eyJ" not in text, f"a token in the {name}"
+    # A state is in the table for ten minutes, and worth nothing outside the browser that began; logs are kept for longer.
+    assert len(eve.states) >= 4
+    assert [state for state in eve.states if state in lines + bodies] == []
+
+
+def bearer() -> dict[str, str]:
+    return {"Authorization": f"Bearer {ADMIN}"}
