@@ -1,10 +1,8 @@
 """The writer answers everybody, whatever happens to one of its jobs, to a waiting task, or to the store itself."""
 
 import asyncio
-import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from tally.store.schema import Global, N, S, Table
 from tally.store.sqlite import SqliteEngine, files, open_sqlite
 from tally.store.sqlite.layout import rows_name
 from tests.faults.audit import audit
+from tests.faults.groups import one_group
 from tests.store.tables import NEVER_MADE
 
 NOTES = Table("notes", partition=S("id"), indexes=(Global("by-kind", partition=S("kind"), sort=N("number")),))
@@ -50,24 +49,6 @@ async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
 
 async def ids(engine: SqliteEngine, table: Table = NOTES) -> set[str]:
     return {item["id"] for item in (await engine.scan(Scan(table))).items}
-
-
-@contextmanager
-def one_group(engine: SqliteEngine) -> Iterator[None]:
-    """Keep the writer busy, so that all that is asked for meanwhile makes one group."""
-    busy, go_on = threading.Event(), threading.Event()
-
-    def wait(_connection: apsw.Connection) -> None:
-        busy.set()
-        go_on.wait()
-
-    waiting = engine._writer.submit(wait)
-    busy.wait()
-    try:
-        yield
-    finally:
-        go_on.set()
-        assert not waiting.cancelled()
 
 
 def faulty(connection: apsw.Connection) -> None:

@@ -1,7 +1,7 @@
 """What a device, a reading and an API key are, and the rules that make one good. No input or output here, and no clock."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -24,7 +24,7 @@ EARLIEST_MS: Final = 946_684_800_000  # 2000-01-01
 LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01
 DAY_MS: Final = 86_400_000
 BATCH_SECONDS: Final = 30 * 86_400
-STATUSES: Final = ("ok", "error")
+STATUSES: Final = frozenset({"ok", "error"})
 MAX_DIGITS: Final = 38
 _LARGEST: Final = Decimal("1E+120")
 _SMALLEST: Final = Decimal("1E-120")
@@ -34,6 +34,8 @@ _hardware_id = re.compile(r"[0-9A-F]{2}(:[0-9A-F]{2}){5}")
 _uuid4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 _batch_id = re.compile(rf"[A-Za-z0-9_:.-]{{1,{MAX_BATCH_ID}}}")
 _name = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_MOST_NAMES: Final = 4096
+_known_names: Final[set[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Sender:
     firmware_version: str
 
 
-class Reading(msgspec.Struct, frozen=True):
+class Reading(msgspec.Struct, frozen=True, gc=False):
     """What a board measured in one window of time. A struct, since thousands are made in a second."""
 
     hardware_id: str
@@ -160,14 +162,17 @@ def _canonical_uuid4(value: str) -> str | None:
     return value.lower() if _uuid4.fullmatch(value) else None
 
 
+def _are_names(values: Iterable[str]) -> bool:
+    """Whether all are names. Boards have few sensors and name them with every reading, so what was a name once is remembered."""
+    return _known_names.issuperset(values) or all(_is_name(value) for value in values)
+
+
 def _is_name(value: str) -> bool:
-    return len(value) <= 64 and _is_short_name(value)
-
-
-@lru_cache(maxsize=4096)
-def _is_short_name(value: str) -> bool:
-    """Remembered, since boards have few sensors, and name them with every reading."""
-    return _name.fullmatch(value) is not None
+    if not _name.fullmatch(value):
+        return False
+    if len(_known_names) < _MOST_NAMES:
+        _known_names.add(value)
+    return True
 
 
 def check_text(value: str, where: str, most: int = MAX_TEXT) -> str:
@@ -179,12 +184,10 @@ def check_text(value: str, where: str, most: int = MAX_TEXT) -> str:
 
 def check_capabilities(capabilities: Capabilities) -> Capabilities:
     """Capabilities of a reasonable size, or Invalid."""
-    for sensor in capabilities.sensors:
-        if not _is_name(sensor):
-            raise _refusal("capabilities.sensors", "must be names of 1 to 64 letters, digits, '_', '-' and '.'")
-    for feature in capabilities.features:
-        if not _is_name(feature):
-            raise _refusal("capabilities.features", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
+    if not _are_names(capabilities.sensors):
+        raise _refusal("capabilities.sensors", "must be names of 1 to 64 letters, digits, '_', '-' and '.'")
+    if not _are_names(capabilities.features):
+        raise _refusal("capabilities.features", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
     if len(capabilities.sensors) > MAX_SENSORS or len(capabilities.features) > MAX_SENSORS:
         raise _refusal("capabilities", f"must not name more than {MAX_SENSORS} sensors or features")
     return capabilities
@@ -207,14 +210,13 @@ def check_reading(reading: Reading) -> Reading:
     check_text(reading.firmware_version, "firmware_version", 64)
     if len(reading.sensors) > MAX_SENSORS or len(reading.sensor_status) > MAX_SENSORS:
         raise _refusal("sensors", f"must not be more than {MAX_SENSORS}")
+    if not _are_names(reading.sensors):
+        raise _refusal("sensors", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
     for name, value in reading.sensors.items():
-        if not _is_name(name):
-            raise _refusal("sensors", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
-        if not _is_storable(value):
+        if not ((type(value) is Decimal and _SURELY_LARGE <= value.adjusted() < MAX_DIGITS) or _is_storable(value)):
             raise _refusal(f"sensors.{name}", f"must be 0, or a number of at most {MAX_DIGITS} digits from 1E-120 to 1E+120")
-    for name, status in reading.sensor_status.items():
-        if not _is_name(name) or status not in STATUSES:
-            raise _refusal("sensor_status", "must give a sensor's name the value ok or error")
+    if not _are_names(reading.sensor_status) or not STATUSES.issuperset(reading.sensor_status.values()):
+        raise _refusal("sensor_status", "must give a sensor's name the value ok or error")
     return reading if boot_id == reading.boot_id else msgspec.structs.replace(reading, boot_id=boot_id)
 
 

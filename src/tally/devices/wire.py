@@ -4,7 +4,7 @@ Numbers are JSON numbers. A float is taken by its shortest decimal form, so that
 """
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -178,13 +178,14 @@ def _reading_of(data: Data, index: int, raw: msgspec.Raw) -> Reading | Rejection
         body = _readable.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _rejection(index, raw)
+    known = _EXACT.get
     return Reading(
         data.hardware_id,
         body.batch_id,
         body.timestamp_ms,
         body.boot_id or data.boot_id,
         body.firmware_version or data.firmware_version,
-        {name: value if type(value) is int else Decimal(repr(value)) for name, value in body.sensors.items()},
+        {name: value if type(value) is int else known(value) or _exact(value) for name, value in body.sensors.items()},
         body.sensor_status,
     )
 
@@ -199,6 +200,20 @@ def _rejection(index: int, raw: msgspec.Raw) -> Rejection:
 
 
 _readable = msgspec.json.Decoder(ReadingBody)
+_MOST_EXACT: Final = 16_384
+_SHORT: Final = 9  # characters: of such numbers nobody can find many with one hash, to make them slow to look up
+_EXACT: Final[dict[float, Decimal]] = {}
+
+
+def _exact(value: float) -> Decimal:
+    """A float by its shortest form. Sensors show the same few thousand values again and again, so these are remembered."""
+    text = repr(value)
+    exact = Decimal(text)
+    if len(text) <= _SHORT:
+        if len(_EXACT) >= _MOST_EXACT:
+            _EXACT.clear()
+        _EXACT[value] = exact
+    return exact
 
 
 class _Named(msgspec.Struct, frozen=True):

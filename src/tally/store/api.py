@@ -34,7 +34,7 @@ class Get(Struct, frozen=True):
     consistent: bool = False
 
 
-class Put(Struct, frozen=True):
+class Put(Struct, frozen=True, gc=False):
     """An item, in place of whatever stood there."""
 
     table: Table
@@ -113,7 +113,7 @@ class BatchWrite(Struct, frozen=True):
     deletes: tuple[Key, ...] = ()
 
 
-class Transaction(Struct, frozen=True):
+class Transaction(Struct, frozen=True, gc=False):
     """Up to 100 writes and checks that happen together or not at all; a token makes a retry within ten minutes harmless."""
 
     writes: tuple["Write", ...]

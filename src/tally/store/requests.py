@@ -165,7 +165,7 @@ class Requests:
         finally:
             counted.took(self.clock.monotonic() - started, len(operations))
         for operation, outcome in zip(operations, outcomes, strict=True):
-            if isinstance(outcome, api.Transacted):
+            if type(outcome) is api.Transacted:
                 counted.items += len(operation.writes)
                 counted.write += outcome.capacity.write
             elif isinstance(outcome, Refused):

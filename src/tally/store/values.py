@@ -23,16 +23,17 @@ Type: TypeAlias = Literal["S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "
 MAX_ITEM_BYTES = 400 * 1024
 MAX_DEPTH = 32
 MAX_DIGITS = 38
-MAX_NAME_BYTES = 65_535
+MAXNAME_BYTES = 65_535
 _TOO_LARGE = 10**126
+_EASY = 10**15  # nothing to check below: most are counters and moments
 _LARGEST = Decimal("9.9999999999999999999999999999999999999E+125")
 _SMALLEST = Decimal("1E-130")
 _HIGHEST, _LOWEST = 125, -130  # their powers of ten
 _MAX_NUMBER_BYTES = 21
 _REMEMBERED_NAMES = 4096
-_NAME_BYTES: dict[str, int] = {}
-_CONTAINER_BYTES = 3
-_ELEMENT_BYTES = 1
+NAME_BYTES: dict[str, int] = {}
+CONTAINER_BYTES = 3
+ELEMENT_BYTES = 1
 
 _TYPES: dict[type, Type] = {
     str: "S",
@@ -73,22 +74,24 @@ def _set_type(value: set[Any] | frozenset[Any]) -> Type:
 
 def measure_item(item: Mapping[str, Any]) -> int:
     """The size of an item in bytes, once every value in it has been found good."""
-    if not isinstance(item, Mapping):
+    if type(item) is not dict and not isinstance(item, Mapping):
         raise InvalidValue(f"an item is a map of attributes, not {type(item).__name__}")
     size = 0
+    known = NAME_BYTES.get
     for name, value in item.items():
-        size += _NAME_BYTES.get(name) or _measure_name(name)
-        if type(value) is str:  # by far the most common type: spared the look-up and the call
-            size += len(value) if value.isascii() else len(_utf8(value, name))
+        size += known(name) or measure_name(name)
+        if type(value) is str and value.isascii():  # by far the most common: spared the look-up and the call
+            size += len(value)
         else:
             size += _MEASURERS.get(type(value), _refuse_type)(value, name, 0)
-    check_size(size)
+    if size > MAX_ITEM_BYTES:
+        check_size(size)
     return size
 
 
 def measure_attribute(name: str, value: Any) -> int:
     """The size of one attribute with its name."""
-    return (_NAME_BYTES.get(name) or _measure_name(name)) + measure(value, name)
+    return (NAME_BYTES.get(name) or measure_name(name)) + measure(value, name)
 
 
 def check_size(size: int) -> None:
@@ -97,15 +100,15 @@ def check_size(size: int) -> None:
         raise ItemTooLarge(f"the item has {size} bytes; at most {MAX_ITEM_BYTES} fit")
 
 
-def _measure_name(name: Any) -> int:
-    """Names come from a program's code, and are few: what was measured once is remembered, within reason."""
+def measure_name(name: Any) -> int:
+    """The size of a name. They come from a program's code, and are few: what was measured once is remembered, within reason."""
     if type(name) is not str:
         raise InvalidValue(f"an attribute's name is a string, not {type(name).__name__}")
     size = len(name) if name.isascii() else len(_utf8(name, "attribute name"))
-    if not 0 < size <= MAX_NAME_BYTES:
-        raise InvalidValue(f"an attribute's name has 1 to {MAX_NAME_BYTES} bytes, not {size}")
-    if len(_NAME_BYTES) < _REMEMBERED_NAMES and size < 256:
-        _NAME_BYTES[name] = size
+    if not 0 < size <= MAXNAME_BYTES:
+        raise InvalidValue(f"an attribute's name has 1 to {MAXNAME_BYTES} bytes, not {size}")
+    if len(NAME_BYTES) < _REMEMBERED_NAMES and size < 256:
+        NAME_BYTES[name] = size
     return size
 
 
@@ -130,6 +133,10 @@ def _utf8(value: str, where: str) -> bytes:
 
 
 def _measure_integer(value: int, where: str, _depth: int) -> int:
+    if 0 < value < _EASY:
+        text = str(value)
+        digits = len(text)
+        return (digits - 1 >> 1) - (digits - len(text.rstrip("0")) >> 1) + 2
     if not value:
         return 1
     magnitude = -value if value < 0 else value
@@ -171,16 +178,16 @@ def _refuse_float(value: float, where: str, _depth: int) -> int:
 
 
 def _measure_list(value: list[Any] | tuple[Any, ...], where: str, depth: int) -> int:
-    _check_depth(where, depth)
-    return _CONTAINER_BYTES + sum(measure(element, where, depth + 1) + _ELEMENT_BYTES for element in value)
+    check_depth(where, depth)
+    return CONTAINER_BYTES + sum(measure(element, where, depth + 1) + ELEMENT_BYTES for element in value)
 
 
 def _measure_map(value: dict[str, Any], where: str, depth: int) -> int:
-    _check_depth(where, depth)
-    size = _CONTAINER_BYTES + _ELEMENT_BYTES * len(value)
-    deeper = depth + 1
+    check_depth(where, depth)
+    size = CONTAINER_BYTES + ELEMENT_BYTES * len(value)
+    deeper, known = depth + 1, NAME_BYTES.get
     for name, element in value.items():
-        size += _NAME_BYTES.get(name) or _measure_name(name)
+        size += known(name) or measure_name(name)
         if type(element) is str and element.isascii():
             size += len(element)
         else:
@@ -196,7 +203,8 @@ def _measure_set(value: set[Any] | frozenset[Any], where: str, depth: int) -> in
     return sum(measure(element, where, depth) for element in value)
 
 
-def _check_depth(where: str, depth: int) -> None:
+def check_depth(where: str, depth: int) -> None:
+    """Refuse a list or map so deep inside of an item."""
     if depth >= MAX_DEPTH - 1:
         raise InvalidValue(f"{where}: values nest at most {MAX_DEPTH} levels deep, the innermost value counted")
 

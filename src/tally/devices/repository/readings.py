@@ -181,8 +181,8 @@ def _item(reading: Reading, expires: int) -> Item:
         "batch_id": reading.batch_id,
         "boot_id": reading.boot_id,
         "firmware_version": reading.firmware_version,
-        "sensors": dict(reading.sensors),
-        "sensor_status": dict(reading.sensor_status),
+        "sensors": reading.sensors,
+        "sensor_status": reading.sensor_status,
         "expiration_time": expires,
     }
     if reading.friendly_name is not None:

@@ -10,7 +10,7 @@ from tally.store.api import Capacity
 from tally.store.sqlite.layout import Change
 
 _READ_STEP = 4096
-_WRITE_STEP = 1024
+WRITE_STEP = 1024
 
 
 def steps_of_read(size: int) -> int:
@@ -29,9 +29,14 @@ def of_transaction_reads(sizes: Iterable[int]) -> Capacity:
     return Capacity(read=sum(2.0 * steps_of_read(size) for size in sizes))
 
 
+def steps_of_write(size: int) -> int:
+    """The steps of writing so many bytes."""
+    return max(1, -(-size // WRITE_STEP))
+
+
 def of_write(size: int) -> float:
     """The cost of writing so many bytes."""
-    return float(max(1, -(-size // _WRITE_STEP)))
+    return float(steps_of_write(size))
 
 
 def of_change(change: Change) -> Capacity:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 from msgspec.structs import replace
@@ -48,7 +48,7 @@ from tally.store.sqlite.groups import run_group
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.sweep import sweep
-from tally.store.sqlite.together import Together, together
+from tally.store.sqlite.together import together
 from tally.store.sqlite.transactions import Asked, outcome_of, transact
 from tally.store.sqlite.writer import Writer
 from tally.store.sqlite.writes import encoded, prepare
@@ -152,10 +152,8 @@ class SqliteEngine:
         return done
 
     async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
-        alike = together(operations, self._layout)
-        if alike is not None:
-            work = partial(self._transact_together, alike)
-        else:
+        work: Any = together(operations, self._layout)
+        if work is None:
             work = partial(self._transact_each, [self._asked(operation) for operation in operations])
         outcomes: list[Transacted | StoreError] = await self._writer.submit(work)
         return outcomes
@@ -261,9 +259,6 @@ class SqliteEngine:
     def _transact_each(self, all_asked: list[Asked], connection: apsw.Connection) -> list[Transacted | StoreError]:
         now = self._clock()
         return [outcome_of(connection, asked, now) for asked in self._renewed(all_asked)]
-
-    def _transact_together(self, alike: Together, connection: apsw.Connection) -> list[Transacted | StoreError]:
-        return alike.run(connection, lambda table: self._written.layout(table.name), self._clock())
 
     def _renewed(self, all_asked: list[Asked]) -> list[Asked]:
         tables = {layout.table.name: layout for asked in all_asked for layout, _ in asked.steps}

@@ -9,9 +9,10 @@ from pathlib import Path
 import apsw
 
 from tally.store.errors import StorageFull, StorageTooNew, StorageUnwritable, StoreError, Unavailable
+from tally.store.sqlite.layout import create_expiry
 
 FILE_NAME = "store.db"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2: the index of what expires goes by the hour
 _APPLICATION_ID = 0x54414C59  # "TALY", so that `file` can tell what it is
 _PAGE_BYTES = 4096
 _CACHE_KIB = 64 * 1024
@@ -41,11 +42,23 @@ def open_database(directory: Path) -> Path:
             connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
             connection.execute(_CATALOGUE)
             connection.execute("COMMIT")
+        elif connection.pragma("user_version") < FORMAT_VERSION:
+            _upgrade(connection)
     except apsw.Error as error:
         raise translate(error, path, connection.system_errno) from error
     finally:
         connection.close()
     return path
+
+
+def _upgrade(connection: apsw.Connection) -> None:
+    """Bring a database of an older version to ours; another process may have been faster."""
+    connection.execute("BEGIN IMMEDIATE")
+    if connection.pragma("user_version") < FORMAT_VERSION:
+        for (table,) in connection.execute("SELECT name FROM tables").fetchall():
+            connection.execute(f'DROP INDEX IF EXISTS "expires {table}"; {create_expiry(str(table))}')
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    connection.execute("COMMIT")
 
 
 def connect(path: Path) -> apsw.Connection:

@@ -1,15 +1,20 @@
 """How a group of jobs is run inside the writer's transaction: in order, each with its own answer.
 
-A job's work is a single prepared write, or a function of the connection for everything else. Plain puts that follow each other
-are written together: that is what a busy table mostly gets, and it saves most of Python's share of the cost.
+A job's work is a single prepared write, many transactions that look alike, or a function of the connection for everything else.
+Plain puts that follow each other are written together, and so are transactions that are alike, whoever asked for them: that is
+what a busy table mostly gets, and it saves most of Python's share of the cost.
 """
+
+from itertools import islice
 
 import apsw
 
 from tally.store.errors import StoreError
+from tally.store.schema import Table
 from tally.store.sqlite.catalogue import Catalogue
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
+from tally.store.sqlite.together import Together, joined, run_together
 from tally.store.sqlite.writer import Job
 from tally.store.sqlite.writes import Prepared, is_plain, put_all, renew, write_one
 
@@ -17,31 +22,74 @@ from tally.store.sqlite.writes import Prepared, is_plain, put_all, renew, write_
 def run_group(catalogue: Catalogue, connection: apsw.Connection, group: list[Job]) -> None:
     """Run all jobs, and leave each its result or its refusal."""
     catalogue.refresh(connection)
-    together: dict[RowKey, Job] = {}
-    layout: Layout | None = None
+    run = _Run(catalogue, connection)
     for job in group:
         try:
-            own = catalogue.layout(job.work.write.table.name) if type(job.work) is Prepared else None
-            if own is not None:
-                job.work = renew(own, job.work)
-            if own is not None and is_plain(own, job.work):
-                if own is not layout or job.work.key in together:
-                    _put_together(connection, layout, together)
-                    layout, together = own, {}
-                together[job.work.key] = job
-                continue
-            _put_together(connection, layout, together)
-            together = {}
-            job.result = job.work(connection) if own is None else write_one(connection, own, job.work)
-            job.failure = None
+            run.take(job)
         except StoreError as refusal:
             job.failure = refusal
-    _put_together(connection, layout, together)
+    run.write_waiting()
 
 
-def _put_together(connection: apsw.Connection, layout: Layout | None, jobs: dict[RowKey, Job]) -> None:
-    if layout is None or not jobs:
-        return
-    answers = put_all(connection, layout, [job.work for job in jobs.values()])
-    for job, answer in zip(jobs.values(), answers, strict=True):
-        job.result, job.failure = answer, None
+class _Run:
+    """A group under way: what can be written together waits until something comes that cannot."""
+
+    def __init__(self, catalogue: Catalogue, connection: apsw.Connection) -> None:
+        self._catalogue = catalogue
+        self._connection = connection
+        self._puts: dict[RowKey, Job] = {}
+        self._layout: Layout | None = None
+        self._transactions: list[Job] = []
+        self._keys: list[set[RowKey]] = []
+
+    def take(self, job: Job) -> None:
+        """Run the job, or let it wait for its like."""
+        if type(job.work) is Prepared:
+            self._take_write(job)
+        elif type(job.work) is Together and job.work.is_current(self._layout_of):
+            self._take_transactions(job)
+        else:
+            self.write_waiting()
+            if type(job.work) is Together:
+                result = run_together(self._connection, job.work, self._layout_of)
+            else:
+                result = job.work(self._connection)
+            job.result, job.failure = result, None
+
+    def _take_write(self, job: Job) -> None:
+        layout = self._catalogue.layout(job.work.write.table.name)
+        job.work = renew(layout, job.work)
+        if not is_plain(layout, job.work):
+            self.write_waiting()
+            job.result, job.failure = write_one(self._connection, layout, job.work), None
+            return
+        if self._transactions or layout is not self._layout or job.work.key in self._puts:
+            self.write_waiting()
+        self._layout = layout
+        self._puts[job.work.key] = job
+
+    def _take_transactions(self, job: Job) -> None:
+        columns = job.work.columns
+        is_one_more = self._transactions and job.work.is_like(self._transactions[0].work)
+        if not is_one_more or any(not keys.isdisjoint(column.keys) for keys, column in zip(self._keys, columns, strict=True)):
+            self.write_waiting()
+            self._keys = [set() for _ in columns]
+        self._transactions.append(job)
+        for keys, column in zip(self._keys, columns, strict=True):
+            keys.update(column.keys)
+
+    def write_waiting(self) -> None:
+        """Write what waits, and answer."""
+        jobs, self._puts = self._puts, {}
+        if self._layout is not None and jobs:
+            answers = put_all(self._connection, self._layout, [job.work for job in jobs.values()])
+            for job, answer in zip(jobs.values(), answers, strict=True):
+                job.result, job.failure = answer, None
+        alike, self._transactions = self._transactions, []
+        if alike:
+            outcomes = iter(run_together(self._connection, joined([job.work for job in alike]), self._layout_of))
+            for job in alike:
+                job.result, job.failure = [*islice(outcomes, len(job.work.operations))], None
+
+    def _layout_of(self, table: Table) -> Layout:
+        return self._catalogue.layout(table.name)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from tally.store.schema import MAX_PARTITION_BYTES, MAX_SORT_BYTES, Index, KeyPart, KeyType, Table, check_key
+from tally.store.schema import MAX_PARTITION_BYTES, MAX_SORT_BYTES, Index, KeyPart, KeyType, Table, check_item_keys, check_key
 
 _NEGATIVE, _ZERO, _POSITIVE = b"\x7f", b"\x80", b"\x81"
 _EXPONENT_OFFSET = 129
@@ -70,6 +70,30 @@ def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
             if 0 < len(pk) <= MAX_PARTITION_BYTES and (0 < len(sk) <= MAX_SORT_BYTES or second is None):
                 return pk, sk
         return read_checked(key)
+
+    return read_strings
+
+
+def item_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
+    """A function from an item to the bytes of its primary key, with all its keys checked; good strings as they are encoded."""
+    read = row_key_reader(table)
+
+    def read_checked(item: Mapping[str, Any]) -> RowKey:
+        check_item_keys(table, item)
+        return read(item)
+
+    if table.by_name or any(part.type != "S" for part in table.key):
+        return read_checked
+    first = table.partition.name
+    second = table.sort.name if table.sort else None
+
+    def read_strings(item: Mapping[str, Any]) -> RowKey:
+        one, two = item.get(first), item.get(second) if second else ""
+        if type(one) is str and type(two) is str:
+            pk, sk = one.encode(), two.encode()
+            if 0 < len(pk) <= MAX_PARTITION_BYTES and (0 < len(sk) <= MAX_SORT_BYTES or second is None):
+                return pk, sk
+        return read_checked(item)
 
     return read_strings
 

@@ -7,14 +7,21 @@ the rows: so a write touches an index only when the item's key in it changes, an
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from tally.store.expressions import Path
 from tally.store.schema import Index, Table, carried_names
-from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, row_key_reader
+from tally.store.sqlite.codec import pack_measured
+from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, item_key_reader, row_key_reader
 from tally.store.values import Item, measure_item
+
+# What stands in the columns of a table's rows: pk, sk, item, size, expires.
+Row: TypeAlias = tuple[bytes, bytes, bytes, int, float | None]
+
+EXPIRY_SECONDS = 3600
+_HOUR = f"CAST(expires / {EXPIRY_SECONDS} AS INTEGER)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,10 @@ class Layout:
     rows: str
     read_key: Callable[[Mapping[str, Any]], RowKey]
     checked_key: Callable[[Mapping[str, Any]], RowKey]
+    # When the item's time to live is over, where it has one.
+    expires: Callable[[Mapping[str, Any]], float | None]
+    # An item found good, and its row.
+    row_of: Callable[[Item], Row]
     indexes: tuple[IndexLayout, ...]
     select: str
     upsert: str
@@ -66,14 +77,21 @@ class Layout:
             self.ranges["sizes", count] = statement
         return statement
 
+    def insert_new(self, count: int) -> str:
+        """The statement that writes so many rows whose keys have none.
+
+        If one has, the statement fails, and the group with it. That is why SQLite need not keep what it would take to undo the
+        statement alone, which costs as much as the rows.
+        """
+        statement = self.ranges.get(("insert", count))
+        if statement is None:
+            marks = ", ".join(["(?, ?, ?, ?, ?)"] * count)
+            statement = self.ranges["insert", count] = f"INSERT OR FAIL INTO {self.rows} VALUES {marks}"
+        return statement
+
     def index_layout(self, name: str) -> IndexLayout:
         """The layout of one index."""
         return next(layout for layout in self.indexes if layout.index.name == name)
-
-    def expires(self, item: Item) -> float | None:
-        """When the item's time to live is over, where it has one."""
-        until = item.get(self.table.ttl) if self.table.ttl else None
-        return float(until) if isinstance(until, int | Decimal) and not isinstance(until, bool) else None
 
 
 class Change(Struct, frozen=True):
@@ -106,13 +124,39 @@ def compile_layout(table: Table) -> Layout:
         rows=rows,
         read_key=row_key_reader(table),
         checked_key=checked_key_reader(table),
+        expires=_expiry_reader(table),
+        row_of=_row_maker(table),
         indexes=tuple(_compile_index(table, index) for index in table.by_name.values()),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
         upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
         " SET item = excluded.item, size = excluded.size, expires = excluded.expires",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",
-        expired=f"SELECT pk, sk, item FROM {rows} WHERE expires > ? AND expires <= ? LIMIT ?",
+        expired=f"SELECT pk, sk, item FROM {rows} WHERE (pk, sk) IN (SELECT pk, sk FROM {rows}"
+        f" WHERE {_HOUR} BETWEEN ? AND ? AND expires > ? AND expires <= ? LIMIT ?)",
     )
+
+
+def _expiry_reader(table: Table) -> Callable[[Mapping[str, Any]], float | None]:
+    ttl = table.ttl
+    if ttl is None:
+        return lambda _item: None
+
+    def read(item: Mapping[str, Any]) -> float | None:
+        until = item.get(ttl)
+        return float(until) if type(until) is int or type(until) is Decimal else None
+
+    return read
+
+
+def _row_maker(table: Table) -> Callable[[Item], Row]:
+    read_key, expires = item_key_reader(table), _expiry_reader(table)
+
+    def make(item: Item) -> Row:
+        packed, size = pack_measured(item)
+        pk, sk = read_key(item)
+        return pk, sk, packed, size, expires(item)
+
+    return make
 
 
 def _compile_index(table: Table, index: Index) -> IndexLayout:
@@ -130,11 +174,22 @@ def _compile_index(table: Table, index: Index) -> IndexLayout:
 
 
 def create_rows(table: str) -> str:
-    """The statement that makes a table's rows. The sweeper's index holds only rows that expire."""
+    """The statements that make a table's rows, and the sweeper's index of them."""
     return (
         f"CREATE TABLE {rows_name(table)} (pk BLOB NOT NULL, sk BLOB NOT NULL, item BLOB NOT NULL, size INTEGER NOT NULL,"
-        " expires REAL, PRIMARY KEY (pk, sk)) WITHOUT ROWID;"
-        f'CREATE INDEX "expires {table}" ON {rows_name(table)} (expires) WHERE expires IS NOT NULL'
+        f" expires REAL, PRIMARY KEY (pk, sk)) WITHOUT ROWID; {create_expiry(table)}"
+    )
+
+
+def create_expiry(table: str) -> str:
+    """The statement that makes the sweeper's index, which holds only rows that expire.
+
+    It goes by the hour and then by key: what a device measured in a day then stands in a few places, where by the second
+    every reading would have a page of its own to be written.
+    """
+    return (
+        f'CREATE INDEX "expires {table}" ON {rows_name(table)} ({_HOUR}, pk, sk, expires)'  # the last, to be read from here
+        " WHERE expires IS NOT NULL"
     )
 
 

@@ -15,10 +15,9 @@ from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import pack, unpack
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Change, Layout
+from tally.store.sqlite.rows import put_rows, sizes_at
 from tally.store.validate import check_check, check_delete, check_put, check_update, check_updated
 from tally.store.values import Item, measure_item
-
-_AT_ONCE = 128
 
 
 class Prepared(Struct, frozen=True):
@@ -120,21 +119,8 @@ def put_all(connection: apsw.Connection, layout: Layout, puts: Sequence[Prepared
     expires = layout.expires
     sizes = sizes_at(connection, layout, [put.key for put in puts])
     rows = [(*put.key, put.packed, put.size, expires(put.write.item)) for put in puts]  # type: ignore[union-attr]
-    connection.executemany(layout.upsert, rows)
+    put_rows(connection, layout, rows, sizes)
     return [_PLAIN[capacity.of_write(max(put.size, sizes.get(put.key, 0)))] for put in puts]
-
-
-def sizes_at(connection: apsw.Connection, layout: Layout, keys: Sequence[RowKey]) -> dict[RowKey, int]:
-    """How large the items at these keys are, of those that there are."""
-    found: dict[RowKey, int] = {}
-    for start in range(0, len(keys), _AT_ONCE):
-        some = keys[start : start + _AT_ONCE]
-        # Filled up to a power of two, so that there are few different statements.
-        padding = (1 << (len(some) - 1).bit_length()) - len(some)
-        asked = [part for key in some for part in key] + [*some[-1]] * padding
-        rows: list[Any] = connection.execute(layout.select_sizes(len(asked) // 2), asked).fetchall()
-        found.update(((pk, sk), size) for pk, sk, size in rows)
-    return found
 
 
 class _Plain(dict[float, Written]):

@@ -1,0 +1,27 @@
+"""Brings jobs of the writer into one group, so that a test knows what shares a commit."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from tally.store.sqlite import SqliteEngine
+
+
+@contextmanager
+def one_group(engine: SqliteEngine) -> Iterator[None]:
+    """Keep the writer busy, so that all that is asked for meanwhile makes one group."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def wait(_connection: apsw.Connection) -> None:
+        busy.set()
+        go_on.wait()
+
+    waiting = engine._writer.submit(wait)
+    busy.wait()
+    try:
+        yield
+    finally:
+        go_on.set()
+        assert not waiting.cancelled()

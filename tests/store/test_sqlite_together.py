@@ -1,0 +1,154 @@
+"""What the embedded engine writes as one, items and callers, comes to the same as each on its own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tally.store.api import Put, Scan, Transacted, Transaction
+from tally.store.errors import InvalidNumber, InvalidValue, ItemTooLarge, StoreError, TransactionCancelled
+from tally.store.expressions import absent
+from tally.store.schema import Global, S, Table
+from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.sqlite.codec import pack, pack_measured, unpack
+from tally.store.values import MAX_ITEM_BYTES, measure_item
+from tests.faults.groups import one_group
+from tests.store.strategies import items
+from tests.store.tables import PLAIN, STRINGS, stored
+
+NEW = absent("id")
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
+    async with open_sqlite(tmp_path) as opened:
+        for table in (PLAIN, STRINGS):
+            await opened.create_table(table)
+        yield opened
+
+
+def once(name: str, by: str) -> Transaction:
+    return Transaction((Put(PLAIN, {"id": name, "by": by}, condition=NEW), Put(STRINGS, {"id": name, "at": "x", "by": by})))
+
+
+def told(outcomes: list[Transacted | StoreError]) -> list[str]:
+    """Each outcome in a word: done, or who had been there before."""
+    return [_told(outcome) for outcome in outcomes]
+
+
+def _told(outcome: Transacted | StoreError) -> str:
+    if isinstance(outcome, Transacted):
+        return "done"
+    assert isinstance(outcome, TransactionCancelled)
+    item = outcome.reasons[0].item
+    assert item is not None
+    return f"after {item['by']}"
+
+
+async def in_one_group(engine: SqliteEngine, *asked: list[Transaction]) -> list[list[Transacted | StoreError]]:
+    with one_group(engine):
+        waiting = [asyncio.ensure_future(engine.transact_each(transactions)) for transactions in asked]
+        await asyncio.sleep(0)  # a task asks when it first runs
+    return await asyncio.gather(*waiting)
+
+
+async def test_callers_that_share_a_commit_get_their_own_answers(engine: SqliteEngine) -> None:
+    await engine.transact_each([once("there", "an earlier one")])
+    answers = await in_one_group(
+        engine,
+        [once(f"a-{number}", "ann") for number in range(3)],
+        [once("b-0", "bob"), once("there", "bob"), once("b-1", "bob")],
+        [once("c-0", "cid")],
+        [once(f"d-{number}", "dan") for number in range(300)],
+    )
+    assert [told(outcomes) for outcomes in answers[:3]] == [["done"] * 3, ["done", "after an earlier one", "done"], ["done"]]
+    assert told(answers[3]) == ["done"] * 300
+    assert (await engine.scan(Scan(PLAIN))).scanned == 3 + 2 + 1 + 300 + 1
+    assert await stored(engine, STRINGS, {"id": "there", "at": "x"}) == {"id": "there", "at": "x", "by": "an earlier one"}
+    assert await stored(engine, STRINGS, {"id": "b-1", "at": "x"}) == {"id": "b-1", "at": "x", "by": "bob"}
+
+
+async def test_of_callers_that_share_a_commit_and_want_one_item_the_first_gets_it(engine: SqliteEngine) -> None:
+    first, second, third = await in_one_group(
+        engine, [once("a", "ann"), once("b", "ann")], [once("b", "bob"), once("c", "bob")], [once("c", "cid"), once("d", "cid")]
+    )
+    assert told(first) == ["done", "done"]
+    assert told(second) == ["after ann", "done"]
+    assert told(third) == ["after bob", "done"]
+
+
+async def test_what_was_asked_for_between_them_is_done_between_them(engine: SqliteEngine) -> None:
+    """A put of the same item that comes second replaces, and makes a third's new item an old one."""
+    with one_group(engine):
+        before = asyncio.ensure_future(engine.transact_each([once("a", "ann")]))
+        await asyncio.sleep(0)
+        put = asyncio.ensure_future(engine.put(Put(PLAIN, {"id": "a", "by": "bob"})))
+        await asyncio.sleep(0)
+        after = asyncio.ensure_future(engine.transact_each([once("a", "cid")]))
+        await asyncio.sleep(0)
+    await put
+    assert (told(await before), told(await after)) == (["done"], ["after bob"])
+
+
+async def test_new_items_and_old_ones_may_be_put_at_once(engine: SqliteEngine) -> None:
+    for number in range(0, 40, 3):
+        await engine.put(Put(PLAIN, {"id": f"{number}", "note": "old" * 700}))
+    puts = [Put(PLAIN, {"id": f"{number}", "note": "new"}) for number in range(40)]
+    outcomes = await engine.transact_each([Transaction((put,)) for put in puts])
+    costs = [outcome.capacity.write for outcome in outcomes if isinstance(outcome, Transacted)]
+    assert costs == [6.0 if number % 3 == 0 else 2.0 for number in range(40)]
+    found = (await engine.scan(Scan(PLAIN))).items
+    assert {item["id"]: item["note"] for item in found} == {f"{number}": "new" for number in range(40)}
+
+
+async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(engine: SqliteEngine) -> None:
+    grown = Table("plain", partition=S("id"), indexes=(Global("by-by", partition=S("by")),))
+    with one_group(engine):
+        before = asyncio.ensure_future(engine.transact_each([once("a", "ann")]))
+        await asyncio.sleep(0)
+        change = asyncio.ensure_future(engine.ensure_table(grown))
+        await asyncio.sleep(0)
+        after = asyncio.ensure_future(engine.transact_each([once("b", "bob")]))
+        await asyncio.sleep(0)
+    await change
+    assert (told(await before), told(await after)) == (["done"], ["done"])
+    assert sorted(item["id"] for item in (await engine.scan(Scan(grown, index="by-by"))).items) == ["a", "b"]
+
+
+@given(item=items())
+def test_packing_and_measuring_in_one_walk_comes_to_the_same(item: dict[str, Any]) -> None:
+    packed, size = pack_measured(item)
+    assert size == measure_item(item)
+    assert unpack(packed) == unpack(pack(item))
+
+
+def test_numbers_that_are_equal_are_packed_as_equals() -> None:
+    """Also a zero with a sign, and one that was written with more places than another."""
+    for values in (["0.5", "0.50", "5E-1"], ["0.0", "-0.0", "0"], ["-7.25", "-7.250"]):
+        kept = [unpack(pack_measured({"map": {"n": Decimal(value)}})[0])["map"]["n"] for value in values]
+        assert kept == [Decimal(values[0])] * len(values)
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ({"n": Decimal("sNaN")}, InvalidNumber),
+        ({"n": Decimal("Infinity")}, InvalidNumber),
+        ({"n": Decimal(10) ** 126}, InvalidNumber),
+        ({"n": 0.5}, InvalidNumber),
+        ({"n": {1, "a"}}, InvalidValue),
+        ({1: "n"}, InvalidValue),
+        ("x" * MAX_ITEM_BYTES, ItemTooLarge),
+        ("\ud800", InvalidValue),
+    ],
+)
+def test_what_measuring_refuses_is_refused_in_one_walk(value: Any, error: type[StoreError]) -> None:
+    with pytest.raises(error) as alone:
+        measure_item({"id": "a", "value": value})
+    with pytest.raises(error) as walked:
+        pack_measured({"id": "a", "value": value})
+    assert str(walked.value) == str(alone.value)
