@@ -9,7 +9,12 @@ import jwt
 import pytest
 from pyreqwest.client import ClientBuilder
 
-from tally.kit.clock import ManualClock
+from tally.cricket.apns.gateway import open_apns
+from tally.cricket.apns.model import Push
+from tally.kit.clock import ManualClock, SystemClock
+from tally.kit.metrics import Metrics
+from tally.settings import read_settings
+from tally.sim.apns.command import write_settings
 from tally.sim.apns.devices import Delivery, TokenKind
 from tally.sim.apns.faults import PushFault
 from tally.sim.apns.keys import make_key
@@ -302,3 +307,13 @@ async def test_keys_and_certificates_are_the_same_after_a_restart(tmp_path: Path
     assert first.key == second.key
     assert first.certificates == second.certificates
     assert {path.stat().st_mode & 0o77 for path in directory.iterdir()} == {0}
+
+
+async def test_the_settings_that_the_command_writes_lead_a_server_here(tmp_path: Path) -> None:
+    """Sourced into a server's environment, they are all that it needs to push."""
+    clock = SystemClock()
+    async with Apns.kept_in(tmp_path, clock).serving() as apns:
+        lines = write_settings(apns, tmp_path).read_text(encoding="utf-8").splitlines()
+        settings = read_settings(dict(line.split("=", 1) for line in lines))
+        async with open_apns(settings, clock, Metrics()) as gateway:
+            assert (await gateway.send(Push(token=token_of(apns), payload=PAYLOAD))).is_delivered
