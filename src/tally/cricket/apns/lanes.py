@@ -49,7 +49,7 @@ class Lanes:
         self._rest = rest
         self._longest_rest = longest_rest
         self.lanes: Sequence[Lane] = [Lane(connect()) for _ in range(count)]
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._queue: deque[asyncio.Future[Lane]] = deque()
         self._alarms: set[asyncio.Task[None]] = set()
         self._retired: list[Client] = []
 
@@ -76,18 +76,14 @@ class Lanes:
 
     async def enter_later(self) -> Lane:
         """A place, as soon as there is one; first come, first served."""
-        while True:
-            waiting = asyncio.get_running_loop().create_future()
-            self._queue.append(waiting)
-            try:
-                await waiting
-            except asyncio.CancelledError:
-                if waiting.done() and not waiting.cancelled():
-                    self._call_next()
-                raise
-            lane = self.enter()
-            if lane is not None:
-                return lane
+        waiting: asyncio.Future[Lane] = asyncio.get_running_loop().create_future()
+        self._queue.append(waiting)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                self.leave(waiting.result())
+            raise
 
     def leave(self, lane: Lane) -> None:
         lane.under_way -= 1
@@ -131,12 +127,15 @@ class Lanes:
             lane.client = self._connect()
 
     def _call_next(self) -> None:
-        room = sum(int(lane.limit) - lane.under_way for lane in self.lanes if not lane.rests)
-        while room > 0 and self._queue:
-            waiting = self._queue.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                room -= 1
+        """Whoever is called has the place already: between the call and the waking nobody can take it."""
+        while self._queue:
+            if self._queue[0].done():
+                del self._queue[0]
+                continue
+            lane = self.enter()
+            if lane is None:
+                return
+            self._queue.popleft().set_result(lane)
 
     async def _take_rest(self, lane: Lane, seconds: float) -> None:
         await self._clock.sleep(seconds)
