@@ -67,10 +67,11 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """The backend, open: its routes, its jobs, and the parts that tests look into."""
+    """The backend, open: its routes, its jobs, and the parts that the console and tests look into."""
 
     api: Api
     jobs: tuple[Job, ...]
+    handlers: Handlers
     worker: InboxWorker
     audit: AuditTrail
     probes: tuple[Probe, ...] = ()
@@ -115,7 +116,7 @@ def _assembled(given: Surroundings, client: Client, audit: AuditTrail, follower:
         hub=given.hub,
         admin_token=given.admin_token,
     )
-    return Collect(collect_api(handlers), collect_jobs(worker, shelf), worker, audit)
+    return Collect(collect_api(handlers), collect_jobs(worker, shelf), handlers, worker, audit)
 
 
 def _strava(given: Surroundings, client: Client) -> StravaGateway:
