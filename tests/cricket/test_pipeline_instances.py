@@ -88,3 +88,18 @@ async def test_a_dead_instances_match_goes_on_elsewhere_within_the_locks_time(en
         await clock.advance(2.5)
         await survivor.poll()
         assert (await survivor.record(match_id)).poller_state is PollerState.ENDED
+
+
+async def test_whoever_sees_to_a_match_last_keeps_its_record_fresh(engine: Engine, clock: ManualClock) -> None:
+    """Also where nothing changes any more: otherwise the match would be taken for one that has lost its instance."""
+    scores, phones, match_id = Scores(clock), Phones(), made_up.number()
+    async with instance(engine, clock, scores, phones, name="first") as first:
+        scores.now[match_id] = said(match_id, 3)
+        await first.poll()
+    async with instance(engine, clock, scores, phones, name="second") as second:
+        for _ in range(20):
+            await clock.advance(2.5)
+            await second.poll()
+            record = await second.record(match_id)
+            assert clock.milliseconds() - record.last_updated_at <= 12_500
+        assert (await second.record(match_id)).owner == "second"

@@ -175,7 +175,8 @@ class Pipeline:
         if not is_news and now - live.renewed_at < RENEWED_MS:
             return
         live.renewed_at = now
-        await self.active.renew(feed.match_id, self.owner, now)
+        if not await self.active.renew(feed.match_id, self.owner, now):
+            await self._own(live, feed.match_id, now)
         await self.feeds.put(feed)
         lifetime = SHOWN_AFTER_SECONDS if feed.status.is_over else SHOWN_SECONDS
         for view, content in live.contents.items():
@@ -183,6 +184,15 @@ class Pipeline:
             expires_at = now // 1000 + lifetime
             shown = CachedDisplay(match_id=feed.match_id, team_id=view, content=text, computed_at=now, expires_at=expires_at)
             await self.displays.put(shown)
+
+    async def _own(self, live: LiveMatch, match_id: str, now: int) -> None:
+        """Another instance saw to the match last; from now on it is this one that renews its record."""
+        record = await self.active.get(match_id)
+        if record is not None and record.version == live.version:
+            saved = await self.active.save(replace(record, owner=self.owner, last_updated_at=now))
+            if saved is not None:
+                live.version = saved.version
+                self.processing.moved(match_id, record.version, saved.version)
 
     async def _delivered(self, match_id: str, showing: Showing) -> None:
         """Everybody has it: the hashes say so."""

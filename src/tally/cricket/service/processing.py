@@ -49,5 +49,11 @@ class MatchProcessing:
         """Keep the book in memory with the version that it now belongs to."""
         self._known[match_id] = (version, book)
 
+    def moved(self, match_id: str, before: int, version: int) -> None:
+        """The record has another version, and the book is the same."""
+        known = self._known.get(match_id)
+        if known is not None and known[0] == before:
+            self._known[match_id] = (version, known[1])
+
     def forget(self, match_id: str) -> None:
         self._known.pop(match_id, None)

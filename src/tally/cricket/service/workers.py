@@ -78,7 +78,8 @@ class MatchWorkers:
 
     def beside(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Do something while matches are seen to, unless the same is still being done."""
-        if name not in self._beside or self._beside[name].done():
+        self._beside = {name: task for name, task in self._beside.items() if not task.done()}
+        if name not in self._beside:
             self._beside[name] = asyncio.create_task(_logged(name, work), name=name)
 
     async def idle(self) -> None:
