@@ -14,6 +14,7 @@ from nicegui import ui
 from starlette.routing import Mount
 
 from tally.console.collect import put_collect
+from tally.console.cricket import put_cricket
 from tally.console.data import put_data
 from tally.console.desk import Desk
 from tally.console.devices import put_devices
@@ -52,7 +53,7 @@ class Console:
 def make_console(desk: Desk, secret: Secret) -> Console:
     """The console of a program; `secret` signs the cookies of those who look at it."""
     shell = Shell(desk)
-    for put in (put_login, put_home, put_collect, put_scoreboard, put_devices, put_data):
+    for put in (put_login, put_home, put_cricket, put_collect, put_scoreboard, put_devices, put_data):
         put(shell, desk)
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(console, title="Tally", favicon="⚡", storage_secret=secret.reveal(), dark=None, reconnect_timeout=10)

@@ -17,6 +17,7 @@ from tally.settings import Secret, Settings
 from tally.sim.apns.certificates import AUTHORITY_FILE
 from tally.sim.apns.simulator import Apns
 from tally.sim.cognito.pool import Cognito
+from tally.sim.demo.crowd import Crowd
 from tally.sim.demo.kept import Kept
 from tally.sim.demo.programme import Programme, marquee_leagues, matches_to_play
 from tally.sim.oidc.issuer import Issuer
@@ -43,6 +44,7 @@ class Outside:
     sportmonks: SportMonks | None = None
     programme: Programme | None = None
     apns: Apns | None = None
+    crowd: Crowd | None = None
 
     @property
     def places(self) -> list[tuple[str, str]]:
@@ -122,7 +124,8 @@ async def _cricket(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
         push, manage, control = (_port(port) for port in APNS_PORTS)
         await stack.enter_async_context(apns.serving(port=push, manage_port=manage, control_port=control))
         settings = apns.pointed_here(settings, kept.folder / AUTHORITY_FILE)
-        outside = replace(outside, settings=settings, apns=apns)
+        crowd = Crowd(apns, outside.cognito, clock, kept.chance("phones")) if outside.cognito is not None else None
+        outside = replace(outside, settings=settings, apns=apns, crowd=crowd)
     return outside
 
 

@@ -88,6 +88,10 @@ class Town:
         async with fleet.living(PLAYERS):
             await fleet.refused.wait()
 
+    async def live_phones(self) -> None:
+        if self.outside.crowd is not None:
+            await self.outside.crowd.live(self.client, f"{self.url}/cricket")
+
     async def live_matches(self) -> None:
         if self.outside.programme is not None:
             await self.outside.programme.go_on()
@@ -110,13 +114,14 @@ async def people(outside: Outside, url: str, clock: Clock, kept: Kept) -> AsyncI
     builder = ClientBuilder().no_proxy().timeout(timedelta(seconds=CALL_SECONDS)).follow_redirects(False)
     async with builder.build() as client:
         town = Town(url, outside, client, clock, kept)
-        lives = {
-            "devices": town.live_boards,
-            "collect": town.live_athletes,
-            "scoreboard": town.live_players,
-            "cricket": town.live_matches,
-        }
-        chosen = [life for backend, life in lives.items() if backend in outside.settings.backends]
+        lives = (
+            ("devices", town.live_boards),
+            ("collect", town.live_athletes),
+            ("scoreboard", town.live_players),
+            ("cricket", town.live_matches),
+            ("cricket", town.live_phones),
+        )
+        chosen = [life for backend, life in lives if backend in outside.settings.backends]
         tasks = [asyncio.create_task(_for_ever(life, clock)) for life in chosen]
         try:
             yield

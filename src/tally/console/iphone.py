@@ -1,0 +1,112 @@
+"""A virtual iPhone on the page of a match: its Lock Screen shows the very payload that was pushed to it.
+
+It is one of the demo's phones, kept for whoever looks at the console: it follows the match by the real API, and what it shows
+came through Apple's simulated push service. Without a demo there is none.
+"""
+
+from typing import Any, Final
+
+from nicegui import ui
+
+from tally.console.desk import Desk
+from tally.console.shell import card, nothing_here
+from tally.sim.phones.activitykit import Activity
+from tally.sim.phones.phone import Phone
+
+BELLS: Final = {
+    "not following": ("notifications_none", "Not following: tap to follow"),
+    "following": ("notifications_active", "Following"),
+    "following, Live Activities are off": ("notification_important", "Following, but Live Activities are off"),
+    "pending": ("hourglass_top", "One moment"),
+}
+SCREEN: Final = (
+    "background: linear-gradient(160deg, #20343f, #0e1518); border-radius: 34px; border: 8px solid #0a0d0e; color: white;"
+    "min-height: 330px; padding: 18px 12px;"
+)
+ACTIVITY: Final = "background: rgb(20 26 28 / .92); border: 1px solid rgb(255 255 255 / .18); border-radius: 18px; padding: 12px;"
+
+
+class Iphone:
+    """The phone, for one match."""
+
+    def __init__(self, desk: Desk, match_id: str) -> None:
+        self._desk = desk
+        self._match_id = match_id
+
+    def put(self) -> None:
+        with card("A virtual iPhone"):
+            with ui.column().classes("w-full items-stretch").style(SCREEN).props("data-iphone=1"):
+                self._clock = ui.label().classes("text-h4 text-center")
+                self._screen = ui.column().classes("w-full gap-2")
+            with ui.row().classes("items-center gap-1"):
+                self._bell = ui.button("Follow", icon="notifications_none", on_click=self.follow).props("no-caps data-follow=1")
+                ui.button("Swipe away", on_click=self.swipe).props("flat no-caps")
+                ui.button("Kill the app", on_click=self.kill).props("flat no-caps color=negative")
+            self._said = ui.label().classes("tally-quiet")
+
+    def refresh(self) -> None:
+        self._clock.set_text(f"{self._desk.clock.now():%H:%M}")
+        phone = self._phone
+        self._screen.clear()
+        with self._screen:
+            if phone is None:
+                nothing_here("A phone comes with the demo: tally up.")
+                return
+            activities = [each for each in phone.kit.on_screen() if each.match_id == self._match_id]
+            if not activities:
+                ui.label("Nothing on the Lock Screen").classes("text-center").style("color: #c9d3d6")
+            for activity in activities:
+                _live_activity(activity)
+        sign, words = BELLS[phone.bell(self._match_id).value]
+        self._bell.props(f"icon={sign}")
+        is_following = self._match_id in (phone.app.follows.followed if phone.app is not None else {})
+        self._bell.set_text("Unfollow" if is_following else "Follow")
+        self._said.set_text(words if phone.app is not None else f"{words}; the app is not running")
+
+    async def follow(self) -> None:
+        phone = self._phone
+        if phone is None:
+            return
+        app = phone.app or await phone.launch()
+        if self._match_id in app.follows.followed:
+            await app.follows.unfollow(self._match_id)
+        elif not await app.follows.follow(self._match_id):
+            ui.notify(phone.api.last_trouble or "That did not work", type="warning")
+        self.refresh()
+
+    async def swipe(self) -> None:
+        if self._phone is not None:
+            await self._phone.swipe_away(self._match_id)
+            self.refresh()
+
+    def kill(self) -> None:
+        if self._phone is not None:
+            self._phone.quit()
+            self.refresh()
+
+    @property
+    def _phone(self) -> Phone | None:
+        crowd = self._desk.outside.crowd if self._desk.outside is not None else None
+        return None if crowd is None else crowd.visitor
+
+
+def _live_activity(activity: Activity) -> None:
+    content: Any = activity.content
+    with ui.column().classes("w-full gap-1").style(ACTIVITY).props("data-activity=1"):
+        for team in content.get("teams", ()):
+            with ui.row().classes("w-full justify-between"):
+                ui.label(team.get("name", "")).classes("text-weight-medium")
+                ui.label(f"{team.get('score', '')} {_overs(team)}")
+        for line in (content.get("need"), content.get("result")):
+            if line:
+                ui.label(line)
+        event = content.get("keyEvent")
+        if event:
+            ui.label(f"{event.get('title', '')} {event.get('text', '')}").style("color: #ffd28a")
+        ui.label(" ".join(content.get("lastBalls", ()))).style("color: #c9d3d6")
+        how = "by channel" if activity.channel is not None else "by token"
+        ui.label(f"{activity.updates} updates {how}, {activity.state.value}").style("color: #c9d3d6; font-size: .75rem")
+
+
+def _overs(team: Any) -> str:
+    return f"({team['overs']})" if team.get("overs") else ""
