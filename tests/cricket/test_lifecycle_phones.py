@@ -1,0 +1,139 @@
+"""The whole way, with virtual phones on the real backend: from the start of a match to its end, and all that can come between."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tally.cricket.model.feed import MatchStatus
+from tally.cricket.model.records import ActivityStatus, EndReason
+from tally.sim.phones.activitykit import State
+from tally.sim.phones.follows import Bell
+from tests.cricket.village import Village, open_village
+
+ACTIVE, ENDED = ActivityStatus.ACTIVE, ActivityStatus.ENDED
+
+
+@pytest.fixture(scope="module")
+async def village(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Village]:
+    async with open_village(tmp_path_factory.mktemp("village")) as opened:
+        yield opened
+
+
+async def test_a_match_is_on_every_device_of_a_follower_from_its_start_to_its_end(village: Village) -> None:
+    """Started by the orchestrator, updated with every change, ended by the result; and nobody follows it any more."""
+    fixture = await village.match()
+    phone, tablet = await village.phone("ana"), await village.phone("ana", "tablet")
+    assert phone.app is not None
+    assert await phone.app.follows.follow(fixture.match_id)
+    await village.look()
+    assert (phone.shown(fixture.match_id), phone.bell(fixture.match_id)) == (None, Bell.FILLED)
+    await village.poll(fixture, 0)
+    await village.look()
+    for device in (phone, tablet):
+        activity = device.shown(fixture.match_id)
+        assert activity is not None
+        assert activity.is_push_started
+        record = await village.record(fixture, device)
+        assert (record.status, record.update_token) == (ACTIVE, activity.token)
+    await village.poll(fixture, 4)
+    for device in (phone, tablet):
+        activity = device.shown(fixture.match_id)
+        assert activity is not None
+        assert "LIO 4/0" in activity.content["lines"]["lockScreen"]
+    await village.poll(fixture, 4, MatchStatus.FINISHED)
+    for device in (phone, tablet):
+        [activity] = device.kit.on_screen()
+        assert (activity.state, activity.content["result"]) == (State.ENDED, "Lions won by 7 runs")
+    await village.look()
+    for device in (phone, tablet):
+        record = await village.record(fixture, device)
+        assert (record.status, record.end_reason) == (ENDED, EndReason.MATCH_END)
+        assert device.kit.unknown == device.kit.outdated == 0
+    await phone.launch()
+    assert phone.bell(fixture.match_id) is Bell.OUTLINE
+
+
+async def test_an_activity_that_ios_has_dropped_is_there_again_after_one_look(village: Village) -> None:
+    """Apple says that the token is gone; the orchestrator starts another one, and it shows the score of now."""
+    fixture = await village.match()
+    phone = await village.phone("ben")
+    assert phone.app is not None
+    await phone.app.follows.follow(fixture.match_id)
+    await village.poll(fixture, 0)
+    await village.look()
+    first = phone.shown(fixture.match_id)
+    assert first is not None
+    # IOS takes it away without a word to the app.
+    first.state = State.DISMISSED
+    assert first.token is not None
+    village.apns.devices.retire(first.token)
+    await village.poll(fixture, 6)
+    record = await village.record(fixture, phone)
+    assert (record.status, record.end_reason) == (ENDED, EndReason.TOKEN_INVALID)
+    await village.look()
+    second = phone.shown(fixture.match_id)
+    assert second is not None
+    assert second is not first
+    assert "LIO 6/0" in second.content["lines"]["lockScreen"]
+    assert (await village.record(fixture, phone)).update_token == second.token
+
+
+async def test_a_server_that_starts_while_a_match_is_on_picks_it_up(village: Village) -> None:
+    """What was shown goes on, who began to follow meanwhile is started, and nobody twice."""
+    fixture = await village.match()
+    phone = await village.phone("cem")
+    assert phone.app is not None
+    await phone.app.follows.follow(fixture.match_id)
+    await village.poll(fixture, 0)
+    await village.look()
+    before = phone.shown(fixture.match_id)
+    await village.restart()
+    other = await village.phone("cleo")
+    assert other.app is not None
+    await other.app.follows.follow(fixture.match_id)
+    await village.deliver()
+    await village.look()
+    await village.poll(fixture, 8)
+    assert phone.shown(fixture.match_id) is before
+    for device in (phone, other):
+        activity = device.shown(fixture.match_id)
+        assert activity is not None
+        assert "LIO 8/0" in activity.content["lines"]["lockScreen"]
+        assert len([each for each in device.kit.activities.values() if each.match_id == fixture.match_id]) == 1
+
+
+async def test_phones_that_can_listen_are_reached_by_one_request(village: Village) -> None:
+    """A channel for those of iOS 18; the other one has its token; all of them see the same, to the end."""
+    fixture = await village.match()
+    phones = [await village.phone(f"dev-{number}", os_version="18.1") for number in range(3)]
+    old = await village.phone("dora")
+    for phone in (*phones, old):
+        assert phone.app is not None
+        await phone.app.follows.follow(fixture.match_id)
+    await village.poll(fixture, 0)
+    await village.look()
+    village.apns.record.clear()
+    await village.poll(fixture, 6)
+    assert village.apns.record.accepted == 2
+    for phone in (*phones, old):
+        activity = phone.shown(fixture.match_id)
+        assert activity is not None
+        assert "LIO 6/0" in activity.content["lines"]["lockScreen"]
+    await village.poll(fixture, 6, MatchStatus.FINISHED)
+    await village.look()
+    assert {activity.state for phone in (*phones, old) for activity in phone.kit.on_screen()} == {State.ENDED}
+    assert {(await village.record(fixture, phone)).end_reason for phone in (*phones, old)} == {EndReason.MATCH_END}
+
+
+async def test_a_phone_that_is_new_shows_what_its_owner_follows_already(village: Village) -> None:
+    """At its first launch, not at some later look."""
+    fixture = await village.match()
+    phone = await village.phone("eva")
+    assert phone.app is not None
+    await phone.app.follows.follow(fixture.match_id)
+    await village.poll(fixture, 0)
+    await village.look()
+    tablet = await village.phone("eva", "tablet")
+    await village.deliver()
+    assert tablet.shown(fixture.match_id) is not None
+    assert (await village.record(fixture, tablet)).status is ACTIVE

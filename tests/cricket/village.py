@@ -1,0 +1,148 @@
+"""The whole backend on real sockets, phones that use it, and the push service between them, on one clock that a test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+from pyreqwest.client import Client, ClientBuilder
+
+from tally.app import Parts, assembled, build_app
+from tally.cricket.assembly import Cricket
+from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs, Side
+from tally.cricket.model.records import Fixture, LiveActivity, start_text
+from tally.kit.clock import ManualClock
+from tally.kit.server import serving
+from tally.settings import Settings
+from tally.sim.apns.simulator import Apns
+from tally.sim.cognito.pool import Cognito
+from tally.sim.phones.api import CricketApi
+from tally.sim.phones.apple import AppleHere
+from tally.sim.phones.phone import Phone
+from tests.cricket import made_up
+from tests.sim.stadium import AT_ONCE
+
+MAILBOX = "phones"
+
+
+@dataclass(slots=True)
+class Village:
+    """Everybody who has to do with a match; `restart` takes the server away and brings another one."""
+
+    clock: ManualClock
+    apns: Apns
+    cognito: Cognito
+    client: Client
+    settings: Settings
+    parts: Parts
+    url: str
+    stack: AsyncExitStack
+    phones: dict[str, Phone] = field(default_factory=dict)
+
+    @property
+    def cricket(self) -> Cricket:
+        return cast("Cricket", self.parts.backends["cricket"])
+
+    async def restart(self) -> None:
+        """The server is gone, and all that it remembered; another one starts on the same data."""
+        await self.stack.aclose()
+        self.parts, self.url = await _start(self.stack, self.settings, self.clock)
+        for device, phone in self.phones.items():
+            phone.api = self._api(device.split("/")[0])
+            phone.app = None
+            await phone.launch()
+
+    async def phone(self, owner: str, name: str = "phone", os_version: str = "17.4") -> Phone:
+        """A phone whose owner has just launched the app."""
+        device = f"{owner}/{name}"
+        phone = Phone(device.replace("/", "-"), self._api(owner), AppleHere(self.apns.devices), self.clock, os_version)
+        phone.patience = AT_ONCE
+        self.phones[device] = phone
+        await phone.launch()
+        return phone
+
+    def _api(self, owner: str) -> CricketApi:
+        async def token() -> str:
+            return self.cognito.user(owner)
+
+        return CricketApi(self.client, f"{self.url}/cricket", token)
+
+    async def match(self, **changes: object) -> Fixture:
+        """A match that is about to begin."""
+        fixture = made_up.fixture(start_time=start_text(self.clock.milliseconds()), **changes)
+        await self.cricket.tables.fixtures.write_batch([fixture])
+        return fixture
+
+    async def poll(self, fixture: Fixture, runs: int, status: MatchStatus = MatchStatus.IN_PLAY) -> None:
+        """The score service says how the match stands; everybody who follows is told before this returns."""
+        await self.clock.advance(2.5)
+        now = self.clock.milliseconds()
+        is_over = status.is_over
+        innings = InningsFeed(1, "1", is_super_over=False, runs=runs, wickets=0, overs=Overs(runs // 6, runs % 6))
+        feed = MatchFeed(
+            match_id=fixture.match_id,
+            league_id=fixture.league_id,
+            season_id=fixture.season_id,
+            match_type="T20",
+            total_overs=20,
+            teams=(Side("1", "Lions", "LIO"), Side("2", "Tigers", "TIG")),
+            starts_at=fixture.start_time,
+            status=status,
+            status_text="",
+            is_live=not is_over,
+            received_at=now,
+            innings=(innings,),
+            note="Lions won by 7 runs" if is_over else "",
+            winner_team_id="1" if is_over else None,
+        )
+        await self.cricket.tables.fixtures.update(fixture.match_id, status=status, live_updated_at=now, updated_at=now)
+        await self.cricket.live.workers.take(feed, is_final=is_over)
+        await self.cricket.live.workers.idle()
+        await self.deliver()
+
+    async def look(self, seconds: float = 30) -> None:
+        """The orchestrator's next look at everything."""
+        await self.clock.advance(seconds)
+        await self.cricket.live.orchestrator.run()
+        await self.deliver()
+
+    async def deliver(self) -> None:
+        """Hand on what Apple has taken so far, and let the apps do what they do about it."""
+        mailbox = self.apns.devices.mailbox(MAILBOX)
+        while not mailbox.is_empty:
+            by_device = {phone.device_id: phone for phone in self.phones.values()}
+            for delivery in await mailbox.take():
+                await by_device[delivery.device].receive(delivery)
+            await asyncio.gather(*(phone.settled() for phone in self.phones.values()))
+
+    async def record(self, fixture: Fixture, phone: Phone) -> LiveActivity:
+        owner = next(device.split("/")[0] for device, each in self.phones.items() if each is phone)
+        now = self.clock.milliseconds()
+        found = await self.cricket.tables.activities.get(fixture.match_id, owner, phone.device_id, now)
+        assert found is not None
+        return found
+
+
+async def _start(stack: AsyncExitStack, settings: Settings, clock: ManualClock) -> tuple[Parts, str]:
+    parts = await stack.enter_async_context(assembled(settings, clock))
+    return parts, await stack.enter_async_context(serving(build_app(parts)))
+
+
+@asynccontextmanager
+async def open_village(directory: Path) -> AsyncIterator[Village]:
+    clock = ManualClock(datetime(2026, 11, 15, 14, tzinfo=UTC))
+    async with (
+        Apns(clock).serving() as apns,
+        Cognito(clock).serving() as cognito,
+        ClientBuilder().build() as client,
+        AsyncExitStack() as stack,
+    ):
+        given = Settings(
+            data_dir=directory, backends=("cricket",), cricket_issuer=cognito.issuer, cricket_client_id=cognito.client_id
+        )
+        settings = apns.pointed_here(given, directory / "authority.pem")
+        parts, url = await _start(stack, settings, clock)
+        yield Village(clock, apns, cognito, client, settings, parts, url, stack)
