@@ -1,4 +1,4 @@
-"""A PostgreSQL that was set up once, to be copied: setting one up takes a second."""
+"""A data directory whose PostgreSQL was set up once, since that takes a second: to be used in turn, or copied."""
 
 import shutil
 from collections.abc import Callable
@@ -11,26 +11,20 @@ from tally.kit.clock import SystemClock
 
 
 @pytest.fixture(scope="session")
-async def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory whose PostgreSQL has been started and stopped."""
-    folder = tmp_path_factory.mktemp("model")
+async def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory whose PostgreSQL has been started and stopped. Each test leaves it so, and uses tables of its own."""
+    folder = tmp_path_factory.mktemp("data")
     async with open_postgres(folder, SystemClock(), durable=False):
         pass
     return folder
 
 
 @pytest.fixture
-def make(model: Path) -> Callable[[Path], Path]:
+def make(folder: Path) -> Callable[[Path], Path]:
     """Makes a data directory like that anywhere."""
 
-    def copy(folder: Path) -> Path:
-        shutil.copytree(model, folder, dirs_exist_ok=True)
-        return folder
+    def copy(other: Path) -> Path:
+        shutil.copytree(folder, other)
+        return other
 
     return copy
-
-
-@pytest.fixture
-def folder(make: Callable[[Path], Path], tmp_path: Path) -> Path:
-    """A data directory of one's own."""
-    return make(tmp_path / "data")

@@ -21,13 +21,13 @@ from tests.embedded.held import ask, ask_again, holding, lives, ping, until
 async def test_a_killed_program_leaves_no_server_behind_and_the_next_finds_all_that_was_committed(folder: Path) -> None:
     """The kernel stops the servers, and PostgreSQL has kept its promises."""
     async with holding(folder) as held:
-        await ask(held.dsn, "CREATE TABLE kept AS SELECT 7 AS answer")
+        await ask(held.dsn, "CREATE TABLE kept_by_the_killed AS SELECT 7 AS answer")
         assert all(lives(process_id) for process_id in held.processes)
         await held.kill()
         await until(lambda: not any(lives(process_id) for process_id in held.processes))
     async with holding(folder) as held:
         assert held.ours == (True, True)
-        assert await ask(held.dsn, "SELECT answer FROM kept") == 7
+        assert await ask(held.dsn, "SELECT answer FROM kept_by_the_killed") == 7
         assert await ping(held.url)
 
 

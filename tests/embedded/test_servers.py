@@ -54,7 +54,7 @@ async def test_a_name_too_long_for_a_socket_gets_a_short_folder_for_it(make: Cal
         assert len(os.fsencode(sockets / ".s.PGSQL.5432")) <= LONGEST_SOCKET
         assert sockets.stat().st_mode & 0o777 == 0o700
         assert (sockets / ".s.PGSQL.5432").is_socket()
-    assert not (sockets / ".s.PGSQL.5432").exists()
+    assert not sockets.exists()
 
 
 def test_a_folder_for_sockets_that_others_can_enter_is_not_used(tmp_path: Path) -> None:
@@ -67,8 +67,9 @@ def test_a_folder_for_sockets_that_others_can_enter_is_not_used(tmp_path: Path) 
     short.rmdir()
 
 
-async def test_a_postgres_that_cannot_start_says_why(folder: Path) -> None:
+async def test_a_postgres_that_cannot_start_says_why(make: Callable[[Path], Path], tmp_path: Path) -> None:
     """The reason is PostgreSQL's own."""
+    folder = make(tmp_path / "data")
     (folder / "postgres" / "cluster" / "PG_VERSION").write_text("9.6\n")
     with pytest.raises(ServerFailed, match=r"did not start: .*incompatible"):
         async with open_postgres(folder, SystemClock()):

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,13 @@ def socket_folder(folder: Path, file_name: str) -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {os.geteuid(), wanted.st_uid} or found.st_mode & 0o077:
         raise ServerFailed(f"{short} is needed for a socket, and belongs to somebody else")
     return short
+
+
+def leave_socket_folder(folder: Path, sockets: Path) -> None:
+    """Remove the short folder, if there was one and nobody else has a socket in it."""
+    if sockets != folder:
+        with suppress(OSError):
+            sockets.rmdir()
 
 
 class FolderLock:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import asyncpg
 
 from tally.embedded.launch import NOBODY, NOT_POSSIBLE
-from tally.embedded.place import ServerFailed, private_folder, socket_folder
+from tally.embedded.place import ServerFailed, leave_socket_folder, private_folder, socket_folder
 from tally.embedded.spawn import spawn
 from tally.embedded.stale import forget_stale_server
 from tally.embedded.supervisor import Program, Supervisor
@@ -56,8 +56,12 @@ async def open_postgres(data_dir: Path, clock: Clock, *, durable: bool = True) -
     """The address of a PostgreSQL that runs for as long as this lasts; ServerFailed says why there is none."""
     folder = private_folder(data_dir / "postgres")
     cluster = Cluster(folder, programs())
-    async with Supervisor(cluster.program(durable=durable), clock):
-        yield cluster.dsn
+    sockets = cluster.socket_folder
+    try:
+        async with Supervisor(cluster.program(durable=durable), clock):
+            yield cluster.dsn
+    finally:
+        leave_socket_folder(folder, sockets)
 
 
 def programs() -> Path:

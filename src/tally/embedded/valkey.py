@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from tally.embedded.place import ServerFailed, private_folder, socket_folder
+from tally.embedded.place import ServerFailed, leave_socket_folder, private_folder, socket_folder
 from tally.embedded.supervisor import Program, Supervisor
 from tally.kit.clock import Clock
 
@@ -45,8 +45,12 @@ class ValkeyServer:
 async def open_valkey_server(data_dir: Path, clock: Clock) -> AsyncIterator[ValkeyServer]:
     """A Valkey that runs for as long as this lasts; ServerFailed says why there is none."""
     instance = Instance(private_folder(data_dir / "valkey"), program())
-    async with Supervisor(instance.program(), clock) as supervisor:
-        yield ValkeyServer(instance.url, supervisor)
+    sockets = instance.socket.parent
+    try:
+        async with Supervisor(instance.program(), clock) as supervisor:
+            yield ValkeyServer(instance.url, supervisor)
+    finally:
+        leave_socket_folder(instance.folder, sockets)
 
 
 @asynccontextmanager
