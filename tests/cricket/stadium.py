@@ -17,9 +17,9 @@ from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import NEUTRAL, ActivityStatus, Device, Fixture, Follow, LiveActivity, start_text
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.catalogue import REPOSITORIES
-from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.repository.devices import CRICKET_DEVICES, DeviceRepository
 from tally.cricket.repository.fixtures import FixtureRepository
-from tally.cricket.repository.follows import FollowRepository
+from tally.cricket.repository.follows import CRICKET_MATCH_FOLLOWS, FollowRepository
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository, StoreLocks
@@ -41,7 +41,7 @@ from tally.errors import NotFound
 from tally.kit.clock import ManualClock
 from tally.kit.recent import Recent
 from tally.sim.apns.devices import TokenKind
-from tally.store.api import Engine
+from tally.store.api import BatchWrite, Engine
 from tally.store.catalogue import tables_of
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
@@ -234,6 +234,32 @@ class Stadium:
         follow = await self.follows.follow(made_up.follow(fixture.match_id, **wanted))
         return follow, [await self.phone(follow.user_id) for _ in range(phones)]
 
+    async def crowd(self, fixture: Fixture, count: int) -> None:
+        """So many followers with a phone each, whose tokens the push service takes without having issued them."""
+        self.apple.sim.devices.takes_any_token = True
+        now = self.clock.milliseconds()
+        people = [f"user-{number:06}" for number in range(count)]
+        follows = [
+            {"matchId": fixture.match_id, "userId": user, "teamId": NEUTRAL, "createdAt": now, "expiresAt": now // 1000 + DAY}
+            for user in people
+        ]
+        phones = [
+            {
+                "userId": user,
+                "deviceToken": f"{number:064x}",
+                "deviceId": "phone",
+                "platform": "ios",
+                "createdAt": now,
+                "updatedAt": now,
+                "expiresAt": now // 1000 + DAY,
+                "pushToStartToken": f"{number:0160x}",
+            }
+            for number, user in enumerate(people)
+        ]
+        for start in range(0, count, 25):
+            await self.engine.batch_write(BatchWrite(CRICKET_MATCH_FOLLOWS, tuple(follows[start : start + 25])))
+            await self.engine.batch_write(BatchWrite(CRICKET_DEVICES, tuple(phones[start : start + 25])))
+
     async def shown(self, fixture: Fixture, phone: Phone) -> LiveActivity | None:
         return await self.activities.get(fixture.match_id, phone.user_id, phone.device_id, self.clock.milliseconds())
 
@@ -287,6 +313,7 @@ async def open_stadium(directory: Path, ground: Ground) -> AsyncIterator[Stadium
     clock = ground.clock
     ground.apple.sim.record.clear()
     ground.apple.sim.faults.clear()
+    ground.apple.sim.devices.takes_any_token = False
     async with open_sqlite(directory / "store", clock=lambda: clock.time_ns() / 1e9) as engine:
         for repository in REPOSITORIES:
             for table in tables_of(repository):

@@ -3,7 +3,9 @@
 import asyncio
 from dataclasses import replace
 
+from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, EndReason, PollerState, PushTarget
+from tally.cricket.service.sweeps import PAGE
 from tally.sim.apns.devices import TokenKind
 from tests.cricket.conftest import LogText
 from tests.cricket.stadium import Stadium
@@ -72,6 +74,31 @@ async def test_three_instances_at_once_start_each_device_once(stadium: Stadium) 
     # As if each had the lock, which is what a long pause of an instance amounts to.
     await asyncio.gather(*(instance.orchestrator.see_to(other.match_id) for instance in instances))
     assert [stadium.events(phone.start_token) for phone in phones] == [["start"]] * 20
+
+
+async def test_a_crowd_is_seen_to_page_by_page(stadium: Stadium) -> None:
+    """Everybody is told of the start, started, and ended once, however many pages they fill."""
+    fixture = await stadium.match()
+    await stadium.crowd(fixture, PAGE + 1)
+    instance, record = stadium.instance(), stadium.apple.sim.record
+    await instance.prematch.tell(fixture)
+    assert len({seen.target for seen in record.seen}) == record.accepted == PAGE + 1
+    record.clear()
+    for _ in range(2):
+        await instance.orchestrator.run()
+    assert len({seen.target for seen in record.seen}) == record.accepted == PAGE + 1
+    now = stadium.clock.milliseconds()
+    pending = [each async for each in stadium.activities.of_match(fixture.match_id, now)]
+    tokens = [replace(each, update_token=f"{number:0158x}ff") for number, each in enumerate(pending)]
+    await asyncio.gather(*(stadium.activities.activate(each) for each in tokens))
+    record.clear()
+    await stadium.fixtures.update(fixture.match_id, status=MatchStatus.FINISHED)
+    await instance.orchestrator.run()
+    await stadium.clock.advance(60)
+    await instance.orchestrator.run()
+    assert len({seen.target for seen in record.seen}) == record.accepted == PAGE + 1
+    left = [each.update_token async for each in stadium.activities.of_match(fixture.match_id, now)]
+    assert left == [None] * (PAGE + 1)
 
 
 async def test_a_killed_instance_leaves_its_match_to_another(stadium: Stadium) -> None:

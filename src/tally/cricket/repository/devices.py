@@ -38,7 +38,8 @@ CRICKET_DEVICES = Table(
     ),
 )
 _SHAPE: Final = Shape(Device)
-# A person has a few; what is more than this is cut off, the oldest token in byte order last.
+# A person has a few. Reinstalled apps leave others behind: at the next registration the latest ones are kept.
+MOST_KEPT: Final = 20
 MOST_DEVICES: Final = 50
 
 
@@ -169,12 +170,13 @@ class DeviceRepository:
 
 
 def _orphans(found: Iterable[Device], now: int, is_only_one: bool) -> list[Device]:
-    """What has expired, and all but the latest record of a device, or of a person. `found` has the latest first."""
+    """What has expired, all but the latest record of a device, or of a person, and too many. `found` has the latest first."""
     kept: set[str] = set()
     orphans: list[Device] = []
     for each in found:
         rivals = "" if is_only_one else each.device_id
-        if has_expired(each.expires_at, now) or rivals in kept:
+        if has_expired(each.expires_at, now) or rivals in kept or len(kept) == MOST_KEPT:
             orphans.append(each)
-        kept.add(rivals)
+        else:
+            kept.add(rivals)
     return orphans

@@ -7,6 +7,7 @@ in a token for it, so its activity counts as active as soon as Apple has taken t
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -82,22 +83,25 @@ class Starter:
 
     async def send(self, pushes: AsyncIterable[Push]) -> int:
         """Send all of these, streamed; how many Apple has taken."""
-        taken = 0
+        came: Counter[tuple[Outcome, str]] = Counter()
         async with aclosing(self.apns.send_all(pushes)) as verdicts:
             async for push, verdict in verdicts:
-                await self.heard(push, verdict)
-                taken += verdict.is_delivered
-        return taken
+                await self._heard(push, verdict)
+                came[verdict.outcome, verdict.reason] += 1
+        _tell(came)
+        return sum(count for (outcome, _), count in came.items() if outcome is Outcome.DELIVERED)
 
     async def send_few(self, pushes: Collection[Push]) -> None:
         """Send the starts of one person."""
 
-        async def send(push: Push) -> None:
-            await self.heard(push, await self.apns.send(push))
+        async def send(push: Push) -> tuple[Outcome, str]:
+            verdict = await self.apns.send(push)
+            await self._heard(push, verdict)
+            return verdict.outcome, verdict.reason
 
-        await asyncio.gather(*(send(push) for push in pushes))
+        _tell(Counter(await asyncio.gather(*(send(push) for push in pushes))))
 
-    async def heard(self, push: Push, verdict: Verdict) -> None:
+    async def _heard(self, push: Push, verdict: Verdict) -> None:
         """See to what came of a start. One that may pass is tried again when it is due."""
         started = cast("Started", push.reference)
         activity = started.activity
@@ -107,9 +111,6 @@ class Starter:
                 await self.activities.activate(active)
         elif verdict.outcome is Outcome.TOKEN_INVALID:
             await self.devices.forget_push_to_start(started.device)
-        else:
-            told = {"match": activity.match_id, "outcome": verdict.outcome.value, "reason": verdict.reason}
-            _log.warning("A Live Activity could not be started", action="activity_start", **told)
 
     async def _is_mine(self, before: LiveActivity | None, claimed: LiveActivity, anew_after: Collection[EndReason]) -> bool:
         if before is not None and before.status is ActivityStatus.PENDING:
@@ -145,6 +146,14 @@ class Starter:
             started_at=now,
             shown=shown,
         )
+
+
+def _tell(came: Mapping[tuple[Outcome, str], int]) -> None:
+    """One line for each kind of trouble, however many devices it was with."""
+    for (outcome, reason), count in came.items():
+        if outcome is not Outcome.DELIVERED:
+            told = {"outcome": outcome.value, "reason": reason, "count": count}
+            _log.warning("Live Activities could not be started", action="activity_start", **told)
 
 
 def activity_expiry(fixture: Fixture, now: int) -> int:
