@@ -21,9 +21,9 @@ class Interrupted(ScoreRepository):
 
     meanwhile: Callable[[], Awaitable[object]]
 
-    async def entries(self, size: int) -> AsyncIterator[list[Row]]:  # noqa: ARG002  (pages of one, to have several)
+    async def entries(self, size: int, *, last_first: bool = False) -> AsyncIterator[list[Row]]:
         happened = False
-        async for rows in ScoreRepository.entries(self, 1):
+        async for rows in ScoreRepository.entries(self, min(size, 1), last_first=last_first):
             if not happened:
                 happened = True
                 await self.meanwhile()

@@ -84,6 +84,7 @@ SELECT total_score::text, user_id::text
     || username
 FROM scores JOIN users ON users.id = user_id
 """
+_LAST_FIRST: Final = "ORDER BY total_score ASC, score_first_reached_at DESC, user_id ASC"
 
 # Raised by the function itself, so that the token is not used up: no such player, and too great a sum.
 NO_PLAYER: Final = "TS404"
@@ -174,13 +175,15 @@ class ScoreRepository:
         rows = await self.database.rows("find_scores", f"{_SCORES} WHERE user_id = ANY($1::uuid[])", good)
         return {str(row["user_id"]): _score(row) for row in rows}
 
-    async def entries(self, size: int) -> AsyncIterator[list[Row]]:
+    async def entries(self, size: int, *, last_first: bool = False) -> AsyncIterator[list[Row]]:
         """All scores as they are at one moment, `size` at a time, each as two texts that Redis compares and takes as they are.
 
         The first is the score; the second is user id, digits of the time and username in one. PostgreSQL puts them together:
-        to do so here would be most of the work where a million are compared or loaded.
+        to do so here would be most of the work where a million are compared or loaded. The last of the board come first if so
+        wished, since a sorted set takes in what is always greater than before with a third less work.
         """
-        async for rows in self.database.stream("score_entries", _ENTRIES, size):
+        statement = _ENTRIES + _LAST_FIRST if last_first else _ENTRIES
+        async for rows in self.database.stream("score_entries", statement, size):
             yield rows
 
     async def last_change(self) -> datetime | None:
