@@ -14,6 +14,9 @@ from tally.store.api import Delete
 from tests.collect.club import SUBSCRIPTION, VERIFY, Club, Member, expect_refused
 from tests.collect.conftest import LogText
 
+# Few enough that DynamoDB Local mints all their parts in one transaction.
+RIDES = 8
+
 
 async def waiting(club: Club) -> int:
     inbox: Inbox = CollectRepository(club.parts.store)
@@ -76,6 +79,20 @@ async def test_fifty_deliveries_at_once_are_one_workout_and_no_double_mint(fresh
     await fresh.apply()
     assert await ann.shown(made["milestoneId"]) == first
     assert await waiting(fresh) == 0
+
+
+async def test_events_that_piled_up_are_measured_together(club: Club) -> None:
+    """All of them count, and what counts is read once, not once for each."""
+    ann = await club.member()
+    made = await ann.milestone()
+    before = (await club.patterns()).get("Aggregate workouts", {"calls": 0})["calls"]
+    for _ in range(RIDES):
+        club.strava.record(ann.athlete_id, "Ride", 1000)
+    await club.apply()
+    now = await ann.shown(made["milestoneId"])
+    assert (now["progress"], now["partsMinted"], now["version"]) == (1000 * RIDES, RIDES, made["version"] + 1)
+    assert (await club.patterns())["Aggregate workouts"]["calls"] == before + 1
+    assert len((await ann.browser.get("/workouts")).json["workouts"]) == RIDES
 
 
 async def test_events_that_arrive_in_any_order_end_in_the_newest_state(club: Club) -> None:

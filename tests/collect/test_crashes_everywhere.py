@@ -102,6 +102,20 @@ class Deletion(Event):
         assert found.is_deleted
 
 
+class Several(Update):
+    """Events that came together and move the milestones together: all of them count."""
+
+    async def prepare(self, shop: Workshop) -> None:
+        await super().prepare(shop)
+        for _ in range(3):
+            number = people.number()
+            self.strava.activities[number] = activity(number, 1000)
+            await shop.webhook.receive(told(self.athlete_id, number, "create", LONG_AGO + 120))
+
+    def expected(self) -> tuple[int, int, int]:
+        return 8000, 3, 8
+
+
 class Deauthorisation(Event):
     """The link is gone on both sides, and what was collected stays."""
 
@@ -217,7 +231,7 @@ class Goal(Story):
             assert held.ledger == {1, 2, 3, 4, 5}
 
 
-STORIES: list[type[Story]] = [Update, Deletion, Deauthorisation, Linking, Unlinking, FirstSignIn, Goal]
+STORIES: list[type[Story]] = [Update, Several, Deletion, Deauthorisation, Linking, Unlinking, FirstSignIn, Goal]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
