@@ -1,0 +1,133 @@
+"""Everything at once: the program, the score service, the push service, the issuer of tokens, and phones that people hold."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from pyreqwest.client import Client, ClientBuilder
+
+from tally.app import assembled, build_app
+from tally.cricket.assembly import Cricket
+from tally.cricket.model.records import LiveActivity
+from tally.kit.clock import ManualClock
+from tally.kit.server import serving
+from tally.sim.apns.simulator import Apns
+from tally.sim.cognito.pool import Cognito
+from tally.sim.phones.api import CricketApi
+from tally.sim.phones.apple import AppleHere
+from tally.sim.phones.phone import Phone
+from tally.sim.sportmonks.broadcast import Broadcast
+from tally.sim.sportmonks.shipped import shipped_match
+from tally.sim.sportmonks.simulator import SportMonks
+from tests.e2e.stadium import settings_for
+from tests.sim.stadium import AT_ONCE
+
+T = TypeVar("T")
+
+
+@dataclass
+class Theatre:
+    """A programme of one match, which moves when a test says so, and whoever watches it."""
+
+    clock: ManualClock
+    sportmonks: SportMonks
+    apns: Apns
+    cognito: Cognito
+    cricket: Cricket
+    client: Client
+    url: str
+    broadcast: Broadcast
+    phones: dict[str, Phone] = field(default_factory=dict)
+
+    @property
+    def match_id(self) -> str:
+        return str(self.broadcast.match.id)
+
+    async def phone(self, owner: str, device: str, os_version: str = "17.4") -> Phone:
+        """A phone with the app running on it."""
+
+        async def token() -> str:
+            return self.cognito.user(owner)
+
+        api = CricketApi(self.client, f"{self.url}/cricket", token)
+        phone = Phone(device, api, AppleHere(self.apns.devices), self.clock, os_version, patience=AT_ONCE)
+        self.phones[device] = phone
+        await self.sit_out(phone.launch())
+        return phone
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Let time pass, and with it the program's jobs, until something holds; two minutes of the play at most."""
+        for _ in range(1200):
+            await self.deliver()
+            if holds():
+                return
+            await self.clock.advance(0.1)
+            await self.breathe()
+        raise AssertionError("it did not happen within two minutes")
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let so much time pass, with all that it brings."""
+        for _ in range(round(seconds * 10)):
+            await self.clock.advance(0.1)
+            await self.breathe()
+        await self.deliver()
+
+    async def breathe(self) -> None:
+        """Let sockets have their turn, which no clock of ours can tell when they have had."""
+        idle = asyncio.get_running_loop().create_future()
+        await asyncio.wait({idle}, timeout=0.003)
+
+    async def deliver(self) -> None:
+        """Hand on what Apple has taken so far, and let the apps do what they do about it."""
+        mailbox = self.apns.devices.mailbox("phones")
+        while not mailbox.is_empty:
+            for delivery in await mailbox.take():
+                await self.phones[delivery.device].receive(delivery)
+            for phone in self.phones.values():
+                await self.sit_out(phone.settled())
+
+    async def sit_out(self, work: Awaitable[T]) -> T:
+        """The result of `work`, letting the time pass that it waits for."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.wait({task}, timeout=0.02)
+            if not task.done():
+                await self.clock.advance(0.1)
+        return await task
+
+    @property
+    def score(self) -> str:
+        """What the score service says, side by side as on the screen."""
+        fixture = self.broadcast.fixture()
+        scores = {row["team_id"]: f"{row['score']}/{row['wickets']}" for row in fixture["runs"]}
+        return " ".join(scores.get(fixture[side], "-") for side in ("localteam_id", "visitorteam_id"))
+
+    async def record(self, owner: str, device: str) -> LiveActivity:
+        found = await self.cricket.tables.activities.get(self.match_id, owner, device, self.clock.milliseconds())
+        assert found is not None
+        return found
+
+
+@asynccontextmanager
+async def open_theatre(directory: Path) -> AsyncIterator[Theatre]:
+    """Certificates are checked by the machine's clock, so the play begins now."""
+    clock = ManualClock(datetime.now(UTC))
+    async with (
+        SportMonks(clock).serving() as sportmonks,
+        Apns(clock).serving() as apns,
+        Cognito(clock).serving() as cognito,
+        ClientBuilder().build() as client,
+    ):
+        broadcast = sportmonks.add(shipped_match())
+        settings = apns.pointed_here(settings_for(directory, sportmonks, cognito), directory / "authority.pem")
+        async with assembled(settings, clock) as parts, serving(build_app(parts)) as url:
+            cricket = parts.backends["cricket"]
+            assert isinstance(cricket, Cricket)
+            theatre = Theatre(clock, sportmonks, apns, cognito, cricket, client, url, broadcast)
+            for sync in (cricket.sync.sync_leagues, cricket.sync.sync_teams, cricket.sync.sync_fixtures):
+                await theatre.sit_out(sync())
+            yield theatre
