@@ -20,45 +20,20 @@ from tally.cricket.repository.catalogue import REPOSITORIES
 from tally.cricket.repository.devices import CRICKET_DEVICES, DeviceRepository
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import CRICKET_MATCH_FOLLOWS, FollowRepository
-from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.repository.locks import LockRepository, StoreLocks
-from tally.cricket.repository.notices import NoticeRepository
-from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
-from tally.cricket.service.activities import ActivityService
-from tally.cricket.service.alerts import MOST_TOLD, TOLD_SECONDS, Alerts
-from tally.cricket.service.channels import MatchChannels
-from tally.cricket.service.endings import Ender
-from tally.cricket.service.finishing import Finisher
-from tally.cricket.service.leagues import LeagueService
-from tally.cricket.service.orchestrator import MatchOrchestrator
-from tally.cricket.service.prematch import PrematchNotifier
-from tally.cricket.service.starts import Starter
-from tally.cricket.service.sweeps import LOOKED_AT_SECONDS, MOST_LOOKED_AT, Sweeper
-from tally.cricket.service.toss import TossAnnouncer
 from tally.errors import NotFound
 from tally.kit.clock import ManualClock
-from tally.kit.recent import Recent
 from tally.sim.apns.devices import TokenKind
 from tally.store.api import BatchWrite, Engine
 from tally.store.catalogue import tables_of
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.cricket import made_up
+from tests.cricket.instances import Instance, make_instance
 from tests.cricket.pushing import Apple, apple_nearby
 
 DAY = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """One program of several that share a store."""
-
-    orchestrator: MatchOrchestrator
-    activities: ActivityService
-    prematch: PrematchNotifier
-    toss: TossAnnouncer
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,78 +90,8 @@ class Stadium:
         return {"view": view, **self.contents[match_id]}
 
     def instance(self, owner: str = "instance-1", *, uses_channels: bool = False) -> Instance:
-        store, clock, apns = Store(self.engine, self.clock), self.clock, self.apple.gateway
-        activities, devices, follows = LiveActivityRepository(store), DeviceRepository(store), FollowRepository(store)
-        subscriptions, matches, fixtures = SubscriptionRepository(store), ActiveMatchRepository(store), FixtureRepository(store)
-        starter, ender = Starter(activities, devices, apns, clock), Ender(activities, apns, clock)
-        locks = LockRepository(store)
-        sweeper = Sweeper(
-            follows=follows,
-            activities=activities,
-            starter=starter,
-            ender=ender,
-            show=self.show,
-            clock=clock,
-            looked_at=Recent(clock, LOOKED_AT_SECONDS, MOST_LOOKED_AT),
-        )
-        finisher = Finisher(
-            activities=activities,
-            matches=matches,
-            follows=follows,
-            subscriptions=subscriptions,
-            hashes=StateHashRepository(store),
-            ender=ender,
-            apns=apns,
-            show=self.show,
-            clock=clock,
-        )
-        alerts = Alerts(
-            follows=follows,
-            notices=NoticeRepository(store),
-            devices=devices,
-            apns=apns,
-            clock=clock,
-            told=Recent(clock, TOLD_SECONDS, MOST_TOLD),
-        )
-        return Instance(
-            orchestrator=MatchOrchestrator(
-                fixtures=fixtures,
-                matches=matches,
-                sweeper=sweeper,
-                finisher=finisher,
-                channels=MatchChannels(matches, apns, clock, uses_channels),
-                locks=StoreLocks(locks, clock, f"{owner}:orchestrator"),
-                clock=clock,
-                owner=owner,
-            ),
-            activities=ActivityService(
-                activities=activities,
-                matches=matches,
-                fixtures=fixtures,
-                follows=follows,
-                subscriptions=subscriptions,
-                starter=starter,
-                ender=ender,
-                apns=apns,
-                show=self.show,
-                clock=clock,
-            ),
-            prematch=PrematchNotifier(
-                fixtures=fixtures,
-                leagues=LeagueService(LeagueRepository(store), clock, Recent(clock, 0.0, 10)),
-                alerts=alerts,
-                show=self.show,
-                locks=StoreLocks(locks, clock, f"{owner}:prematch"),
-                clock=clock,
-            ),
-            toss=TossAnnouncer(
-                fixtures=fixtures,
-                alerts=alerts,
-                locks=StoreLocks(locks, clock, f"{owner}:toss"),
-                clock=clock,
-                told=Recent(clock, 3_600.0, 100),
-            ),
-        )
+        """Another program on the same store."""
+        return make_instance(Store(self.engine, self.clock), self.apple.gateway, self.show, owner, uses_channels=uses_channels)
 
     async def match(self, **changes: Any) -> Fixture:
         """A match that is live, unless the changes say otherwise."""

@@ -9,7 +9,8 @@ from tally.cricket.model.records import ActivityStatus, EndReason, Fixture, Poll
 from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.sim.apns.faults import PushFault
 from tests.cricket import made_up
-from tests.cricket.stadium import Instance, Phone, Stadium
+from tests.cricket.instances import Instance
+from tests.cricket.stadium import Phone, Stadium
 
 PENDING, ACTIVE, ENDED = ActivityStatus.PENDING, ActivityStatus.ACTIVE, ActivityStatus.ENDED
 

@@ -57,19 +57,7 @@ async def open_live(
 
     starter = Starter(tables.activities, tables.devices, apns, clock)
     ender = Ender(tables.activities, apns, clock)
-    pipeline = Pipeline(
-        active=tables.matches,
-        processing=MatchProcessing(tables.processing, clock),
-        hashes=tables.hashes,
-        displays=tables.displays,
-        activities=tables.activities,
-        subscriptions=tables.subscriptions,
-        feeds=reading.feeds,
-        apns=apns,
-        announce=Announcer(hub),
-        clock=clock,
-        owner=owner,
-    )
+    pipeline = _pipeline(tables, reading, apns, Announcer(hub), clock=clock, owner=owner)
     told = Alerts(
         follows=tables.follows,
         notices=tables.notices,
@@ -80,18 +68,7 @@ async def open_live(
     )
     async with MatchWorkers(pipeline, locks(), clock) as workers:
         yield Live(
-            activities=ActivityService(
-                activities=tables.activities,
-                matches=tables.matches,
-                fixtures=tables.fixtures,
-                follows=tables.follows,
-                subscriptions=tables.subscriptions,
-                starter=starter,
-                ender=ender,
-                apns=apns,
-                show=reading.show,
-                clock=clock,
-            ),
+            activities=_activities(tables, reading, starter, ender),
             poller=LiveScore(
                 scores=scores,
                 workers=workers,
@@ -121,6 +98,37 @@ async def open_live(
             ),
             workers=workers,
         )
+
+
+def _pipeline(tables: Tables, reading: Reading, apns: Apns, announcer: Announcer, *, clock: Clock, owner: str) -> Pipeline:
+    return Pipeline(
+        active=tables.matches,
+        processing=MatchProcessing(tables.processing, clock),
+        hashes=tables.hashes,
+        displays=tables.displays,
+        activities=tables.activities,
+        subscriptions=tables.subscriptions,
+        feeds=reading.feeds,
+        apns=apns,
+        announce=announcer,
+        clock=clock,
+        owner=owner,
+    )
+
+
+def _activities(tables: Tables, reading: Reading, starter: Starter, ender: Ender) -> ActivityService:
+    return ActivityService(
+        activities=tables.activities,
+        matches=tables.matches,
+        fixtures=tables.fixtures,
+        follows=tables.follows,
+        subscriptions=tables.subscriptions,
+        starter=starter,
+        ender=ender,
+        apns=starter.apns,
+        show=reading.show,
+        clock=starter.clock,
+    )
 
 
 def _orchestrator(
