@@ -17,7 +17,7 @@ async def play(stadium: Stadium, chance: random.Random, most: int) -> None:
     matches = list(stadium.sportmonks.broadcasts.values())
     while not all(match.standing.is_over for match in matches):
         for match in matches:
-            match.step(min(chance.choice((0, 1, most // 2, most)), len(match.steps) - 1 - match.position))
+            match.step(min(chance.choice((0, most // 2, most)), len(match.steps) - 1 - match.position))
         await stadium.poll()
     for _ in range(5):
         await stadium.poll()
@@ -30,7 +30,7 @@ async def test_a_recorded_match_ends_in_its_scorecards_and_gives_its_events(name
     async with open_stadium(tmp_path, recorded(name)) as stadium:
         await stadium.sync()
         (match,) = stadium.sportmonks.broadcasts.values()
-        await play(stadium, chance, chance.choice((9, 16, 30, 90)))
+        await play(stadium, chance, chance.choice((12, 20, 40, 90)))
         assert told_events((await stadium.memory(match.match.id)).told) == expected_events(name)
         expect_scorecards(await stadium.heard(match.match.id), name)
         match.step()

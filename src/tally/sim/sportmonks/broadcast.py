@@ -17,6 +17,8 @@ from tally.sim.sportmonks.moment import Moment
 from tally.sim.sportmonks.rendering import fixture_at
 from tally.sim.sportmonks.timeline import Standing, Step, standing, steps_of
 
+# So often the result is seen of a match that moves with every look.
+POLLS_AFTER: Final = 20
 ORDINALS: Final = ("1st", "2nd", "3rd", "4th")
 # Ways in which a fixture can be unreadable among good ones.
 Garble = Literal["no_id", "no_teams", "text_for_numbers", "text_for_a_list", "not_an_object", "bad_ball"]
@@ -48,6 +50,7 @@ class Broadcast:
         self.status: str | None = None
         self.garble: Garble | None = None
         self._position = 0
+        self._polls_after = 0
         self._times = [step.at for step in self.steps]
         self._latest: tuple[object, dict[str, Any]] = (None, {})
 
@@ -103,9 +106,20 @@ class Broadcast:
 
     def poll(self) -> dict[str, Any]:
         """The fixture as a look at the live scores finds it; which may move the match on."""
-        self.step(self.per_poll)
+        if self.per_poll:
+            self._move()
         lag = self.lags.popleft() if self.lags else 0
         return self.fixture(lag)
+
+    def _move(self) -> None:
+        """Go on by some steps, but never past the result unseen: that is shown for some polls before coverage ends."""
+        result = len(self.steps) - 1
+        if self.position < result:
+            self.step(min(self.per_poll, result - self.position))
+            return
+        self._polls_after += 1
+        if self._polls_after > POLLS_AFTER:
+            self.step()
 
     def fixture(self, lag: int = 0) -> dict[str, Any]:
         """The fixture with all that can be included; it must not be changed."""

@@ -1,0 +1,62 @@
+"""One instance of the cricket backend as a process of its own, without the other backends: it starts fast, and can be killed.
+
+    python -m tests.e2e.instance DATA_DIRECTORY URL_OF_SPORTMONKS MARQUEE_LEAGUES
+
+It runs every job of the backend until it is told to stop. All its parts are the program's own.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tally.cricket.assembly import Surroundings, open_cricket
+from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.kit import logs
+from tally.kit.clock import SystemClock
+from tally.kit.cursors import Cursors
+from tally.kit.hub import Hub
+from tally.kit.jobs import JobRunner
+from tally.kit.metrics import Metrics
+from tally.kit.server import run_until_stopped
+from tally.settings import Secret, Settings
+from tally.sim.sportmonks.world import API_TOKEN
+from tally.store.catalogue import tables_of
+from tally.store.sqlite import open_sqlite
+from tally.store.store import Store
+
+SECRET = Secret("a made-up secret of thirty-two characters")
+POLL_MS = 30
+
+
+async def run(folder: Path, url: str, leagues: str, stop: asyncio.Event) -> None:
+    clock, metrics = SystemClock(), Metrics()
+    settings = Settings(
+        log_format="json",
+        cricket_sportmonks_url=url,
+        cricket_sportmonks_token=Secret(API_TOKEN),
+        cricket_sportmonks_hourly_limit=1_000_000,
+        cricket_marquee_leagues=leagues,
+        cricket_poll_ms=POLL_MS,
+        cricket_idle_poll_ms=POLL_MS,
+    )
+    logs.configure(settings, clock)
+    async with open_sqlite(folder) as engine:
+        for repository in REPOSITORIES:
+            for table in tables_of(repository):
+                await engine.ensure_table(table)
+        given = Surroundings(
+            settings=settings,
+            clock=clock,
+            metrics=metrics,
+            hub=Hub(clock, metrics),
+            cursors=Cursors(SECRET),
+            store=Store(engine, clock),
+            admin_key=SECRET,
+        )
+        async with open_cricket(given) as cricket, JobRunner(cricket.jobs, clock, metrics, None, grace=5):
+            logs.logger().info("Up", action="instance_up")
+            await stop.wait()
+
+
+if __name__ == "__main__":
+    run_until_stopped(lambda stop: run(Path(sys.argv[1]), sys.argv[2], sys.argv[3], stop))
