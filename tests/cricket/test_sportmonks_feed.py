@@ -136,7 +136,7 @@ async def test_the_toss_is_told_before_the_match_begins() -> None:
         feed = await scores.feed_of(match)
         assert (feed.status, feed.is_live, feed.innings, feed.balls) == (MatchStatus.NOT_STARTED, False, (), ())
         assert feed.toss is not None
-        assert (feed.toss.team_id, feed.toss.elected) == (str(match.match.team_id("Hilltop Hares")), "bowling")
+        assert (feed.toss.team_id, feed.toss.elected) == (str(match.match.team_id("Meadow Hares")), "bowling")
         assert feed.starts_at == "2026-01-01T00:30:00Z"
 
 

@@ -212,7 +212,7 @@ async def test_teams_and_seasons_are_read() -> None:
         (league,) = await scores.gateway.leagues()
         assert (league.name, league.code, league.active) == ("Lantern League", "LL", True)
         teams = await scores.gateway.teams()
-        assert {(team.name, team.code) for team in teams} == {("Harbour Herons", "HH"), ("Hilltop Hares", "HH")}
+        assert {(team.name, team.code) for team in teams} == {("Harbour Herons", "HH"), ("Meadow Hares", "MH")}
         sides = await scores.gateway.season_teams(league)
         assert {(side.team_id, side.season_id, side.league_id) for side in sides} == {
             (team.team_id, league.season_id, league.league_id) for team in teams

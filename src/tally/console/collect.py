@@ -133,7 +133,7 @@ class AthleteView:
         self._stage.clear()
         with self._stage, ui.scene(width=640, height=480, grid=False, background_color="#eef1ee").classes("w-full") as scene:
             draw(scene, model, held.ledger)
-            scene.move_camera(x=2.6, y=-3.2, z=2.2, look_at_x=0, look_at_y=0, look_at_z=0.9, duration=0)
+            scene.move_camera(x=1.7, y=-2.3, z=1.8, look_at_x=0, look_at_y=0, look_at_z=0.8, duration=0)
 
     async def _show_audit(self) -> None:
         search = self._collect.handlers.audit_search

@@ -10,6 +10,7 @@ from typing import Final
 
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
+from tally.kit.tasks import cancel_all
 from tally.sim.athletes.account import StravaAccounts
 from tally.sim.athletes.athlete import MadeUpAthlete
 from tally.sim.athletes.membership import CollectServer, Goal
@@ -70,8 +71,7 @@ class Fleet:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
+            await cancel_all(tasks)
             ended = await asyncio.gather(*tasks, return_exceptions=True)
         for error in ended:
             if error is not None and not isinstance(error, asyncio.CancelledError):

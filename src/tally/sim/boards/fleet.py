@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from tally.errors import RateLimited, TallyError, Unavailable
 from tally.kit.clock import Clock, DeadlinePassed, finish_within
 from tally.kit.retry import RetryPolicy
+from tally.kit.tasks import cancel_all
 from tally.sim.boards.board import PATIENCE, Board
 from tally.sim.boards.uplink import Figures, Refused, Uplink, is_cancelled
 
@@ -74,9 +75,7 @@ class Fleet:
         try:
             yield self
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await cancel_all(tasks)
             await self._say_farewell()
             for task in tasks:
                 if not task.cancelled():

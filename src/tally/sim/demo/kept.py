@@ -67,7 +67,8 @@ def open_kept(data_dir: Path) -> Kept:
     """The folder of the demo in a data directory; made at the first start."""
     folder = data_dir / FOLDER
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # keys will be in it
+        folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise Unavailable(f"the data directory {data_dir.resolve()} cannot be made: {error.strerror}") from error
     path = folder / "demo.json"

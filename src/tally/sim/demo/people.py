@@ -20,6 +20,7 @@ from pyreqwest.client import Client, ClientBuilder
 from tally.errors import TallyError
 from tally.kit import keyfile, logs
 from tally.kit.clock import Clock
+from tally.kit.tasks import cancel_all
 from tally.settings import Secret
 from tally.sim.athletes.account import StravaAccounts
 from tally.sim.athletes.fleet import Fleet as Athletes
@@ -38,10 +39,12 @@ BOARDS: Final = 40
 BOARD_SECONDS: Final = 5.0
 ATHLETES: Final = 12
 PLAYERS: Final = 20
-# A day of theirs in two minutes of ours.
-ATHLETES_SPEED: Final = 720.0
+# An hour of theirs in a second of ours.
+ATHLETES_SPEED: Final = 3600.0
 AGAIN_SECONDS: Final = 10.0
 CALL_SECONDS: Final = 10
+# Boards deliver what they hold before they go.
+FAREWELL_SECONDS: Final = 10.0
 
 _log = logs.logger()
 
@@ -126,9 +129,7 @@ async def people(outside: Outside, url: str, clock: Clock, kept: Kept) -> AsyncI
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks, again=FAREWELL_SECONDS)
 
 
 async def _for_ever(life: Callable[[], Awaitable[None]], clock: Clock) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tally.errors import TallyError
 from tally.kit.clock import Clock
+from tally.kit.tasks import cancel_all
 from tally.sim.apns.devices import Delivery
 from tally.sim.phones.activitykit import Activity
 from tally.sim.phones.apple import Apple
@@ -70,10 +71,7 @@ class Fleet:
         finally:
             for phone in self.phones:
                 phone.quit()
-            for task in tuple(self._tasks):
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            await cancel_all(self._tasks)
 
     async def launch(self, matches: Sequence[str]) -> None:
         """Launch every phone, a few at a time, and let its owner follow a match."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from tally.errors import RateLimited, Unavailable
 from tally.kit.clock import Clock
+from tally.kit.tasks import cancel_all
 from tally.sim.players.player import Habits, Player
 from tally.sim.players.server import Refused, ScoreboardServer
 
@@ -73,9 +74,7 @@ class Fleet:
         try:
             yield self
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await cancel_all(tasks)
             for task in tasks:
                 if not task.cancelled():
                     task.result()

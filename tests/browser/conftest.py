@@ -1,0 +1,140 @@
+"""One `tally up` and one Chromium for all tests; each test has a page of its own, and its screenshot is kept.
+
+Screenshots go to the folder `artefacts`, so that whoever looks at a failed run sees what the browser saw.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from tests.needs import need_program
+
+ARTEFACTS = Path(__file__).parent.parent.parent / "artefacts"
+START_SECONDS = 120
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--use-gl=swiftshader",
+    "--enable-unsafe-swiftshader",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Town:
+    """A running demo."""
+
+    url: str
+    data_dir: Path
+
+    @property
+    def console(self) -> str:
+        return f"{self.url}/console"
+
+    def secret(self, name: str) -> str:
+        return (self.data_dir / name).read_text(encoding="utf-8").strip()
+
+    def ask(self, path: str, **headers: str) -> Any:
+        request = urllib.request.Request(self.url + path, headers=headers)  # noqa: S310  (an address of this machine)
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            return json.load(answer)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """Debian's Chromium, or the one that TALLY_TEST_CHROMIUM names."""
+    named = os.environ.get("TALLY_TEST_CHROMIUM")
+    return Path(named) if named else need_program("chromium", "chromium")
+
+
+@pytest.fixture(scope="session")
+def town(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    """`tally up`, until all tests are done; then it must stop by itself, and cleanly."""
+    assert chromium.exists()
+    folder = tmp_path_factory.mktemp("town")
+    port, log = _free_port(), folder / "up.log"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    environ |= {"TALLY_DATA_DIR": str(folder / "data"), "TALLY_LOG_LEVEL": "warning"}
+    with log.open("wb") as output:
+        program = subprocess.Popen(
+            [sys.executable, "-m", "tally.cli", "up", "--port", str(port)],
+            cwd=folder,
+            env=environ,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        _wait_until_up(program, f"http://127.0.0.1:{port}", log)
+        yield Town(f"http://127.0.0.1:{port}", folder / "data")
+    finally:
+        program.send_signal(signal.SIGTERM)
+        status = program.wait(60)
+    assert status == 0, log.read_text(encoding="utf-8", errors="replace")[-3000:]
+
+
+def _wait_until_up(program: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+    """By its own word: the table that it prints when it listens."""
+    with subprocess.Popen(["tail", "-f", "-n", "+1", str(log)], stdout=subprocess.PIPE, text=True) as tail:
+        try:
+            assert tail.stdout is not None
+            for line in tail.stdout:
+                if "Ctrl-C stops it" in line:
+                    return
+                assert program.poll() is None, log.read_text(encoding="utf-8", errors="replace")
+        finally:
+            tail.terminate()
+    raise AssertionError(f"{url} did not come up")
+
+
+@pytest.fixture(scope="session")
+async def browser(chromium: Path) -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        yield launched
+        await launched.close()
+
+
+@pytest.fixture
+async def page(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
+    """A window of its own; an error that a page throws fails the test that looks at it."""
+    opened = await browser.new_page(viewport={"width": 1280, "height": 1000})
+    opened.set_default_timeout(30_000)
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    ARTEFACTS.mkdir(exist_ok=True)
+    name = re.sub(r"\W+", "-", request.node.name)
+    await opened.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
+    await opened.close()
+    assert errors == []
+
+
+async def eventually(condition: Any, seconds: float = 60.0) -> Any:
+    """What `condition` answers once that is true; it is asked again and again, since a page follows the program by polling."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not (found := await condition()):
+        assert asyncio.get_running_loop().time() < deadline, "it never came true"
+        await asyncio.sleep(0.2)
+    return found

@@ -1,0 +1,72 @@
+"""What everyone needs of a page: names on what can be pressed, enough contrast, one heading, and a way by keyboard."""
+
+from typing import Any
+
+import pytest
+from playwright.async_api import Page
+
+from tests.browser.conftest import Town
+
+PAGES = ("/", "/cricket", "/collect", "/scoreboard", "/devices", "/data")
+
+# Everything that can be pressed or filled in, and what a screen reader would call it.
+NAMES = """
+() => [...document.querySelectorAll('button, a[href], input, [role=switch], [role=link]')]
+  .filter(e => e.offsetParent !== null && !e.closest('[aria-hidden=true]'))
+  .map(e => ({
+    tag: e.outerHTML.slice(0, 160),
+    name: (e.getAttribute('aria-label') || e.innerText || e.getAttribute('title') || e.placeholder
+           || (e.labels && [...e.labels].map(l => l.innerText).join(' ')) || (e.closest('label') || {}).innerText || '').trim(),
+  }))
+  .filter(e => !e.name)
+"""
+
+# Texts whose colour is too near to what is behind them, by the formula of the WCAG.
+PALE = """
+() => {
+  const parse = c => { const m = c.match(/[\\d.]+/g).map(Number); return { rgb: m.slice(0, 3), a: m.length > 3 ? m[3] : 1 }; };
+  const light = rgb => rgb.map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = e => { for (let n = e; n; n = n.parentElement) { const style = getComputedStyle(n);
+    if (style.backgroundImage !== 'none') return null;
+    const c = parse(style.backgroundColor); if (c.a > 0.95) return c.rgb; } return [255, 255, 255]; };
+  const found = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const text = [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.textContent.trim()).join('');
+    if (!text || e.offsetParent === null) continue;
+    if (e.closest('.material-icons, .q-icon, [aria-hidden=true], canvas, .q-field__label')) continue;
+    const style = getComputedStyle(e), back = behind(e), front = parse(style.color);
+    if (back === null || front.a < 0.05) continue;
+    const mixed = front.rgb.map((v, i) => v * front.a + back[i] * (1 - front.a));
+    const [a, b] = [light(mixed), light(back)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05), size = parseFloat(style.fontSize);
+    const needed = size >= 24 || (size >= 18.6 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
+    if (ratio < needed) found.push({ text: text.slice(0, 60), ratio: Math.round(ratio * 100) / 100 });
+  }
+  return found;
+}
+"""
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_what_can_be_pressed_has_a_name_and_texts_have_contrast(town: Town, page: Page, path: str) -> None:
+    await page.goto(f"{town.console}{path}")
+    await page.wait_for_selector("[role=heading][aria-level='1']")
+    await page.wait_for_load_state("networkidle")
+    nameless: list[Any] = await page.evaluate(NAMES)
+    assert nameless == []
+    pale: list[Any] = await page.evaluate(PALE)
+    assert pale == []
+    assert await page.locator("[role=heading][aria-level='1']").count() == 1
+    assert await page.locator("html").get_attribute("lang") == "en"
+
+
+async def test_the_keyboard_reaches_the_ways_in_the_head(town: Town, page: Page) -> None:
+    await page.goto(f"{town.console}/")
+    await page.wait_for_selector("[data-tile=devices]")
+    reached = set()
+    for _ in range(30):
+        await page.keyboard.press("Tab")
+        reached.add(await page.evaluate("() => document.activeElement.innerText || ''"))
+    assert any("Devices" in text for text in reached)
+    assert any("Data" in text for text in reached)
