@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 from pyreqwest.client import Client, ClientBuilder
@@ -118,6 +119,7 @@ def _payload() -> bytes:
     return update(timestamp=1_800_000_000, content=content, stale_at=1_800_000_900)
 
 
+@cache  # One token for the whole run: Apple refuses who changes it within twenty minutes, and the gateway keeps its own.
 def _headers(settings: Settings) -> dict[str, str]:
     key = Secret(Path((settings.cricket_apns_key or Secret("")).reveal()).read_text(encoding="utf-8"))
     provider = ProviderToken(key, settings.cricket_apns_key_id, settings.cricket_apns_team_id, SystemClock())

@@ -27,6 +27,8 @@ from tests.e2e.stadium import settings_for
 from tests.sim.stadium import AT_ONCE
 
 T = TypeVar("T")
+# Seconds of the play at a time.
+STEP = 0.25
 
 
 @dataclass
@@ -61,18 +63,18 @@ class Theatre:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Let time pass, and with it the program's jobs, until something holds; two minutes of the play at most."""
-        for _ in range(1200):
+        for _ in range(480):
             await self.deliver()
             if holds():
                 return
-            await self.clock.advance(0.1)
+            await self.clock.advance(STEP)
             await self.breathe()
         raise AssertionError("it did not happen within two minutes")
 
     async def pass_time(self, seconds: float) -> None:
         """Let so much time pass, with all that it brings."""
-        for _ in range(round(seconds * 10)):
-            await self.clock.advance(0.1)
+        for _ in range(round(seconds / STEP)):
+            await self.clock.advance(STEP)
             await self.breathe()
         await self.deliver()
 
