@@ -75,6 +75,20 @@ async def test_who_hands_in_a_token_gets_what_has_happened_since_the_start(stadi
     assert (aps["event"], aps["content-state"]["lines"]["lockScreen"]) == ("update", "LIO 4/0")
 
 
+async def test_a_state_that_is_too_large_for_a_start_is_shown_in_part_and_then_whole(stadium: Stadium) -> None:
+    """An update has more room than a start: what had to be left out comes with the token."""
+    fixture = await stadium.match()
+    stadium.contents[fixture.match_id] |= {"need": "n" * 1_500, "result": "r" * 1_500}
+    follow, [phone] = await stadium.follower(fixture)
+    instance = stadium.instance()
+    await instance.activities.followed(fixture, follow)
+    token = await stadium.runs(instance, fixture, phone)
+    [started], [updated] = stadium.pushed(phone.start_token), stadium.pushed(token)
+    assert {"need", "result"} & started["content-state"].keys() == {"result"}
+    assert {"need", "result"} <= updated["content-state"].keys()
+    assert max(len(seen.payload) for seen in stadium.apple.sim.record.seen) <= 4096
+
+
 async def test_an_activity_that_the_app_began_by_itself_is_registered_like_the_others(stadium: Stadium) -> None:
     """There was no start from here, so it is shown how things stand."""
     fixture = await stadium.match()

@@ -29,7 +29,11 @@ Content: TypeAlias = dict[str, Any]
 
 def content_of(state: DisplayState, room: int) -> Content:
     """The state as it goes to devices, in at most `room` bytes of JSON; with less than 400 there may be nothing to leave out."""
-    content: Content = _harmless(msgspec.to_builtins(state), MOST_CHARACTERS)
+    return fitted(_harmless(msgspec.to_builtins(state), MOST_CHARACTERS), room)
+
+
+def fitted(content: Content, room: int) -> Content:
+    """What is harmless already, with as much left out as it takes."""
     for drop in DROPPED:
         if size_of(content) <= room:
             return content

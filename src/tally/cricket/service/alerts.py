@@ -18,6 +18,7 @@ from tally.cricket.repository.devices import DeviceRepository
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.notices import NoticeRepository
 from tally.kit.clock import Clock
+from tally.kit.ids import new_uuid
 from tally.kit.recent import Recent
 
 PAGE: Final = 200
@@ -76,6 +77,7 @@ class Alerts:
         return [
             Push(
                 token=device.device_token,
+                apns_id=new_uuid(),
                 payload=message.payload,
                 push_type="alert",
                 expiration=message.expiration,

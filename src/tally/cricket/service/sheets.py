@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tally.cricket.apns import payloads
 from tally.cricket.apns.payloads import Alert
-from tally.cricket.model.fitting import clean
+from tally.cricket.model.fitting import clean, fitted
 from tally.cricket.model.hashing import fingerprint
 from tally.cricket.service.ports import Show
 from tally.errors import NotFound
@@ -27,6 +27,8 @@ class Sheet:
     show: Show
     clock: Clock
     _contents: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _starts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _hashes: dict[str, str] = field(default_factory=dict)
     _made: dict[tuple[object, ...], bytes] = field(default_factory=dict)
 
     async def content(self, view: str) -> Mapping[str, Any]:
@@ -41,9 +43,21 @@ class Sheet:
         """The hash of what the view sees."""
         return fingerprint(await self.content(view))
 
+    async def shown_at_start(self, view: str) -> str:
+        """The hash of what it sees by a start: another one, where something had to be left out."""
+        if view not in self._hashes:
+            self._hashes[view] = fingerprint(await self.start_content(view))
+        return self._hashes[view]
+
+    async def start_content(self, view: str) -> Mapping[str, Any]:
+        """The state as a start can carry it: it has less room than an update."""
+        if view not in self._starts:
+            self._starts[view] = fitted(dict(await self.content(view)), payloads.room_for_content("start"))
+        return self._starts[view]
+
     async def start(self, view: str, channel_id: str | None) -> bytes:
         """Show the match on a device that does not show it yet."""
-        content = await self.content(view)
+        content = await self.start_content(view)
         if (made := self._made.get(("start", view, channel_id))) is None:
             timestamp = self._timestamp(content)
             title = title_of(content)

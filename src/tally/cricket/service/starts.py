@@ -31,6 +31,7 @@ from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.service.sheets import Sheet
 from tally.kit import logs
 from tally.kit.clock import Clock
+from tally.kit.ids import new_uuid
 
 # The channel of the match, made when the first device wants it; None where there is none.
 ChannelOf: TypeAlias = Callable[[], Awaitable[str | None]]
@@ -75,7 +76,7 @@ class Starter:
                 continue
             wants_channel = device.can_broadcast and follow.team_id == NEUTRAL
             channel_id = await channel_of() if wants_channel else None
-            shown = await sheet.shown(follow.team_id)
+            shown = await sheet.shown_at_start(follow.team_id)
             claimed = self._pending(person, device, channel_id, shown)
             if await self._is_mine(activity, claimed, anew_after):
                 pushes.append(await self._push(device, claimed, sheet))
@@ -122,6 +123,7 @@ class Starter:
         wait = wait_after(activity.starts) // 1000
         return Push(
             token=device.push_to_start_token or "",
+            apns_id=new_uuid(),
             payload=await sheet.start(activity.team_id, activity.channel_id),
             priority=10,
             # Not longer than until the next one, or a device that was away would show the match twice.
