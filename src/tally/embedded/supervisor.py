@@ -108,7 +108,9 @@ class Supervisor:
     async def _start_or_join(self) -> None:
         while not self._lock.take():
             if await self.program.answers():
-                _log.info(f"{self.program.name} of another program is used", action="server_join", folder=self.program.folder)
+                _log.info(
+                    f"{self.program.name} of another program is used", action="server_join", folder=str(self.program.folder)
+                )
                 return
             await self.clock.sleep(JOIN_POLL)
         await self._start()
