@@ -22,7 +22,7 @@ from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import CRICKET_MATCH_FOLLOWS, FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
-from tally.errors import NotFound
+from tally.errors import Invalid, NotFound
 from tally.kit.clock import ManualClock
 from tally.sim.apns.devices import TokenKind
 from tally.store.api import BatchWrite, Engine
@@ -87,6 +87,8 @@ class Stadium:
         """The display state, as short as can be: a test changes `contents`."""
         if match_id not in self.contents:
             raise NotFound("There is no such match", code="match_not_found")
+        if view not in {NEUTRAL, "1", "2"}:
+            raise Invalid("This team does not play in the match", code="team_not_in_match")
         return {"view": view, **self.contents[match_id]}
 
     def instance(self, owner: str = "instance-1", *, uses_channels: bool = False) -> Instance:

@@ -46,6 +46,16 @@ async def test_followers_see_the_match_from_their_side(stadium: Stadium) -> None
     assert (aps["attributes"]["teamId"], aps["content-state"]["view"]) == ("2", "2")
 
 
+async def test_who_is_on_a_side_that_no_longer_plays_sees_the_match_from_no_side(stadium: Stadium) -> None:
+    """The fixture was changed after they followed; the others are not held up."""
+    fixture = await stadium.match()
+    _, [odd] = await stadium.follower(fixture, team_id="99")
+    _, [other] = await stadium.follower(fixture, team_id="1")
+    await stadium.instance().orchestrator.run()
+    views = [stadium.pushed(phone.start_token)[0]["content-state"]["view"] for phone in (odd, other)]
+    assert views == ["neutral", "1"]
+
+
 async def test_after_a_restart_what_is_missing_is_made_up_for_and_nothing_comes_twice(stadium: Stadium) -> None:
     """The match was live all the time; one follower was started before, the other one is found now."""
     fixture = await stadium.match()

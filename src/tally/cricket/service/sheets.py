@@ -8,8 +8,9 @@ from tally.cricket.apns import payloads
 from tally.cricket.apns.payloads import Alert
 from tally.cricket.model.fitting import clean, fitted
 from tally.cricket.model.hashing import fingerprint
+from tally.cricket.model.records import NEUTRAL
 from tally.cricket.service.ports import Show
-from tally.errors import NotFound
+from tally.errors import Invalid, NotFound
 from tally.kit.clock import Clock
 
 # The type of the app's Live Activities: it has to be called so there.
@@ -37,6 +38,10 @@ class Sheet:
                 self._contents[view] = await self.show(self.match_id, view)
             except NotFound:  # a replay that has been deleted: what was shown of it can still be taken away
                 self._contents[view] = {"matchId": self.match_id, "view": view}
+            except Invalid:  # a side that no longer plays in the match, since the fixture has changed
+                if view == NEUTRAL:
+                    raise
+                self._contents[view] = await self.content(NEUTRAL)
         return self._contents[view]
 
     async def shown(self, view: str) -> str:
