@@ -48,11 +48,11 @@ class Handlers:
     hub: Hub
 
     async def health(self, _: Request) -> ASGIApp:
-        return Json({"status": "ok"})
+        return Json(wire.Health("ok"))
 
     async def ready(self, _: Request) -> ASGIApp:
         await self.leagues.all()
-        return Json({"status": "ready"})
+        return Json(wire.Health("ready"))
 
     async def list_matches(self, request: Request) -> ASGIApp:
         await self.callers.person(request)

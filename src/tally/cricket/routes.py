@@ -45,10 +45,15 @@ def cricket_api(handlers: Handlers, operators: OperatorHandlers) -> Api:
         wire=WIRE,
         security_schemes=SECURITY,
         operations=(
-            Operation("GET", "/health", handlers.health, "Whether the backend is up", response=dict[str, str]),
+            Operation(
+                *("GET", "/health", handlers.health, "Whether the backend is up"),
+                response=wire.Health,
+                response_example=wire.Health("ok"),
+            ),
             Operation(
                 *("GET", "/health/ready", handlers.ready, "Whether the backend can serve"),
-                response=dict[str, str],
+                response=wire.Health,
+                response_example=wire.Health("ready"),
                 errors=(_UNAVAILABLE,),
             ),
             *_matches(handlers),

@@ -26,6 +26,10 @@ class Camel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=False):
     """A body that is sent."""
 
 
+class Health(Camel, frozen=True):
+    status: str
+
+
 class MatchQuery(Strict, frozen=True):
     """`from` and `to` are moments or days, such as 2026-11-15; without a league, all active ones are looked at."""
 
