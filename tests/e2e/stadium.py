@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,6 @@ class Visitor:
 
 @asynccontextmanager
 async def served(parts: Parts, token: str) -> AsyncIterator[Visitor]:
-    """The program on a socket, and somebody who asks it."""
-    async with serving(build_app(parts)) as url, ClientBuilder().build() as client:
+    """The program on a socket, and somebody who asks it. Its jobs are left to the test, which moves the clock."""
+    async with serving(build_app(replace(parts, jobs=()))) as url, ClientBuilder().build() as client:
         yield Visitor(client, url, token)
