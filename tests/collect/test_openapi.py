@@ -32,7 +32,7 @@ CHECKS: list[CheckFunction] = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-EXAMPLES = 10
+EXAMPLES = 6
 NOBODYS = {"milestone_id": "0" * 26}
 
 
