@@ -250,4 +250,5 @@ async def test_a_push_service_that_does_not_answer_keeps_nobody_waiting(stadium:
     stadium.apple.sim.faults.clear()
     await stadium.clock.advance(60)
     await instance.orchestrator.run()
-    assert stadium.events(token) == ["end"]
+    # Once, or twice if the one that was given up had been on its way.
+    assert set(stadium.events(token)) == {"end"}
