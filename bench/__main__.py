@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.collect import events, recomputes
+from bench.cricket import cricket
 from bench.devices import SECONDS, histories, ingestion
 from bench.live import live
 from bench.push import pushes
@@ -29,12 +30,13 @@ def main(
     *,
     json: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("bench.json"),
     only: Annotated[
-        str, typer.Option(help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, scoreboard, push, live.")
+        str, typer.Option(help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, scoreboard, push, live, cricket.")
     ] = "",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each pair of figures takes.")] = 9,
     items: Annotated[int, typer.Option(min=10_000, help="The larger number of items of the growth.")] = 1_000_000,
     history: Annotated[int, typer.Option(min=10_000, help="The longer history of a device.")] = 1_000_000,
     players: Annotated[int, typer.Option(min=1_000, help="How many players the scoreboard has.")] = 1_000_000,
+    fixtures: Annotated[int, typer.Option(min=1_000, max=10_000, help="How many fixtures cricket syncs.")] = 10_000,
     seconds: Annotated[int, typer.Option(min=1, help="How long each rate of devices and collect is to be held.")] = SECONDS,
 ) -> None:
     """Measure the store on this machine, each figure beside a peer in the same run."""
@@ -50,6 +52,7 @@ def main(
         "scoreboard": scoreboard(seconds, players),
         "push": pushes(rounds),
         "live": live(rounds),
+        "cricket": cricket(seconds, fixtures),
     }
     lines = uvloop.run(_collect(console, only, rounds, parts))
     figures = {

@@ -1,0 +1,135 @@
+"""A simulated SportMonks with ten thousand coming matches and one that is played, and the cricket backend beside it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyreqwest.client import Client, ClientBuilder
+
+from bench.programs import Program, started
+from tally.cricket.assembly import Cricket, Surroundings, open_cricket
+from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.kit.clock import SystemClock
+from tally.kit.cursors import Cursors
+from tally.kit.hub import Hub
+from tally.kit.metrics import Metrics
+from tally.settings import Secret, Settings
+from tally.sim.cognito.pool import Cognito
+from tally.sim.sportmonks.shipped import MATCH_ID, shipped_match
+from tally.sim.sportmonks.world import API_TOKEN
+from tally.store.catalogue import tables_of
+from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.store import Store
+
+# All of them within the month that a sync looks ahead.
+_APART = 250
+_SECRET = Secret("a made-up secret of thirty-two characters")
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The simulator, and the ids of the matches on its schedule, the latest last."""
+
+    program: Program
+    scheduled: list[str]
+
+    @property
+    def api(self) -> str:
+        return f"{self.program.url}/api/v2.0"
+
+
+@asynccontextmanager
+async def outside(matches: int) -> AsyncIterator[Outside]:
+    """SportMonks in a process of its own: so many matches to come, and one in its seventh over."""
+    words = ("sim", "cricket", "--speed", "1", "--port", "0", "--cognito-port", "0")
+    async with started(*words, given={}) as program, ClientBuilder().error_for_status(True).build() as client:
+        control = f"{program.url}/_sim"
+        made = await client.post(f"{control}/schedule").body_json({"count": matches, "apart": _APART}).build().send()
+        scheduled = [str(match_id) for match_id in msgspec.json.decode(bytes(await made.bytes()))["ids"]]
+        await client.post(f"{control}/matches/{MATCH_ID}/step").body_json({"deliveries": 40}).build().send()
+        yield Outside(program, scheduled)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The backend in this process, without its jobs."""
+
+    engine: SqliteEngine
+    cricket: Cricket
+
+
+@asynccontextmanager
+async def inside(directory: Path, api: str) -> AsyncIterator[Inside]:
+    clock, metrics = SystemClock(), Metrics()
+    settings = Settings(
+        cricket_sportmonks_url=api,
+        cricket_sportmonks_token=Secret(API_TOKEN),
+        cricket_sportmonks_timeout=60,
+        cricket_sportmonks_hourly_limit=1_000_000,
+    )
+    async with open_sqlite(directory) as engine:
+        for repository in REPOSITORIES:
+            for table in tables_of(repository):
+                await engine.ensure_table(table)
+        given = Surroundings(
+            settings=settings,
+            clock=clock,
+            metrics=metrics,
+            hub=Hub(clock, metrics),
+            cursors=Cursors(_SECRET),
+            store=Store(engine, clock),
+            admin_key=_SECRET,
+        )
+        async with open_cricket(given) as cricket:
+            yield Inside(engine, cricket)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """`tally serve cricket`, and somebody who may ask it."""
+
+    program: Program
+    client: Client
+    token: str
+
+    async def get(self, path: str) -> Any:
+        response = await self.client.get(f"{self.program.url}{path}").bearer_auth(self.token).build().send()
+        content = bytes(await response.bytes())
+        if response.status != 200:
+            raise AssertionError(f"{path} was answered with {response.status} {content[:200]!r}")
+        return content
+
+    async def until_there(self, path: str) -> None:
+        """Wait for the server's own sync to bring this."""
+        async with asyncio.timeout(600):
+            while True:
+                response = await self.client.get(f"{self.program.url}{path}").bearer_auth(self.token).build().send()
+                await response.bytes()
+                if response.status == 200:
+                    return
+                await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def serving(directory: Path, api: str) -> AsyncIterator[Served]:
+    """The server as its users start it, with every job running."""
+    async with Cognito(SystemClock()).serving() as cognito:
+        given = {
+            "TALLY_DATA_DIR": str(directory),
+            "TALLY_LOG_FORMAT": "json",
+            "TALLY_CRICKET_SPORTMONKS_URL": api,
+            "TALLY_CRICKET_SPORTMONKS_TOKEN": API_TOKEN,
+            "TALLY_CRICKET_SPORTMONKS_HOURLY_LIMIT": "1000000",
+            "TALLY_CRICKET_MARQUEE_LEAGUES": str(shipped_match().league_id),
+            "TALLY_CRICKET_ISSUER": cognito.issuer,
+            "TALLY_CRICKET_CLIENT_ID": cognito.client_id,
+        }
+        async with (
+            started("serve", "cricket", "--port", "0", given=given) as program,
+            ClientBuilder().max_connections(256).build() as client,
+        ):
+            yield Served(program, client, cognito.user("ana"))
