@@ -41,7 +41,7 @@ async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grou
 @pytest.fixture(scope="session")
 async def arena(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Arena]:
     """A server that all tests share: bring your own players, and do not count on the board to be empty."""
-    async with running(settings_of(await ground.place(), tmp_path_factory.mktemp("arena"))) as arena:
+    async with running(settings_of(await ground.place(part=0), tmp_path_factory.mktemp("arena"))) as arena:
         yield arena
 
 

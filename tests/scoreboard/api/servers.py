@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import asyncpg
+from redis.asyncio import Redis
 
 from tally.embedded.place import private_folder
 from tally.embedded.postgres import Cluster, programs
@@ -106,14 +107,17 @@ class Ground:
         async with open_database(self._at(TEMPLATE), SystemClock(), StorageFigures(Metrics())) as database:
             await migrate(database)
 
-    async def place(self) -> tuple[str, str]:
-        """The addresses of an empty database and an empty part of Redis."""
+    async def place(self, part: int | None = None) -> tuple[str, str]:
+        """The addresses of an empty database and an empty part of Redis; who stays for the whole run asks for part 0 or 1."""
         self.numbers[0] += 1
         number = self.numbers[0]
         name = f"arena_{number}"
         await self._run(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
         # Redis has sixteen parts: a test is long over when its part is used again.
-        return self._at(name), f"{self.redis_url}?db={number % 16}"
+        url = f"{self.redis_url}?db={number % 14 + 2 if part is None else part}"
+        async with Redis.from_url(url) as client:
+            await client.flushdb()
+        return self._at(name), url
 
     def _at(self, database: str) -> str:
         return self.dsn.replace("/postgres?", f"/{database}?")

@@ -93,7 +93,7 @@ class Documented:
 
 @pytest.fixture(scope="session")
 async def documented(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Documented]:
-    async with running(settings_of(await ground.place(), tmp_path_factory.mktemp("documented"))) as arena:
+    async with running(settings_of(await ground.place(part=1), tmp_path_factory.mktemp("documented"))) as arena:
         response = await arena.client.get(f"{arena.url}/openapi.json").build().send()
         player = await arena.player()
         await arena.score(player, 10)

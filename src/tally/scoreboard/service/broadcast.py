@@ -12,6 +12,7 @@ those of others.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -126,7 +127,7 @@ class Broadcast:
                 board = await self._leaderboard.top(WATCHED)
                 update = self._update(board, self._told)
                 if update.changed_positions:
-                    await self._guard.call(lambda update=update: self._channel.publish(msgspec.json.encode(update)))  # type: ignore[misc]
+                    await self._guard.call(partial(self._channel.publish, msgspec.json.encode(update)))
                     self._told = update.leaderboard
             except Unavailable as away:
                 # Others look into PostgreSQL themselves while Redis is away.

@@ -150,6 +150,9 @@ class ScoreboardServer:
             self.figures.last_trouble = error.message
             raise
         self.figures.seconds.append(self.clock.monotonic() - started)
+        if is_cancelled():
+            # The client may also keep a cancellation to itself, and go on with its answer.
+            raise asyncio.CancelledError
         return answer
 
     async def _answer(self, method: str, path: str, body: object, kind: type[T], headers: dict[str, str]) -> T:
