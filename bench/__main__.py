@@ -30,7 +30,10 @@ def main(
     *,
     json: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("bench.json"),
     only: Annotated[
-        str, typer.Option(help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, scoreboard, push, live, cricket.")
+        str,
+        typer.Option(
+            help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, scoreboard, push, live, cricket."
+        ),
     ] = "",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each pair of figures takes.")] = 9,
     items: Annotated[int, typer.Option(min=10_000, help="The larger number of items of the growth.")] = 1_000_000,
