@@ -105,6 +105,7 @@ def _assembled(
         ),
         follows=follows,
         activities=activities,
+        follower=live.follower,
         cursors=given.cursors,
         hub=given.hub,
     )

@@ -9,7 +9,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tally.cricket import render, wire
-from tally.cricket.announcing import topic_of
 from tally.cricket.callers import Callers
 from tally.cricket.model.records import NEUTRAL
 from tally.cricket.service.devices import DeviceService, Registration
@@ -19,6 +18,7 @@ from tally.cricket.service.leagues import LeagueService
 from tally.cricket.service.matches import MatchService, Position, Wanted
 from tally.cricket.service.ports import Activities
 from tally.cricket.service.teams import TeamService
+from tally.cricket.watching import MatchFollower, Watched, topic_of
 from tally.errors import Invalid, NotFound
 from tally.kit.body import read_json, read_query
 from tally.kit.cursors import Cursors, fingerprint
@@ -44,6 +44,7 @@ class Handlers:
     devices: DeviceService
     follows: FollowService
     activities: Activities
+    follower: MatchFollower
     cursors: Cursors
     hub: Hub
 
@@ -88,7 +89,9 @@ class Handlers:
         async def snapshot() -> tuple[str, object]:
             return "display", _display_body(await self.displays.get(match_id, query.team_id))
 
-        return EventStream(self.hub, topic_of(match_id, shown.view), request, snapshot)
+        key = (match_id, shown.view)
+        watching = self.follower.following(key, await self.follower.read(key) or Watched(shown.content))
+        return EventStream(self.hub, topic_of(key), request, snapshot, watching)
 
     async def list_teams(self, request: Request) -> ASGIApp:
         await self.callers.person(request)

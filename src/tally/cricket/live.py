@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tally.cricket.announcing import Announcer
 from tally.cricket.apns.port import Apns
 from tally.cricket.reading import Reading
 from tally.cricket.repository.locks import StoreLocks
@@ -26,6 +25,7 @@ from tally.cricket.service.starts import Starter
 from tally.cricket.service.sweeps import Sweeper
 from tally.cricket.service.toss import TossAnnouncer
 from tally.cricket.service.workers import MatchWorkers
+from tally.cricket.watching import Announcer, MatchFollower, match_follower
 from tally.kit.clock import Clock
 from tally.kit.hub import Hub
 from tally.kit.ids import new_uuid
@@ -42,6 +42,7 @@ class Live:
     orchestrator: MatchOrchestrator
     prematch: PrematchNotifier
     workers: MatchWorkers
+    follower: MatchFollower
 
 
 @asynccontextmanager
@@ -57,7 +58,8 @@ async def open_live(
 
     starter = Starter(tables.activities, tables.devices, apns, clock)
     ender = Ender(tables.activities, apns, clock)
-    pipeline = _pipeline(tables, reading, apns, Announcer(hub), clock=clock, owner=owner)
+    follower = match_follower(tables, hub, clock)
+    pipeline = _pipeline(tables, reading, apns, Announcer(follower), clock=clock, owner=owner)
     told = Alerts(
         follows=tables.follows,
         notices=tables.notices,
@@ -66,7 +68,7 @@ async def open_live(
         clock=clock,
         told=Recent(clock, alerts.TOLD_SECONDS, alerts.MOST_TOLD),
     )
-    async with MatchWorkers(pipeline, locks(), clock) as workers:
+    async with follower, MatchWorkers(pipeline, locks(), clock) as workers:
         yield Live(
             activities=_activities(tables, reading, starter, ender),
             poller=LiveScore(
@@ -97,6 +99,7 @@ async def open_live(
                 clock=clock,
             ),
             workers=workers,
+            follower=follower,
         )
 
 

@@ -52,7 +52,7 @@ class Follower(Generic[K, V]):
     ) -> None:
         self._clock = clock
         self._marks = marks
-        self._read = read
+        self.read = read
         self._mark_of = mark_of
         self._tell = tell
         self._seconds = seconds
@@ -116,7 +116,7 @@ class Follower(Generic[K, V]):
             # A change that comes while one is being read has the reading done once more.
             while followed.is_stale:
                 followed.is_stale = False
-                state = await self._read(key)
+                state = await self.read(key)
                 if state is not None and self._mark_of(state) > self._mark_of(followed.state):
                     before, followed.state = followed.state, state
                     self._tell(key, before, state)

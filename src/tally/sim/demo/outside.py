@@ -28,8 +28,8 @@ from tally.sim.strava.simulator import Strava
 
 STRAVA_PORT: Final = 8101
 COLLECT_ISSUER_PORT: Final = 8102
-COGNITO_PORT: Final = 8103
-SPORTMONKS_PORT: Final = 8104
+COGNITO_PORT: Final = 8104
+SPORTMONKS_PORT: Final = 8103
 APNS_PORTS: Final = (8121, 8122, 8123)
 
 
