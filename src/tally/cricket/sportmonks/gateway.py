@@ -4,6 +4,7 @@ One request tells of all live matches. Balls are asked for as soon as a match of
 those alone. Something unreadable among the rest is logged and left out, and never stops the others.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -23,6 +24,8 @@ from tally.kit.clock import Clock
 
 SCORES: Final = "localteam,visitorteam,runs,scoreboards,lineup,batting.batsman,batting.result,bowling.bowler,manofmatch"
 BALLS: Final = f"{SCORES},balls"
+# So many bytes are read at a time.
+BITE: Final = 65_536
 SCHEDULE: Final = "localteam,visitorteam,runs"
 
 T = TypeVar("T")
@@ -65,7 +68,7 @@ class SportMonksGateway:
             answer = await self._client.one(f"/fixtures/{match_id}", {"include": BALLS})
         except NotFound:
             return None
-        found = self._readable([answer.data], wire.Fixture, "fixture", self._feed)
+        found = await self._readable([answer.data], wire.Fixture, "fixture", self._feed)
         return found[0] if found else None
 
     async def fixtures(
@@ -87,17 +90,17 @@ class SportMonksGateway:
             return fixture_record(fixture, now, codes.get(str(fixture.league_id))), match_feed(fixture, now, with_balls=False)
 
         async for page in self._client.pages("/fixtures", asked):
-            yield self._readable(page, wire.Fixture, "fixture", both)
+            yield await self._readable(page, wire.Fixture, "fixture", both)
 
     async def leagues(self) -> list[records.League]:
         answer = await self._client.many("/leagues", {})
         now = self._clock.milliseconds()
-        return self._readable(answer.data, wire.League, "league", lambda league: league_record(league, now))
+        return await self._readable(answer.data, wire.League, "league", lambda league: league_record(league, now))
 
     async def teams(self) -> list[records.Team]:
         answer = await self._client.many("/teams", {})
         now = self._clock.milliseconds()
-        return self._readable(answer.data, wire.Team, "team", lambda team: team_record(team, now))
+        return await self._readable(answer.data, wire.Team, "team", lambda team: team_record(team, now))
 
     async def season_teams(self, league: records.League) -> list[records.TeamSeason]:
         """The sides of the league's season that is on."""
@@ -108,22 +111,26 @@ class SportMonksGateway:
         except NotFound:
             return []
         now = self._clock.milliseconds()
-        found = self._readable([answer.data], wire.Season, "season", lambda season: season)
+        found = await self._readable([answer.data], wire.Season, "season", lambda season: season)
         return [team_season_record(season, team, league.league_id, now) for season in found for team in season.teams or ()]
 
     async def _look(self) -> LivePoll:
         answer = await self._client.many("/livescores", {"include": BALLS if self._wants_balls else SCORES})
-        feeds = self._readable(answer.data, wire.Fixture, "fixture", self._feed)
+        feeds = await self._readable(answer.data, wire.Fixture, "fixture", self._feed)
         listed = {feed.match_id for feed in feeds} | {match_id for raw in answer.data if (match_id := _id_of(raw))}
         return LivePoll(tuple(feeds), frozenset(listed), self._clock.milliseconds())
 
     def _feed(self, fixture: wire.Fixture) -> MatchFeed:
         return match_feed(fixture, self._clock.milliseconds(), str(fixture.league_id) in self._marquee)
 
-    def _readable(self, items: Sequence[msgspec.Raw], kind: type[T], what: str, make: Callable[[T], R]) -> list[R]:
-        """Those that can be read; the others are told to the log."""
-        found = []
+    async def _readable(self, items: Sequence[msgspec.Raw], kind: type[T], what: str, make: Callable[[T], R]) -> list[R]:
+        """Those that can be read; the others are told to the log. Between bites, whoever waits for an answer gets it."""
+        found, bite = list[R](), 0
         for raw in items:
+            bite += len(bytes(raw))
+            if bite > BITE:
+                bite = 0
+                await asyncio.sleep(0)
             try:
                 found.append(make(msgspec.json.decode(raw, type=kind, strict=False)))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Unreadable) as error:
