@@ -190,7 +190,7 @@ async def test_a_match_can_move_with_every_look() -> None:
     """The result is never passed over, and is seen for a while."""
     async with opened() as site:
         site.match.per_poll = 10
-        seen = []
+        seen: list[list[str]] = []
         while not seen or seen[-1]:
             seen.append([fixture["status"] for fixture in await site.data("/livescores")])
         assert len(seen) == -(-(len(site.match.steps) - 1) // 10) + POLLS_AFTER + 1
