@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from tally.kit.http import Json
-from tally.kit.server import CannotListen, Server, listen, serving, url_of
+from tally.kit.server import TURN_SECONDS, YOUNG_OBJECTS, CannotListen, Server, listen, serving, url_of
 from tests.kit.serving import served
 
 
@@ -138,3 +140,16 @@ async def test_a_stop_before_the_start_is_over_is_a_stop() -> None:
     stop.set()
     await Server(Starlette()).run_on(listening, stop)
     assert listening.fileno() == -1
+
+
+def test_a_program_that_serves_gives_its_threads_short_turns_and_seldom_looks_for_cycles() -> None:
+    """In a process of its own, since both hold for the whole process."""
+    program = (
+        "import gc, sys\n"
+        "from tally.kit.server import run_until_stopped\n"
+        "async def main(stop):\n"
+        "    print(gc.get_threshold()[0], round(sys.getswitchinterval() * 1000, 3))\n"
+        "run_until_stopped(main)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == [str(YOUNG_OBJECTS), str(TURN_SECONDS * 1000)]
