@@ -103,6 +103,29 @@ def test_serve_logs_json_and_takes_its_port_from_the_environment(tmp_path: Path)
         assert (program.returncode, output) == (0, "")
 
 
+def test_a_backup_is_taken_while_it_runs_and_restored_elsewhere(tmp_path: Path) -> None:
+    """What is in the way is told with code 2, what fails with 1; nothing is put over a directory that is in use."""
+    with started(tmp_path, "serve", TALLY_PORT="0", TALLY_LOG_FORMAT="json") as program:
+        assert program.stderr is not None
+        read_until(program.stderr, "listening")
+        done = tally(tmp_path, "backup", str(tmp_path / "backup.tar"))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "backup.tar" in done.stdout
+        refused = tally(tmp_path, "restore", str(tmp_path / "backup.tar"))
+        assert refused.returncode == 2
+        assert "A program runs on" in refused.stderr
+        fresh = tally(tmp_path, "up", "--fresh", "--port", "0")
+        assert fresh.returncode == 2
+        assert "A program runs on" in fresh.stderr
+    restored = tally(tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "other"))
+    assert (restored.returncode, restored.stderr) == (0, "")
+    assert (tmp_path / "other" / "devices-pepper.key").read_text() == (tmp_path / "data" / "devices-pepper.key").read_text()
+    (tmp_path / "backup.tar").write_bytes(b"nothing")
+    failed = tally(tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "third"))
+    assert failed.returncode == 1
+    assert "is no back-up of Tally, or a damaged one" in failed.stderr
+
+
 def test_a_port_in_use_is_said_to_be(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

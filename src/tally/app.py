@@ -27,7 +27,7 @@ from tally import __version__
 from tally.collect.assembly import REPOSITORIES as COLLECT_REPOSITORIES
 from tally.cricket.repository.catalogue import REPOSITORIES as CRICKET_REPOSITORIES
 from tally.devices.assembly import REPOSITORIES as DEVICES_REPOSITORIES
-from tally.kit import keyfile, logs
+from tally.kit import inuse, keyfile, logs
 from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock, DeadlinePassed, SystemClock, finish_within
 from tally.kit.cursors import Cursors
@@ -100,6 +100,7 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
         cursors = Cursors(settings.cursor_secret or keyfile.read_or_make(settings.data_dir / "cursor.key"))
         shared = Shared(settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=cursors, store=store)
         backends = {name: await stack.enter_async_context(OPENERS[name](shared)) for name in settings.backends}
+        stack.enter_context(inuse.used(settings.data_dir))
         sweep = Job(name="ttl-sweep", what="Deletes what has expired", run=partial(_sweep, engine, clock), interval=60)
         yield Parts(
             settings=settings,

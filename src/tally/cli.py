@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import msgspec
@@ -20,6 +21,9 @@ from rich.table import Table
 
 from tally import __version__
 from tally.app import CATALOGUE, assembled, build_app, open_engine
+from tally.backup.put_back import put_back
+from tally.backup.take import take
+from tally.backup.trouble import Failed
 from tally.errors import TallyError
 from tally.kit import logs
 from tally.kit.clock import SystemClock
@@ -50,6 +54,8 @@ Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen
 Only = Annotated[list[str] | None, typer.Option(help="Backends to start, separated by commas, instead of TALLY_BACKENDS.")]
 WithSim = Annotated[bool, typer.Option("--sim/--no-sim", help="With simulators and made-up people, or the server alone.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Begin anew: what is in the data directory is set aside.")]
+Target = Annotated[Path, typer.Argument(help="The file to write; in a folder, it is named after the time.")]
+Source = Annotated[Path, typer.Argument(help="The file that `tally backup` wrote.")]
 Backends = Annotated[list[str] | None, typer.Argument(help="The backends to serve, instead of TALLY_BACKENDS.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
@@ -77,7 +83,7 @@ def options(
 @cli.command()
 def up(host: Host = None, port: Port = None, only: Only = None, sim: WithSim = True, fresh: Fresh = False) -> None:
     """Start everything in one process, with a simulated outside world and made-up people, and print where it is."""
-    settings = _settings(host, port, only)
+    settings = _settings(host, port, only, quiet=True)
     with _explained():
         listening = listen(settings.host, settings.port)
         if fresh and (aside := set_aside(settings.data_dir)):
@@ -94,6 +100,28 @@ def serve(backends: Backends = None, host: Host = None, port: Port = None) -> No
         logs.logger().info("Listening", action="listening", url=url)
 
     _serve(_settings(host, port, backends), announce)
+
+
+@cli.command()
+def backup(target: Target) -> None:
+    """Write what is in the data directory to one file, also while Tally runs: tables, scores, keys."""
+    settings = _settings()
+    with _explained():
+        taken = asyncio.run(take(settings.data_dir, target, SystemClock()))
+    typer.echo(f"{taken.path}: {len(taken.manifest.entries)} files, {taken.size / 1e6:.1f} MB")
+    if settings.store_engine == "dynamodb":
+        typer.echo("The tables are in DynamoDB: back them up there.")
+    if "scoreboard" in settings.backends and settings.scoreboard_database_url is not None:
+        typer.echo("The scores are in a PostgreSQL of your own: back it up there.")
+
+
+@cli.command()
+def restore(source: Source) -> None:
+    """Make the data directory from a back-up; there must be none yet, or an empty one."""
+    settings = _settings()
+    with _explained():
+        manifest = asyncio.run(put_back(source, settings.data_dir, SystemClock()))
+    typer.echo(f"{settings.data_dir.resolve()} is as it was at {manifest.created}, with Tally {manifest.version}.")
 
 
 @cli.command("settings")
@@ -170,11 +198,17 @@ def _serve(settings: Settings, announce: Callable[[str, Settings], None]) -> Non
         run_until_stopped(serve_until)
 
 
-def _settings(host: str | None = None, port: int | None = None, backends: list[str] | None = None) -> Settings:
-    """The settings in force, with what the command line says instead; logging is set up by them."""
+def _settings(
+    host: str | None = None, port: int | None = None, backends: list[str] | None = None, *, quiet: bool = False
+) -> Settings:
+    """The settings in force, with what the command line says instead; logging is set up by them.
+
+    `quiet` is for a command whose table on the terminal should not be buried: there, only what is amiss is logged.
+    """
     instead = {"TALLY_BACKENDS": ",".join(backends)} if backends else {}
+    usual = {"TALLY_LOG_LEVEL": "warning"} if quiet and sys.stderr.isatty() else {}
     with _explained():
-        settings = read_settings(os.environ | instead)
+        settings = read_settings(usual | os.environ | instead)
     settings = dataclasses.replace(
         settings, host=settings.host if host is None else host, port=settings.port if port is None else port
     )
@@ -186,23 +220,25 @@ def _settings(host: str | None = None, port: int | None = None, backends: list[s
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Turn what a person can mend into a sentence and exit code 2."""
+    """Turn what a person can mend into a sentence and exit code 2, or 1 where it was begun and failed."""
     try:
         yield
     except SettingsError as error:
         _refuse(*error.problems)
     except CannotListen as error:
         _refuse(f"{error}. Choose another with --host and --port, or TALLY_HOST and TALLY_PORT.")
+    except Failed as error:
+        _refuse(error.message, code=1)
     except TallyError as error:
         _refuse(error.message)
     except StoreError as error:
         _refuse(f"The store: {error}")
 
 
-def _refuse(*sentences: str) -> NoReturn:
+def _refuse(*sentences: str, code: int = 2) -> NoReturn:
     for sentence in sentences:
         typer.echo(sentence, err=True)
-    raise typer.Exit(2)
+    raise typer.Exit(code)
 
 
 if __name__ == "__main__":
