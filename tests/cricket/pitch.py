@@ -157,12 +157,11 @@ class Announced:
     """What pages were told."""
 
     events: list[KeyEvent] = field(default_factory=list)
-    by_match: dict[str, list[KeyEvent]] = field(default_factory=dict)
     displays: list[Mapping[str, Mapping[str, Any]]] = field(default_factory=list)
 
     def __call__(self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]) -> None:
+        assert match_id
         self.events += events
-        self.by_match.setdefault(match_id, []).extend(events)
         self.displays.append(displays)
 
 

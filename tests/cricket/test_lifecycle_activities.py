@@ -53,7 +53,8 @@ async def test_each_device_has_its_own_activity_and_token(stadium: Stadium) -> N
     await instance.activities.followed(fixture, follow)
     first, second = await stadium.runs(instance, fixture, phone), await stadium.runs(instance, fixture, tablet)
     now = stadium.clock.milliseconds()
-    targets = {each.device_id: each.update_token async for each in stadium.activities.targets(fixture.match_id, now)}
+    pages = stadium.activities.targets(fixture.match_id, now)
+    targets = {each.device_id: each.update_token async for page in pages for each in page}
     assert targets == {phone.device_id: first, tablet.device_id: second}
     activity = await stadium.shown(fixture, phone)
     assert activity is not None

@@ -114,7 +114,7 @@ async def test_pushes_go_to_what_is_active_and_know_no_more_than_they_need(activ
     for each in (pending, replace(channelled, status=ACTIVE)):
         await activities.create(each)
     await activities.end(over, EndReason.USER_DISMISSED, MOMENT)
-    assert [each async for each in activities.targets(match_id, MOMENT)] == [
+    assert [each async for page in activities.targets(match_id, MOMENT) for each in page] == [
         PushTarget(match_id=match_id, user_id=on.user_id, device_id=on.device_id, team_id="1", update_token="token"),
         PushTarget(
             match_id=match_id,

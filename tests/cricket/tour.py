@@ -139,7 +139,7 @@ async def _activities(store: Store) -> None:
     await activities.get(made.match_id, made.user_id, made.device_id, MOMENT)
     await activities.claim_start(made, MOMENT, None, "hash")
     await activities.activate(replace(made, status=ActivityStatus.ACTIVE, update_token="token"))
-    assert [each async for each in activities.targets(made.match_id, MOMENT)]
+    assert [each async for page in activities.targets(made.match_id, MOMENT) for each in page]
     assert [each async for each in activities.of_match(made.match_id, MOMENT)]
     await activities.of_user(made.match_id, made.user_id, MOMENT)
     await activities.change_team(made, "1")

@@ -15,7 +15,7 @@ from tally.store.errors import ConditionFailed
 from tally.store.expressions import Condition, F, absent, present
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
-from tally.store.values import Item
+from tally.store.values import Item, Key
 
 WHO: Final = "userId#deviceId"
 
@@ -45,7 +45,6 @@ LIVE_ACTIVITIES = Table(
     ),
 )
 _SHAPE: Final = Shape(LiveActivity, expires_at="ttl")
-_TARGET: Final = Shape(PushTarget)
 _PUSHED: Final = ("matchId", "userId", "deviceId", "teamId", "updateToken", "channelId")
 # It was swiped away there, or the token leads nowhere.
 KNOWN_BY_THE_DEVICE: Final = frozenset({EndReason.USER_DISMISSED, EndReason.TOKEN_INVALID})
@@ -64,6 +63,18 @@ def _over(reasons: Collection[EndReason], now: int) -> Condition:
     if not reasons:
         return gone
     return gone | ((F("status") == ActivityStatus.ENDED.value) & F("endReason").is_in(*(reason.value for reason in reasons)))
+
+
+def _target(item: Item) -> PushTarget:
+    """By hand, since there are hundreds of thousands of them."""
+    return PushTarget(
+        match_id=item["matchId"],
+        user_id=item["userId"],
+        device_id=item["deviceId"],
+        team_id=item["teamId"],
+        update_token=item.get("updateToken"),
+        channel_id=item.get("channelId"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,14 +226,24 @@ class LiveActivityRepository:
         frequency="On each state change per live match",
         bound=MOST_ACTIVITIES,
     )
-    async def targets(self, match_id: str, now: int) -> AsyncGenerator[PushTarget, None]:
-        """As much as a push wants of all that are active, a page at a time."""
+    async def targets(self, match_id: str, now: int) -> AsyncGenerator[list[PushTarget], None]:
+        """As much as a push wants of all that are active, by person and device, a page at a time."""
         is_active = (F("status") == ActivityStatus.ACTIVE.value) & (F("ttl") > now // 1000)
-        items = self.store.items(
-            LIVE_ACTIVITIES, F("matchId") == match_id, filter=is_active, project=_PUSHED, page=PAGE, consistent=True
-        )
-        async for item in items:
-            yield _TARGET.record(item)
+        start: Key | None = None
+        while True:
+            page = await self.store.query(
+                *(LIVE_ACTIVITIES, F("matchId") == match_id),
+                filter=is_active,
+                project=_PUSHED,
+                limit=PAGE,
+                start=start,
+                consistent=True,
+            )
+            if page.items:
+                yield [_target(item) for item in page.items]
+            start = page.next
+            if start is None:
+                return
 
     @access(
         *("Get all Live Activities for match", Query),

@@ -8,7 +8,7 @@ reached with a single request.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -88,15 +88,15 @@ class Audience:
     subscriptions: SubscriptionRepository
     clock: Clock
 
-    async def of(self, match_id: str) -> AsyncGenerator[Target, None]:
+    async def of(self, match_id: str) -> AsyncGenerator[Sequence[Target], None]:
         """Everyone, a page at a time, in the order of their keys."""
         now = self.clock.milliseconds()
         async with aclosing(self.activities.targets(match_id, now)) as targets:
-            async for target in targets:
-                yield target
+            async for page in targets:
+                yield page
         async with aclosing(self.subscriptions.of_match(match_id, now // 1000)) as subscriptions:
             async for subscription in subscriptions:
-                yield subscription
+                yield [subscription]
 
     async def forget(self, target: Target, token: str) -> None:
         """Apple does not know the token (any more)."""
@@ -172,15 +172,18 @@ class FanOut:
         """A push for each who has not had the newest state, in the order of the keys."""
         number = self._number
         is_done = False
-        async with aclosing(self.audience.of(self.match_id)) as targets:
-            async for target in targets:
-                key = key_of(target)
-                is_done = self._state_turn.is_done(number, key)
+        async with aclosing(self.audience.of(self.match_id)) as pages:
+            async for page in pages:
+                for target in page:
+                    key = key_of(target)
+                    is_done = self._state_turn.is_done(number, key)
+                    if is_done:
+                        break
+                    self._key = key
+                    if self._state_turn.is_due(number, key) and (push := self._push(target, key)) is not None:
+                        yield push
                 if is_done:
                     break
-                self._key = key
-                if self._state_turn.is_due(number, key) and (push := self._push(target, key)) is not None:
-                    yield push
         # What is offered from here on begins with a new round, while the last answers of this one still come in.
         self._is_due = not (is_done or self._state_turn.is_done_after(number))
         self._number, self._key = number + 1, START

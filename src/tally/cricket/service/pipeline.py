@@ -13,7 +13,7 @@ with the same timestamp. An instance that has lost its match fails at 2, since t
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -58,13 +58,6 @@ class Overtaken(Conflict):
     default_code = "match_overtaken"
 
 
-class Told(NamedTuple):
-    """How many events of a match were told, and the fingerprints of the states that went with them."""
-
-    events: int
-    fingerprints: dict[str, str]
-
-
 @dataclass(slots=True)
 class LiveMatch:
     """What an instance holds of a match that it sees to: its fan-out, and what it took and showed last."""
@@ -91,8 +84,6 @@ class Pipeline:
     announce: Announce
     clock: Clock
     owner: str
-    # What the pages that this instance serves were told of each match.
-    _pages: dict[str, Told] = field(default_factory=dict)
 
     def open(self, match_id: str) -> LiveMatch:
         """Begin to see to a match."""
@@ -109,7 +100,6 @@ class Pipeline:
         record = await self._record(feed.match_id, now)
         memory = memory_of(record)
         if feed.received_at < memory.received_at or record.poller_state is PollerState.ENDED:
-            await self._repeat(record)
             return ()
         if not is_final and live.version == record.version and says_the_same(live.heard, feed):
             await self._renew(live, feed, now)
@@ -118,7 +108,6 @@ class Pipeline:
         taken = step(memory, book, feed, now=now, room=room_for_content("update"), is_final=is_final)
         if taken.book != book:
             await self.processing.put(feed.match_id, taken.book)
-        self._pages.setdefault(feed.match_id, Told(len(memory.told), memory.fingerprints))
         saved = await self._save(record, memory, taken, feed, now)
         self.processing.remember(feed.match_id, saved.version, taken.book)
         # While something is waited for, an answer that says the same is an answer all the same.
@@ -127,34 +116,6 @@ class Pipeline:
         if taken.contents:
             await self._show(live, feed, taken, saved)
         return taken.new
-
-    async def overhear(self, match_id: str) -> None:
-        """Another instance sees to the match: tell the pages that this one serves what has become of it."""
-        record = await self.active.get(match_id)
-        if record is not None:
-            await self._repeat(record)
-
-    async def _repeat(self, record: ActiveMatch) -> None:
-        """Tell the pages what another instance has done."""
-        memory, match_id = memory_of(record), record.match_id
-        known = self._pages.setdefault(match_id, Told(len(memory.told), memory.fingerprints))
-        if known == Told(len(memory.told), memory.fingerprints):
-            return
-        now = self.clock.seconds()
-        found = [await self.displays.get(match_id, view, now) for view in memory.fingerprints]
-        contents = {each.team_id: msgspec.json.decode(each.content) for each in found if each is not None}
-        self._tell_pages(match_id, memory, contents)
-
-    def forget(self, match_id: str) -> None:
-        """Hold nothing of a match any more."""
-        self.processing.forget(match_id)
-        self._pages.pop(match_id, None)
-
-    def _tell_pages(self, match_id: str, memory: Memory, contents: dict[str, dict[str, Any]]) -> None:
-        known, now = self._pages.get(match_id), Told(len(memory.told), memory.fingerprints)
-        if known is not None and known != now:
-            self.announce(match_id, contents, memory.told[known.events :])
-        self._pages[match_id] = now
 
     async def _record(self, match_id: str, now: int) -> ActiveMatch:
         record = await self.active.get(match_id)
@@ -190,7 +151,8 @@ class Pipeline:
         await self._renew(live, feed, self.clock.milliseconds(), is_news=taken.has_changed)
         for event in taken.new:
             _log.info("Key event", action="key_event", match=feed.match_id, kind=event.kind.value, innings=event.innings)
-        self._tell_pages(feed.match_id, taken.memory, taken.contents)
+        if taken.has_changed or taken.new:
+            self.announce(feed.match_id, taken.contents, taken.new)
         showing = Showing(taken.contents, taken.memory.timestamp, is_end=taken.is_over)
         if taken.has_changed:
             live.fan_out.offer(showing, alert_of(taken.alert), record.channel_id)

@@ -95,14 +95,14 @@ class MatchWorkers:
         worker = self._workers.get(match_id)
         if worker is not None and (worker.task is None or worker.task.done()):
             del self._workers[match_id]
-            self._pipeline.forget(match_id)
+            self._pipeline.processing.forget(match_id)
 
     async def _see_to(self, match_id: str, worker: Worker) -> None:
         try:
             await holding(self._locks, self._clock, match_lock(match_id), self._lock_seconds, lambda: self._work(worker))
             return
         except LockedElsewhere:
-            await self._pipeline.overhear(match_id)
+            _log.debug("Another instance sees to the match", action="match_elsewhere", match=match_id)
         except (LockLost, Overtaken) as lost:
             _log.warning("The match has been taken over", action="match_lost", match=match_id, error=lost)
         except Exception:  # noqa: BLE001  (one match must not stop the others; the next poll tries again)
