@@ -27,6 +27,7 @@ Row: TypeAlias = Any  # asyncpg.Record, which has no types
 Connection: TypeAlias = Any
 
 RETRY_AFTER: Final = 1.0
+STREAM_SECONDS: Final = 600
 # By the class of the error code: connection, no resources, operator intervention (which is shutting down, starting up and
 # statement time-outs), system error.
 _PASSING_CLASSES: Final = frozenset({"08", "53", "57", "58"})
@@ -94,8 +95,10 @@ class Database:
             # All rows are wanted, so the plan that is done first is better than the one that begins first.
             await connection.execute("SET LOCAL cursor_tuple_fraction = 1")
             await connection.execute("SET LOCAL work_mem = '64MB'")
-            cursor = await connection.cursor(statement)
-            while rows := await cursor.fetch(size):
+            # Before the first row there may be a million to be sorted, and nobody waits for an answer.
+            await connection.execute(f"SET LOCAL statement_timeout = '{STREAM_SECONDS}s'")
+            cursor = await connection.cursor(statement, timeout=STREAM_SECONDS)
+            while rows := await cursor.fetch(size, timeout=STREAM_SECONDS):
                 yield rows
 
     async def ping(self) -> None:
