@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from tally.cricket.model.feed import MatchFeed, MatchStatus, Overs, WicketKind
+from tally.cricket.model.feed import MatchFeed, MatchStatus, Overs, Target, Toss, WicketKind
 from tally.cricket.sportmonks import wire
 from tally.cricket.sportmonks.translation import match_feed
 from tally.kit.clock import ManualClock
@@ -242,3 +242,48 @@ def test_any_match_arrives_consistently(made: dict[str, object]) -> None:
         for card in feed.innings:
             assert card.extras is not None
             assert sum(batter.runs for batter in card.batters) + card.extras.total == card.runs
+
+
+def test_a_fixture_full_of_gaps_is_read_as_far_as_it_goes() -> None:
+    """As the service sends them: numbers as text, nulls, whole overs, no line-up, and rows without what was not included."""
+    sparse = {
+        "resource": "fixtures",
+        "id": 28_001,
+        "league_id": "3",
+        "season_id": None,
+        "round": None,
+        "localteam_id": 37,
+        "visitorteam_id": 36,
+        "starting_at": "2026-08-06T12:00:00.000000Z",
+        "type": "T20I",
+        "live": True,
+        "status": "2nd Innings",
+        "note": None,
+        "toss_won_team_id": 37,
+        "elected": None,
+        "super_over": False,
+        "rpc_overs": "17.3",
+        "rpc_target": 120,
+        "localteam_dl_data": {"score": None, "overs": None, "wickets_out": None},
+        "runs": [
+            {"team_id": 37, "inning": 1, "score": 127, "wickets": 9, "overs": 20, "pp1": "1-6"},
+            {"team_id": 36, "inning": 2, "score": None, "wickets": None, "overs": None},
+        ],
+        "batting": [
+            {"scoreboard": "S1", "player_id": 5, "sort": 1, "score": 50, "ball": "44", "rate": 113, "bowling_player_id": 9},
+            {"scoreboard": "S1", "player_id": 6, "sort": 2, "score": 8, "ball": 7, "runout_by_id": 9, "active": False},
+            {"scoreboard": "S1", "player_id": 7, "sort": 3, "score": 3, "ball": 4, "active": True, "result": {"name": "Not Out"}},
+        ],
+        "bowling": [{"scoreboard": "S1", "player_id": 9, "team_id": 36, "overs": 3.2, "medians": 0, "runs": 16, "rate": 4.8}],
+        "weather_report": [],
+    }
+    feed = match_feed(msgspec.json.decode(msgspec.json.encode(sparse), type=wire.Fixture, strict=False), 5)
+    first, second = feed.innings
+    assert (feed.league_id, feed.season_id, feed.note, feed.balls) == ("3", "", "", None)
+    assert feed.target == Target(120, Overs(17, 3))
+    assert feed.toss == Toss("37", "batting")
+    assert (first.runs, first.overs, first.extras) == (127, Overs(20, 0), None)
+    assert (second.runs, second.wickets, second.overs) == (0, 0, Overs(0, 0))
+    assert [batter.how_out for batter in first.batters] == [WicketKind.OTHER, WicketKind.RUN_OUT, None]
+    assert [batter.is_at_crease for batter in first.batters] == [False, False, True]
+    assert [(bowler.overs, bowler.balls, bowler.name) for bowler in first.bowlers] == [(3, 2, "")]

@@ -60,6 +60,8 @@ def cricket(
         async with sportmonks.serving(port=port), Cognito(clock).serving(port=cognito_port) as cognito:
             typer.echo(f"SportMonks is simulated at {sportmonks.api}, with the token {sportmonks.api_token}", err=True)
             typer.echo(f"Tokens are issued by {cognito.issuer} for the client {cognito.client_id}", err=True)
+            leagues = sorted({str(each.league_id) for each in matches})
+            typer.echo(f"To follow every ball, set TALLY_CRICKET_MARQUEE_LEAGUES={','.join(leagues)}", err=True)
             await watch(sportmonks, clock, stop, seconds)
 
     try:
