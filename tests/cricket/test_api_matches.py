@@ -44,6 +44,20 @@ async def test_a_live_match_is_listed_with_names_and_scores(ground: Ground, ana:
     assert listed in (await ana.found("/matches"))["matches"]
 
 
+async def test_names_that_were_noted_with_a_match_outlive_the_tables_they_came_from(ground: Ground, ana: Caller) -> None:
+    match = ground.live_match(12)
+    await ground.sync()
+    team = (await ana.found("/matches"))["matches"][0]["teams"][0]
+    await ground.operator().patch(f"/teams/{team['teamId']}", {"name": "Renamed"})
+    await ground.poll()
+    cached = await ground.cricket.tables.cache.get(str(match.match.id), ground.clock.seconds())
+    assert cached is not None
+    assert cached.enrichment is not None
+    assert cached.enrichment["teams"][team["teamId"]]["name"] == "Renamed"
+    await ground.sync()
+    assert (await ground.cricket.tables.cache.get(str(match.match.id), ground.clock.seconds())) == cached
+
+
 async def test_what_is_not_there_is_not_found(ana: Caller) -> None:
     expect_refused(await ana.get("/matches/404"), 404, "match_not_found")
     expect_refused(await ana.get("/matches/404/display"), 404, "match_not_found")

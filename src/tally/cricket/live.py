@@ -13,6 +13,7 @@ from tally.cricket.service.activities import ActivityService
 from tally.cricket.service.alerts import Alerts
 from tally.cricket.service.channels import MatchChannels
 from tally.cricket.service.endings import Ender
+from tally.cricket.service.enrichment import Enricher
 from tally.cricket.service.finishing import Finisher
 from tally.cricket.service.orchestrator import MatchOrchestrator
 from tally.cricket.service.pipeline import Pipeline
@@ -81,6 +82,7 @@ async def open_live(
                 clock=clock,
                 live_seconds=settings.cricket_poll_ms / 1000,
                 idle_seconds=settings.cricket_idle_poll_ms / 1000,
+                enrich=Enricher(tables.cache, reading.teams, reading.leagues, clock).enrich,
                 tossed=TossAnnouncer(
                     fixtures=tables.fixtures,
                     alerts=told,

@@ -1,7 +1,5 @@
 """The domain as bodies that go out: every struct of `wire.py` that is sent is made here."""
 
-from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from tally.cricket.model.feed import InningsFeed
@@ -20,6 +18,7 @@ from tally.cricket.wire import (
     TeamBody,
     TossBody,
 )
+from tally.kit.plain import plain
 
 
 def match_body(view: MatchView) -> MatchBody:
@@ -52,12 +51,15 @@ def _league_of(fixture: Fixture, league: League | None) -> LeagueOfMatch:
 
 
 def _playing(view: MatchView, team_id: str, team: Team | None) -> Playing:
-    """The side as our tables know it, or as the score service calls it, or by its id alone."""
+    """The side as our tables know it, or as was noted when the match was on, or as the score service calls it."""
     feed = None if view.heard is None else view.heard.feed
     side = None if feed is None else feed.side(team_id)
+    noted = None if view.heard is None else view.heard.enrichment.get("teams", {}).get(team_id)
     scores = [] if feed is None else [_score(innings) for innings in feed.innings if innings.team_id == team_id]
     if team is not None:
         return Playing(team_id, team.name, team.code, team.image_url, scores)
+    if noted is not None:
+        return Playing(team_id, noted["name"], noted["code"], noted["imageUrl"], scores)
     if side is not None:
         return Playing(team_id, side.name, side.code, side.image_url, scores)
     return Playing(team_id, "", "", "", scores)
@@ -92,7 +94,7 @@ def league_body(league: League) -> LeagueBody:
 def season_team_body(record: TeamSeason) -> SeasonTeamBody:
     return SeasonTeamBody(
         *(record.season_id, record.team_id, record.league_id, record.name, record.code),
-        *(_plain(record.stats), record.updated_at),
+        *(plain(record.stats), record.updated_at),
     )
 
 
@@ -123,14 +125,3 @@ def activity_body(activity: LiveActivity) -> ActivityBody:
 def _team(team_id: str) -> str | None:
     """Nobody outside knows our word for no side."""
     return None if team_id == NEUTRAL else team_id
-
-
-def _plain(value: Any) -> Any:
-    """The same with numbers that JSON has."""
-    if isinstance(value, Mapping):
-        return {name: _plain(held) for name, held in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(held) for held in value]
-    if isinstance(value, Decimal):
-        return int(value) if value == int(value) else float(value)
-    return value

@@ -6,7 +6,7 @@ so its entry lives for hours only, and one that has not been renewed for a while
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,11 +27,12 @@ _decoder: Final = msgspec.json.Decoder(MatchFeed)
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A match as it was last heard of. `is_stale`: it should have been heard of since."""
+    """A match as it was last heard of, and what was added to it. `is_stale`: it should have been heard of since."""
 
     feed: MatchFeed
     at: int
     is_stale: bool
+    enrichment: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class FeedCache:
     def _heard(self, found: CachedFixture) -> Heard:
         feed = _decoder.decode(found.content)
         is_late = found.cached_at + STALE_MS < self.clock.milliseconds()
-        heard = Heard(feed, found.cached_at, is_stale=feed.status.is_running and is_late)
+        heard = Heard(feed, found.cached_at, feed.status.is_running and is_late, found.enrichment or {})
         self.known.put(found.match_id, heard)
         return heard
 

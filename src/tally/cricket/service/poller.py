@@ -44,7 +44,10 @@ class Noted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveScore:
-    """The job: polls, and says when it wants to again. `tossed` hears of a toss until the fixture has it told."""
+    """The job: polls, and says when it wants to again. `tossed` hears of a toss until the fixture has it told.
+
+    `enrich` adds to the cached fixture what our own tables know of the match.
+    """
 
     scores: LiveScores
     workers: MatchWorkers
@@ -56,6 +59,7 @@ class LiveScore:
     live_seconds: float = LIVE_SECONDS
     idle_seconds: float = IDLE_SECONDS
     tossed: Callable[[MatchFeed], Awaitable[None]] | None = None
+    enrich: Callable[[MatchFeed], Awaitable[object]] | None = None
     _noted: dict[str, Noted] = field(default_factory=dict)
 
     async def run(self) -> float:
@@ -101,6 +105,8 @@ class LiveScore:
             changes |= {"toss_team_id": feed.toss.team_id, "elected": feed.toss.elected}
         fixture: Fixture | None = await self.fixtures.update(feed.match_id, updated_at=now, **changes)
         self._noted[feed.match_id] = Noted(feed, now)
+        if self.enrich is not None:
+            await self.enrich(feed)
         if fixture is not None and feed.toss is not None and fixture.toss_told_at is None and self.tossed is not None:
             # Beside the poll, which does not wait until a hundred thousand people have heard of the toss.
             self.workers.beside(f"toss {feed.match_id}", partial(self.tossed, feed))
