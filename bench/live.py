@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from bench.live_world import Ground, OnTheAir, fill, ground
-from bench.push import client_of, memory, simulated, through_clients
+from bench.push import agree_on_a_token, client_of, memory, simulated, through_clients
 from bench.rounds import Line, take_turns
 from tally.cricket.apns.gateway import ApnsGateway, open_apns
 from tally.cricket.apns.model import Priority, Verdict
@@ -63,6 +63,7 @@ async def live(rounds: int, followers: int = FOLLOWERS) -> AsyncIterator[Line]:
     """One match, ten and twenty with the same number of followers in all; then one match on a channel."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
         async with simulated(Path(directory)) as settings, open_apns(settings, SystemClock(), Metrics()) as gateway:
+            await agree_on_a_token(gateway, settings)
             for matches in MATCHES:
                 async with ground(Path(directory) / f"store-{matches}", gateway, OnTheAir(matches)) as here:
                     yield await _by_tokens(here, settings, Crowd(followers, matches), min(rounds, TURNS))
