@@ -7,31 +7,15 @@ a 5xx, or have a status, a content type, a header or a body that the document do
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
-import requests
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
-from schemathesis.checks import (
-    CheckFunction,
-    content_type_conformance,
-    not_a_server_error,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tests.collect.club import ADMIN, SUBSCRIPTION, VERIFY, Club, Member, open_club
+from tests.openapi import Document, check_examples
 
-CHECKS: list[CheckFunction] = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
 EXAMPLES = 6
 NOBODYS = {"milestone_id": "0" * 26}
 
@@ -83,16 +67,9 @@ class Documented:
     """A club, its document, and somebody in it with a milestone and a workout."""
 
     club: Club
-    schema: Any
+    document: Document
     member: Member
     milestone_id: str
-
-    @property
-    def url(self) -> str:
-        return self.club.url.removesuffix("/collect")
-
-    def operation(self, method: str, path: str) -> Any:
-        return self.schema[f"/collect{path}"][method]
 
     def known(self, path: str) -> dict[str, str]:
         known = {"model_id": "fox", "milestone_id": self.milestone_id}
@@ -112,49 +89,26 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         milestone = await member.milestone()
         club.strava.record(member.athlete_id, "Ride", 5000)
         await club.apply()
-        told = await club.browser().get(f"{club.url.removesuffix('/collect')}/openapi.json")
-        yield Documented(club, schemathesis.openapi.from_dict(told.json), member, milestone["milestoneId"])
+        url = club.url.removesuffix("/collect")
+        told = await club.browser().get(f"{url}/openapi.json")
+        yield Documented(club, Document.read(url, "collect", "/collect", told.json), member, milestone["milestoneId"])
 
 
 def test_the_document_has_every_route(documented: Documented) -> None:
     """And the tests below have every route of the document."""
-    told = documented.schema.raw_schema["paths"]
-    ours = {path for path, methods in told.items() if any("collect" in each["tags"] for each in methods.values())}
-    assert {(method.upper(), path.removeprefix("/collect")) for path in ours for method in told[path]} == set(OPERATIONS)
+    assert documented.document.routes() == set(OPERATIONS)
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
     """Of its request, of its answer where that is JSON, and of every error."""
-    told = documented.schema.raw_schema["paths"][f"/collect{path}"][method.lower()]
-    assert told["summary"]
-    if "requestBody" in told:
-        assert told["requestBody"]["content"]["application/json"]["example"]
-    for status, answer in told["responses"].items():
-        content = answer.get("content", {}).get("application/json", {})
-        assert not content or "example" in content or content["examples"], (status, content)
-
-
-def answer_of(case: Any, documented: Documented, headers: dict[str, str]) -> int:
-    """The status of the answer, which must be a documented one."""
-    answer = case.call(base_url=documented.url, headers=headers, allow_redirects=False)
-    case.validate_response(answer, checks=CHECKS)
-    assert answer.headers["x-request-id"]
-    return int(answer.status_code)
-
-
-def head_of(case: Any, documented: Documented, headers: dict[str, str]) -> int:
-    """The same for a stream, which has no end: what its head says is all there is to check."""
-    told = case.operation.definition.raw["responses"]["200"]["content"]
-    with requests.get(documented.url + case.formatted_path, headers=headers, timeout=30, stream=True) as answer:
-        assert answer.headers["content-type"].partition(";")[0] in told
-        return answer.status_code
+    check_examples(documented.document.told(method, path))
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 async def test_a_good_request_is_answered_as_documented(documented: Documented, method: str, path: str) -> None:
     """By somebody who may ask."""
-    good = OPERATIONS[method, path]
+    document, good = documented.document, OPERATIONS[method, path]
     ends_it = not good.is_harmless and not path.endswith("/events")
     member = await documented.club.member() if ends_it else documented.member
 
@@ -162,28 +116,11 @@ async def test_a_good_request_is_answered_as_documented(documented: Documented, 
         parts: dict[str, Any] = {"path_parameters": documented.known(path), "query": dict(good.query)}
         if good.body is not None:
             parts |= {"body": good.body, "media_type": "application/json"}
-        case = documented.operation(method, path).Case(**parts)
-        send = head_of if path.endswith("/events") else answer_of
-        return send(case, documented, credentials(member))
+        case = document.operation(method, path).Case(**parts)
+        send = document.head_of if path.endswith("/events") else document.answer_of
+        return send(case, credentials(member))
 
     assert await asyncio.to_thread(ask) == good.status
-
-
-def made_up(operation: Any, mode: GenerationMode, documented: Documented, known: dict[str, str], member: Member | None) -> None:
-    """Requests to an operation; the parameters of its path are made up too, unless they are known."""
-    strategy = operation.as_strategy(mode, path_parameters=known) if known else operation.as_strategy(mode)
-
-    @settings(
-        max_examples=EXAMPLES,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
-    @given(strategy)
-    def ask(case: Any) -> None:
-        answer_of(case, documented, credentials(member))
-
-    ask()
 
 
 # What takes nothing but a path, which may be any text, cannot be asked for wrongly.
@@ -199,13 +136,14 @@ async def test_whatever_is_asked_the_answer_is_documented(
     documented: Documented, method: str, path: str, mode: GenerationMode
 ) -> None:
     """With a session, except where that would end it; a stream is asked for where there is none."""
-    operation, good = documented.operation(method, path), OPERATIONS[method, path]
+    document, good = documented.document, OPERATIONS[method, path]
     is_stream = path.endswith("/events")
     known = NOBODYS if is_stream else documented.known(path)
     member = documented.member if good.is_harmless or is_stream else None
-    await asyncio.to_thread(made_up, operation, mode, documented, known, member)
+    check = partial(document.check_made_up, document.operation(method, path), mode, credentials(member), examples=EXAMPLES)
+    await asyncio.to_thread(check, known=known)
     if known and mode is GenerationMode.POSITIVE:
-        await asyncio.to_thread(made_up, operation, mode, documented, {}, member)
+        await asyncio.to_thread(check, known={})
 
 
 @pytest.mark.parametrize(("method", "path"), [entry for entry, good in OPERATIONS.items() if not good.is_open])
@@ -213,11 +151,11 @@ async def test_without_a_session_the_answer_is_documented_too(documented: Docume
     """From a page of our own, with no cookie and with one of nobody's."""
 
     def ask() -> list[int]:
-        operation, good = documented.operation(method, path), OPERATIONS[method, path]
+        operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
         body: dict[str, Any] = {} if good.body is None else {"body": good.body, "media_type": "application/json"}
         cases = [operation.Case(path_parameters=documented.known(path), query=dict(good.query), **body) for _ in range(2)]
         page = {"X-Requested-With": "test"}
         strange = page | {"Cookie": "cc_session=x", "Authorization": "Bearer x"}
-        return [answer_of(case, documented, headers) for case, headers in zip(cases, (page, strange), strict=True)]
+        return [documented.document.answer_of(case, headers) for case, headers in zip(cases, (page, strange), strict=True)]
 
     assert await asyncio.to_thread(ask) == [401, 401]

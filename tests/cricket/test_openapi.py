@@ -8,31 +8,15 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-import requests
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
-from schemathesis.checks import (
-    CheckFunction,
-    content_type_conformance,
-    not_a_server_error,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tests.cricket.ground import ADMIN, Ground, open_ground
+from tests.openapi import Document, check_examples
 
-CHECKS: list[CheckFunction] = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
 EXAMPLES = 8
 DEVICE = {"deviceToken": "8f2c1a90b48f2c1a90b4", "deviceId": "A1B2-C3D4", "platform": "ios", "osVersion": "17.4"}
 TOKEN = "80c1f7de80c1f7de80c1f7de"
@@ -92,22 +76,15 @@ class Documented:
     """A server, its document, and what is known to it."""
 
     ground: Ground
-    schema: Any
+    document: Document
     match_id: str
     team_id: str
     league_id: str
     season_id: str
 
     @property
-    def url(self) -> str:
-        return self.ground.url.removesuffix("/cricket")
-
-    @property
     def credentials(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.ground.cognito.user('somebody')}", "X-Admin-Key": ADMIN}
-
-    def operation(self, method: str, path: str) -> Any:
-        return self.schema[f"/cricket{path}"][method]
 
     def known(self, path: str) -> dict[str, str]:
         known = {
@@ -132,10 +109,11 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         await ground.poll()
         ana = ground.person("ana")
         (match,) = (await ana.found("/matches/live"))["matches"]
-        told = await ground.client.get(f"{ground.url.removesuffix('/cricket')}/openapi.json").build().send()
+        url = ground.url.removesuffix("/cricket")
+        told = await ground.client.get(f"{url}/openapi.json").build().send()
         yield Documented(
             ground,
-            schemathesis.openapi.from_dict(await told.json()),
+            Document.read(url, "cricket", "/cricket", await told.json()),
             match["matchId"],
             match["teams"][0]["teamId"],
             match["league"]["leagueId"],
@@ -145,68 +123,28 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 
 def test_the_document_has_every_route(documented: Documented) -> None:
     """And the tests below have every route of the document."""
-    told = documented.schema.raw_schema["paths"]
-    ours = {path for path, methods in told.items() if any("cricket" in each["tags"] for each in methods.values())}
-    assert {(method.upper(), path.removeprefix("/cricket")) for path in ours for method in told[path]} == set(OPERATIONS)
+    assert documented.document.routes() == set(OPERATIONS)
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
     """Of its request, of its answer where that is JSON, and of every error."""
-    told = documented.schema.raw_schema["paths"][f"/cricket{path}"][method.lower()]
-    assert told["summary"]
-    if "requestBody" in told:
-        assert told["requestBody"]["content"]["application/json"]["example"] is not None
-    for status, answer in told["responses"].items():
-        content = answer.get("content", {}).get("application/json", {})
-        assert not content or "example" in content or content["examples"], (status, content)
-
-
-def answer_of(case: Any, documented: Documented) -> int:
-    """The status of the answer, which must be a documented one."""
-    answer = case.call(base_url=documented.url, headers=documented.credentials, allow_redirects=False)
-    case.validate_response(answer, checks=CHECKS)
-    assert answer.headers["x-request-id"]
-    return int(answer.status_code)
-
-
-def head_of(case: Any, documented: Documented) -> int:
-    """The same for a stream: what its head says is all there is to check."""
-    address = documented.url + case.formatted_path
-    with requests.get(address, headers=documented.credentials, timeout=30, stream=True) as answer:
-        assert answer.headers["content-type"].partition(";")[0] == "text/event-stream"
-        return answer.status_code
+    check_examples(documented.document.told(method, path), takes_nothing=True)
 
 
 async def test_good_requests_are_answered_as_documented(documented: Documented) -> None:
     """In an order in which each has what it needs."""
+    document = documented.document
 
     def ask(method: str, path: str, good: Good) -> int:
         parts: dict[str, Any] = {"path_parameters": documented.known(path), "query": documented.filled(good.query)}
         if good.body is not None:
             parts |= {"body": documented.filled(good.body), "media_type": "application/json"}
-        case = documented.operation(method, path).Case(**parts)
-        return (head_of if good.is_stream else answer_of)(case, documented)
+        case = document.operation(method, path).Case(**parts)
+        return (document.head_of if good.is_stream else document.answer_of)(case, documented.credentials)
 
     answered = {entry: await asyncio.to_thread(ask, *entry, good) for entry, good in OPERATIONS.items()}
     assert answered == {entry: good.status for entry, good in OPERATIONS.items()}
-
-
-def made_up(operation: Any, mode: GenerationMode, documented: Documented, known: dict[str, str]) -> None:
-    """Requests to an operation; the parameters of its path are made up too, unless they are known."""
-    strategy = operation.as_strategy(mode, path_parameters=known) if known else operation.as_strategy(mode)
-
-    @settings(
-        max_examples=EXAMPLES,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
-    @given(strategy)
-    def ask(case: Any) -> None:
-        answer_of(case, documented)
-
-    ask()
 
 
 # Takes a body or a query: what takes nothing but a path cannot be asked for wrongly.
@@ -220,7 +158,7 @@ BREAKABLE = {entry for entry, good in OPERATIONS.items() if good.body is not Non
 async def test_whatever_is_asked_the_answer_is_documented(
     documented: Documented, method: str, path: str, mode: GenerationMode
 ) -> None:
-    operation = documented.operation(method, path)
-    is_stream = OPERATIONS[method, path].is_stream
-    known = {} if is_stream else documented.known(path)
-    await asyncio.to_thread(made_up, operation, mode, documented, known)
+    document = documented.document
+    known = {} if OPERATIONS[method, path].is_stream else documented.known(path)
+    check = partial(document.check_made_up, document.operation(method, path), mode, documented.credentials, examples=EXAMPLES)
+    await asyncio.to_thread(check, known=known)

@@ -7,32 +7,16 @@ be a 5xx, or have a status, a content type, a header or a body that the document
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
-import requests
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
-from schemathesis.checks import (
-    CheckFunction,
-    content_type_conformance,
-    not_a_server_error,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tally.kit.clock import SystemClock
-from tests.devices.site import ADMIN, FIRST_MS, Board, Json, Site, running, settings_of
+from tests.devices.site import ADMIN, FIRST_MS, Board, Json, running, settings_of
+from tests.openapi import Document, check_examples
 
-CHECKS: list[CheckFunction] = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
 EXAMPLES = 12
 # Nothing that anybody makes up.
 NOBODY = {"hardware_id": "5E:D1:7A:11:C0:DE"}
@@ -73,13 +57,9 @@ OPERATIONS: dict[tuple[str, str], Good] = {
 class Documented:
     """A server, its document, and what is known to it."""
 
-    url: str
-    schema: Any
+    document: Document
     key: str
     key_id: str
-
-    def operation(self, method: str, path: str) -> Any:
-        return self.schema[f"/devices{path}"][method]
 
     def known(self, path: str) -> dict[str, str]:
         known = {"hardware_id": BOARD.hardware_id, "key_id": self.key_id}
@@ -97,31 +77,18 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         key = await site.new_key()
         await site.store(BOARD, BOARD.readings(5), key)
         spare = (await site.ask("/api-keys", "POST", {})).json["key_id"]
-        yield Documented(site.url, schemathesis.openapi.from_dict(await document(site)), key, spare)
-
-
-async def document(site: Site) -> Json:
-    response = await site.client.get(f"{site.url}/openapi.json").build().send()
-    told: Json = await response.json()
-    return told
+        told = await site.client.get(f"{site.url}/openapi.json").build().send()
+        yield Documented(Document.read(site.url, "devices", "/devices", await told.json()), key, spare)
 
 
 def test_the_document_has_every_route(documented: Documented) -> None:
-    told = documented.schema.raw_schema["paths"]
-    ours = {path for path, methods in told.items() if any("devices" in each["tags"] for each in methods.values())}
-    assert {(method.upper(), path.removeprefix("/devices")) for path in ours for method in told[path]} == set(OPERATIONS)
+    assert documented.document.routes() == set(OPERATIONS)
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
     """Of its request, of its answer where that is JSON, and of every error."""
-    told = documented.schema.raw_schema["paths"][f"/devices{path}"][method.lower()]
-    assert told["summary"]
-    if "requestBody" in told:
-        assert told["requestBody"]["content"]["application/json"]["example"]
-    for status, answer in told["responses"].items():
-        content = answer.get("content", {}).get("application/json", {})
-        assert not content or "example" in content or content["examples"], (status, content)
+    check_examples(documented.document.told(method, path))
 
 
 # Those of the specification, and the kit's for what it leaves to HTTP.
@@ -133,61 +100,22 @@ CODES = {
 
 
 def test_the_document_tells_every_code(documented: Documented) -> None:
-    codes = set()
-    for method, path in OPERATIONS:
-        told = documented.schema.raw_schema["paths"][f"/devices{path}"][method.lower()]["responses"]
-        for answer in told.values():
-            examples = answer.get("content", {}).get("application/json", {}).get("examples", {})
-            codes |= {example["value"]["error"] for example in examples.values()}
-    assert codes == CODES
+    assert {body["error"] for entry in OPERATIONS for body in documented.document.errors(*entry)} == CODES
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 async def test_a_good_request_is_answered_as_documented(documented: Documented, method: str, path: str) -> None:
-    good = OPERATIONS[method, path]
+    document, good = documented.document, OPERATIONS[method, path]
 
     def ask() -> int:
-        operation = documented.operation(method, path)
         parts: Json = {"path_parameters": documented.known(path), "query": dict(good.query)}
         if good.body is not None:
             parts |= {"body": good.body, "media_type": "application/json"}
-        case = operation.Case(**parts)
-        return head_of(case, documented) if path.endswith("/stream") else answer_of(case, documented, documented.credentials)
+        case = document.operation(method, path).Case(**parts)
+        send = document.head_of if path.endswith("/stream") else document.answer_of
+        return send(case, documented.credentials)
 
     assert await asyncio.to_thread(ask) == good.status
-
-
-def answer_of(case: Any, documented: Documented, headers: dict[str, str]) -> int:
-    """The status of the answer, which must be a documented one."""
-    answer = case.call(base_url=documented.url, headers=headers)
-    case.validate_response(answer, checks=CHECKS)
-    assert answer.headers["x-request-id"]
-    return int(answer.status_code)
-
-
-def head_of(case: Any, documented: Documented) -> int:
-    """The same for a stream, which has no end: what its head says is all there is to check."""
-    told = case.operation.definition.raw["responses"]["200"]["content"]
-    with requests.get(documented.url + case.formatted_path, headers=documented.credentials, timeout=30, stream=True) as answer:
-        assert answer.headers["content-type"].partition(";")[0] in told
-        return answer.status_code
-
-
-def made_up(operation: Any, mode: GenerationMode, documented: Documented, known: dict[str, str]) -> None:
-    """Requests to an operation; the parameters of its path are made up too, unless they are known."""
-    strategy = operation.as_strategy(mode, path_parameters=known) if known else operation.as_strategy(mode)
-
-    @settings(
-        max_examples=EXAMPLES,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
-    @given(strategy)
-    def ask(case: Any) -> None:
-        answer_of(case, documented, documented.credentials)
-
-    ask()
 
 
 @pytest.mark.parametrize("mode", GenerationMode)
@@ -195,22 +123,23 @@ def made_up(operation: Any, mode: GenerationMode, documented: Documented, known:
 async def test_whatever_is_asked_the_answer_is_documented(
     documented: Documented, method: str, path: str, mode: GenerationMode
 ) -> None:
-    operation, good = documented.operation(method, path), OPERATIONS[method, path]
+    document, good = documented.document, OPERATIONS[method, path]
+    check = partial(document.check_made_up, document.operation(method, path), mode, documented.credentials, examples=EXAMPLES)
     known = documented.known(path) if good.fuzz_known else (NOBODY if "{hardware_id}" in path else {})
     if "key_id" in known:
         known = {}
-    await asyncio.to_thread(made_up, operation, mode, documented, known)
+    await asyncio.to_thread(check, known=known)
     if known and mode is GenerationMode.POSITIVE and good.fuzz_known:
-        await asyncio.to_thread(made_up, operation, mode, documented, {})
+        await asyncio.to_thread(check, known={})
 
 
 @pytest.mark.parametrize(("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"])
 async def test_without_a_credential_the_answer_is_documented_too(documented: Documented, method: str, path: str) -> None:
     def ask() -> list[int]:
-        operation, good = documented.operation(method, path), OPERATIONS[method, path]
+        operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
         body: Json = {} if good.body is None else {"body": good.body, "media_type": "application/json"}
         cases = [operation.Case(path_parameters=documented.known(path), query=dict(good.query), **body) for _ in range(2)]
         strange = {"X-API-Key": "x", "Authorization": "Bearer x"}
-        return [answer_of(case, documented, headers) for case, headers in zip(cases, ({}, strange), strict=True)]
+        return [documented.document.answer_of(case, headers) for case, headers in zip(cases, ({}, strange), strict=True)]
 
     assert await asyncio.to_thread(ask) == [401, 401]

@@ -7,32 +7,16 @@ be a 5xx, or have a status, a content type, a header or a body that the document
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
-import requests
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
-from schemathesis.checks import (
-    CheckFunction,
-    content_type_conformance,
-    not_a_server_error,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
+from tests.openapi import Document, check_examples
 from tests.scoreboard.api.arena import ADMIN, API, INTERNAL, Arena, Json, Player, running, settings_of
 from tests.scoreboard.api.servers import Ground
 
-CHECKS: list[CheckFunction] = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
 EXAMPLES = 6
 NOBODY = "5ed17a11-c0de-4000-8000-000000000000"
 
@@ -80,11 +64,8 @@ class Documented:
     """A server, its document, and somebody who is known to it."""
 
     arena: Arena
-    schema: Any
+    document: Document
     player: Player
-
-    def operation(self, method: str, path: str) -> Any:
-        return self.schema[f"{API}{path}"][method]
 
     def credentials(self, player: Player | None = None) -> dict[str, str]:
         token = (player or self.player).token
@@ -97,25 +78,17 @@ async def documented(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -
         response = await arena.client.get(f"{arena.url}/openapi.json").build().send()
         player = await arena.player()
         await arena.score(player, 10)
-        yield Documented(arena, schemathesis.openapi.from_dict(await response.json()), player)
+        yield Documented(arena, Document.read(arena.url, "scoreboard", API, await response.json()), player)
 
 
 def test_the_document_has_every_route(documented: Documented) -> None:
-    told = documented.schema.raw_schema["paths"]
-    ours = {path for path, methods in told.items() if any("scoreboard" in each["tags"] for each in methods.values())}
-    assert {(method.upper(), path.removeprefix(API)) for path in ours for method in told[path]} == set(OPERATIONS)
+    assert documented.document.routes() == set(OPERATIONS)
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
     """Of its request, of its answer where that is JSON, and of every error."""
-    told = documented.schema.raw_schema["paths"][f"{API}{path}"][method.lower()]
-    assert told["summary"]
-    if "requestBody" in told:
-        assert told["requestBody"]["content"]["application/json"]["example"]
-    for status, answer in told["responses"].items():
-        content = answer.get("content", {}).get("application/json", {})
-        assert not content or "example" in content or content["examples"], (status, content)
+    check_examples(documented.document.told(method, path))
 
 
 # Those of the specification, and names for what it leaves to the status.
@@ -127,52 +100,29 @@ CODES = {
 
 
 def test_the_document_tells_every_code(documented: Documented) -> None:
-    codes = set()
-    for method, path in OPERATIONS:
-        told = documented.schema.raw_schema["paths"][f"{API}{path}"][method.lower()]["responses"]
-        for answer in told.values():
-            examples = answer.get("content", {}).get("application/json", {}).get("examples", {})
-            codes |= {example["value"]["error"]["code"] for example in examples.values()}
-    assert codes == CODES
+    assert {body["error"]["code"] for entry in OPERATIONS for body in documented.document.errors(*entry)} == CODES
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 async def test_a_good_request_is_answered_as_documented(documented: Documented, method: str, path: str) -> None:
-    good, arena = OPERATIONS[method, path], documented.arena
+    good, arena, document = OPERATIONS[method, path], documented.arena, documented.document
     player = await arena.player()
     known = {"USER": player.user_id, "REFRESH": player.refresh_token, "TOKEN": await arena.vouch(player)}
     [session] = (await arena.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
 
     def ask() -> int:
-        operation = documented.operation(method, path)
         parts: Json = {"query": dict(good.query)}
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": session["session_id"]}
         if good.body is not None:
             body = {name: known.get(value, value) if isinstance(value, str) else value for name, value in good.body.items()}
             parts |= {"body": body, "media_type": "application/json"}
-        case = operation.Case(**parts)
-        return (
-            head_of(case, documented) if path.endswith("/stream") else answer_of(case, documented, documented.credentials(player))
-        )
+        case = document.operation(method, path).Case(**parts)
+        if path.endswith("/stream"):
+            return document.head_of(case, {})
+        return document.answer_of(case, documented.credentials(player))
 
     assert await asyncio.to_thread(ask) == good.status
-
-
-def answer_of(case: Any, documented: Documented, headers: dict[str, str]) -> int:
-    """The status of the answer, which must be a documented one."""
-    answer = case.call(base_url=documented.arena.url, headers=headers)
-    case.validate_response(answer, checks=CHECKS)
-    assert answer.headers["x-request-id"]
-    return int(answer.status_code)
-
-
-def head_of(case: Any, documented: Documented) -> int:
-    """The same for a stream, which has no end: what its head says is all there is to check."""
-    told = case.operation.definition.raw["responses"]["200"]["content"]
-    with requests.get(documented.arena.url + case.formatted_path, timeout=30, stream=True) as answer:
-        assert answer.headers["content-type"].partition(";")[0] in told
-        return answer.status_code
 
 
 @pytest.mark.parametrize("mode", GenerationMode)
@@ -180,30 +130,20 @@ def head_of(case: Any, documented: Documented) -> int:
 async def test_whatever_is_asked_the_answer_is_documented(
     documented: Documented, method: str, path: str, mode: GenerationMode
 ) -> None:
-    strategy = documented.operation(method, path).as_strategy(mode)
-
-    @settings(
-        max_examples=EXAMPLES,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
-    @given(strategy)
-    def ask(case: Any) -> None:
-        answer_of(case, documented, documented.credentials())
-
-    await asyncio.to_thread(ask)
+    document = documented.document
+    check = partial(document.check_made_up, document.operation(method, path), mode, documented.credentials(), examples=EXAMPLES)
+    await asyncio.to_thread(check, known={})
 
 
 @pytest.mark.parametrize(("method", "path"), CLOSED)
 async def test_without_a_credential_the_answer_is_documented_too(documented: Documented, method: str, path: str) -> None:
     def ask() -> list[int]:
-        operation, good = documented.operation(method, path), OPERATIONS[method, path]
+        operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
         parts: Json = {} if good.body is None else {"body": good.body, "media_type": "application/json"}
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": NOBODY}
         cases = [operation.Case(query=dict(good.query), **parts) for _ in range(2)]
         strange = {"X-Internal-API-Key": "x", "X-Admin-API-Key": "x", "Authorization": "Bearer x"}
-        return [answer_of(case, documented, headers) for case, headers in zip(cases, ({}, strange), strict=True)]
+        return [documented.document.answer_of(case, headers) for case, headers in zip(cases, ({}, strange), strict=True)]
 
     assert await asyncio.to_thread(ask) == [401, 401]
