@@ -1,10 +1,8 @@
 """The domain as bodies that go out: every struct of `wire.py` that is sent is made here."""
 
-from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
-from tally.collect.model import AuditEvent, Award, Connection, Held, Milestone, Model, ModelMeta, Number, Part, Workout
+from tally.collect.model import AuditEvent, Award, Connection, Held, Milestone, Model, ModelMeta, Part, Workout
 from tally.collect.rules import threshold
 from tally.collect.service.accounts import Summary
 from tally.collect.wire import (
@@ -21,6 +19,7 @@ from tally.collect.wire import (
     WholeModel,
     WorkoutBody,
 )
+from tally.kit.plain import plain
 
 
 def strava_status(connection: Connection | None) -> StravaStatus:
@@ -94,7 +93,7 @@ def progress_body(milestone: Milestone) -> ProgressBody:
 def audit_body(event: AuditEvent) -> AuditBody:
     return AuditBody(
         *(event.event_type, event.user_id, event.epoch, event.request_id, event.correlation_id),
-        *(_plain(event.facts), event.ip_hash),
+        *(plain(event.facts), event.ip_hash),
     )
 
 
@@ -108,17 +107,4 @@ def _next_part(held: Held) -> NextPart | None:
 
 
 def _drawing(part: Part) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    return [_plain(primitive) for primitive in part.mesh], _plain(part.attach)
-
-
-def _plain(value: Any) -> Any:
-    """The same with numbers that JSON has."""
-    if isinstance(value, Mapping):
-        return {name: _plain(held) for name, held in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(held) for held in value]
-    return _number(value) if isinstance(value, Decimal) else value
-
-
-def _number(value: Number) -> int | float:
-    return int(value) if value == int(value) else float(value)
+    return [plain(primitive) for primitive in part.mesh], plain(part.attach)

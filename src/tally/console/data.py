@@ -13,11 +13,13 @@ from nicegui import ui
 
 from tally.console.desk import Desk
 from tally.console.shell import Shell, card, nothing_here
+from tally.kit.plain import plain
 from tally.store import api
 from tally.store.errors import StoreError
 from tally.store.expressions import F
 from tally.store.report import PatternRow
 from tally.store.schema import Table
+from tally.store.values import Item
 
 MOST_SHOWN: Final = 25
 TABLE_COLUMNS: Final[list[dict[str, Any]]] = [
@@ -140,20 +142,13 @@ async def show(desk: Desk, where: ui.column, operation: api.Query | api.Scan) ->
         if not page.items:
             nothing_here("There is nothing under this key.")
         for item in page.items:
-            ui.code(msgspec.json.format(msgspec.json.encode(_plain(item)), indent=2).decode(), language="json").classes("w-full")
+            ui.code(_as_json(item), language="json").classes("w-full")
 
 
 def _typed(table: Table, text: str) -> str | Decimal:
     return Decimal(text) if table.partition.type == "N" else text
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(held) for name, held in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(held) for held in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(_plain(held) for held in value)
-    if isinstance(value, (bytes, bytearray)):
-        return f"{len(value)} bytes"
-    return float(value) if isinstance(value, Decimal) else value
+def _as_json(item: Item) -> str:
+    shown = plain(item, binary=lambda content: f"{len(content)} bytes")
+    return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()

@@ -1,0 +1,38 @@
+"""Stored values as JSON has them."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tally.kit.plain import plain
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        (Decimal("3.0"), 3),
+        (Decimal("-0.5"), -0.5),
+        (7, 7),
+        (True, True),
+        (None, None),
+        ("text", "text"),
+        ((Decimal(1), [Decimal("1.5")]), [1, [1.5]]),
+        ({"a": {"b": Decimal("2.25")}}, {"a": {"b": 2.25}}),
+        ({Decimal("2.5"), 1}, [1, 2.5]),
+        (frozenset({"b", "a"}), ["a", "b"]),
+    ],
+)
+def test_a_stored_value_is_shown_with_what_json_has(stored: Any, shown: Any) -> None:
+    assert plain(stored) == shown
+
+
+@pytest.mark.parametrize(("number", "kind"), [(Decimal("3.0"), int), (Decimal("1E+2"), int), (Decimal("0.1"), float)])
+def test_a_whole_number_is_an_integer_and_any_other_is_a_float(number: Decimal, kind: type) -> None:
+    assert type(plain(number)) is kind
+
+
+def test_bytes_are_left_alone_unless_something_stands_for_them() -> None:
+    stored = {"photo": bytearray(b"abc"), "all": {b"abcd"}}
+    assert plain(stored) == {"photo": b"abc", "all": [b"abcd"]}
+    assert plain(stored, binary=len) == {"photo": 3, "all": [4]}
