@@ -10,7 +10,7 @@ from tally.collect.model import Held
 from tally.collect.service.audit_search import AuditKey
 from tally.console.desk import Desk
 from tally.console.model import draw
-from tally.console.shell import Shell, card, nothing_here
+from tally.console.shell import Shell, card, not_started, nothing_here
 from tally.errors import TallyError
 from tally.sim.oidc.people import person_named
 
@@ -28,7 +28,7 @@ def put_collect(shell: Shell, desk: Desk) -> None:
     @shell.page("/collect", "Collect")
     async def athletes() -> None:
         if collect is None:
-            nothing_here("The collect backend is not started here.")
+            not_started("collect")
             return
         view = AthleteView(collect)
         known = athletes_of(desk)

@@ -6,7 +6,7 @@ from nicegui import ui
 
 from tally.console.desk import Desk
 from tally.console.iphone import Iphone
-from tally.console.shell import Shell, card, nothing_here
+from tally.console.shell import Shell, card, not_started, nothing_here
 from tally.cricket.assembly import Cricket
 from tally.cricket.model import book
 from tally.cricket.model.display import symbol_of
@@ -44,21 +44,21 @@ def put_cricket(shell: Shell, desk: Desk) -> None:
     @shell.page("/cricket", "Cricket")
     async def matches() -> None:
         if cricket is None:
-            nothing_here("The cricket backend is not started here.")
+            not_started("cricket")
             return
         await _matches(cricket)
 
     @shell.page("/cricket/{match_id}", "Match")
     async def match(match_id: str) -> None:
         if cricket is None:
-            nothing_here("The cricket backend is not started here.")
+            not_started("cricket")
             return
         try:
-            found = await cricket.reading.matches.get(match_id)
+            await cricket.reading.matches.get(match_id)
         except TallyError as error:
             nothing_here(error.message)
             return
-        await _MatchPage(desk, cricket, found).put()
+        await _MatchPage(desk, cricket, match_id).put()
 
 
 async def _matches(cricket: Cricket) -> None:
@@ -101,11 +101,9 @@ def _match_row(view: MatchView) -> None:
 class _MatchPage:
     """One match for one visitor."""
 
-    def __init__(self, desk: Desk, cricket: Cricket, view: MatchView) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, cricket: Cricket, match_id: str) -> None:
         self._cricket = cricket
-        self._view = view
-        self._match_id = view.fixture.match_id
+        self._match_id = match_id
         self._iphone = Iphone(desk, self._match_id)
 
     async def put(self) -> None:
@@ -116,7 +114,7 @@ class _MatchPage:
                     self._line = ui.label()
                     self._balls = ui.row().classes("gap-1").props("aria-label='Last balls'")
                 with card("Run rate"):
-                    self._chart = ui.echart(_chart()).classes("w-full h-56").props("aria-label='Runs by over'")
+                    self._chart = ui.echart(_run_rate_chart()).classes("w-full h-56").props("aria-label='Runs by over'")
                 with card("Scorecard"):
                     self._cards = ui.column().classes("w-full")
             with ui.column().classes("gap-4"):
@@ -161,7 +159,7 @@ class _MatchPage:
         self._cards.clear()
         with self._cards:
             for innings in reversed(feed.innings):
-                _card(feed, innings)
+                _scorecard(feed, innings)
 
     def _show_rate(self, balls: tuple[Ball, ...]) -> None:
         self._chart.options["series"] = [
@@ -188,11 +186,16 @@ class _MatchPage:
                     ui.label(f"{title_of(event)} {sentence_of(event)}")
 
 
-def _card(feed: MatchFeed, innings: InningsFeed) -> None:
+def _scorecard(feed: MatchFeed, innings: InningsFeed) -> None:
     side = feed.side(innings.team_id)
     name = side.name if side is not None else innings.team_id
     ui.label(f"{name} {innings.runs}/{innings.wickets} ({innings.overs})").classes("text-subtitle1")
-    batters = [
+    for columns, rows in ((BATTER_COLUMNS, _batters(innings)), (BOWLER_COLUMNS, _bowlers(innings))):
+        ui.table(columns=columns, rows=rows, row_key="name").classes("w-full").props("dense flat hide-pagination")
+
+
+def _batters(innings: InningsFeed) -> list[dict[str, Any]]:
+    return [
         {
             "name": line.name,
             "how": line.how_out.value if line.how_out is not None else ("batting" if line.is_at_crease else "not out"),
@@ -203,7 +206,10 @@ def _card(feed: MatchFeed, innings: InningsFeed) -> None:
         }
         for line in innings.batters
     ]
-    bowlers = [
+
+
+def _bowlers(innings: InningsFeed) -> list[dict[str, Any]]:
+    return [
         {
             "name": line.name,
             "overs": f"{line.overs}.{line.balls}",
@@ -213,8 +219,6 @@ def _card(feed: MatchFeed, innings: InningsFeed) -> None:
         }
         for line in innings.bowlers
     ]
-    ui.table(columns=BATTER_COLUMNS, rows=batters, row_key="name").classes("w-full").props("dense flat hide-pagination")
-    ui.table(columns=BOWLER_COLUMNS, rows=bowlers, row_key="name").classes("w-full").props("dense flat hide-pagination")
 
 
 def _worm(balls: tuple[Ball, ...], innings: int) -> list[list[float]]:
@@ -227,7 +231,7 @@ def _worm(balls: tuple[Ball, ...], innings: int) -> list[list[float]]:
     return points
 
 
-def _chart() -> dict[str, Any]:
+def _run_rate_chart() -> dict[str, Any]:
     return {
         "animation": False,
         "grid": {"left": 45, "right": 15, "top": 30, "bottom": 30},

@@ -105,27 +105,30 @@ def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
             ui.notify("Choose a table, and say which partition", type="warning")
             return
         where = F(table.partition.name) == _typed(table, str(partition.value))
-        await show(desk, found, api.Query(table, where, None, None, (), True, MOST_SHOWN, None, False))
+        await _show(desk, found, api.Query(table, where, limit=MOST_SHOWN))
 
     def confirm() -> None:
         table = tables.get(str(chosen.value))
         if table is None:
             ui.notify("Choose a table", type="warning")
-            return
-
-        async def scan() -> None:
-            dialog.value = False
-            await show(desk, found, api.Scan(table, None, None, (), MOST_SHOWN, None, False))
-
-        with ui.dialog() as dialog, ui.card():
-            ui.label(f"Read the first {MOST_SHOWN} items of {table.name}, wherever they are? This is a scan.")
-            with ui.row():
-                ui.button("Scan", on_click=scan)
-                ui.button("Cancel", on_click=dialog.close).props("flat")
-        dialog.value = True
+        else:
+            _confirm_scan(desk, table, found)
 
 
-async def show(desk: Desk, where: ui.column, operation: api.Query | api.Scan) -> None:
+def _confirm_scan(desk: Desk, table: Table, found: ui.column) -> None:
+    async def scan() -> None:
+        dialog.value = False
+        await _show(desk, found, api.Scan(table, limit=MOST_SHOWN))
+
+    with ui.dialog() as dialog, ui.card():
+        ui.label(f"Read the first {MOST_SHOWN} items of {table.name}, wherever they are? This is a scan.")
+        with ui.row():
+            ui.button("Scan", on_click=scan)
+            ui.button("Cancel", on_click=dialog.close).props("flat")
+    dialog.value = True
+
+
+async def _show(desk: Desk, where: ui.column, operation: api.Query | api.Scan) -> None:
     """The items that an operation finds, as JSON."""
     where.clear()
     engine = desk.store.engine

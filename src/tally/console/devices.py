@@ -6,7 +6,7 @@ from typing import Any, Final
 from nicegui import ui
 
 from tally.console.desk import Desk
-from tally.console.shell import Shell, card, nothing_here
+from tally.console.shell import Shell, card, not_started, nothing_here
 from tally.devices.assembly import Devices
 from tally.devices.model import ApiKey, Device, Reading
 from tally.errors import NotFound, TallyError
@@ -31,7 +31,7 @@ def put_devices(shell: Shell, desk: Desk) -> None:
     @shell.page("/devices", "Devices")
     async def fleet() -> None:
         if devices is None:
-            nothing_here("The devices backend is not started here.")
+            not_started("devices")
             return
         await _fleet(devices)
         await _keys(devices)
@@ -39,7 +39,7 @@ def put_devices(shell: Shell, desk: Desk) -> None:
     @shell.page("/devices/{hardware_id}", "Device")
     async def device(hardware_id: str) -> None:
         if devices is None:
-            nothing_here("The devices backend is not started here.")
+            not_started("devices")
             return
         try:
             shown = await devices.handlers.registry.get(hardware_id)
@@ -121,16 +121,7 @@ def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
 
 
 async def _device(desk: Desk, devices: Devices, device: Device) -> None:
-    with card(device.friendly_name or device.hardware_id):
-        ui.label(f"{device.hardware_id}, firmware {device.firmware_version}, first heard of {device.first_registered_at}")
-        with ui.row().classes("items-center"):
-            name = ui.input("Name", value=device.friendly_name or "")
-
-            async def rename() -> None:
-                await devices.handlers.registry.rename(device.hardware_id, name.value or None)
-                ui.notify("Renamed")
-
-            ui.button("Rename", on_click=rename).props("flat no-caps")
+    _device_head(devices, device)
     with card("Live readings", classes="q-mt-md"):
         latest = ui.label("No reading yet").classes("tally-figure").style("font-size: 1.1rem")
     span = ui.select(list(SPANS), value="10 minutes", label="Time shown").classes("w-48 q-mt-md")
@@ -158,6 +149,19 @@ async def _device(desk: Desk, devices: Devices, device: Device) -> None:
     span.on_value_change(refresh)
     await refresh()
     ui.timer(3.0, refresh)
+
+
+def _device_head(devices: Devices, device: Device) -> None:
+    with card(device.friendly_name or device.hardware_id):
+        ui.label(f"{device.hardware_id}, firmware {device.firmware_version}, first heard of {device.first_registered_at}")
+        with ui.row().classes("items-center"):
+            name = ui.input("Name", value=device.friendly_name or "")
+
+            async def rename() -> None:
+                await devices.handlers.registry.rename(device.hardware_id, name.value or None)
+                ui.notify("Renamed")
+
+            ui.button("Rename", on_click=rename).props("flat no-caps")
 
 
 def _told(reading: Reading) -> str:

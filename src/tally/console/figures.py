@@ -3,7 +3,6 @@
 Prometheus keeps the real ones; these are what a person sees who has just opened the page.
 """
 
-import resource
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from tally.kit.metrics import Metrics
 
 SECONDS: Final = 1.0
 KEPT: Final = 180
-REQUESTS: Final = "tally_http_request_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +40,9 @@ class Figures:
     metrics: Metrics
     clock: Clock
     moments: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
-    processor: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     traffic: dict[str, deque[Traffic]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT)))
     _totals: Mapping[str, _Total] = field(default_factory=dict)
     _at: float | None = None
-    _used: float = 0.0
 
     async def run(self) -> None:
         """Take a sample every second; until cancelled."""
@@ -55,14 +51,13 @@ class Figures:
             await self.clock.sleep(SECONDS)
 
     def sample(self) -> None:
-        now, totals, used = self.clock.monotonic(), self._read(), _processor_seconds()
+        now, totals = self.clock.monotonic(), self._read()
         if self._at is not None and now > self._at:
             passed = now - self._at
             self.moments.append(self.clock.time_ns() / 1e9)
-            self.processor.append((used - self._used) / passed)
             for backend, total in totals.items():
                 self.traffic[backend].append(_between(self._totals.get(backend, _Total()), total, passed))
-        self._at, self._totals, self._used = now, totals, used
+        self._at, self._totals = now, totals
 
     def latest(self, backend: str) -> Traffic:
         """The mean of the last five seconds, which is calm enough to read."""
@@ -95,8 +90,3 @@ def _between(before: _Total, after: _Total, passed: float) -> Traffic:
     requests = after.requests - before.requests
     mean = 1000 * (after.seconds - before.seconds) / requests if requests else 0.0
     return Traffic(requests / passed, (after.failures - before.failures) / passed, mean)
-
-
-def _processor_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime

@@ -7,7 +7,7 @@ import msgspec
 from nicegui import ui
 
 from tally.console.desk import Desk
-from tally.console.shell import Shell, card, nothing_here
+from tally.console.shell import Shell, card, not_started, nothing_here
 from tally.errors import TallyError
 from tally.kit.ids import new_uuid
 from tally.scoreboard.assembly import Scoreboard
@@ -27,7 +27,7 @@ def put_scoreboard(shell: Shell, desk: Desk) -> None:
     @shell.page("/scoreboard", "Scoreboard")
     async def board() -> None:
         if scoreboard is None:
-            nothing_here("The scoreboard backend is not started here.")
+            not_started("scoreboard")
             return
         view = BoardView(scoreboard)
         with ui.grid(columns="minmax(0, 3fr) minmax(0, 2fr)").classes("w-full gap-4"):
@@ -47,7 +47,6 @@ class BoardView:
     scoreboard: Scoreboard
     rows: dict[str, ui.row] = field(default_factory=dict)
     guest_id: str | None = None
-    looked_at: str | None = None
 
     def put_board(self) -> None:
         with card("The board, now"):

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, Final, ParamSpec
+from typing import Final, ParamSpec
 
 from nicegui import app, ui
 
@@ -95,12 +95,17 @@ def dress() -> None:
     ui.query("html").props("lang=en")
 
 
-def card(title: str, **how: Any) -> ui.card:
-    """A card with a title; fill it with `with`."""
-    made = ui.card().classes("tally-card w-full " + how.get("classes", ""))
+def card(title: str, *, classes: str = "") -> ui.card:
+    """A card with a title; fill it with `with`. `classes` come besides those that every card has."""
+    made = ui.card().classes(f"tally-card w-full {classes}")
     with made:
         ui.label(title).classes("text-subtitle1 text-weight-medium").props("role=heading aria-level=2")
     return made
+
+
+def not_started(backend: str) -> None:
+    """What the page of a backend shows where that does not run."""
+    nothing_here(f"The {backend} backend is not started here.")
 
 
 def nothing_here(sentence: str) -> None:
