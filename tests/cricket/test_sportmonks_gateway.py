@@ -202,6 +202,8 @@ async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match(
         assert (fixture.league_code, fixture.status, fixture.start_time) == ("LL", feed.status, feed.starts_at)
         assert (feed.innings[0].runs, feed.balls, feed.teams[0].name) == (14, None, "Harbour Herons")
         assert fixture.team_ids == tuple(side.team_id for side in feed.teams)
+        live = await scores.feed_of(scores.sportmonks.broadcast(1))
+        assert (feed.innings, feed.toss) == (live.innings, live.toss)  # the schedule says no less than the live scores
         few = [page async for page in scores.gateway.fixtures(wanted, "2026-01-02", "2026-01-02")]
         assert [len(page) for page in few] == [24]
         assert [page async for page in scores.gateway.fixtures([], "2026-01-01", "2026-01-31")] == []

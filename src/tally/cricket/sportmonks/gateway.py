@@ -26,7 +26,6 @@ SCORES: Final = "localteam,visitorteam,runs,scoreboards,lineup,batting.batsman,b
 BALLS: Final = f"{SCORES},balls"
 # So many bytes are read at a time.
 BITE: Final = 65_536
-SCHEDULE: Final = "localteam,visitorteam,runs"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -79,7 +78,8 @@ class SportMonksGateway:
         if not codes:
             return
         asked = {
-            "include": SCHEDULE,
+            # Whole scorecards: what is kept of a match that was live must not be replaced by its totals alone.
+            "include": SCORES,
             "filter[league_id]": ",".join(codes),
             "filter[starts_between]": f"{since},{until}",
             "sort": "starting_at",
