@@ -18,7 +18,8 @@ from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
 from tally.sim.boards.board import Board, Quartz
 from tally.sim.boards.sensors import DAY_MS, NAMES, Sensors
-from tally.sim.boards.uplink import Receipt, Refused, Rejection
+from tally.sim.boards.uplink import Receipt, Rejection
+from tally.sim.calling import Refused
 from tally.sim.faults import Fault
 from tests.sim.greenhouse import Greenhouse, greenhouse
 

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from pyreqwest.client import Client, ClientBuilder
-from rich.console import Console
-from rich.live import Live
+from rich.console import Console, RenderableType
 
 from tally.errors import TallyError, Unavailable
 from tally.kit.clock import Clock, SystemClock
@@ -30,8 +29,7 @@ from tally.sim.standalone import OIDC_PORT, STRAVA_PORT
 from tally.sim.strava.limits import PLENTY, RateLimits
 from tally.sim.strava.model import StravaError
 from tally.sim.strava.simulator import Strava
-
-REFRESH_SECONDS = 0.5
+from tally.sim.watching import show_until, until
 
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many athletes.")]
 Url = Annotated[str | None, typer.Option(help="A collect server to join, such as http://127.0.0.1:8000/collect.")]
@@ -99,25 +97,15 @@ async def watch(fleet: Fleet, count: int, clock: Clock, stop: asyncio.Event, sec
     console = Console()
     with console.status(f"{count} athletes sign up"):
         await fleet.gather(count)
-    ending = asyncio.create_task(_wait(clock, stop, seconds))
-    state = await _state(fleet)
+    ending = asyncio.create_task(until(clock, seconds, stop))
+
+    async def drawn() -> RenderableType:
+        return rendered(fleet, await _state(fleet))
+
     async with fleet.living():
-        with Live(rendered(fleet, state), console=console, auto_refresh=False, transient=True) as live:
-            while not ending.done():
-                pause = asyncio.create_task(clock.sleep(REFRESH_SECONDS))
-                await asyncio.wait({ending, pause}, return_when=asyncio.FIRST_COMPLETED)
-                pause.cancel()
-                state = await _state(fleet)
-                live.update(rendered(fleet, state), refresh=console.is_terminal)
+        await show_until(ending, console, clock, drawn)
+        state = await _state(fleet)
     console.print(summary(fleet, state), soft_wrap=True)
-
-
-async def _wait(clock: Clock, stop: asyncio.Event, seconds: float | None) -> None:
-    stopping = asyncio.create_task(stop.wait())
-    waits = {stopping} if seconds is None else {stopping, asyncio.create_task(clock.sleep(seconds))}
-    _, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for other in others:
-        other.cancel()
 
 
 async def _state(fleet: Fleet) -> Any:

@@ -5,30 +5,27 @@ tally sim boards --count 1000 --url http://127.0.0.1:8080 --admin-token-file dat
 
 import asyncio
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from typing import Annotated
 
 import msgspec
 import typer
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
-from rich.console import Console
-from rich.live import Live
+from rich.console import Console, RenderableType
 
-from tally.errors import Invalid, TallyError, Unavailable
-from tally.kit.clock import Clock, SystemClock
+from tally.errors import Invalid, Unavailable
+from tally.kit.clock import SystemClock
 from tally.kit.server import run_until_stopped
 from tally.settings import Secret
 from tally.sim.boards.display import rendered, summary
 from tally.sim.boards.fleet import Fleet, Habits
 from tally.sim.boards.uplink import TIMEOUT, Uplink
+from tally.sim.calling import backend_url, secret_in
+from tally.sim.watching import explained, show_until, until
 
 KEY_VARIABLE = "TALLY_SIM_API_KEY"
 CONNECTIONS = 256
-REFRESH_SECONDS = 0.5
 
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many boards.")]
 Url = Annotated[str, typer.Option(help="The server, such as http://127.0.0.1:8080.")]
@@ -61,7 +58,7 @@ def boards(
     """Let virtual boards measure, lose their network, restart, and post readings; and watch them."""
     clock, chance = SystemClock(), random.Random(seed)  # noqa: S311 - weather, not keys
     habits = Habits(interval=interval, backlog=backlog, goes_offline=offline)
-    with _explained():
+    with explained():
         token = Secret("") if api_key else read_token(admin_token_file)
 
     async def run(stop: asyncio.Event) -> None:
@@ -72,26 +69,13 @@ def boards(
             fleet = Fleet(Uplink(client, where, key, clock, most_requests=requests), clock, chance, habits)
             await watch(fleet, count, stop, seconds)
 
-    with _explained():
+    with explained():
         run_until_stopped(run)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except TallyError as error:
-        typer.echo(error.message, err=True)
-        raise typer.Exit(2) from error
 
 
 def devices_url(url: str) -> str:
     """The address of the devices backend of a server, whether or not its name was given too."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise Invalid(f"{url} is no address of a server, such as http://127.0.0.1:8080")
-    bare = url.rstrip("/")
-    return bare if parts.path.rstrip("/").endswith("/devices") else f"{bare}/devices"
+    return backend_url(url, "devices")
 
 
 class _Created(msgspec.Struct, frozen=True):
@@ -102,10 +86,7 @@ def read_token(file: Path | None) -> Secret:
     """The operator's token."""
     if file is None:
         raise Invalid(f"The boards need an API key: give --api-key or {KEY_VARIABLE}, or --admin-token-file to make one")
-    try:
-        return Secret(file.read_text(encoding="utf-8").strip())
-    except OSError as error:
-        raise Invalid(f"{file} cannot be read: {error.strerror}") from error
+    return secret_in(file)
 
 
 async def make_key(client: Client, url: str, token: Secret) -> Secret:
@@ -125,24 +106,14 @@ async def watch(fleet: Fleet, count: int, stop: asyncio.Event, seconds: float | 
     """Show how the fleet lives until it is time to stop, and end with the sums."""
     console, clock = Console(), fleet.clock
     started = clock.monotonic()
-    ending = asyncio.create_task(_wait(clock, seconds, stop, fleet.refused, fleet.uplink.spent))
+    ending = asyncio.create_task(until(clock, seconds, stop, fleet.refused, fleet.uplink.spent))
+
+    async def drawn() -> RenderableType:
+        return rendered(fleet, fleet.uplink.url, clock.monotonic() - started)
+
     async with fleet.living(count):
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            while not ending.done():
-                live.update(rendered(fleet, fleet.uplink.url, clock.monotonic() - started), refresh=console.is_terminal)
-                pause = asyncio.create_task(clock.sleep(REFRESH_SECONDS))
-                await asyncio.wait({ending, pause}, return_when=asyncio.FIRST_COMPLETED)
-                pause.cancel()
+        await show_until(ending, console, clock, drawn)
         elapsed = clock.monotonic() - started
     console.print(summary(fleet, elapsed), soft_wrap=True)
     if fleet.refused.is_set():
         raise Invalid(f"The server refuses the boards: {fleet.figures.last_trouble}")
-
-
-async def _wait(clock: Clock, seconds: float | None, *events: asyncio.Event) -> None:
-    waits: set[asyncio.Task[Any]] = {asyncio.create_task(event.wait()) for event in events}
-    if seconds is not None:
-        waits.add(asyncio.create_task(clock.sleep(seconds)))
-    _, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for other in others:
-        other.cancel()

@@ -17,7 +17,8 @@ from tally.kit.clock import Clock, DeadlinePassed, finish_within
 from tally.kit.retry import RetryPolicy
 from tally.kit.tasks import cancel_all
 from tally.sim.boards.board import PATIENCE, Board
-from tally.sim.boards.uplink import Figures, Refused, Uplink, is_cancelled
+from tally.sim.boards.uplink import Figures, Uplink
+from tally.sim.calling import Refused, is_cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,34 +1,25 @@
 """The board's network: registration and readings over HTTP, and what the server's answers mean to a board.
 
-An answer that may be another one later is `Unavailable` or `RateLimited`, a broken connection too; a request that will never be
-taken as it stands is `Refused`. `figures` count what all boards of a process did.
+`figures` count what all boards of a process did; `calling` tells which errors there are.
 """
 
 import asyncio
-import statistics
-from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from pyreqwest.client import Client
-from pyreqwest.exceptions import PyreqwestError
 
-from tally.errors import RateLimited, TallyError, Unavailable
+from tally.errors import TallyError, Unavailable
 from tally.kit.clock import Clock
 from tally.settings import Secret
+from tally.sim.calling import Calls, Refused, decoded, passing_trouble, sent
 
-LATENCIES: Final = 20_000
 TIMEOUT: Final = timedelta(seconds=30)
 
 T = TypeVar("T")
-
-
-class Refused(TallyError):
-    """The server will not take this request, however often it is sent: a wrong key, a wrong body."""
-
-    default_code = "refused"
 
 
 class TooMuch(Refused):
@@ -84,23 +75,13 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Figures:
+class Figures(Calls):
     """What was sent and what came of it."""
 
-    requests: int = 0
-    failures: int = 0
     sent: int = 0
     acknowledged: int = 0
     duplicates: int = 0
     rejected: int = 0
-    last_trouble: str = ""
-    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES))
-
-    def quantile(self, share: float) -> float:
-        """How long the given share of the latest answers took at most, in seconds; 0 before there are two."""
-        if len(self.seconds) < 2:
-            return 0.0
-        return statistics.quantiles(self.seconds, n=1000, method="inclusive")[min(998, round(share * 1000) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,26 +127,10 @@ class Uplink:
 
     async def _answer(self, path: str, body: bytes, kind: type[T]) -> T:
         headers = {"X-API-Key": self.api_key.reveal(), "Content-Type": "application/json"}
-        try:
-            response = await self.client.post(self.url + path).headers(headers).body_bytes(body).build().send()
-            content = bytes(await response.bytes())
-        except PyreqwestError as error:
-            if is_cancelled():
-                # The client takes a cancellation at the wrong moment for a broken connection.
-                raise asyncio.CancelledError from error
-            raise Unavailable(f"The server cannot be reached: {type(error).__name__}") from error
+        response, content = await sent(self.client.post(self.url + path).headers(headers).body_bytes(body))
         if response.status >= 300:
             raise _trouble(response.status, response.headers, content)
-        try:
-            return msgspec.json.decode(content, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable("The answer cannot be read: something else than the server may have given it") from error
-
-
-def is_cancelled() -> bool:
-    """Whether the running task has been told to end, even if a library has kept that to itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+        return decoded(content, kind)
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -173,16 +138,11 @@ class _Told(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-def _trouble(status: int, headers: Any, content: bytes) -> TallyError:
+def _trouble(status: int, headers: Mapping[str, str], content: bytes) -> TallyError:
     try:
         told = msgspec.json.decode(content, type=_Told)
     except (msgspec.DecodeError, UnicodeDecodeError):
         told = _Told()
     message = f"{status} {told.error} {told.message}".rstrip()
-    asked = headers.get("retry-after", "")
-    wait = float(asked) if asked.isascii() and asked.isdigit() else None
-    if status == 429:
-        return RateLimited(message, retry_after=wait or 1.0)
-    if status == 408 or status >= 500:
-        return Unavailable(message, retry_after=wait)
-    return TooMuch(message) if status == 413 else Refused(message)
+    lasting = TooMuch if status == 413 else Refused
+    return passing_trouble(status, headers, message) or lasting(message)

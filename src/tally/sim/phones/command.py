@@ -6,28 +6,26 @@ tally sim phones --count 100 --match 58123 --url http://127.0.0.1:8080
 import asyncio
 import random
 from datetime import timedelta
-from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
+from typing import Annotated, Final
 
 import typer
 from pyreqwest.client import Client, ClientBuilder
-from rich.console import Console
-from rich.live import Live
+from rich.console import Console, RenderableType
 
-from tally.errors import Invalid, TallyError
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.server import run_until_stopped
 from tally.sim.apns.command import CONTROL_PORT
+from tally.sim.calling import backend_url
 from tally.sim.phones.api import CricketApi
 from tally.sim.phones.apple import AppleElsewhere
 from tally.sim.phones.display import rendered, summary
 from tally.sim.phones.fleet import Fleet, Habits
 from tally.sim.phones.people import Owner
 from tally.sim.phones.phone import Phone
+from tally.sim.watching import explained, show_until, until
 
 # Where the demo has the issuer of cricket's app.
 ISSUER_PORT: Final = 8103
-REFRESH_SECONDS: Final = 0.5
 CONNECTIONS: Final = 256
 
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many phones, each of another person.")]
@@ -74,20 +72,13 @@ def phones(
             matches = match or await made[0].api.live()
             await watch(Fleet(made, reads, clock, chance, habits), matches, where, stop, seconds)
 
-    try:
+    with explained():
         run_until_stopped(run)
-    except TallyError as error:
-        typer.echo(error.message, err=True)
-        raise typer.Exit(2) from error
 
 
 def cricket_url(url: str) -> str:
     """The address of the cricket backend of a server, whether or not its name was given too."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise Invalid(f"{url} is no address of a server, such as http://127.0.0.1:8080")
-    bare = url.rstrip("/")
-    return bare if parts.path.rstrip("/").endswith("/cricket") else f"{bare}/cricket"
+    return backend_url(url, "cricket")
 
 
 def names(count: int, chance: random.Random) -> list[str]:
@@ -104,22 +95,12 @@ async def watch(fleet: Fleet, matches: list[str], url: str, stop: asyncio.Event,
     """Show how the phones do until it is time to stop, and end with the sums."""
     console, clock = Console(), fleet.clock
     started = clock.monotonic()
-    ending = asyncio.create_task(_wait(clock, seconds, stop))
+    ending = asyncio.create_task(until(clock, seconds, stop))
+
+    async def drawn() -> RenderableType:
+        return rendered(fleet, url, clock.monotonic() - started)
+
     async with fleet.living(matches):
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            while not ending.done():
-                live.update(rendered(fleet, url, clock.monotonic() - started), refresh=console.is_terminal)
-                pause = asyncio.create_task(clock.sleep(REFRESH_SECONDS))
-                await asyncio.wait({ending, pause}, return_when=asyncio.FIRST_COMPLETED)
-                pause.cancel()
+        await show_until(ending, console, clock, drawn)
         told = summary(fleet, clock.monotonic() - started)
     console.print(told, soft_wrap=True)
-
-
-async def _wait(clock: Clock, seconds: float | None, stop: asyncio.Event) -> None:
-    waits: set[asyncio.Task[Any]] = {asyncio.create_task(stop.wait())}
-    if seconds is not None:
-        waits.add(asyncio.create_task(clock.sleep(seconds)))
-    _, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for other in others:
-        other.cancel()

@@ -5,26 +5,24 @@ tally sim players --count 50 --url http://127.0.0.1:8080 --internal-key-file dat
 
 import asyncio
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from typing import Annotated
 
 import typer
 from pyreqwest.client import ClientBuilder
-from rich.console import Console
-from rich.live import Live
+from rich.console import Console, RenderableType
 
 from tally.errors import Invalid, TallyError
-from tally.kit.clock import Clock, SystemClock
+from tally.kit.clock import SystemClock
 from tally.kit.server import run_until_stopped
 from tally.settings import Secret
+from tally.sim.calling import secret_in, server_url
 from tally.sim.players.display import rendered, summary
 from tally.sim.players.fleet import Fleet
 from tally.sim.players.player import Habits
 from tally.sim.players.server import Board, ScoreboardServer
+from tally.sim.watching import explained, show_until, until
 
 KEY_VARIABLE = "TALLY_SIM_INTERNAL_KEY"
 CONNECTIONS = 256
@@ -54,7 +52,7 @@ def players(
 ) -> None:
     """Let made-up players sign up, play, send tokens twice and try to cheat; and watch the board."""
     clock, chance = SystemClock(), random.Random(seed)  # noqa: S311  (games, not keys)
-    with _explained():
+    with explained():
         key, where = Secret(internal_key) if internal_key else read_key(internal_key_file), api_url(url)
 
     async def run(stop: asyncio.Event) -> None:
@@ -63,25 +61,13 @@ def players(
             server = ScoreboardServer(client, where, key, clock)
             await watch(Fleet(server, clock, chance, Habits(interval=interval)), count, stop, seconds)
 
-    with _explained():
+    with explained():
         run_until_stopped(run)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except TallyError as error:
-        typer.echo(error.message, err=True)
-        raise typer.Exit(2) from error
 
 
 def api_url(url: str) -> str:
     """The address of the scoreboard's API on a server, whether or not its name was given too."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise Invalid(f"{url} is no address of a server, such as http://127.0.0.1:8080")
-    bare = url.rstrip("/").removesuffix("/api/v1").removesuffix("/scoreboard")
+    bare = server_url(url).removesuffix("/api/v1").removesuffix("/scoreboard")
     return f"{bare}/scoreboard/api/v1"
 
 
@@ -89,25 +75,21 @@ def read_key(file: Path | None) -> Secret:
     """The game servers' key."""
     if file is None:
         raise Invalid(f"The game server needs its key: give --internal-key, {KEY_VARIABLE} or --internal-key-file")
-    try:
-        return Secret(file.read_text(encoding="utf-8").strip())
-    except OSError as error:
-        raise Invalid(f"{file} cannot be read: {error.strerror}") from error
+    return secret_in(file)
 
 
 async def watch(fleet: Fleet, count: int, stop: asyncio.Event, seconds: float | None) -> None:
     """Show how the players do until it is time to stop, and end with the sums."""
     console, clock = Console(), fleet.clock
     started = clock.monotonic()
-    ending = asyncio.create_task(_wait(clock, seconds, stop, fleet.refused))
+    ending = asyncio.create_task(until(clock, seconds, stop, fleet.refused))
+
+    async def drawn() -> RenderableType:
+        board = await _board(fleet) if console.is_terminal else None
+        return rendered(fleet, board, clock.monotonic() - started)
+
     async with fleet.living(count):
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            while not ending.done():
-                board = await _board(fleet) if console.is_terminal else None
-                live.update(rendered(fleet, board, clock.monotonic() - started), refresh=console.is_terminal)
-                pause = asyncio.create_task(clock.sleep(REFRESH_SECONDS))
-                await asyncio.wait({ending, pause}, return_when=asyncio.FIRST_COMPLETED)
-                pause.cancel()
+        await show_until(ending, console, clock, drawn, REFRESH_SECONDS)
         elapsed = clock.monotonic() - started
     console.print(summary(fleet, elapsed), soft_wrap=True)
     if fleet.refused.is_set():
@@ -120,12 +102,3 @@ async def _board(fleet: Fleet) -> Board | None:
     except TallyError as error:
         fleet.server.figures.last_trouble = error.message
         return None
-
-
-async def _wait(clock: Clock, seconds: float | None, *events: asyncio.Event) -> None:
-    waits: set[asyncio.Task[Any]] = {asyncio.create_task(event.wait()) for event in events}
-    if seconds is not None:
-        waits.add(asyncio.create_task(clock.sleep(seconds)))
-    _, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for other in others:
-        other.cancel()

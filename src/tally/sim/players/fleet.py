@@ -15,8 +15,9 @@ from typing import Final
 from tally.errors import RateLimited, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.tasks import cancel_all
+from tally.sim.calling import Refused
 from tally.sim.players.player import Habits, Player
-from tally.sim.players.server import Refused, ScoreboardServer
+from tally.sim.players.server import ScoreboardServer
 
 FIRST: Final = (
     "brave",

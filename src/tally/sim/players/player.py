@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.kit.retry import RetryPolicy
-from tally.sim.players.server import Refused, ScoreboardServer, Tokens, Traded, User
+from tally.sim.calling import Refused
+from tally.sim.players.server import ScoreboardServer, Tokens, Traded, User
 
 T = TypeVar("T")
 

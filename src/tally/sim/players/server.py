@@ -1,33 +1,23 @@
 """The way to a scoreboard: what players and game servers send, and what the answers mean to them.
 
-An answer that may be another one later is `Unavailable` or `RateLimited`, a broken connection too; a request that
-will never be taken as it stands is `Refused`. `figures` count what all players of a process did.
+`figures` count what all players of a process did; `calling` tells which errors there are.
 """
 
 import asyncio
-import statistics
-from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from pyreqwest.client import Client
-from pyreqwest.exceptions import PyreqwestError
 
-from tally.errors import RateLimited, TallyError, Unavailable
+from tally.errors import TallyError
 from tally.kit.clock import Clock
 from tally.settings import Secret
-
-LATENCIES: Final = 20_000
+from tally.sim.calling import Calls, Refused, decoded, is_cancelled, passing_trouble, sent
 
 T = TypeVar("T")
-
-
-class Refused(TallyError):
-    """The server will not take this request, however often it is sent."""
-
-    default_code = "refused"
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -72,24 +62,14 @@ class _Answer(msgspec.Struct, Generic[T], frozen=True):
 
 
 @dataclass(slots=True)
-class Figures:
+class Figures(Calls):
     """What was sent and what came of it. `broken` counts promises that were not kept, and must stay 0."""
 
-    requests: int = 0
-    failures: int = 0
     trades: int = 0
     points: int = 0
     replays: int = 0
     cheats: int = 0
     broken: int = 0
-    last_trouble: str = ""
-    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES))
-
-    def quantile(self, share: float) -> float:
-        """How long the given share of the latest answers took at most, in seconds; 0 before there are two."""
-        if len(self.seconds) < 2:
-            return 0.0
-        return statistics.quantiles(self.seconds, n=1000, method="inclusive")[min(998, round(share * 1000) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,27 +137,10 @@ class ScoreboardServer:
 
     async def _answer(self, method: str, path: str, body: object, kind: type[T], headers: dict[str, str]) -> T:
         request = self.client.request(method, self.url + path).headers(headers)
-        request = request if body is None else request.body_json(body)
-        try:
-            response = await request.build().send()
-            content = bytes(await response.bytes())
-        except PyreqwestError as error:
-            if is_cancelled():
-                # The client takes a cancellation at the wrong moment for a broken connection.
-                raise asyncio.CancelledError from error
-            raise Unavailable(f"The server cannot be reached: {type(error).__name__}") from error
+        response, content = await sent(request if body is None else request.body_json(body))
         if response.status >= 300:
-            raise trouble(response.status, response.headers, content)
-        try:
-            return msgspec.json.decode(content, type=_Answer[kind]).data  # type: ignore[valid-type]
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable("The answer cannot be read: something else than the server may have given it") from error
-
-
-def is_cancelled() -> bool:
-    """Whether the running task has been told to end, even if a library has kept that to itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+            raise _trouble(response.status, response.headers, content)
+        return decoded(content, _Answer[kind]).data  # type: ignore[valid-type]
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -189,17 +152,10 @@ class _Told(msgspec.Struct, frozen=True):
     error: _Error = _Error()
 
 
-def trouble(status: int, headers: Any, content: bytes) -> TallyError:
-    """What an answer that is no success means."""
+def _trouble(status: int, headers: Mapping[str, str], content: bytes) -> TallyError:
     try:
         told = msgspec.json.decode(content, type=_Told).error
     except (msgspec.DecodeError, UnicodeDecodeError):
         told = _Error()
     message = f"{status} {told.code} {told.message}".rstrip()
-    asked = headers.get("retry-after", "")
-    wait = float(asked) if asked.isascii() and asked.isdigit() else None
-    if status == 429:
-        return RateLimited(message, retry_after=wait or 1.0)
-    if status == 408 or status >= 500:
-        return Unavailable(message, retry_after=wait)
-    return Refused(message, code=told.code)
+    return passing_trouble(status, headers, message) or Refused(message, code=told.code)
