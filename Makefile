@@ -34,10 +34,12 @@ bench: $(READY) ## Measure, against raw SQLite on this machine; ARGS="..." goes 
 soak: $(READY) ## Run the fault and fuzz tests for SECONDS (60)
 	@TALLY_SOAK_SECONDS=$(SECONDS) $(VENV)/bin/python -m pytest -n 2 -m soak --timeout=$$(($(SECONDS) + 300)) $(ARGS)
 
-lock: ## Bring requirements.lock up to pyproject.toml; ARGS=--upgrade takes the newest versions
+lock: ## Bring the locks up to pyproject.toml; ARGS=--upgrade takes the newest versions
 	@scripts/make-venv $(VENV) uv
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra dev --output-file requirements.lock $(ARGS) pyproject.toml
+	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--constraint requirements.lock --no-annotate --output-file deploy/requirements.lock pyproject.toml
 
 clean: ## Remove .venv and all caches, not your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
