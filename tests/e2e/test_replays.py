@@ -35,6 +35,8 @@ async def test_a_recorded_match_ends_in_its_scorecards_and_gives_its_events(name
         expect_scorecards(await stadium.heard(match.match.id), name)
         match.step()
         await stadium.poll(30)
+        await stadium.sync()
+        expect_scorecards(await stadium.heard(match.match.id), name)
         fixture = await stadium.cricket.tables.fixtures.get(name)
         assert fixture is not None
         assert (fixture.is_live, fixture.archived_at is not None) == (False, True)
