@@ -8,6 +8,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,20 @@ async def _warm_up(world: World, players: list[Player]) -> None:
 async def _updates(section: str, world: World, players: list[Player], seconds: int) -> Line:
     work = await world.trades(players, _PER_SECOND * seconds)
     used = world.programs[0].processor_seconds()
-    ours = await at_rate(world.patch, work, _PER_SECOND)
+    refused = []
+
+    async def send(trade: Trade) -> None:
+        # A machine that is too busy makes the server refuse some, which is a goal missed and no reason to stop.
+        try:
+            await world.patch(trade)
+        except AssertionError as error:
+            refused.append(error)
+
+    ours = await at_rate(send, work, _PER_SECOND)
     used = (world.programs[0].processor_seconds() - used) / ours.count * 1e6
     peer = await at_rate(_raw_update(world), await world.trades(players, _PER_SECOND * seconds), _PER_SECOND)
-    return _held(section, f"PATCH /scores, {_PER_SECOND} a second", ours, ("PostgreSQL, Redis", peer), most=0.1, used=used)
+    line = _held(section, f"PATCH /scores, {_PER_SECOND} a second", ours, ("PostgreSQL, Redis", peer), most=0.1, used=used)
+    return replace(line, met=False, note=f"{line.note}; {len(refused)} refused") if refused else line
 
 
 async def _updates_at_full_speed(section: str, world: World, players: list[Player], count: int) -> Line:
