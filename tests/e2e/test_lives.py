@@ -80,7 +80,7 @@ async def test_a_token_that_became_invalid_is_healed_within_one_cycle(theatre: T
     assert lost is not None
     await phone.kit.end(lost)  # the system has ended it, and tells nobody
     theatre.broadcast.deliver(3)
-    await theatre.pass_time(5)
+    await theatre.until_heard()
     record = await theatre.record("ben", "ben-phone")
     assert record.end_reason is EndReason.TOKEN_INVALID
     await theatre.until(lambda: shows(phone, theatre))
@@ -95,7 +95,7 @@ async def test_a_token_that_became_invalid_is_healed_within_one_cycle(theatre: T
 async def test_a_follow_of_a_live_match_shows_it_at_once_and_an_unfollow_takes_it_away(theatre: Theatre) -> None:
     """Without waiting for the orchestrator, in both directions; after that no push comes."""
     await go_live(theatre)
-    await theatre.pass_time(3)
+    await theatre.until_heard()
     phone = await theatre.phone("cho", "cho-phone")
     await follow(theatre, phone)
     activity = phone.shown(theatre.match_id)
@@ -109,7 +109,7 @@ async def test_a_follow_of_a_live_match_shows_it_at_once_and_an_unfollow_takes_i
     assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.USER_UNFOLLOW)
     taken = theatre.apns.record.accepted
     theatre.broadcast.deliver(6)
-    await theatre.pass_time(5)
+    await theatre.until_heard()
     assert theatre.apns.record.accepted == taken
 
 

@@ -71,6 +71,21 @@ class Theatre:
             await self.breathe()
         raise AssertionError("it did not happen within two minutes")
 
+    async def until_heard(self) -> None:
+        """Until the pipeline has taken the score, and whoever is to be told has been told."""
+        for _ in range(120):
+            tables = self.cricket.tables
+            fixture, match = await tables.fixtures.get(self.match_id), await tables.matches.get(self.match_id)
+            taken = match.previous_scores.values() if match is not None else ()
+            scores = {each["teamId"]: f"{each['runs']}/{each['wickets']}" for each in taken}
+            shown = " ".join(scores.get(side, "-") for side in fixture.team_ids) if fixture is not None else ""
+            if fixture is not None and fixture.is_live and shown == self.score:
+                await self.sit_out(self.cricket.live.workers.idle())
+                await self.deliver()
+                return
+            await self.pass_time(1)
+        raise AssertionError("the program did not hear of it within two minutes")
+
     async def pass_time(self, seconds: float) -> None:
         """Let so much time pass, with all that it brings."""
         for _ in range(round(seconds / STEP)):
