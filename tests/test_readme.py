@@ -1,0 +1,73 @@
+"""The front door: every command of the README runs, every link leads somewhere, every setting that it names is one."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tally.settings import TABLE
+from tally.store.collector import _COUNTERS
+from tests.test_docs import make_targets
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line
+]
+
+
+def test_there_are_commands_and_what_can_be_made_is_there() -> None:
+    made = {command.split()[1] for command in COMMANDS if command.startswith("make ")}
+    assert {"up", "test"} <= made <= make_targets()
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if not command.startswith("make ")])
+def test_a_command_does_what_it_is_for(tmp_path: Path, command: str) -> None:
+    """It ends well and prints something, on a data directory of its own."""
+    program, *words = command.split()
+    assert program == ".venv/bin/tally"
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "tally.cli", *words],
+        env=ours | {"TALLY_DATA_DIR": str(tmp_path / "data"), "TALLY_BACKENDS": "devices"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_every_link_and_picture_leads_to_a_file_of_the_project() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert "docs/console.png" in links
+    assert [link for link in links if not (ROOT / link.split("#")[0]).is_file()] == []
+
+
+def test_the_picture_is_one_and_not_large() -> None:
+    picture = (ROOT / "docs" / "console.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) < 300_000
+
+
+def test_every_setting_that_is_named_is_one() -> None:
+    known = {setting.variable for setting in TABLE}
+    assert {name for name in re.findall(r"TALLY_[A-Z_]+[A-Z]", README) if name not in known} == set()
+
+
+def test_every_figure_that_operators_are_told_to_watch_is_kept() -> None:
+    """The names in docs/operations.md are made somewhere in the source."""
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    # The store's are made of a name and what is counted.
+    kept = source + " ".join(f"tally_store_operation_{word}" for word in _COUNTERS)
+    named = {re.sub(r"_(total|count)$", "", name) for name in re.findall(r"tally_[a-z]+_[a-z_]+", page)}
+    assert len(named) > 10
+    assert {name for name in named if name not in kept} == set()
