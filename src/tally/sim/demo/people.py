@@ -74,6 +74,8 @@ class Town:
             return
         token = keyfile.read_or_make(self._data_dir / "collect-strava-verify.key")
         given = self.outside.settings.collect_strava_verify_token or token
+        # One from before a restart, or from a try that failed, may lead to a port that is no longer ours.
+        strava.webhooks.unsubscribe()
         await strava.webhooks.subscribe(f"{self.url}/collect/webhooks/strava", given.reveal())
         chance = self.kept.chance("athletes")
         accounts, clock = StravaAccounts(self.client, strava.url), FastClock(self.clock, ATHLETES_SPEED)
