@@ -66,7 +66,7 @@ async def _matches(cricket: Cricket) -> None:
 
     async def refresh() -> None:
         found, _ = await cricket.reading.matches.page(Wanted(), SHOWN, None)
-        found.sort(key=lambda view: (not view.fixture.is_live, view.fixture.start_time))
+        found = tuple(sorted(found, key=lambda view: (not view.fixture.is_live, view.fixture.start_time)))
         listed.clear()
         with listed:
             if not found:

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from tally.cricket.model.records import NEUTRAL
 from tally.cricket.repository.tables import Tables
-from tally.cricket.service import feeds, leagues, replays, teams
+from tally.cricket.service import feeds, leagues, matches, replays, teams
 from tally.cricket.service.admin import AdminService
 from tally.cricket.service.display import DisplayService
 from tally.cricket.service.feeds import FeedCache
@@ -19,6 +19,7 @@ from tally.kit.ids import SortableIds
 from tally.kit.recent import Recent
 
 MOST_KNOWN: Final = 10_000
+MOST_PAGES: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +39,16 @@ class Reading:
         team_service = TeamService(tables.teams, tables.seasons, clock, Recent(clock, teams.KNOWN_SECONDS, 1))
         league_service = LeagueService(tables.leagues, clock, Recent(clock, leagues.KNOWN_SECONDS, 2))
         feed_cache = FeedCache(tables.cache, clock, Recent(clock, feeds.KNOWN_SECONDS, MOST_KNOWN))
-        matches = MatchService(tables.fixtures, feed_cache, team_service, league_service, clock)
+        match_service = MatchService(
+            tables.fixtures, feed_cache, team_service, league_service, clock, Recent(clock, matches.KNOWN_SECONDS, MOST_PAGES)
+        )
         recordings: Recent[str, replays.Recording] = Recent(clock, replays.KNOWN_SECONDS, 20)
         return cls(
             teams=team_service,
             leagues=league_service,
             feeds=feed_cache,
-            matches=matches,
-            displays=DisplayService(matches, tables.displays, clock),
+            matches=match_service,
+            displays=DisplayService(match_service, tables.displays, clock),
             replays=ReplayService(tables.fixtures, tables.processing, feed_cache, clock, SortableIds(clock), recordings),
             admin=AdminService(
                 fixtures=tables.fixtures,

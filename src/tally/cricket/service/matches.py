@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import Fixture, League, Team
@@ -19,9 +19,11 @@ from tally.cricket.service.leagues import LeagueService
 from tally.cricket.service.teams import TeamService
 from tally.errors import Invalid, NotFound
 from tally.kit.clock import Clock
+from tally.kit.recent import Recent
 from tally.store.values import Key
 
 PAGE: Final = 100
+KNOWN_SECONDS: Final = 1.0
 MOST_PAGES: Final = 30
 # Without a range: what began lately, and what the next weeks bring.
 BEFORE: Final = timedelta(days=1)
@@ -63,15 +65,19 @@ class Wanted:
     status: MatchStatus | None = None
 
 
+Page: TypeAlias = tuple[tuple[MatchView, ...], Position | None]
+
+
 @dataclass(frozen=True, slots=True)
 class MatchService:
-    """Matches by id, live ones, and lists."""
+    """Matches by id, live ones, and lists. `known` keeps pages for a moment: the first one is what everybody asks for."""
 
     fixtures: FixtureRepository
     feeds: FeedCache
     teams: TeamService
     leagues: LeagueService
     clock: Clock
+    known: Recent[tuple[Wanted, int, Position | None], Page]
 
     async def get(self, match_id: str) -> MatchView:
         (view,) = await self.views([await self.fixture(match_id)])
@@ -86,8 +92,16 @@ class MatchService:
     async def live(self) -> list[MatchView]:
         return await self.views(await self.fixtures.live())
 
-    async def page(self, wanted: Wanted, limit: int, after: Position | None) -> tuple[list[MatchView], Position | None]:
+    async def page(self, wanted: Wanted, limit: int, after: Position | None) -> Page:
         """At most `limit` matches after a place in the order, and the place where the next page starts."""
+        question = (wanted, limit, after)
+        page = self.known.get(question)
+        if page is None:
+            page = await self._page(wanted, limit, after)
+            self.known.put(question, page)
+        return page
+
+    async def _page(self, wanted: Wanted, limit: int, after: Position | None) -> Page:
         span = self._span(wanted)
         codes = await self._codes(wanted.league)
         found = await asyncio.gather(*(self._of_league(code, span, wanted.status, limit, after) for code in codes))
@@ -97,7 +111,7 @@ class MatchService:
         ordered = sorted(merged.values(), key=_place)
         here = ordered[:limit]
         following = Position(*_place(here[-1])) if len(ordered) > limit else None
-        return await self.views(here), following
+        return tuple(await self.views(here)), following
 
     async def views(self, fixtures: Sequence[Fixture]) -> list[MatchView]:
         """The matches with the names of their leagues and sides, and the scores that were last heard."""

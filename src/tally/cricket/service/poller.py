@@ -104,10 +104,12 @@ class LiveScore:
         if feed.toss is not None:
             changes |= {"toss_team_id": feed.toss.team_id, "elected": feed.toss.elected}
         fixture: Fixture | None = await self.fixtures.update(feed.match_id, updated_at=now, **changes)
+        if fixture is None:
+            return  # it is not synced yet: until it is, every poll tells it anew
         self._noted[feed.match_id] = Noted(feed, now)
         if self.enrich is not None:
             await self.enrich(feed)
-        if fixture is not None and feed.toss is not None and fixture.toss_told_at is None and self.tossed is not None:
+        if feed.toss is not None and fixture.toss_told_at is None and self.tossed is not None:
             # Beside the poll, which does not wait until a hundred thousand people have heard of the toss.
             self.workers.beside(f"toss {feed.match_id}", partial(self.tossed, feed))
 
