@@ -85,6 +85,10 @@ class ManualClock(Clock):
         """How many are asleep now."""
         return sum(1 for *_, woken in self._sleepers if not woken.done())
 
+    def next_due(self) -> float | None:
+        """When the next one wakes, by `monotonic`; None where nobody is asleep."""
+        return min((due for due, _, woken in self._sleepers if not woken.done()), default=None)
+
     async def until_sleeping(self, count: int = 1) -> None:
         """Wait until `count` are asleep, which is how a test knows that a loop has come round."""
         while self.sleeping < count:
