@@ -28,6 +28,7 @@ from tally.store.api import (
     TransactionGet,
     Update,
 )
+from tally.store.dynamodb.engine import DynamoDBEngine
 from tally.store.errors import ConditionFailed, InvalidRequest, TransactionCancelled
 from tally.store.evaluate import project
 from tally.store.schema import Table
@@ -94,7 +95,8 @@ async def _write(engine: Engine, operation: Put | Update | Delete) -> Plain:
         written = await engine.delete(operation)
     else:
         written = await engine.update(operation)
-        if written.item is not None and operation.returns.startswith("UPDATED"):
+        is_whole = isinstance(engine, DynamoDBEngine) and operation.returns.startswith("UPDATED")
+        if written.item is not None and is_whole:
             # DynamoDB Local returns whole attributes where the service returns the parts that changed.
             shown = project(written.item, [action.path for action in operation.actions])
             return plain(shown or None), _cost(operation.table, written.capacity)

@@ -96,7 +96,7 @@ async def _keys(devices: Devices) -> None:
         _, raw = await devices.handlers.keys.create(description.value or None)
         with ui.dialog() as dialog, ui.card():
             ui.label("The key is shown this once, and never again").props("role=heading aria-level=2")
-            ui.code(raw, language="text").props("data-new-key=1")
+            ui.label(raw).classes("text-weight-bold").style("font-family: monospace").props("data-new-key=1")
             ui.button("I have it", on_click=dialog.close)
         dialog.value = True
         description.set_value("")

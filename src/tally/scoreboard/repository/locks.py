@@ -6,12 +6,16 @@ Such a lock lasts as long as its connection, so one whose holder dies is free at
 
 import hashlib
 from contextlib import AsyncExitStack
+from typing import Final
 
 import asyncpg
 
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.scoreboard.repository.database import Connection, Database
+
+# What a connection says that the server has ended; the last one where word of it is just being read.
+GONE: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncpg.InternalClientError)
 
 _log = logs.logger()
 
@@ -41,7 +45,7 @@ class AdvisoryLocks:
             return False
         try:
             return not held[1].is_closed() and await held[1].fetchval("SELECT true")
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except GONE as error:
             _log.warning("A lock was lost with its connection", action="lock_extend", lock=name, error=error)
             return False
 
