@@ -121,21 +121,6 @@ def test_the_server_beside_them_is_locked_up_and_told_only_what_it_knows(compose
     assert set(example) <= VARIABLES
 
 
-def test_docker_itself_understands_the_services() -> None:
-    docker = shutil.which("docker")
-    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no docker with the compose command here")
-    done = subprocess.run(
-        [docker, "compose", "-f", "compose.yaml", "--env-file", "example.env", "config", "--quiet", "--no-env-resolution"],
-        cwd=DEPLOY,
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "POSTGRES_PASSWORD": "made-up"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_unit_is_hardened_and_sets_what_there_is() -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
@@ -149,9 +134,7 @@ def test_the_unit_is_hardened_and_sets_what_there_is() -> None:
 
 def test_systemd_itself_understands_the_unit(tmp_path: Path) -> None:
     """Verified with a program that is there in the place of the one that will be."""
-    analyze = shutil.which("systemd-analyze")
-    if analyze is None:
-        pytest.skip("no systemd-analyze here")
+    analyze = need_program("systemd-analyze", "systemd")
     (tmp_path / "tally.service").write_text(
         read("tally.service").replace("/opt/tally/bin/tally", str(need_program("true", "coreutils")))
     )
