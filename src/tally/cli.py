@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -33,7 +34,7 @@ from tally.settings import Settings, SettingsError, markdown, read_settings, row
 from tally.sim.commands import sim
 from tally.store.commands import StoreCommands
 from tally.store.errors import StoreError
-from tally.up import Up, set_aside
+from tally.up import Up, console_of, set_aside
 
 cli = typer.Typer(
     help="Keeps score of live things, and tells everyone who is watching.", no_args_is_help=True, add_completion=False
@@ -53,6 +54,9 @@ Host = Annotated[str | None, typer.Option(help="Address to listen on, instead of
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on, instead of TALLY_PORT.")]
 Only = Annotated[list[str] | None, typer.Option(help="Backends to start, separated by commas, instead of TALLY_BACKENDS.")]
 WithSim = Annotated[bool, typer.Option("--sim/--no-sim", help="With simulators and made-up people, or the server alone.")]
+WithConsole = Annotated[
+    bool, typer.Option("--console", help="With the console under /console, behind its password (TALLY_CONSOLE_PASSWORD).")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Begin anew: what is in the data directory is set aside.")]
 Target = Annotated[Path, typer.Argument(help="The file to write; in a folder, it is named after the time.")]
 Source = Annotated[Path, typer.Argument(help="The file that `tally backup` wrote.")]
@@ -93,13 +97,13 @@ def up(host: Host = None, port: Port = None, only: Only = None, sim: WithSim = T
 
 
 @cli.command()
-def serve(backends: Backends = None, host: Host = None, port: Port = None) -> None:
+def serve(backends: Backends = None, host: Host = None, port: Port = None, console: WithConsole = False) -> None:
     """Serve in production: logs alone, and a clean stop on SIGTERM."""
 
     def announce(url: str, _: Settings) -> None:
         logs.logger().info("Listening", action="listening", url=url)
 
-    _serve(_settings(host, port, backends), announce)
+    _serve(_settings(host, port, backends), announce, with_console=console)
 
 
 @cli.command()
@@ -179,7 +183,7 @@ def run_job(name: str) -> None:
         raise typer.Exit(1)
 
 
-def _serve(settings: Settings, announce: Callable[[str, Settings], None]) -> None:
+def _serve(settings: Settings, announce: Callable[[str, Settings], None], *, with_console: bool) -> None:
     with _explained():
         listening = listen(settings.host, settings.port)
         url = url_of(listening)
@@ -187,7 +191,7 @@ def _serve(settings: Settings, announce: Callable[[str, Settings], None]) -> Non
         async def serve_until(stop: asyncio.Event) -> None:
             async with assembled(settings) as parts:
                 server = Server(
-                    build_app(parts),
+                    build_app(parts, beside=partial(console_of, parts, None) if with_console else None),
                     grace=settings.shutdown_grace,
                     trusted_proxies=settings.trusted_proxies,
                     on_listening=lambda: announce(url, settings),

@@ -111,12 +111,12 @@ class Up:
         self._console.print(f"{what}: {self._clock.monotonic() - started:.1f} s")
 
 
-def console_of(parts: Parts, outside: Outside, runner: JobRunner) -> Beside:
-    """The console of a program. On this machine alone, whoever can open it may look; elsewhere it has a password."""
+def console_of(parts: Parts, outside: Outside | None, runner: JobRunner) -> Beside:
+    """The console of a program. In a demo on this machine alone, whoever can open it may look; elsewhere it has a password."""
     # It takes seconds to load, which nobody should wait for who does not see it.
     mount, desk, figures = (import_module(f"tally.console.{name}") for name in ("mount", "desk", "figures"))
     settings = parts.settings
-    is_open = settings.console_password is None and settings.host in LOOPBACK
+    is_open = outside is not None and settings.console_password is None and settings.host in LOOPBACK
     made: Beside = mount.make_console(
         desk.Desk(
             settings=settings,

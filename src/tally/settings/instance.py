@@ -43,8 +43,8 @@ class InstanceSettings:
         default=None,
         metadata=holds(
             SECRET,
-            "Password of the console. Without it, the console is open to whoever is on this machine, and elsewhere has one that"
-            " is made at first start, in the data directory.",
+            "Password of the console. Without it, one is made at first start, in the data directory; only the console of tally up"
+            " on this machine alone is open.",
         ),
     )
     store_engine: str = field(

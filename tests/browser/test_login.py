@@ -1,0 +1,45 @@
+"""In production the console is behind a password."""
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+
+from playwright.async_api import Browser, expect
+
+PASSWORD = "the-password-of-the-console-0123456789"
+
+
+async def test_nobody_sees_the_console_of_a_server_without_its_password(browser: Browser, tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    environ |= {"TALLY_CONSOLE_PASSWORD": PASSWORD, "TALLY_LOG_FORMAT": "json", "TALLY_PORT": "0"}
+    words = (sys.executable, "-m", "tally.cli", "serve", "devices", "--console")
+    server = await asyncio.create_subprocess_exec(*words, cwd=tmp_path, env=environ, stderr=asyncio.subprocess.PIPE)
+    try:
+        url = await asyncio.wait_for(_address(server), 60)
+        page = await browser.new_page()
+        await page.goto(f"{url}/console/devices")
+        await expect(page).to_have_url(f"{url}/console/login")
+        await page.get_by_label("Password").fill("not it")
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_text("This is not the password")).to_be_visible()
+        await page.goto(f"{url}/console/data")
+        await expect(page).to_have_url(f"{url}/console/login")
+        await page.get_by_label("Password").fill(PASSWORD)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Data")
+        await page.close()
+    finally:
+        server.terminate()
+        await server.communicate()
+    assert server.returncode == 0
+
+
+async def _address(server: asyncio.subprocess.Process) -> str:
+    assert server.stderr is not None
+    while line := (await server.stderr.readline()).decode():
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        if found:
+            return found[0]
+    raise AssertionError("the server ended before it listened")
