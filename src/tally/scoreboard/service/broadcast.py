@@ -21,6 +21,7 @@ from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.hub import Hub
+from tally.kit.tasks import cancel_all
 from tally.scoreboard.model import Board, Standing
 from tally.scoreboard.repository.channel import UpdateChannel
 from tally.scoreboard.service.guard import RedisGuard
@@ -108,9 +109,7 @@ class Broadcast:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await cancel_all(tasks)
 
     async def _heard(self, _: bytes) -> None:
         self._to_deliver.set()
