@@ -121,8 +121,6 @@ def console_of(parts: Parts, outside: Outside | None, runner: JobRunner) -> Besi
         desk.Desk(
             settings=settings,
             clock=parts.clock,
-            metrics=parts.metrics,
-            hub=parts.hub,
             store=parts.store,
             catalogue=CATALOGUE,
             backends=parts.backends,

@@ -112,13 +112,13 @@ STEPS = st.lists(
 
 @settings(max_examples=15)
 @given(STEPS)
-def test_the_ledger_and_the_counter_agree_after_any_history(steps: list[tuple[str, int, int, str]]) -> None:
+def test_the_ledger_and_the_counter_agree_after_anycheck_history(steps: list[tuple[str, int, int, str]]) -> None:
     """Whatever is created, edited, deleted and redelivered: nothing goes down, and each part is there once."""
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(_history(Path(folder), steps))
+        asyncio.run(check_history(Path(folder), steps))
 
 
-async def _history(folder: Path, steps: list[tuple[str, int, int, str]]) -> None:
+async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) -> None:
     clock, strava = ManualClock(), MadeUpStrava()
     async with contextlib.AsyncExitStack() as stack:
         engine = await stack.enter_async_context(open_sqlite(folder))

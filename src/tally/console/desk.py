@@ -7,9 +7,7 @@ from typing import TypeVar
 from tally.console.figures import Figures
 from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock
-from tally.kit.hub import Hub
 from tally.kit.jobs import JobRunner
-from tally.kit.metrics import Metrics
 from tally.settings import Secret, Settings
 from tally.sim.demo.outside import Outside
 from tally.store.catalogue import Catalogue
@@ -25,8 +23,6 @@ class Desk:
 
     settings: Settings
     clock: Clock
-    metrics: Metrics
-    hub: Hub
     store: Store
     catalogue: Catalogue
     backends: Mapping[str, Backend]
