@@ -112,7 +112,7 @@ STEPS = st.lists(
 
 @settings(max_examples=15)
 @given(STEPS)
-def test_the_ledger_and_the_counter_agree_after_anycheck_history(steps: list[tuple[str, int, int, str]]) -> None:
+def test_the_ledger_and_the_counter_agree_after_any_history(steps: list[tuple[str, int, int, str]]) -> None:
     """Whatever is created, edited, deleted and redelivered: nothing goes down, and each part is there once."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(check_history(Path(folder), steps))
