@@ -72,3 +72,4 @@ async def test_it_holds_the_latest_of_what_was_put_lately(steps: list[tuple[str,
         assert len(recent._entries) <= most
         expected = {key for key, put_at in history[-most:] if clock.monotonic() < put_at + 6}
         assert {key for key in range(10) if recent.get(key) == key} == expected
+        assert recent.count() == len(expected)

@@ -97,3 +97,6 @@ def test_a_stream_too_many_takes_no_place() -> None:
                 pass
             with slots.taken("ben", "here"), pytest.raises(RateLimited, match="At most 2"), slots.taken(None, "here"):
                 pass
+            with slots.taken(None, "there"):
+                assert slots.open == 2
+        assert slots.open == 0

@@ -35,5 +35,13 @@ class Recent(Generic[K, V]):
             del self._entries[next(iter(self._entries))]
         self._entries[key] = (self._clock.monotonic() + self._seconds, value)
 
+    def count(self) -> int:
+        """How many there are whose time is not over."""
+        now = self._clock.monotonic()
+        # All are kept equally long, so those whose time is over are the first.
+        while self._entries and next(iter(self._entries.values()))[0] <= now:
+            del self._entries[next(iter(self._entries))]
+        return len(self._entries)
+
     def forget(self, key: K) -> None:
         self._entries.pop(key, None)

@@ -14,6 +14,11 @@ class StreamSlots:
         self._limits = {"user": per_user, "address": per_address}
         self._open: Counter[tuple[str, str]] = Counter()
 
+    @property
+    def open(self) -> int:
+        """How many streams are open here now."""
+        return sum(count for (kind, _), count in self._open.items() if kind == "address")
+
     @contextmanager
     def taken(self, user_id: str | None, address: str) -> Iterator[None]:
         """Hold a place for as long as the stream lasts."""
