@@ -153,7 +153,7 @@ async def scoreboard_world(directory: Path, servers: int = 2) -> AsyncIterator[W
         figures = StorageFigures(Metrics())
         limits = PoolLimits(most=10, statement_seconds=600)
         database = await stack.enter_async_context(open_database(dsn, clock, figures, limits))
-        redis = await stack.enter_async_context(open_cache_server(redis_url, clock, figures, connections=20, seconds=30))
+        redis = await stack.enter_async_context(open_cache_server(redis_url, clock, figures, seconds=30))
         client = await stack.enter_async_context(ClientBuilder().max_connections(256).timeout(timedelta(minutes=5)).build())
         scores, board = ScoreRepository(database, clock), BoardRepository(redis)
         yield World(tuple(programs), client, database, scores, board, Random(4))

@@ -48,6 +48,11 @@ class RetryPolicy:
     async def call(self, operation: Callable[[], Awaitable[T]], clock: Clock, chance: random.Random = _chance) -> T:
         """The result of `operation`, tried as often as it takes and is allowed."""
         end = clock.monotonic() + self.deadline
+        # Most things work the first time, and need none of what follows, which costs more than many a call itself.
+        try:
+            return await operation()
+        except Exception as error:  # noqa: BLE001  (judged below, as the failures after it are)
+            failed: Exception | None = error
 
         def wait(state: RetryCallState) -> float:
             jitter = full_jitter(state.attempt_number, self.base, self.cap, chance)
@@ -58,6 +63,10 @@ class RetryPolicy:
             return state.attempt_number >= self.attempts or clock.monotonic() + state.upcoming_sleep > end
 
         async def once() -> T:
+            nonlocal failed
+            if failed is not None:
+                first, failed = failed, None
+                raise first
             return await operation()
 
         # What is no Exception, a cancellation above all, is never tried again.

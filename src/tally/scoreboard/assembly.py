@@ -107,11 +107,7 @@ async def open_scoreboard(given: Surroundings) -> AsyncIterator[Scoreboard]:
         database = await stack.enter_async_context(open_database(dsn, clock, figures, limits))
         await migrate(database)
         redis = await stack.enter_async_context(
-            open_cache_server(
-                *(redis_url, clock, figures),
-                connections=settings.scoreboard_redis_connections,
-                seconds=settings.scoreboard_redis_milliseconds / 1000,
-            )
+            open_cache_server(*(redis_url, clock, figures), seconds=settings.scoreboard_redis_milliseconds / 1000)
         )
         base = _base(given, database, redis)
         passwords = await stack.enter_async_context(Passwords())

@@ -38,9 +38,6 @@ class ScoreboardSettings:
     scoreboard_database_seconds: int = field(
         default=5, metadata=holds(whole(1, 600), "Seconds after which PostgreSQL gives up a statement.")
     )
-    scoreboard_redis_connections: int = field(
-        default=20, metadata=holds(whole(1, 1000), "Connections to Redis that one server has at most.")
-    )
     scoreboard_redis_milliseconds: int = field(
         default=500, metadata=holds(whole(10, 60_000), "Milliseconds after which Redis counts as away.")
     )

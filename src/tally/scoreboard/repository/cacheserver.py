@@ -1,4 +1,4 @@
-"""Redis, or Valkey, which speaks the same: a pool of connections, bounded in time, measured, its trouble told as `CacheAway`.
+"""Redis, or Valkey, which speaks the same: one connection for all, bounded in time, measured, its trouble told as `CacheAway`.
 
     async with open_cache_server(url, clock, figures) as server:
         async with server.use("board_top") as client: …
@@ -12,17 +12,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.scoreboard.model import CacheAway
 from tally.scoreboard.repository.figures import StorageFigures
+from tally.scoreboard.repository.sharedredis import SharedRedis
 
 _log = logs.logger()
 
@@ -73,21 +73,18 @@ class CacheServer:
 
 @asynccontextmanager
 async def open_cache_server(
-    url: str, clock: Clock, figures: StorageFigures, *, connections: int = 20, seconds: float = 1.0
+    url: str, clock: Clock, figures: StorageFigures, *, seconds: float = 1.0
 ) -> AsyncIterator[CacheServer]:
     """The server for as long as this lasts. It need not be there: nothing is asked of it yet."""
-    pool = BlockingConnectionPool.from_url(
+    pool = ConnectionPool.from_url(
         url,
-        max_connections=connections,
-        timeout=seconds,
         socket_timeout=seconds,
         socket_connect_timeout=seconds,
-        # Once more, at once, for a connection that broke while nobody used it. A server that is slow is not asked twice.
-        retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+        retry=Retry(NoBackoff(), 0),
         decode_responses=False,
         protocol=2,
     )
-    client: Client = Redis.from_pool(pool)
+    client: Client = SharedRedis(pool, seconds)
     try:
         yield CacheServer(client, clock, figures)
     finally:
