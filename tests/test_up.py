@@ -160,6 +160,15 @@ def test_only_the_backends_that_are_named_are_started(tmp_path: Path, words: tup
         some.stop(signal.SIGTERM)
 
 
+def test_for_other_machines_too_the_demo_starts_with_a_password_before_its_console(tmp_path: Path) -> None:
+    """As in a container, where it listens on every network."""
+    with demo(tmp_path, "--host", "0.0.0.0", "--only", "collect") as shared:  # noqa: S104
+        assert "Strava, simulated" in shared.told
+        assert (shared.data / "console.key").exists()
+        shared.stop(signal.SIGTERM)
+    assert shared.athletes()
+
+
 def test_a_backend_that_is_none_is_named(tmp_path: Path) -> None:
     done = tally(tmp_path, "up", "--only", "devices,chess")
     assert done.returncode == 2

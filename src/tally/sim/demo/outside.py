@@ -20,6 +20,7 @@ from tally.sim.cognito.pool import Cognito
 from tally.sim.demo.crowd import Crowd
 from tally.sim.demo.kept import Kept
 from tally.sim.demo.programme import Programme, marquee_leagues, matches_to_play
+from tally.sim.forms import LOOPBACK
 from tally.sim.oidc.issuer import Issuer
 from tally.sim.oidc.pool import CLIENT
 from tally.sim.sportmonks.simulator import SportMonks
@@ -82,7 +83,8 @@ async def _collect(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
             collect_oidc_client_id=CLIENT.client_id,
             collect_oidc_client_secret=Secret(CLIENT.secret or ""),
             collect_oidc_delete_url=issuer.url,
-            collect_plain_http=True,
+            # Elsewhere cookies are for HTTPS alone: a browser needs a proxy with TLS before the demo, made-up athletes do not.
+            collect_plain_http=settings.host in LOOPBACK,
         )
         outside = replace(outside, settings=settings, collect_issuer=issuer)
     if settings.collect_strava_client_secret is None:
