@@ -237,6 +237,18 @@ async def test_the_log_is_bounded_and_can_be_sums_alone(provider: Provider) -> N
     assert apns.record.seen.maxlen is not None
 
 
+async def test_fewer_requests_and_fewer_tokens_that_are_gone_can_be_kept(provider: Provider) -> None:
+    """The sums stay whole, and a token that is forgotten is as one that never was."""
+    apns = provider.apns
+    apns.record.remember(2)
+    apns.devices.most_gone = 1
+    forgotten, gone, good = (token_of(apns) for _ in range(3))
+    apns.devices.retire(forgotten)
+    apns.devices.retire(gone)
+    assert [(await provider.push(token))[0] for token in (forgotten, gone, good)] == [400, 410, 200]
+    assert (len(apns.record.seen), apns.record.total) == (2, 3)
+
+
 async def test_everything_can_be_driven_over_the_control_port(provider: Provider) -> None:
     """A phone in another process registers, takes tokens, reads its deliveries; a test there arranges faults."""
     apns = provider.apns

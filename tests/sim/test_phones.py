@@ -9,7 +9,7 @@ import pytest
 from tally.cricket.apns import payloads
 from tally.sim.apns.devices import Delivery, TokenKind
 from tally.sim.faults import Fault
-from tally.sim.phones.activitykit import State
+from tally.sim.phones.activitykit import MOST_ALERTS, MOST_GONE, State
 from tally.sim.phones.defaults import UserDefaults
 from tally.sim.phones.follows import Bell
 from tests.sim.stadium import Ground, ground, numbers
@@ -125,6 +125,22 @@ async def test_newer_states_are_shown_and_older_ones_ignored(place: Ground) -> N
         await place.update(phone, activity, number, at=at)
     assert numbers(activity) == [0, 1, 3, 4]
     assert (phone.kit.outdated, activity.updates) == (1, 3)
+
+
+async def test_a_phone_remembers_a_bounded_part_of_what_it_has_seen(place: Ground) -> None:
+    """A demo runs for days: of what is over there is the last state alone, and of activities and alerts the latest."""
+    phone = place.phone()
+    await phone.launch()
+    for match in range(MOST_ALERTS + 5):
+        activity = await place.start(phone, match=str(match))
+        await place.update(phone, activity, 1)
+        assert numbers(activity) == [0, 1]
+        await phone.kit.dismiss(activity)
+        assert numbers(activity) == [1]
+    await phone.settled()
+    await phone.pass_time()
+    assert len(phone.kit.activities) == MOST_GONE
+    assert (len(phone.kit.alerts), phone.kit.alerted) == (MOST_ALERTS, MOST_ALERTS + 5)
 
 
 async def test_an_activity_goes_stale_at_its_stale_date_until_it_hears_more(place: Ground) -> None:

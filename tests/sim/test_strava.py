@@ -438,6 +438,18 @@ async def test_events_say_what_happened(subscribed: Receiver, strava: Strava, an
     }
 
 
+async def test_a_world_that_runs_for_long_can_keep_the_latest_alone(subscribed: Receiver, strava: Strava, ana: Athlete) -> None:
+    """Of activities, of what was asked, and of what was told."""
+    strava.most_activities = 2
+    strava.webhooks.remember(2)
+    strava.faults.remember(2)
+    made = [strava.record(ana.id).id for _ in range(3)]
+    await strava.webhooks.settled()
+    assert list(strava.activities) == made[1:]
+    assert len(strava.webhooks.log) == 2
+    assert strava.faults.seen.maxlen == 2
+
+
 async def test_privacy_looks_like_deletion_to_who_may_not_see(subscribed: Receiver, strava: Strava, ana: Athlete) -> None:
     strava.authorizations.grant(ana.id, PUBLIC)
     ride = strava.record(ana.id)

@@ -56,6 +56,10 @@ class Faults:
         self._pending: list[Fault] = []
         self.seen: deque[Seen] = deque(maxlen=MOST_REMEMBERED)
 
+    def remember(self, most: int) -> None:
+        """Keep no more requests than this: who runs for days wants fewer than a test."""
+        self.seen = deque(self.seen, maxlen=most)
+
     def add(self, fault: Fault) -> None:
         self._pending.append(fault)
 

@@ -18,6 +18,7 @@ from tally.errors import NotFound
 from tally.kit.clock import Clock
 
 MOST_WAITING: Final = 100_000
+MOST_GONE: Final = 100_000
 
 
 class TokenKind(Enum):
@@ -104,7 +105,10 @@ class Devices:
         self._clock = clock
         self._chance = chance
         self.takes_any_token = False
+        self.most_gone = MOST_GONE
         self.tokens: dict[str, Token] = {}
+        # Those that are no longer good, the oldest first; beyond so many, the oldest are as if they had never been.
+        self._gone: deque[str] = deque()
         self.known: dict[str, Device] = {}
         self.listeners: dict[str, set[str]] = {}
         self._mailboxes: dict[str, Mailbox] = {}
@@ -139,6 +143,9 @@ class Devices:
             raise NotFound("There is no such token", code="token_not_found")
         if known.gone_since_ms is None:
             known.gone_since_ms = self._clock.milliseconds()
+            self._gone.append(token)
+            if len(self._gone) > self.most_gone:
+                del self.tokens[self._gone.popleft()]
 
     def listen(self, device: str, channel: str) -> None:
         self._find(device).channels.add(channel)

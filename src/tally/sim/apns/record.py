@@ -39,6 +39,10 @@ class Record:
         self.connections = 0
         self._changed = asyncio.Event()
 
+    def remember(self, most: int) -> None:
+        """Keep no more requests one by one than this."""
+        self.seen = deque(self.seen, maxlen=most)
+
     @property
     def accepted(self) -> int:
         """How many pushes and broadcasts were taken."""

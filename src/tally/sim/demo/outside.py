@@ -32,6 +32,9 @@ COLLECT_ISSUER_PORT: Final = 8102
 COGNITO_PORT: Final = 8104
 SPORTMONKS_PORT: Final = 8103
 APNS_PORTS: Final = (8121, 8122, 8123)
+# A demo may run for days: of what was asked and told, each service keeps the latest.
+MOST_KEPT: Final = 500
+MOST_ACTIVITIES: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,7 @@ async def _collect(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
     settings = outside.settings
     if settings.collect_oidc_issuer is None:
         issuer = Issuer(clock)
+        issuer.faults.remember(MOST_KEPT)
         await stack.enter_async_context(issuer.serving(port=_port(COLLECT_ISSUER_PORT)))
         settings = replace(
             settings,
@@ -89,6 +93,9 @@ async def _collect(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
         outside = replace(outside, settings=settings, collect_issuer=issuer)
     if settings.collect_strava_client_secret is None:
         strava = Strava(clock, limits=RateLimits(clock, PLENTY, PLENTY))
+        strava.most_activities = MOST_ACTIVITIES
+        strava.faults.remember(MOST_KEPT)
+        strava.webhooks.remember(MOST_KEPT)
         kept.restore_strava(strava)
         await stack.enter_async_context(strava.serving(port=_port(STRAVA_PORT)))
         stack.callback(kept.keep_strava, strava)
@@ -106,11 +113,13 @@ async def _cricket(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
     settings = outside.settings
     if settings.cricket_issuer is None:
         cognito = Cognito(clock)
+        cognito.faults.remember(MOST_KEPT)
         await stack.enter_async_context(cognito.serving(port=_port(COGNITO_PORT)))
         settings = replace(settings, cricket_issuer=cognito.issuer, cricket_client_id=cognito.client_id)
         outside = replace(outside, settings=settings, cognito=cognito)
     if settings.cricket_sportmonks_token is None:
         sportmonks = SportMonks(clock)
+        sportmonks.faults.remember(MOST_KEPT)
         await stack.enter_async_context(sportmonks.serving(port=_port(SPORTMONKS_PORT)))
         programme = Programme(sportmonks, matches_to_play(), clock)
         programme.begin()
@@ -123,6 +132,8 @@ async def _cricket(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
         outside = replace(outside, settings=settings, sportmonks=sportmonks, programme=programme)
     if settings.cricket_apns_key is None:
         apns = Apns.kept_in(kept.folder, clock)
+        apns.record.remember(MOST_KEPT)
+        apns.devices.most_gone = MOST_KEPT
         push, manage, control = (_port(port) for port in APNS_PORTS)
         await stack.enter_async_context(apns.serving(port=push, manage_port=manage, control_port=control))
         settings = apns.pointed_here(settings, kept.folder / AUTHORITY_FILE)

@@ -21,7 +21,10 @@ from tally.sim.phones.apple import Apple
 
 LIFE_SECONDS: Final = 8 * 3600
 LINGER_SECONDS: Final = 4 * 3600
+# Of each phone: what is remembered of an activity that runs, of alerts, and of activities that are gone.
 MOST_SEEN: Final = 50
+MOST_ALERTS: Final = 50
+MOST_GONE: Final = 5
 
 
 class State(Enum):
@@ -48,7 +51,7 @@ class Activity:
     stale_at: int | None = None
     leaves_at: int | None = None
     state: State = State.ACTIVE
-    # What a person saw, one after another, the latest last.
+    # What a person saw, one after another, the latest last; that alone once it has ended.
     seen: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_SEEN))
     updates: int = 0
 
@@ -95,7 +98,8 @@ class ActivityKit:
         self.is_allowed = True
         self.activities: dict[str, Activity] = {}
         self.start_token: str | None = None
-        self.alerts: list[Mapping[str, Any]] = []
+        self.alerts: deque[Mapping[str, Any]] = deque(maxlen=MOST_ALERTS)
+        self.alerted = 0
         # Pushes that came too late, for an activity that is gone, or that could not be read.
         self.outdated = self.unknown = self.unreadable = 0
         self._device = device
@@ -179,15 +183,14 @@ class ActivityKit:
             if activity.state is State.ENDED and activity.leaves_at is not None and activity.leaves_at <= now:
                 activity.state = State.DISMISSED
         gone = [key for key, activity in self.activities.items() if activity.state is State.DISMISSED]
-        for key in gone[:-MOST_SEEN]:
+        for key in gone[:-MOST_GONE]:
             del self.activities[key]
 
     async def _deliver_start(self, delivery: Delivery, aps: _Aps) -> None:
         if not self.is_allowed or delivery.token is None or delivery.token != self.start_token:
             self.unknown += 1
             return
-        if aps.alert is not None:
-            self.alerts.append(aps.alert)
+        self._alert(aps)
         wants_token = bool(aps.input_push_token) or aps.input_push_channel is None
         await self._start(
             aps.attributes,
@@ -230,14 +233,19 @@ class ActivityKit:
         activity.heard_at = self._clock.seconds()
         activity.seen.append(aps.content_state)
         activity.updates += 1
-        if aps.alert is not None:
-            self.alerts.append(aps.alert)
+        self._alert(aps)
         if aps.event == "end":
             later = self._clock.seconds() + LINGER_SECONDS
             await self.end(activity, leaves_at=later if aps.dismissal_date is None else min(aps.dismissal_date, later))
 
+    def _alert(self, aps: _Aps) -> None:
+        if aps.alert is not None:
+            self.alerts.append(aps.alert)
+            self.alerted += 1
+
     async def _let_go(self, activity: Activity) -> None:
         """Its token is worth nothing any more, and nobody listens to its channel, unless another activity does."""
+        activity.seen = deque([activity.content])
         if activity.token is not None:
             await self._apple.retire(activity.token)
         if activity.channel is not None and all(other.channel != activity.channel for other in self.running()):

@@ -12,8 +12,8 @@ def rows(fleet: Fleet) -> list[tuple[str, str]]:
     phones = fleet.phones
     open_apps = sum(phone.app is not None for phone in phones)
     offline = sum(not phone.api.is_online for phone in phones)
-    alerts = sum(len(phone.kit.alerts) for phone in phones)
-    notices = sum(len(phone.notifications) for phone in phones)
+    alerts = sum(phone.kit.alerted for phone in phones)
+    notices = sum(phone.notified for phone in phones)
     kits = [phone.kit for phone in phones]
     calls, failures = sum(phone.api.calls for phone in phones), sum(phone.api.failures for phone in phones)
     late = sum(kit.outdated for kit in kits)

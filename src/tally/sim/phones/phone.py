@@ -10,6 +10,7 @@ The app may be quit and launched again, and is woken by iOS for what happens to 
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,7 +21,7 @@ from tally.errors import TallyError
 from tally.kit.clock import Clock
 from tally.kit.retry import RetryPolicy
 from tally.sim.apns.devices import Delivery, TokenKind
-from tally.sim.phones.activitykit import Activity, ActivityKit, Event
+from tally.sim.phones.activitykit import MOST_ALERTS, Activity, ActivityKit, Event
 from tally.sim.phones.api import CricketApi
 from tally.sim.phones.apple import Apple
 from tally.sim.phones.defaults import UserDefaults
@@ -56,7 +57,8 @@ class Phone:
     app: App | None = None
     kit: ActivityKit = field(init=False)
     device_token: str = ""
-    notifications: list[dict[str, Any]] = field(default_factory=list)
+    notifications: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_ALERTS))
+    notified: int = 0
     _work: set[asyncio.Task[None]] = field(default_factory=set)
     _mistakes: list[BaseException] = field(default_factory=list)
 
@@ -93,6 +95,7 @@ class Phone:
         """A push has come."""
         if delivery.push_type == "alert":
             self.notifications.append(msgspec.json.decode(delivery.payload))
+            self.notified += 1
         else:
             await self.kit.deliver(delivery)
 

@@ -60,6 +60,10 @@ class Webhooks:
         self.duplicates = 0
         self.drops = 0
 
+    def remember(self, most: int) -> None:
+        """Keep no more attempts in the log than this."""
+        self.log = deque(self.log, maxlen=most)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Deliver for as long as this lasts; what is under way at the end is given up."""

@@ -58,6 +58,8 @@ class StravaWorld:
         self.faults = Faults()
         self.athletes: dict[int, Athlete] = {}
         self.activities: dict[int, Activity] = {}
+        # The oldest are forgotten where there would be more, which nobody is told.
+        self.most_activities: int | None = None
         self.auto_approve: Consent | None = None
         self.url = ""
         self._activity_ids = FIRST_ACTIVITY
@@ -89,7 +91,7 @@ class StravaWorld:
             "distance": float(distance),
         }
         activity = Activity(id=number, athlete_id=athlete_id, **(about | fields))
-        self.activities[number] = activity
+        self._keep(activity)
         if self._is_visible(activity):
             self._tell(activity, "create")
         return activity
@@ -122,13 +124,18 @@ class StravaWorld:
 
     def readmit(self, activity: Activity) -> None:
         """Let an activity be there that was made before a restart; nobody is told."""
-        self.activities[activity.id] = activity
+        self._keep(activity)
         self._activity_ids = max(self._activity_ids, activity.id + 1)
 
     def deauthorize(self, athlete_id: int) -> None:
         """The permission is taken back, by the athlete or by the application; the application is told."""
         if self.authorizations.revoke(athlete_id):
             self._publish("athlete", athlete_id, athlete_id, "update", {"authorized": "false"})
+
+    def _keep(self, activity: Activity) -> None:
+        self.activities[activity.id] = activity
+        while self.most_activities is not None and len(self.activities) > self.most_activities:
+            del self.activities[next(iter(self.activities))]
 
     def _is_visible(self, activity: Activity) -> bool:
         granted = self.authorizations.granted(activity.athlete_id)
