@@ -21,9 +21,9 @@ class Interrupted(ScoreRepository):
 
     meanwhile: Callable[[], Awaitable[object]]
 
-    async def entries(self, size: int, *, last_first: bool = False) -> AsyncIterator[list[Row]]:
+    async def entries(self, size: int) -> AsyncIterator[list[Row]]:
         happened = False
-        async for rows in ScoreRepository.entries(self, min(size, 1), last_first=last_first):
+        async for rows in ScoreRepository.entries(self, min(size, 1)):
             if not happened:
                 happened = True
                 await self.meanwhile()

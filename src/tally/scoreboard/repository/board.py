@@ -100,10 +100,15 @@ class BoardRepository:
 
     async def look(self, user_ids: Sequence[str]) -> list[Seen]:
         """What is stored of each of these players, for comparison."""
+        return [Seen(entry or b"", score or b"") for entry, score in zip(*await self.stored(user_ids), strict=True)]
+
+    async def stored(self, user_ids: Sequence[str]) -> tuple[list[bytes | None], list[bytes | None]]:
+        """The entries and the scores of these players as Redis says them, None where there is nothing."""
         found = await self.server.run("board_look", self._look, KEYS, user_ids)
         if found is None:
             raise _missing()
-        return [Seen(entry or b"", score or b"") for entry, score in zip(*found, strict=True)]
+        entries, scores = found
+        return entries, scores
 
     async def heal(self, user_id: str, seen: Seen, right: Score | None) -> bool:
         """Set a player right (None: remove) who is still as `seen`; false where somebody else changed it in the meantime."""

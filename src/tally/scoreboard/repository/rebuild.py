@@ -53,7 +53,7 @@ class BoardBuilder:
         """Load page after page; PostgreSQL is asked for the next while Redis takes in the last."""
         loading: asyncio.Task[None] | None = None
         try:
-            async for page in self._scores.entries(PAGE, last_first=True):
+            async for page in self._scores.entries(PAGE):
                 if loading is not None:
                     await loading
                 loading = asyncio.create_task(self._load(new, page))

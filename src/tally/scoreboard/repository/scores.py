@@ -8,7 +8,7 @@ down a player is; Redis is there so that this is not needed.
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 
@@ -83,6 +83,13 @@ SELECT total_score::text, user_id::text
     || lpad(({GREATEST_TIME} - extract(epoch FROM score_first_reached_at) * 1000000)::bigint::text, {TIME_DIGITS}, '0')
     || username
 FROM scores JOIN users ON users.id = user_id
+"""
+# The same in the form in which Redis answers, so that a page of both is compared as two lists.
+_COMPARABLE: Final = f"""
+SELECT user_id::text, convert_to(total_score::text, 'UTF8'), convert_to(
+    lpad(({GREATEST_TIME} - extract(epoch FROM score_first_reached_at) * 1000000)::bigint::text, {TIME_DIGITS}, '0') || username,
+    'UTF8'
+) FROM scores JOIN users ON users.id = user_id
 """
 _LAST_FIRST: Final = "ORDER BY total_score ASC, score_first_reached_at DESC, user_id ASC"
 
@@ -175,16 +182,20 @@ class ScoreRepository:
         rows = await self.database.rows("find_scores", f"{_SCORES} WHERE user_id = ANY($1::uuid[])", good)
         return {str(row["user_id"]): _score(row) for row in rows}
 
-    async def entries(self, size: int, *, last_first: bool = False) -> AsyncIterator[list[Row]]:
-        """All scores as they are at one moment, `size` at a time, each as two texts that Redis compares and takes as they are.
+    async def entries(self, size: int) -> AsyncIterator[list[Row]]:
+        """All scores as they are at one moment, `size` at a time, each as two texts that Redis takes as they are.
 
         The first is the score; the second is user id, digits of the time and username in one. PostgreSQL puts them together:
-        to do so here would be most of the work where a million are compared or loaded. The last of the board come first if so
-        wished, since a sorted set takes in what is always greater than before with a third less work.
+        to do so here would be most of the work where a million are loaded. The last of the board come first, since a
+        sorted set takes in what is always greater than before with a third less work.
         """
-        statement = _ENTRIES + _LAST_FIRST if last_first else _ENTRIES
-        async for rows in self.database.stream("score_entries", statement, size):
+        async for rows in self.database.stream("score_entries", _ENTRIES + _LAST_FIRST, size):
             yield rows
+
+    async def comparable(self, size: int) -> AsyncIterator[Sequence[tuple[Any, ...]]]:
+        """All scores as they are at one moment, `size` at a time: user ids, scores and entries, each as Redis would say it."""
+        async for rows in self.database.stream("score_entries", _COMPARABLE, size):
+            yield tuple(zip(*rows, strict=True))
 
     async def last_change(self) -> datetime | None:
         """When a score last changed, as far as the events go back."""
