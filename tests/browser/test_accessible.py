@@ -1,4 +1,4 @@
-"""What everyone needs of a page: names on what can be pressed, enough contrast, one heading, and a way by keyboard."""
+"""What everyone needs of a page: names on what can be pressed, enough contrast, one heading, room, and a way by keyboard."""
 
 from typing import Any
 
@@ -49,16 +49,29 @@ PALE = """
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_what_can_be_pressed_has_a_name_and_texts_have_contrast(town: Town, page: Page, path: str) -> None:
+async def test_what_can_be_pressed_has_a_name_and_texts_have_contrast_by_day_and_by_night(
+    town: Town, page: Page, path: str
+) -> None:
+    """And the page fits on a phone: nothing is wider than the screen, but for tables, which scroll in their own frame."""
+    await page.emulate_media(color_scheme="light")
     await page.goto(f"{town.console}{path}")
-    await page.wait_for_selector("[role=heading][aria-level='1']")
+    await page.wait_for_selector("[role=heading][aria-level='2']")
     await page.wait_for_load_state("networkidle")
     nameless: list[Any] = await page.evaluate(NAMES)
     assert nameless == []
-    pale: list[Any] = await page.evaluate(PALE)
-    assert pale == []
+    await expect_contrast(page)
+    await page.emulate_media(color_scheme="dark")
+    await page.wait_for_selector("body.body--dark")
+    await expect_contrast(page)
     assert await page.locator("[role=heading][aria-level='1']").count() == 1
     assert await page.locator("html").get_attribute("lang") == "en"
+    await page.set_viewport_size({"width": 390, "height": 844})
+    assert await page.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+async def expect_contrast(page: Page) -> None:
+    pale: list[Any] = await page.evaluate(PALE)
+    assert pale == []
 
 
 async def test_the_keyboard_reaches_the_ways_in_the_head(town: Town, page: Page) -> None:

@@ -1,4 +1,4 @@
-"""In production the console is behind a password."""
+"""In production the console is behind a password, and shows the backends that run there."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Page, expect
 
 PASSWORD = "the-password-of-the-console-0123456789"
 
@@ -29,11 +29,26 @@ async def test_nobody_sees_the_console_of_a_server_without_its_password(browser:
         await page.get_by_label("Password").fill(PASSWORD)
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Data")
+        await page.goto(f"{url}/console/")
+        await expect_only_devices(page)
         await page.close()
     finally:
         server.terminate()
         await server.communicate()
     assert server.returncode == 0
+
+
+async def expect_only_devices(page: Page) -> None:
+    """The tiles of backends that do not run here say so, and nothing is told of servers that only they need."""
+    for name in ("cricket", "collect", "scoreboard"):
+        await expect(page.locator(f"[data-tile={name}]")).to_contain_text("Not started here")
+    tile = page.locator("[data-tile=devices]")
+    await expect(tile.locator("[data-figure]")).to_have_text("0")
+    await expect(tile.locator("[data-words]")).to_have_text("boards awake")
+    await expect(page.locator("[data-engine=store]")).to_contain_text("works")
+    await expect(page.locator("[data-engine]")).to_have_count(1)
+    await page.locator("[data-tile=scoreboard]").click()
+    await expect(page.get_by_text("The scoreboard backend is not started here")).to_be_visible()
 
 
 async def _address(server: asyncio.subprocess.Process) -> str:

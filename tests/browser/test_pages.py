@@ -4,28 +4,7 @@ import re
 
 from playwright.async_api import Page, expect
 
-from tests.browser.conftest import Town, eventually
-
-NUMBER = re.compile(r"[\d,]+")
-
-
-async def test_the_first_page_shows_four_live_tiles_health_and_jobs(town: Town, page: Page) -> None:
-    await page.goto(f"{town.console}/")
-    for name in ("cricket", "collect", "scoreboard", "devices"):
-        tile = page.locator(f"[data-tile={name}]")
-        await expect(tile).to_contain_text("requests/s")
-    for probe in ("store", "postgresql", "redis"):
-        await expect(page.locator(f"[data-probe={probe}]")).to_contain_text("works")
-    await expect(page.get_by_text("ttl-sweep")).to_be_visible()
-    await expect(page.get_by_text("cricket-live-score")).to_be_visible()
-    busy = page.locator("[data-tile=devices]")
-    await eventually(lambda: _has_traffic(busy))
-
-
-async def _has_traffic(tile: object) -> bool:
-    text = await tile.inner_text()  # type: ignore[attr-defined]
-    found = re.search(r"(\d+) requests/s", text)
-    return found is not None and int(found.group(1)) > 0
+from tests.browser.conftest import Town
 
 
 async def test_a_tile_leads_to_its_backend_by_mouse_and_by_keyboard(town: Town, page: Page) -> None:
@@ -83,17 +62,6 @@ async def test_playing_moves_the_guest_up_the_board_and_shows_the_history(town: 
         await page.locator("[data-play]").click()
     await expect(page.get_by_text("(you)")).to_be_visible()
     await expect(page.get_by_text("+500").first).to_be_visible()
-
-
-async def test_without_redis_the_board_goes_on_and_with_it_again_it_is_back(town: Town, page: Page) -> None:
-    await page.goto(f"{town.console}/scoreboard")
-    await expect(page.get_by_text("Redis answers")).to_be_visible()
-    await page.get_by_role("switch", name="Redis runs").click()
-    await expect(page.get_by_text("Redis is away")).to_be_visible(timeout=60_000)
-    await page.locator("[data-play]").click()
-    await expect(page.get_by_text("points:")).to_be_visible()
-    await page.get_by_role("switch", name="Redis runs").click()
-    await expect(page.get_by_text("Redis answers")).to_be_visible(timeout=60_000)
 
 
 async def test_the_fleet_is_listed_and_a_board_has_a_chart_for_each_sensor(town: Town, page: Page) -> None:

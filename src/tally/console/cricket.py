@@ -1,12 +1,15 @@
 """Cricket's pages: the matches, and one match as it goes on, with its followers and a phone that follows it."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from nicegui import ui
 
+from tally.console.charts import line, line_chart
 from tally.console.desk import Desk
 from tally.console.iphone import Iphone
-from tally.console.shell import Shell, card, not_started, nothing_here
+from tally.console.matches import put_matches
+from tally.console.shell import Place, Shell, card, heading, not_started, nothing_here
 from tally.cricket.assembly import Cricket
 from tally.cricket.model import book
 from tally.cricket.model.display import symbol_of
@@ -14,13 +17,13 @@ from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import Ball, InningsFeed, MatchFeed
 from tally.cricket.model.texts import sentence_of, title_of
 from tally.cricket.render import match_body
-from tally.cricket.service.matches import MatchView, Wanted
 from tally.cricket.service.pipeline import memory_of
 from tally.errors import TallyError
 
-SHOWN: Final = 40
 EVENTS: Final = 12
 BALLS: Final = 36
+# The states of a Live Activity, and what they are called here.
+STATES: Final = (("pending", "Live Activities pending"), ("active", "Live Activities active"), ("ended", "Live Activities ended"))
 BATTER_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "name", "label": "Batter", "field": "name", "align": "left"},
     {"name": "how", "label": "", "field": "how", "align": "left"},
@@ -41,61 +44,28 @@ BOWLER_COLUMNS: Final[list[dict[str, Any]]] = [
 def put_cricket(shell: Shell, desk: Desk) -> None:
     cricket = desk.backend("cricket", Cricket)
 
-    @shell.page("/cricket", "Cricket")
+    @shell.page("/cricket", "Cricket", "Matches of SportMonks, polled and told to everybody who follows them.")
     async def matches() -> None:
         if cricket is None:
             not_started("cricket")
             return
-        await _matches(cricket)
+        await put_matches(desk, cricket)
 
-    @shell.page("/cricket/{match_id}", "Match")
+    @shell.page("/cricket/{match_id}", "Match", is_headed=False)
     async def match(match_id: str) -> None:
         if cricket is None:
+            heading("Match")
             not_started("cricket")
             return
         try:
-            await cricket.reading.matches.get(match_id)
+            view = await cricket.reading.matches.get(match_id)
         except TallyError as error:
+            heading("Match")
             nothing_here(error.message)
             return
+        body = match_body(view)
+        heading(" v ".join(team.name for team in body.teams), f"{body.league.name}, {body.match_type}")
         await _MatchPage(desk, cricket, match_id).put()
-
-
-async def _matches(cricket: Cricket) -> None:
-    listed = ui.column().classes("w-full gap-3")
-
-    async def refresh() -> None:
-        found, _ = await cricket.reading.matches.page(Wanted(), SHOWN, None)
-        found = tuple(sorted(found, key=lambda view: (not view.fixture.is_live, view.fixture.start_time)))
-        listed.clear()
-        with listed:
-            if not found:
-                nothing_here("No matches yet: they come with the first sync.")
-            for view in found:
-                _match_row(view)
-
-    await refresh()
-    ui.timer(3.0, refresh)
-
-
-def _match_row(view: MatchView) -> None:
-    body = match_body(view)
-    with ui.card().classes("tally-card w-full cursor-pointer").props("tabindex=0 role=link") as row:
-        row.on("click", lambda: ui.navigate.to(f"/cricket/{body.match_id}"))
-        row.on("keydown.enter", lambda: ui.navigate.to(f"/cricket/{body.match_id}"))
-        with ui.row().classes("w-full items-center justify-between"):
-            with ui.column().classes("gap-0"):
-                for team in body.teams:
-                    ui.label(f"{team.name} {' & '.join(team.scores)}").classes("text-subtitle1")
-                ui.label(f"{body.league.name}, {body.match_type}, {body.start_time}").classes("tally-quiet")
-            with ui.row().classes("items-center gap-2"):
-                if body.is_stale:
-                    ui.badge("stale", color="warning")
-                ui.badge(
-                    "live" if body.is_live else body.status.replace("_", " "), color="negative" if body.is_live else "secondary"
-                )
-        if body.note:
-            ui.label(body.note)
 
 
 class _MatchPage:
@@ -107,24 +77,26 @@ class _MatchPage:
         self._iphone = Iphone(desk, self._match_id)
 
     async def put(self) -> None:
-        with ui.grid(columns="minmax(0, 3fr) 340px").classes("w-full gap-4"):
-            with ui.column().classes("gap-4"):
+        with ui.element("div").classes("tally-phone-side"):
+            with ui.column().classes("gap-4 w-full"):
                 with card("Score"):
-                    self._score = ui.label().classes("tally-figure")
-                    self._line = ui.label()
-                    self._balls = ui.row().classes("gap-1").props("aria-label='Last balls'")
-                with card("Run rate"):
-                    self._chart = ui.echart(_run_rate_chart()).classes("w-full h-56").props("aria-label='Runs by over'")
+                    self._score = Place(ui.column().classes("w-full gap-1"))
+                    self._line = ui.label().classes("tally-quiet")
+                    self._balls = Place(ui.row().classes("gap-1").props("aria-label='Last balls'"))
+                with card("Run rate", about="Runs by over, ball by ball"):
+                    axis = {"type": "value", "name": "overs", "nameLocation": "middle", "nameGap": 24}
+                    options = line_chart(x=axis, bottom=40)
+                    self._chart = ui.echart(options).classes("w-full h-56").props("aria-label='Runs by over'")
                 with card("Scorecard"):
-                    self._cards = ui.column().classes("w-full")
-            with ui.column().classes("gap-4"):
+                    self._cards = Place(ui.column().classes("w-full"))
+            with ui.column().classes("gap-4 w-full"):
                 self._iphone.put()
-                with card("Followers"):
-                    self._followers = ui.column().classes("gap-1")
-                with card("Key events"):
-                    self._events = ui.column().classes("gap-1").props("data-events=1")
+                with card("Followers", about="People, and what their phones show"):
+                    self._followers = Place(ui.element("dl").classes("tally-facts tally-numbers"))
+                with card("Key events", about="As they fire, the latest first"):
+                    self._events = Place(ui.column().classes("gap-2").props("data-events=1"))
         await self.refresh()
-        ui.timer(2.0, self.refresh)
+        ui.timer(2.0, self.refresh, immediate=False)
 
     async def refresh(self) -> None:
         try:
@@ -135,55 +107,66 @@ class _MatchPage:
             self._line.set_text(error.message)
             return
         display = shown.content
-        teams = ", ".join(f"{team['code']} {team.get('score', '')}".strip() for team in display["teams"])
-        self._score.set_text(teams)
+        teams = [(team["name"], team.get("score", ""), team.get("overs", "")) for team in display["teams"]]
+        self._score.show(teams, lambda: _score(teams))
         self._line.set_text(display["lines"].get("expanded") or display["lines"]["lockScreen"])
         balls = book.decode(state.processing.content).told if state.processing is not None else ()
-        self._show_balls(balls)
+        last = balls[-BALLS:]
+        self._balls.show(last, lambda: _badges(last))
         if heard is not None:
-            self._show_cards(heard.feed)
+            feed = heard.feed
+            self._cards.show(feed.innings, lambda: _scorecards(feed))
         self._show_rate(balls)
-        self._show_followers(state.followers, state.activities)
-        self._show_events(memory_of(state.active).told[-EVENTS:] if state.active is not None else ())
+        counts = (state.followers, *(state.activities.get(status, 0) for status, _ in STATES))
+        self._followers.show(counts, lambda: _followers(counts))
+        events = memory_of(state.active).told[-EVENTS:] if state.active is not None else ()
+        self._events.show(events, lambda: _events(events))
         self._iphone.refresh()
 
-    def _show_balls(self, balls: tuple[Ball, ...]) -> None:
-        self._balls.clear()
-        with self._balls:
-            for ball in balls[-BALLS:]:
-                symbol = symbol_of(ball)
-                colour = "negative" if symbol == "W" else "positive" if symbol in {"4", "6"} else "secondary"
-                ui.badge(symbol, color=colour)
-
-    def _show_cards(self, feed: MatchFeed) -> None:
-        self._cards.clear()
-        with self._cards:
-            for innings in reversed(feed.innings):
-                _scorecard(feed, innings)
-
     def _show_rate(self, balls: tuple[Ball, ...]) -> None:
-        self._chart.options["series"] = [
-            {"name": f"Innings {number}", "type": "line", "showSymbol": False, "data": _worm(balls, number)}
-            for number in sorted({ball.innings for ball in balls})
-        ]
-        self._chart.update()
+        series = [line(f"Innings {number}", _worm(balls, number)) for number in sorted({ball.innings for ball in balls})]
+        if series != self._chart.options["series"]:
+            self._chart.options["series"] = series
+            self._chart.update()
 
-    def _show_followers(self, followers: int, activities: dict[str, int]) -> None:
-        self._followers.clear()
-        with self._followers:
-            ui.label(f"{followers} follow this match")
-            for status in ("pending", "active", "ended"):
-                ui.label(f"Live Activities {status}: {activities.get(status, 0)}").classes("tally-quiet")
 
-    def _show_events(self, events: tuple[KeyEvent, ...]) -> None:
-        self._events.clear()
-        with self._events:
-            if not events:
-                nothing_here("Nothing has happened yet.")
-            for event in reversed(events):
-                with ui.row().classes("gap-2 no-wrap"):
-                    ui.label(f"{event.over}.{event.number}").classes("tally-quiet")
-                    ui.label(f"{title_of(event)} {sentence_of(event)}")
+def _score(teams: Sequence[tuple[str, str, str]]) -> None:
+    for name, score, overs in teams:
+        with ui.row().classes("w-full items-baseline gap-3"):
+            ui.label(name).classes("text-h6")
+            ui.label(score or "yet to bat").classes("tally-figure" if score else "tally-quiet")
+            ui.label(f"{overs} overs" if overs else "").classes("tally-quiet")
+
+
+def _badges(balls: Sequence[Ball]) -> None:
+    for ball in balls:
+        symbol = symbol_of(ball)
+        colour = "negative" if symbol == "W" else "positive" if symbol in {"4", "6"} else "secondary"
+        ui.badge(symbol, color=colour)
+
+
+def _followers(counts: Sequence[int]) -> None:
+    for count, told in zip(counts, ("follow this match", *(told for _, told in STATES)), strict=True):
+        with ui.element("dt").classes("text-weight-bold text-right"):
+            ui.label(f"{count:,}")
+        with ui.element("dd"):
+            ui.label(told)
+
+
+def _events(events: Sequence[KeyEvent]) -> None:
+    if not events:
+        nothing_here("Nothing has happened yet.")
+    for event in reversed(events):
+        with ui.row().classes("gap-2 no-wrap items-baseline"):
+            ui.label(f"{event.over}.{event.number}").classes("tally-quiet tally-small tally-numbers").style("min-width: 2.2rem")
+            with ui.column().classes("gap-0"):
+                ui.label(title_of(event)).classes("text-weight-medium")
+                ui.label(sentence_of(event)).classes("tally-quiet tally-small")
+
+
+def _scorecards(feed: MatchFeed) -> None:
+    for innings in reversed(feed.innings):
+        _scorecard(feed, innings)
 
 
 def _scorecard(feed: MatchFeed, innings: InningsFeed) -> None:
@@ -229,15 +212,3 @@ def _worm(balls: tuple[Ball, ...], innings: int) -> list[list[float]]:
             total += ball.runs_total
             points.append([round(ball.over + ball.number / 6, 2), float(total)])
     return points
-
-
-def _run_rate_chart() -> dict[str, Any]:
-    return {
-        "animation": False,
-        "grid": {"left": 45, "right": 15, "top": 30, "bottom": 30},
-        "legend": {"top": 0},
-        "tooltip": {"trigger": "axis"},
-        "xAxis": {"type": "value", "name": "overs", "nameLocation": "middle", "nameGap": 20},
-        "yAxis": {"type": "value", "min": 0},
-        "series": [],
-    }

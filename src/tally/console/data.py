@@ -17,7 +17,7 @@ from tally.kit.plain import plain
 from tally.store import api
 from tally.store.errors import StoreError
 from tally.store.expressions import F
-from tally.store.report import PatternRow
+from tally.store.report import PatternRow, cell
 from tally.store.schema import Table
 from tally.store.values import Item
 
@@ -41,10 +41,10 @@ PATTERN_COLUMNS: Final[list[dict[str, Any]]] = [
 
 
 def put_data(shell: Shell, desk: Desk) -> None:
-    @shell.page("/data", "Data")
+    @shell.page("/data", "Data", "Every table, every way in which the code reads or writes it, and what that costs.")
     def data() -> None:
         tables = {table.name: table for table in desk.catalogue.tables()}
-        with card("Tables"):
+        with card("Tables", about="With DynamoDB's keys and indexes, whatever engine keeps them"):
             rows = [_table_row(table) for table in tables.values()]
             ui.table(columns=TABLE_COLUMNS, rows=rows, row_key="name", pagination=10).classes("w-full").props("dense flat")
         _browser(desk, tables)
@@ -61,7 +61,8 @@ def _table_row(table: Table) -> dict[str, str]:
 
 
 def _patterns(desk: Desk) -> None:
-    with card("Access patterns, and what they cost since the start", classes="q-mt-md"):
+    about = "What the code may ask of the store, and what it has cost since the start: capacity units, and milliseconds"
+    with card("Access patterns", about=about):
         wanted = ui.input("Find a pattern, a table or a backend").props("clearable").classes("w-80")
         table = ui.table(columns=PATTERN_COLUMNS, rows=[], row_key="id", pagination=15).classes("w-full").props("dense flat")
         wanted.bind_value_to(table, "filter")
@@ -82,14 +83,14 @@ def _pattern_row(row: PatternRow) -> dict[str, Any]:
         "pattern": row.pattern,
         "operation": row.operation,
         "calls": row.calls,
-        "units": f"{row.read_units:g} / {row.write_units:g}",
+        "units": f"{cell(row.read_units)} / {cell(row.write_units)}",
         "p50": row.p50_ms,
         "p99": row.p99_ms,
     }
 
 
 def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
-    with card("Items by key", classes="q-mt-md"):
+    with card("Items by key", about="Items of a partition. To look through a whole table is a scan, so it is asked for twice."):
         with ui.row().classes("items-end gap-3"):
             chosen = ui.select(sorted(tables), label="Table").classes("w-72")
             partition = ui.input("Partition key").classes("w-72")

@@ -1,12 +1,15 @@
 """The devices' pages: the fleet by activity, the keys, and one device with a chart for each sensor."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
 
 from nicegui import ui
 
+from tally.console.charts import DAYS, HOURS, line, line_chart
 from tally.console.desk import Desk
-from tally.console.shell import Shell, card, not_started, nothing_here
+from tally.console.shell import Place, Shell, card, heading, not_started, nothing_here
+from tally.console.words import ago
 from tally.devices.assembly import Devices
 from tally.devices.model import ApiKey, Device, Reading
 from tally.errors import NotFound, TallyError
@@ -16,10 +19,11 @@ KEYS: Final = 50
 POINTS: Final = 240
 # What can be looked at in a chart, in milliseconds.
 SPANS: Final = {"10 minutes": 600_000, "1 hour": 3_600_000, "1 day": 86_400_000, "7 days": 604_800_000}
+DAY_MS: Final = 86_400_000
 FLEET_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "id", "label": "Device", "field": "id", "align": "left"},
     {"name": "name", "label": "Name", "field": "name", "align": "left"},
-    {"name": "seen", "label": "Last seen", "field": "seen", "align": "left", "sortable": True},
+    {"name": "seen", "label": "Last seen", "field": "seen", "align": "left"},
     {"name": "firmware", "label": "Firmware", "field": "firmware", "align": "left"},
     {"name": "sensors", "label": "Sensors", "field": "sensors", "align": "left"},
 ]
@@ -28,58 +32,61 @@ FLEET_COLUMNS: Final[list[dict[str, Any]]] = [
 def put_devices(shell: Shell, desk: Desk) -> None:
     devices = desk.backend("devices", Devices)
 
-    @shell.page("/devices", "Devices")
+    @shell.page("/devices", "Devices", "Boards that measure and send; each reading is stored once, however often it is sent.")
     async def fleet() -> None:
         if devices is None:
             not_started("devices")
             return
-        await _fleet(devices)
+        await _fleet(desk, devices)
         await _keys(devices)
 
-    @shell.page("/devices/{hardware_id}", "Device")
+    @shell.page("/devices/{hardware_id}", "Device", is_headed=False)
     async def device(hardware_id: str) -> None:
         if devices is None:
+            heading("Device")
             not_started("devices")
             return
         try:
             shown = await devices.handlers.registry.get(hardware_id)
         except TallyError as error:
+            heading("Device")
             nothing_here(error.message)
             return
         await _device(desk, devices, shown)
 
 
-async def _fleet(devices: Devices) -> None:
-    with card("The fleet, the latest first"):
-        table = ui.table(columns=FLEET_COLUMNS, rows=[], row_key="id", pagination=15).classes("w-full").props("dense flat")
+async def _fleet(desk: Desk, devices: Devices) -> None:
+    about = "The latest heard of first, noted every five minutes. Choose a board for its charts."
+    with card("The fleet", about=about):
+        table = ui.table(columns=FLEET_COLUMNS, rows=[], row_key="id", pagination=15).classes("w-full cursor-pointer")
+        table.props("dense flat")
         table.on("rowClick", lambda event: ui.navigate.to(f"/devices/{event.args[1]['id']}"))
-        empty = ui.column()
+        with ui.column() as empty:
+            nothing_here("No board has been heard of yet: tally sim boards makes some.")
 
     async def refresh() -> None:
         found, _ = await devices.handlers.registry.by_activity(SHOWN, None)
-        table.rows = [_fleet_row(each) for each in found]
+        now = desk.clock.now()
+        table.rows = [_fleet_row(each, now) for each in found]
         table.update()
-        empty.clear()
-        if not found:
-            with empty:
-                nothing_here("No board has been heard of yet: tally sim boards makes some.")
+        empty.set_visibility(not found)
 
     await refresh()
-    ui.timer(3.0, refresh)
+    ui.timer(3.0, refresh, immediate=False)
 
 
-def _fleet_row(device: Device) -> dict[str, str]:
+def _fleet_row(device: Device, now: datetime) -> dict[str, str]:
     return {
         "id": device.hardware_id,
         "name": device.friendly_name or "",
-        "seen": device.last_seen_at,
+        "seen": ago((now - datetime.fromisoformat(device.last_seen_at)).total_seconds()),
         "firmware": device.firmware_version,
         "sensors": ", ".join(device.capabilities.sensors),
     }
 
 
 async def _keys(devices: Devices) -> None:
-    with card("API keys", classes="q-mt-md"):
+    with card("API keys", about="A board proves with a key that it may send. A key is shown once, when it is made."):
         with ui.row().classes("items-center"):
             description = ui.input("What the new key is for").classes("w-64")
             ui.button("Make a key", icon="key", on_click=lambda: make())  # noqa: PLW0108  (it is defined below)
@@ -113,7 +120,7 @@ def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
     with ui.row().classes("items-center gap-3"):
         ui.icon("key" if key.is_active else "key_off").props("aria-hidden=true")
         ui.label(key.description or "without a description")
-        ui.label(f"made {key.created_at}, last used {key.last_used_at or 'never'}").classes("tally-quiet")
+        ui.label(f"made {_day(key.created_at)}, last used {_day(key.last_used_at)}").classes("tally-quiet tally-small")
         if key.is_active:
             ui.button("Revoke", on_click=revoke).props("flat dense color=negative no-caps")
         else:
@@ -121,11 +128,16 @@ def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
 
 
 async def _device(desk: Desk, devices: Devices, device: Device) -> None:
-    _device_head(devices, device)
-    with card("Live readings", classes="q-mt-md"):
-        latest = ui.label("No reading yet").classes("tally-figure").style("font-size: 1.1rem")
-    span = ui.select(list(SPANS), value="10 minutes", label="Time shown").classes("w-48 q-mt-md")
-    charts = ui.grid(columns="repeat(auto-fit, minmax(460px, 1fr))").classes("w-full gap-4")
+    about = f"Firmware {device.firmware_version}, first heard of {_day(device.first_registered_at)}"
+    heading(
+        device.friendly_name or device.hardware_id, about if device.friendly_name is None else f"{device.hardware_id}. {about}"
+    )
+    with card("Live readings"):
+        latest = Place(ui.row().classes("gap-8"))
+    with ui.row().classes("items-end gap-4 w-full"):
+        span = ui.select(list(SPANS), value="10 minutes", label="Time shown").classes("w-48")
+        _naming(devices, device)
+    charts = ui.element("div").classes("tally-halves")
     drawn: dict[str, ui.echart] = {}
 
     async def refresh() -> None:
@@ -133,48 +145,46 @@ async def _device(desk: Desk, devices: Devices, device: Device) -> None:
             reading = await devices.handlers.history.latest(device.hardware_id)
         except NotFound:
             return
-        latest.set_text(_told(reading))
+        latest.show(reading.sensors, lambda: _told(reading))
         now = desk.clock.milliseconds()
         since = max(0, now - SPANS[str(span.value)])
         for sensor in sorted(reading.sensors):
             series = await devices.handlers.history.series(device.hardware_id, sensor, (since, now), POINTS)
             if sensor not in drawn:
                 with charts, card(sensor):
-                    drawn[sensor] = ui.echart(_chart(sensor)).classes("w-full h-56").props(f"aria-label='{sensor} over time'")
-            drawn[sensor].options["series"][0]["data"] = [
-                [bucket.from_ms, round(float(bucket.mean), 3)] for bucket in series.buckets
-            ]
+                    drawn[sensor] = ui.echart(_chart()).classes("w-full h-56").props(f"aria-label='{sensor} over time'")
+            points = [[bucket.from_ms, round(float(bucket.mean), 3)] for bucket in series.buckets]
+            drawn[sensor].options["series"] = [line(sensor, points)]
+            drawn[sensor].options["xAxis"]["axisLabel"]["formatter"] = DAYS if SPANS[str(span.value)] > DAY_MS else HOURS
             drawn[sensor].update()
 
     span.on_value_change(refresh)
     await refresh()
-    ui.timer(3.0, refresh)
+    ui.timer(3.0, refresh, immediate=False)
 
 
-def _device_head(devices: Devices, device: Device) -> None:
-    with card(device.friendly_name or device.hardware_id):
-        ui.label(f"{device.hardware_id}, firmware {device.firmware_version}, first heard of {device.first_registered_at}")
-        with ui.row().classes("items-center"):
-            name = ui.input("Name", value=device.friendly_name or "")
+def _naming(devices: Devices, device: Device) -> None:
+    name = ui.input("Name of the board", value=device.friendly_name or "").classes("w-64")
 
-            async def rename() -> None:
-                await devices.handlers.registry.rename(device.hardware_id, name.value or None)
-                ui.notify("Renamed")
+    async def rename() -> None:
+        await devices.handlers.registry.rename(device.hardware_id, name.value or None)
+        ui.notify("Renamed: it has the name from its next reading on")
 
-            ui.button("Rename", on_click=rename).props("flat no-caps")
+    ui.button("Rename", on_click=rename).props("flat no-caps")
 
 
-def _told(reading: Reading) -> str:
-    return ", ".join(f"{name} {float(value):g}" for name, value in sorted(reading.sensors.items()))
+def _told(reading: Reading) -> None:
+    for name, value in sorted(reading.sensors.items()):
+        with ui.column().classes("gap-0"):
+            ui.label(f"{float(value):,.2f}".rstrip("0").rstrip(".")).classes("text-h5 text-weight-medium tally-numbers")
+            ui.label(name).classes("tally-quiet tally-small")
 
 
-def _chart(sensor: str) -> dict[str, Any]:
-    return {
-        "animation": False,
-        "grid": {"left": 55, "right": 25, "top": 15, "bottom": 70},
-        "tooltip": {"trigger": "axis"},
-        "xAxis": {"type": "time"},
-        "yAxis": {"type": "value", "scale": True},
-        "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 18, "bottom": 12}],
-        "series": [{"name": sensor, "type": "line", "showSymbol": False, "data": []}],
-    }
+def _day(moment: str | None) -> str:
+    return "never" if moment is None else f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M} UTC"
+
+
+def _chart() -> dict[str, Any]:
+    options = line_chart(x={"type": "time"}, bottom=62, legend=False)
+    options["yAxis"]["scale"] = True
+    return options | {"dataZoom": [{"type": "inside"}, {"type": "slider", "height": 18, "bottom": 10}]}

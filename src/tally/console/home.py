@@ -1,129 +1,124 @@
-"""The first page: one tile for each backend, its traffic and health, the store, and the jobs with how they went."""
+"""The first page: a tile for each backend that is alive, the traffic, what keeps the data, and the jobs with how they went."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from nicegui import ui
 
+from tally.console.charts import CLOCK, line, line_chart
 from tally.console.desk import Desk
-from tally.console.shell import Shell, card
-from tally.kit.clock import finish_within
+from tally.console.engines import EngineNow
+from tally.console.pulse import ENGINE_SECONDS, LOOK_SECONDS, Pulse
+from tally.console.shell import Place, Shell, card
+from tally.console.tiles import TILES, BackendTile, absent_tile
+from tally.console.words import ago, duration
+from tally.kit.jobs import Outcome
 
-REFRESH_SECONDS: Final = 1.0
-PROBE_SECONDS: Final = 2.0
-TILES: Final = (
-    ("cricket", "Cricket", "sports_cricket", "Live scores, and Live Activities on every Lock Screen"),
-    ("collect", "Collect", "view_in_ar", "Workouts unlock the parts of a model, for ever"),
-    ("scoreboard", "Scoreboard", "leaderboard", "A leaderboard that moves live and cannot be cheated"),
-    ("devices", "Devices", "sensors", "Readings of ten thousand boards, stored once each"),
-)
+ABOUT: Final = "Scores, workouts, games and sensors, as they happen. Every tile leads to a page with more."
+DEMO: Final = "A demo: made-up people use simulated services, and everything you see really went through the backends."
 JOB_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "name", "label": "Job", "field": "name", "align": "left"},
-    {"name": "what", "label": "Does", "field": "what", "align": "left"},
-    {"name": "ended", "label": "Last run", "field": "ended", "align": "left"},
+    {"name": "outcome", "label": "Last run", "field": "outcome", "align": "left"},
     {"name": "took", "label": "Took", "field": "took", "align": "right"},
-    {"name": "outcome", "label": "Outcome", "field": "outcome", "align": "left"},
-    {"name": "error", "label": "Error", "field": "error", "align": "left"},
 ]
+# The name of a job with what it does below; and how it went, told by a sign as well as by words, with the error below.
+JOB_CELL: Final = """
+<q-td :props="props"><div>{{ props.row.name }}</div><div class="tally-quiet tally-small">{{ props.row.what }}</div></q-td>
+"""
+OUTCOME_CELL: Final = """
+<q-td :props="props"><div class="row no-wrap items-center" style="gap: .4rem">
+<q-icon :name="props.row.sign" :class="props.row.colour" size="xs" aria-hidden="true" /><span>{{ props.row.outcome }}</span></div>
+<div v-if="props.row.error" class="text-negative tally-small">{{ props.row.error }}</div></q-td>
+"""
+SIGNS: Final = {True: ("check_circle", "text-positive"), False: ("error", "text-negative")}
 
 
-def put_home(shell: Shell, desk: Desk) -> None:
-    @shell.page("/", "Home")
+def put_home(shell: Shell, desk: Desk, pulse: Pulse) -> None:
+    @shell.page("/", "Home", ABOUT)
     def home() -> None:
-        with ui.grid(columns="repeat(auto-fit, minmax(270px, 1fr))").classes("w-full gap-4"):
-            for name, title, sign, sentence in TILES:
-                _tile(desk, name, title, sign, sentence)
-        with ui.grid(columns="repeat(auto-fit, minmax(420px, 1fr))").classes("w-full gap-4 q-mt-md"):
-            _health(desk)
+        if desk.outside is not None and desk.outside.places:
+            with ui.row().classes("items-center gap-2 no-wrap tally-quiet tally-small"):
+                ui.icon("theater_comedy").props("aria-hidden=true")
+                ui.label(DEMO)
+        _tiles(desk, pulse)
+        with ui.element("div").classes("tally-halves"):
             _traffic(desk)
+            _engines(desk, pulse)
         _jobs(desk)
 
 
-def _tile(desk: Desk, name: str, title: str, sign: str, sentence: str) -> None:
-    runs_here = name in desk.backends
-    with ui.card().classes("tally-card cursor-pointer").props(f"data-tile={name} tabindex=0 role=link") as tile:
-        tile.on("click", lambda: ui.navigate.to(f"/{name}"))
-        tile.on("keydown.enter", lambda: ui.navigate.to(f"/{name}"))
-        with ui.row().classes("items-center gap-2"):
-            ui.icon(sign, size="md").classes("text-primary").props("aria-hidden=true")
-            ui.label(title).classes("text-h6").props("role=heading aria-level=2")
-        ui.label(sentence).classes("tally-quiet")
-        if not runs_here:
-            ui.label("Not started here").classes("text-negative")
-            return
-        rate = ui.label().classes("tally-figure")
-        detail = ui.label().classes("tally-quiet")
-
-    def refresh() -> None:
-        now = desk.figures.latest(name)
-        rate.set_text(f"{now.requests:.0f} requests/s")
-        failures = f", {now.failures:.1f} failures/s" if now.failures else ""
-        detail.set_text(f"{now.mean_ms:.1f} ms on average{failures}")
-
-    refresh()
-    ui.timer(REFRESH_SECONDS, refresh)
-
-
-def _health(desk: Desk) -> None:
-    with card("Health and store"):
-        rows = ui.column().classes("gap-1 w-full")
-        store = ui.label().classes("tally-quiet")
+def _tiles(desk: Desk, pulse: Pulse) -> None:
+    tiles: dict[str, BackendTile] = {}
+    with ui.element("div").classes("tally-tiles"):
+        for kind in TILES:
+            if kind.name in desk.backends:
+                tiles[kind.name] = BackendTile(kind)
+            else:
+                absent_tile(kind)
 
     async def refresh() -> None:
-        found = [(probe.name, await _works(desk, probe.check)) for probe in desk.probes]
-        calls = sum(row.calls for row in desk.patterns())
-        store.set_text(f"{calls:,} accesses to the store since the start; data in {desk.settings.data_dir}")
-        rows.clear()
-        with rows:
-            for name, works in found:
-                with ui.row().classes("items-center gap-2").props(f"data-probe={name}"):
-                    ui.icon("check_circle" if works else "error").classes("text-positive" if works else "text-negative")
-                    ui.label(f"{name}: {'works' if works else 'does not work'}")
+        found = await pulse.tiles.get()
+        for name, tile in tiles.items():
+            tile.show(found[name], desk.figures.latest(name))
 
-    ui.timer(0.1, refresh, once=True)
-    ui.timer(5.0, refresh)
-
-
-async def _works(desk: Desk, check: Callable[[], Awaitable[object]]) -> bool:
-    try:
-        await finish_within(desk.clock, PROBE_SECONDS, check())
-    except Exception:  # noqa: BLE001  (whatever it is, it does not work)
-        return False
-    return True
+    ui.timer(LOOK_SECONDS, refresh)
 
 
 def _traffic(desk: Desk) -> None:
-    names = [name for name, *_ in TILES if name in desk.backends]
-    with card("Requests a second"):
-        chart = ui.echart(_chart(names)).classes("w-full h-56").props("aria-label='Requests a second, by backend'")
+    names = [kind.name for kind in TILES if kind.name in desk.backends]
+    with card("Requests a second", about="What each backend answered, over the last three minutes"):
+        axis = {"type": "time", "axisLabel": {"formatter": CLOCK}}
+        chart = ui.echart(line_chart(x=axis)).classes("w-full h-64").props("aria-label='Requests a second, by backend'")
 
     def refresh() -> None:
-        moments = [f"{int(moment) % 3600 // 60:02d}:{int(moment) % 60:02d}" for moment in desk.figures.moments]
-        chart.options["xAxis"]["data"] = moments
-        for series in chart.options["series"]:
-            kept = [round(each.requests, 1) for each in desk.figures.traffic[series["name"]]]
-            series["data"] = [0.0] * (len(moments) - len(kept)) + kept
+        moments = [round(moment * 1000) for moment in desk.figures.moments]
+        chart.options["series"] = [
+            line(name.capitalize(), zip(moments[-len(kept) :], kept, strict=True))
+            for name in names
+            if (kept := [round(each.requests, 1) for each in desk.figures.traffic[name]])
+        ]
         chart.update()
 
-    refresh()
     ui.timer(2.0, refresh)
 
 
-def _chart(names: list[str]) -> dict[str, Any]:
-    return {
-        "animation": False,
-        "grid": {"left": 45, "right": 10, "top": 30, "bottom": 25},
-        "legend": {"top": 0},
-        "tooltip": {"trigger": "axis"},
-        "xAxis": {"type": "category", "data": []},
-        "yAxis": {"type": "value", "min": 0},
-        "series": [{"name": name, "type": "line", "showSymbol": False, "data": []} for name in names],
-    }
+def _engines(desk: Desk, pulse: Pulse) -> None:
+    with card("Store and databases", about=f"Where the data is: {desk.settings.data_dir}"):
+        place = Place(ui.element("div").classes("tally-thirds"))
+
+    async def refresh() -> None:
+        found = await pulse.engines.get()
+        place.show(found, lambda: _put_engines(found))
+
+    ui.timer(ENGINE_SECONDS, refresh)
+
+
+def _put_engines(engines: list[EngineNow]) -> None:
+    for engine in engines:
+        _engine(engine)
+
+
+def _engine(engine: EngineNow) -> None:
+    with ui.column().classes("gap-2").props(f"data-engine={engine.key}"):
+        with ui.column().classes("gap-0"):
+            with ui.row().classes("items-center gap-2 no-wrap"):
+                sign, colour = SIGNS[engine.is_well]
+                ui.icon(sign).classes(colour).props("aria-hidden=true")
+                ui.label(engine.name).classes("text-weight-medium")
+                ui.label(engine.state).classes(f"tally-small {colour}")
+            ui.label(engine.kind).classes("tally-quiet tally-small")
+        with ui.element("dl").classes("tally-facts tally-small tally-numbers"):
+            for name, value in engine.facts:
+                with ui.element("dt").classes("tally-quiet"):
+                    ui.label(name)
+                with ui.element("dd"):
+                    ui.label(value)
 
 
 def _jobs(desk: Desk) -> None:
-    with card("Jobs", classes="q-mt-md"):
-        table = ui.table(columns=JOB_COLUMNS, rows=[], row_key="name").classes("w-full").props("dense flat")
+    with card("Jobs", about="What time starts, on this instance"):
+        table = ui.table(columns=JOB_COLUMNS, rows=[], row_key="name").classes("w-full").props("dense flat wrap-cells")
+        table.add_slot("body-cell-name", JOB_CELL)
+        table.add_slot("body-cell-outcome", OUTCOME_CELL)
 
     def refresh() -> None:
         table.rows = [_job_row(desk, name) for name in sorted(desk.runner.jobs)]
@@ -135,10 +130,26 @@ def _jobs(desk: Desk) -> None:
 
 def _job_row(desk: Desk, name: str) -> dict[str, str]:
     job, run = desk.runner.jobs[name], desk.runner.last_runs.get(name)
-    row = {"name": name, "what": job.what, "ended": "not yet", "took": "", "outcome": "", "error": ""}
+    row = {
+        "name": name,
+        "what": job.what,
+        "outcome": "not yet",
+        "took": "",
+        "error": "",
+        "sign": "schedule",
+        "colour": "tally-quiet",
+    }
     if run is None:
         return row
     if run.outcome is None:
-        return row | {"ended": "now", "outcome": "running"}
-    ended = f"{run.started_at:%H:%M:%S}"
-    return row | {"ended": ended, "took": f"{run.seconds * 1000:.0f} ms", "outcome": run.outcome.value, "error": run.error or ""}
+        return row | {"outcome": "runs now", "sign": "autorenew", "colour": "text-primary"}
+    sign, colour = SIGNS[run.outcome in {Outcome.SUCCEEDED, Outcome.LOCKED_ELSEWHERE}]
+    when = ago((desk.clock.now() - run.started_at).total_seconds())
+    told = run.outcome.value.replace("_", " ")
+    return row | {
+        "outcome": f"{told}, {when}",
+        "took": duration(run.seconds),
+        "error": run.error or "",
+        "sign": sign,
+        "colour": colour,
+    }

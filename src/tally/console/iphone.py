@@ -4,12 +4,13 @@ It is one of the demo's phones, kept for whoever looks at the console: it follow
 came through Apple's simulated push service. Without a demo there is none.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from nicegui import ui
 
 from tally.console.desk import Desk
-from tally.console.shell import card, nothing_here
+from tally.console.shell import Place, card
 from tally.sim.phones.activitykit import Activity
 from tally.sim.phones.phone import Phone
 
@@ -34,29 +35,25 @@ class Iphone:
         self._match_id = match_id
 
     def put(self) -> None:
-        with card("A virtual iPhone"):
+        with card("A virtual iPhone", about="Follow the match, and its Lock Screen shows the very payload that was pushed."):
             with ui.column().classes("w-full items-stretch").style(SCREEN).props("data-iphone=1"):
                 self._clock = ui.label().classes("text-h4 text-center")
-                self._screen = ui.column().classes("w-full gap-2")
-            with ui.row().classes("items-center gap-1"):
+                self._screen = Place(ui.column().classes("w-full gap-2"))
+            with ui.row().classes("items-center gap-1 w-full"):
                 self._bell = ui.button("Follow", icon="notifications_none", on_click=self.follow).props("no-caps data-follow=1")
-                ui.button("Swipe away", on_click=self.swipe).props("flat no-caps")
-                ui.button("Kill the app", on_click=self.kill).props("flat no-caps color=negative")
+                ui.button("Swipe away", on_click=self.swipe).props("flat no-caps dense")
+                ui.button("Kill the app", on_click=self.kill).props("flat no-caps dense color=negative")
             self._said = ui.label().classes("tally-quiet")
 
     def refresh(self) -> None:
         self._clock.set_text(f"{self._desk.clock.now():%H:%M}")
         phone = self._phone
-        self._screen.clear()
-        with self._screen:
-            if phone is None:
-                nothing_here("A phone comes with the demo: tally up.")
-                return
-            activities = [each for each in phone.kit.on_screen() if each.match_id == self._match_id]
-            if not activities:
-                ui.label("Nothing on the Lock Screen").classes("text-center").style("color: #c9d3d6")
-            for activity in activities:
-                _live_activity(activity)
+        if phone is None:
+            self._screen.show("no phone", lambda: ui.label("A phone comes with the demo: tally up."))
+            return
+        activities = [each for each in phone.kit.on_screen() if each.match_id == self._match_id]
+        shown = [(each.activity_id, each.updates, each.timestamp, each.state) for each in activities]
+        self._screen.show(shown, lambda: _lock_screen(activities))
         sign, words = BELLS[phone.bell(self._match_id).value]
         self._bell.props(f"icon={sign}")
         is_following = self._match_id in (phone.app.follows.followed if phone.app is not None else {})
@@ -88,6 +85,13 @@ class Iphone:
     def _phone(self) -> Phone | None:
         crowd = self._desk.outside.crowd if self._desk.outside is not None else None
         return None if crowd is None else crowd.visitor
+
+
+def _lock_screen(activities: Sequence[Activity]) -> None:
+    if not activities:
+        ui.label("Nothing on the Lock Screen").classes("w-full text-center").style("color: #c9d3d6")
+    for activity in activities:
+        _live_activity(activity)
 
 
 def _live_activity(activity: Activity) -> None:

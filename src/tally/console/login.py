@@ -6,7 +6,8 @@ from typing import Final
 from nicegui import app, ui
 
 from tally.console.desk import Desk
-from tally.console.shell import HOME, LOGIN, Shell, dress
+from tally.console.look import dress
+from tally.console.shell import HOME, LOGIN, Shell
 from tally.kit.auth import is_same
 
 # Before a wrong password is said to be wrong: nobody tries many.

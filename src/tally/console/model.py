@@ -9,7 +9,9 @@ from nicegui import ui
 from tally.collect.model import Model
 
 EARNED: Final = 1.0
-WANTED: Final = 0.12
+WANTED: Final = 0.22
+# At least so wide is a model taken to be, with its arms and shadows.
+WIDTH: Final = 2.6
 GREY: Final = "#8a938f"
 
 
@@ -20,6 +22,14 @@ def draw(scene: ui.scene, model: Model, earned: Collection[int]) -> None:
         for part in model.parts:
             for primitive in part.mesh:
                 _put(scene, primitive, is_earned=part.index in earned)
+
+
+def look_at(scene: ui.scene, model: Model) -> None:
+    """Put the camera where the whole model is seen, from a little above."""
+    ends = [(_three(each["position"])[1], _three(each["scale"])[1]) for part in model.parts for each in part.mesh]
+    top, bottom = max(middle + half for middle, half in ends), min(middle - half for middle, half in ends)
+    middle, away = (top + bottom) / 2, 0.95 * max(top - bottom, WIDTH)
+    scene.move_camera(x=0.6 * away, y=-0.8 * away, z=middle + 0.25 * away, look_at_x=0, look_at_y=0, look_at_z=middle, duration=0)
 
 
 def _put(scene: ui.scene, primitive: Mapping[str, Any], *, is_earned: bool) -> None:

@@ -20,6 +20,7 @@ from tally.console.desk import Desk
 from tally.console.devices import put_devices
 from tally.console.home import put_home
 from tally.console.login import put_login
+from tally.console.pulse import Pulse
 from tally.console.scoreboard import put_scoreboard
 from tally.console.shell import Shell
 from tally.settings import Secret
@@ -33,6 +34,7 @@ class Console:
 
     app: FastAPI
     desk: Desk
+    pulse: Pulse
 
     @property
     def mount(self) -> Mount:
@@ -41,7 +43,7 @@ class Console:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """From its start to its end: pages answer, and figures are sampled."""
-        async with self.app.router.lifespan_context(self.app):
+        async with self.app.router.lifespan_context(self.app), self.pulse.running():
             sampling = asyncio.create_task(self.desk.figures.run())
             try:
                 yield
@@ -52,9 +54,10 @@ class Console:
 
 def make_console(desk: Desk, secret: Secret) -> Console:
     """The console of a program; `secret` signs the cookies of those who look at it."""
-    shell = Shell(desk)
-    for put in (put_login, put_home, put_cricket, put_collect, put_scoreboard, put_devices, put_data):
+    shell, pulse = Shell(desk), Pulse(desk)
+    put_home(shell, desk, pulse)
+    for put in (put_login, put_cricket, put_collect, put_scoreboard, put_devices, put_data):
         put(shell, desk)
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(console, title="Tally", favicon="⚡", storage_secret=secret.reveal(), dark=None, reconnect_timeout=10)
-    return Console(console, desk)
+    return Console(console, desk, pulse)

@@ -1,13 +1,14 @@
 """The scoreboard's page: the board with rows that move, a player's history, a button that plays, and Redis on and off."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from nicegui import ui
 
 from tally.console.desk import Desk
-from tally.console.shell import Shell, card, not_started, nothing_here
+from tally.console.shell import Place, Shell, card, not_started, nothing_here
 from tally.errors import TallyError
 from tally.kit.ids import new_uuid
 from tally.scoreboard.assembly import Scoreboard
@@ -15,6 +16,7 @@ from tally.scoreboard.model import Standing
 from tally.scoreboard.service.accounts import Registration
 from tally.scoreboard.service.sessions import Client
 
+ABOUT: Final = "Points that a game server has vouched for, counted once. PostgreSQL is the truth, Redis is fast."
 SHOWN: Final = 10
 WORTH: Final = 500
 ROW_PIXELS: Final = 44
@@ -24,20 +26,20 @@ HISTORY: Final = 15
 def put_scoreboard(shell: Shell, desk: Desk) -> None:
     scoreboard = desk.backend("scoreboard", Scoreboard)
 
-    @shell.page("/scoreboard", "Scoreboard")
+    @shell.page("/scoreboard", "Scoreboard", ABOUT)
     async def board() -> None:
         if scoreboard is None:
             not_started("scoreboard")
             return
         view = BoardView(scoreboard)
-        with ui.grid(columns="minmax(0, 3fr) minmax(0, 2fr)").classes("w-full gap-4"):
+        with ui.element("div").classes("tally-main-side"):
             view.put_board()
-            with ui.column().classes("gap-4"):
+            with ui.column().classes("gap-4 w-full"):
                 view.put_play()
                 view.put_redis()
                 view.put_history()
         await view.refresh()
-        ui.timer(1.0, view.refresh)
+        ui.timer(1.0, view.refresh, immediate=False)
 
 
 @dataclass
@@ -45,23 +47,23 @@ class BoardView:
     """What one visitor sees; whoever plays does so as a guest, made at the first click."""
 
     scoreboard: Scoreboard
-    rows: dict[str, ui.row] = field(default_factory=dict)
+    rows: dict[str, Place] = field(default_factory=dict)
     guest_id: str | None = None
 
     def put_board(self) -> None:
-        with card("The board, now"):
-            self.total = ui.label().classes("tally-quiet")
+        with card("The board, now", about="Rows slide as players overtake each other. Choose one for its history."):
+            self.total = ui.label().classes("tally-quiet tally-small")
             self.place = ui.element("div").classes("relative-position w-full").style(f"height: {SHOWN * ROW_PIXELS}px")
             self.place.props("role=list aria-label='Leaderboard'")
 
     def put_play(self) -> None:
-        with card("Play"):
-            ui.label("The game server vouches for an action, and its token is traded for points, once.").classes("tally-quiet")
+        about = "You play as a guest: the game server signs a token for you, and it is traded for points, once."
+        with card("Play", about=about), ui.row().classes("items-center gap-3"):
             ui.button("Play a game", icon="sports_esports", on_click=self.play).props("data-play=1")
             self.played = ui.label()
 
     def put_redis(self) -> None:
-        with card("Redis"):
+        with card("Redis", about="Without it the board is read from PostgreSQL, and nothing is lost. Try it."):
             valkey = self.scoreboard.valkey
             self.redis = ui.label()
             if valkey is None:
@@ -76,7 +78,6 @@ class BoardView:
 
             is_on = not valkey.supervisor.is_held_back
             ui.switch("Redis runs", value=is_on, on_change=turn).props("aria-label='Redis runs'")
-            ui.label("Without it the board is read from PostgreSQL, and nothing is lost.").classes("tally-quiet")
 
     def put_history(self) -> None:
         with card("History of a player"):
@@ -98,25 +99,21 @@ class BoardView:
         """Rows keep their place on the page and slide to where they belong."""
         shown = {standing.user_id for standing in standings}
         for user_id in [user_id for user_id in self.rows if user_id not in shown]:
-            self.rows.pop(user_id).delete()
+            self.rows.pop(user_id).element.delete()
         for position, standing in enumerate(standings):
             row = self.rows.get(standing.user_id) or self._new_row(standing.user_id)
-            row.style(f"transform: translateY({position * ROW_PIXELS}px)")
-            row.clear()
-            with row:
-                ui.label(str(standing.rank)).classes("text-weight-bold").style("width: 3rem")
-                name = f"{standing.username} (you)" if standing.user_id == self.guest_id else standing.username
-                ui.label(name).classes("col")
-                ui.label(f"{standing.score:,}").classes("text-weight-medium")
+            row.element.style(f"transform: translateY({position * ROW_PIXELS}px)")
+            name = f"{standing.username} (you)" if standing.user_id == self.guest_id else standing.username
+            row.show((standing, name), partial(_standing, standing, name))
 
-    def _new_row(self, user_id: str) -> ui.row:
+    def _new_row(self, user_id: str) -> Place:
         with self.place:
-            row = ui.row().classes("tally-row-move absolute w-full items-center q-px-sm cursor-pointer")
+            row = ui.row().classes("tally-row-move absolute w-full items-center q-px-sm cursor-pointer no-wrap")
         row.style(f"height: {ROW_PIXELS}px").props("role=listitem tabindex=0")
         row.on("click", lambda: self.look_at(user_id))
         row.on("keydown.enter", lambda: self.look_at(user_id))
-        self.rows[user_id] = row
-        return row
+        self.rows[user_id] = Place(row)
+        return self.rows[user_id]
 
     async def _tell_redis(self) -> None:
         try:
@@ -133,8 +130,8 @@ class BoardView:
             if not page.events:
                 nothing_here("No game yet.")
             for event in page.events:
-                with ui.row().classes("gap-3"):
-                    ui.label(f"{event.created_at:%H:%M:%S}").classes("tally-quiet")
+                with ui.row().classes("gap-3 tally-numbers"):
+                    ui.label(f"{event.created_at:%H:%M:%S} UTC").classes("tally-quiet")
                     ui.label(f"+{event.score_delta}").classes("text-positive text-weight-medium")
                     ui.label(f"to {event.score_after:,}, {event.action_id.split('-')[0]}")
 
@@ -150,3 +147,9 @@ class BoardView:
         self.played.set_text(f"{answer['score_added']} points: {answer['new_score']:,} in all, rank {answer['rank']}")
         await self.refresh()
         await self.look_at(self.guest_id)
+
+
+def _standing(standing: Standing, name: str) -> None:
+    ui.label(str(standing.rank)).classes("text-weight-bold tally-numbers").style("width: 2rem")
+    ui.label(name).classes("col ellipsis")
+    ui.label(f"{standing.score:,}").classes("text-weight-medium tally-numbers")

@@ -1,4 +1,4 @@
-"""What stands around every page: who may see it, the head with the way to the other pages, and the look of it all."""
+"""What stands around every page: who may see it, the head with the way to the other pages, and the blocks they are made of."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -8,6 +8,7 @@ from typing import Final, ParamSpec
 from nicegui import app, ui
 
 from tally.console.desk import Desk
+from tally.console.look import dress
 
 P = ParamSpec("P")
 
@@ -22,36 +23,19 @@ PLACES: Final = (
     ("/devices", "Devices", "sensors"),
     ("/data", "Data", "table_chart"),
 )
-COLOURS: Final = {
-    "primary": "#0f5c4d",
-    "secondary": "#3d5a80",
-    "accent": "#b5531c",
-    "positive": "#1b7a43",
-    "negative": "#b3261e",
-    "warning": "#8a5a00",
-    "info": "#1d5f8a",
-}
-STYLE: Final = """
-body { background: #f6f7f5; color: #1c2321; }
-.body--dark { background: #131816; color: #e6ebe8; }
-.tally-figure { font-size: 2.2rem; font-weight: 600; line-height: 1.1; font-variant-numeric: tabular-nums; }
-.tally-quiet { color: #4a5450; } .body--dark .tally-quiet { color: #b4beb9; }
-.tally-card { border-radius: 14px; box-shadow: 0 1px 3px rgb(0 0 0 / .14); }
-.tally-row-move { transition: transform .4s ease; }
-.nicegui-content { padding: 1.25rem; max-width: 1280px; margin: 0 auto; }
-a:focus-visible, button:focus-visible, [tabindex]:focus-visible { outline: 3px solid #b5531c; outline-offset: 2px; }
-"""
 
 Page = Callable[P, Awaitable[None] | None]
 
 
 class Shell:
-    """Makes pages: `shell.page("/devices", "Devices")` around a function that fills one."""
+    """Makes pages: `shell.page("/devices", "Devices", "Boards and …")` around a function that fills one."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def page(self, path: str, title: str) -> Callable[[Page[P]], None]:
+    def page(self, path: str, title: str, about: str = "", *, is_headed: bool = True) -> Callable[[Page[P]], None]:
+        """A page under a path. Without a head of ours, the page puts a `heading` of its own."""
+
         def put(fill: Page[P]) -> None:
             @wraps(fill)
             async def shown(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -59,7 +43,9 @@ class Shell:
                     app.storage.user["wanted"] = path if "{" not in path else HOME
                     ui.navigate.to(LOGIN)
                     return
-                self._frame(path, title)
+                self._frame(path)
+                if is_headed:
+                    heading(title, about)
                 filled = fill(*args, **kwargs)
                 if inspect.isawaitable(filled):
                     await filled
@@ -71,36 +57,63 @@ class Shell:
     def may_look(self) -> bool:
         return self._desk.password is None or bool(app.storage.user.get("is_signed_in"))
 
-    def _frame(self, path: str, title: str) -> None:
+    def _frame(self, path: str) -> None:
         dress()
-        with ui.header(elevated=True).classes("items-center justify-between q-px-md").props("aria-label='Tally'"):
-            with ui.row().classes("items-center gap-2"):
+        with ui.header(elevated=True).classes("items-center justify-between no-wrap q-px-md q-py-sm").props("aria-label='Tally'"):
+            with ui.row().classes("items-center gap-2 no-wrap"):
                 ui.icon("bolt", size="sm").props("aria-hidden=true")
-                ui.link("Tally", HOME).classes("text-h6 text-white no-underline")
-            with ui.row().classes("items-center gap-1").props("role=navigation aria-label='Pages'"):
+                ui.link("Tally", HOME).classes("text-h6 text-white no-underline tally-brand")
+            with ui.row().classes("items-center gap-1 no-wrap").props("role=navigation aria-label='Pages'"):
                 for place, name, sign in PLACES:
                     self._way(place, name, sign, is_here=place == path or (place != HOME and path.startswith(place)))
-        ui.label(title).classes("text-h4 q-mb-sm").props("role=heading aria-level=1")
 
     def _way(self, place: str, name: str, sign: str, *, is_here: bool) -> None:
-        button = ui.button(name, icon=sign, on_click=lambda: ui.navigate.to(place)).props("flat no-caps color=white")
+        button = ui.button(name, icon=sign, on_click=lambda: ui.navigate.to(place)).classes("tally-way")
+        button.props(f"flat no-caps color=white aria-label={name} title={name}")
         if is_here:
             button.props("aria-current=page").classes("bg-white/20")
 
 
-def dress() -> None:
-    """The colours and the style sheet."""
-    ui.colors(**COLOURS)
-    ui.add_css(STYLE)
-    ui.query("html").props("lang=en")
+def heading(title: str, about: str = "") -> None:
+    """The one heading of a page, and a sentence that says what it shows."""
+    with ui.column().classes("gap-0 w-full"):
+        ui.label(title).classes("text-h4").props("role=heading aria-level=1")
+        if about:
+            ui.label(about).classes("tally-quiet")
 
 
-def card(title: str, *, classes: str = "") -> ui.card:
+def card(title: str, *, about: str = "", classes: str = "") -> ui.card:
     """A card with a title; fill it with `with`. `classes` come besides those that every card has."""
     made = ui.card().classes(f"tally-card w-full {classes}")
-    with made:
+    with made, ui.column().classes("gap-0"):
         ui.label(title).classes("text-subtitle1 text-weight-medium").props("role=heading aria-level=2")
+        if about:
+            ui.label(about).classes("tally-quiet tally-small")
     return made
+
+
+class Place:
+    """A place on a page whose content is made anew only when what it shows has changed: nothing flickers or loses the focus."""
+
+    def __init__(self, element: ui.element) -> None:
+        self.element = element
+        self._shown: object = None
+
+    def show(self, what: object, draw: Callable[[], object]) -> None:
+        """Have `draw` fill the place, unless it shows `what` already."""
+        if what == self._shown:
+            return
+        self._shown = what
+        self.element.clear()
+        with self.element:
+            draw()
+
+
+def leads_to(element: ui.element, path: str) -> None:
+    """Make an element a link, for the mouse and for the keyboard."""
+    element.classes("cursor-pointer").props("tabindex=0 role=link")
+    element.on("click", lambda: ui.navigate.to(path))
+    element.on("keydown.enter", lambda: ui.navigate.to(path))
 
 
 def not_started(backend: str) -> None:
@@ -110,6 +123,6 @@ def not_started(backend: str) -> None:
 
 def nothing_here(sentence: str) -> None:
     """Say why a place is empty, and what would fill it."""
-    with ui.row().classes("items-center gap-2 tally-quiet"):
+    with ui.row().classes("items-center gap-2 tally-quiet no-wrap"):
         ui.icon("info").props("aria-hidden=true")
         ui.label(sentence)

@@ -1,0 +1,121 @@
+"""What keeps the data, and how it does: the store, PostgreSQL and Redis, each with the few figures that tell most."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from tally.console.desk import Desk
+from tally.console.rates import Rates
+from tally.console.words import duration, rate, size
+from tally.errors import TallyError, Unavailable
+from tally.kit import logs
+from tally.kit.clock import DeadlinePassed, finish_within
+from tally.scoreboard.assembly import Scoreboard
+from tally.scoreboard.repository.vitals import DatabaseVitals, cache_vitals, database_vitals
+from tally.store.errors import StoreError
+from tally.store.sqlite.engine import SqliteEngine
+
+ASK_SECONDS: Final = 2.0
+
+_log = logs.logger()
+Facts: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNow:
+    """One of them as it is now. `state` is a word or two; without facts it did not answer."""
+
+    key: str
+    name: str
+    kind: str
+    state: str
+    is_well: bool
+    facts: Facts = ()
+
+
+class Engines:
+    """Asks all of them at once; each that does not answer is told as such, and the others are shown."""
+
+    def __init__(self, desk: Desk, rates: Rates) -> None:
+        self._desk = desk
+        self._rates = rates
+        self._scoreboard = desk.backend("scoreboard", Scoreboard)
+        # Of PostgreSQL's transactions, which it counts and we subtract: when, and how many.
+        self._before: tuple[float, int] | None = None
+
+    async def look(self) -> list[EngineNow]:
+        found = [await self._asked("store", "Store", self._store_kind(), self._store)]
+        if self._scoreboard is not None:
+            settings = self._desk.settings
+            by_url = "by its address", "embedded, a process of its own"
+            kind = by_url[settings.scoreboard_database_url is None]
+            found.append(await self._asked("postgresql", "PostgreSQL", kind, self._postgresql))
+            found.append(await self._redis(by_url[settings.scoreboard_redis_url is None]))
+        return found
+
+    async def _asked(self, key: str, name: str, kind: str, ask: Callable[[], Awaitable[Facts]]) -> EngineNow:
+        try:
+            facts = await finish_within(self._desk.clock, ASK_SECONDS, ask())
+        except (TallyError, StoreError, DeadlinePassed, OSError) as error:
+            _log.debug("An engine does not answer", action="console_engines", engine=key, error=error)
+            return EngineNow(key, name, kind, "away", is_well=False)
+        return EngineNow(key, name, kind, "works", is_well=True, facts=facts)
+
+    def _store_kind(self) -> str:
+        settings = self._desk.settings
+        if isinstance(self._desk.store.engine, SqliteEngine):
+            return "SQLite, embedded in this process"
+        return f"DynamoDB at {settings.dynamodb_endpoint}" if settings.dynamodb_endpoint else "DynamoDB"
+
+    async def _store(self) -> Facts:
+        engine, rates = self._desk.store.engine, self._rates
+        await engine.ping()
+        reads, writes = rates.rate("store reads"), rates.rate("store writes")
+        mean = rates.rate("store seconds") / (reads + writes) if reads + writes else 0.0
+        tables = ("Tables", str(len(self._desk.catalogue.tables())))
+        work = (("Reads", f"{rate(reads)}/s"), ("Writes", f"{rate(writes)}/s"), ("Mean time", duration(mean)))
+        if not isinstance(engine, SqliteEngine):
+            return (tables, *work)
+        return (("File", size(_bytes(engine.path))), ("Log", size(_bytes(Path(f"{engine.path}-wal")))), tables, *work)
+
+    async def _postgresql(self) -> Facts:
+        if self._scoreboard is None:
+            raise Unavailable("The scoreboard does not run here")
+        told = await database_vitals(self._scoreboard.database)
+        return (
+            ("Size", size(told.size)),
+            ("Connections", str(told.connections)),
+            ("Transactions", self._transactions(told)),
+            ("From memory", f"{told.from_memory:.1%}"),
+        )
+
+    def _transactions(self, told: DatabaseVitals) -> str:
+        now, before = self._desk.clock.monotonic(), self._before
+        self._before = (now, told.transactions)
+        if before is None or now <= before[0]:
+            return f"{told.transactions:,} so far"
+        return f"{rate((told.transactions - before[1]) / (now - before[0]))}/s"
+
+    async def _redis(self, kind: str) -> EngineNow:
+        """Where it was switched off by hand, it is not asked: nobody need be told that it does not answer."""
+        scoreboard = self._scoreboard
+        if scoreboard is not None and scoreboard.valkey is not None and scoreboard.valkey.supervisor.is_held_back:
+            return EngineNow("redis", "Redis", kind, "away: switched off on the scoreboard's page", is_well=False)
+        return await self._asked("redis", "Redis", kind, self._redis_facts)
+
+    async def _redis_facts(self) -> Facts:
+        if self._scoreboard is None:
+            raise Unavailable("The scoreboard does not run here")
+        told = await cache_vitals(self._scoreboard.redis)
+        return (
+            ("Program", told.program),
+            ("Memory", size(told.memory)),
+            ("Keys", f"{told.keys:,}"),
+            ("Operations", f"{rate(told.operations)}/s"),
+            ("Found in it", f"{told.hits:.1%}"),
+        )
+
+
+def _bytes(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

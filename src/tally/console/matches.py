@@ -1,0 +1,76 @@
+"""The list of matches: those that are on, those that come, and those that are over."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from nicegui import ui
+
+from tally.console.desk import Desk
+from tally.console.shell import Place, leads_to, nothing_here
+from tally.console.words import ago, span
+from tally.cricket.assembly import Cricket
+from tally.cricket.model.feed import MatchStatus
+from tally.cricket.render import match_body
+from tally.cricket.service.matches import Wanted
+from tally.cricket.wire import MatchBody
+
+SHOWN: Final = 40
+REFRESH_SECONDS: Final = 3.0
+
+
+async def put_matches(desk: Desk, cricket: Cricket) -> None:
+    listed = Place(ui.column().classes("w-full gap-4"))
+
+    async def refresh() -> None:
+        found, _ = await cricket.reading.matches.page(Wanted(), SHOWN, None)
+        rows = [(body, _when(body, desk.clock.now())) for body in map(match_body, found)]
+        listed.show(rows, lambda: _lists(rows))
+
+    await refresh()
+    ui.timer(REFRESH_SECONDS, refresh, immediate=False)
+
+
+def _when(body: MatchBody, now: datetime) -> str:
+    wait = (datetime.fromisoformat(body.start_time) - now).total_seconds()
+    return f"starts in {span(wait)}" if wait > 0 else f"began {ago(-wait)}"
+
+
+def _lists(rows: Sequence[tuple[MatchBody, str]]) -> None:
+    if not rows:
+        nothing_here("No matches yet: they come with the first sync.")
+    live = [row for row in rows if row[0].is_live]
+    over = [row for row in rows if row[0].is_over and not row[0].is_live]
+    coming = [row for row in rows if not row[0].is_over and not row[0].is_live]
+    for title, some in (("On now", live), ("To come", coming), ("Over", over[::-1])):
+        if some:
+            ui.label(title).classes("text-h6").props("role=heading aria-level=2")
+            with ui.element("div").classes("tally-halves"):
+                for body, when in some:
+                    _match(body, when)
+
+
+def _state(body: MatchBody) -> str:
+    if body.is_live:
+        return "live"
+    # One that was put away while it was on, since the score service no longer spoke of it.
+    is_cut_short = body.is_over and not MatchStatus(body.status).is_over
+    return "not heard to the end" if is_cut_short else body.status.replace("_", " ")
+
+
+def _match(body: MatchBody, when: str) -> None:
+    with ui.card().classes("tally-card tally-tile w-full") as row:
+        leads_to(row, f"/cricket/{body.match_id}")
+        with ui.row().classes("w-full items-start justify-between no-wrap"):
+            with ui.column().classes("gap-0"):
+                for team in body.teams:
+                    with ui.row().classes("gap-2"):
+                        ui.label(team.name).classes("text-subtitle1")
+                        ui.label(" & ".join(team.scores)).classes("text-subtitle1 text-weight-bold tally-numbers")
+                ui.label(f"{body.league.name}, {body.match_type}, {when}").classes("tally-quiet tally-small")
+            with ui.row().classes("items-center gap-2 no-wrap"):
+                if body.is_stale:
+                    ui.badge("stale", color="warning")
+                ui.badge(_state(body), color="negative" if body.is_live else "secondary")
+        if body.note:
+            ui.label(body.note)

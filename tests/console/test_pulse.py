@@ -1,0 +1,108 @@
+"""A tile for each backend, whatever state that is in: one in trouble says so, and the others stand."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tally.app import CATALOGUE, Parts, assembled
+from tally.console.desk import Desk
+from tally.console.figures import Figures
+from tally.console.pulse import ASK_SECONDS, Health, Pulse
+from tally.devices.model import Capabilities
+from tally.kit.clock import ManualClock
+from tally.kit.ids import new_uuid
+from tally.kit.jobs import Outcome, Run
+from tally.settings import Settings
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Parts]:
+    settings = Settings(data_dir=tmp_path / "data", backends=("collect", "cricket", "devices"))
+    async with assembled(settings, clock) as parts:
+        yield parts
+
+
+@pytest.fixture
+def desk(parts: Parts) -> Desk:
+    return Desk(
+        settings=parts.settings,
+        clock=parts.clock,
+        store=parts.store,
+        catalogue=CATALOGUE,
+        backends=parts.backends,
+        probes=parts.probes,
+        runner=parts.job_runner(),
+        figures=Figures(parts.metrics, parts.clock),
+        patterns=list,
+    )
+
+
+async def test_a_backend_that_nobody_uses_yet_has_a_headline_too(desk: Desk) -> None:
+    tiles = await Pulse(desk).tiles.get()
+    assert {name: tile.headline and f"{tile.headline.figure} {tile.headline.words}" for name, tile in tiles.items()} == {
+        "cricket": "0 matches live",
+        "collect": "0 parts minted this month",
+        "devices": "0 boards awake",
+    }
+    assert {tile.health for tile in tiles.values()} == {Health.WELL}
+
+
+async def test_a_board_is_awake_for_some_minutes_after_it_was_heard_of(desk: Desk, parts: Parts, clock: ManualClock) -> None:
+    pulse, registry = Pulse(desk), parts.backends["devices"].handlers.registry  # type: ignore[attr-defined]
+    await registry.register("02:00:00:00:00:01", new_uuid(), "1.0", Capabilities())
+    tile = (await pulse.tiles.get())["devices"]
+    assert tile.headline is not None
+    assert (tile.headline.figure, tile.headline.words) == ("1", "board awake")
+    await clock.advance(301)
+    tile = (await pulse.tiles.get())["devices"]
+    assert tile.headline is not None
+    assert tile.headline.figure == "0"
+
+
+async def test_without_the_store_tiles_say_so_and_those_that_need_it_not_are_as_ever(desk: Desk, parts: Parts) -> None:
+    pulse = Pulse(desk)
+    (store,) = await pulse.engines.get()
+    assert (store.key, store.kind, store.state) == ("store", "SQLite, embedded in this process", "works")
+    assert {name for name, _ in store.facts} == {"File", "Log", "Tables", "Reads", "Writes", "Mean time"}
+    await parts.store.engine.close()
+    tiles = await pulse.tiles.get()
+    assert (tiles["collect"].health, tiles["collect"].said) == (Health.TROUBLE, "The store cannot answer now")
+    assert tiles["cricket"].headline is None
+    assert tiles["devices"].health is Health.WELL
+    (store,) = await Pulse(desk).engines.get()
+    assert (store.state, store.is_well, store.facts) == ("away", False, ())
+
+
+async def test_a_backend_that_hangs_or_breaks_does_not_hold_up_the_others(desk: Desk, clock: ManualClock) -> None:
+    pulse = Pulse(desk)
+
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    pulse._asks |= {"cricket": asyncio.Event().wait, "collect": broken}  # type: ignore[dict-item]
+    asking = asyncio.create_task(pulse.tiles.get())
+    await clock.advance(ASK_SECONDS)
+    tiles = await asking
+    assert (tiles["cricket"].health, tiles["cricket"].said) == (Health.TROUBLE, "It does not answer")
+    assert tiles["collect"].said == "Something is wrong: the log has more"
+    assert tiles["devices"].health is Health.WELL
+
+
+async def test_failed_requests_and_jobs_are_a_worry(desk: Desk, parts: Parts, clock: ManualClock) -> None:
+    desk.runner.last_runs["collect-inbox"] = Run(clock.now(), 0.1, Outcome.FAILED, "it broke")
+    desk.figures.sample()
+    for _ in range(3):
+        parts.metrics.observe_request("POST", "/devices/data", 503, 0.01)
+    await clock.advance(1)
+    desk.figures.sample()
+    tiles = await Pulse(desk).tiles.get()
+    assert (tiles["collect"].health, tiles["collect"].said) == (Health.WORRIED, "collect-inbox failed")
+    assert (tiles["devices"].health, tiles["devices"].said) == (Health.WORRIED, "3.0 failures/s")
+    assert tiles["cricket"].health is Health.WELL
