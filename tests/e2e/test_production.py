@@ -1,0 +1,104 @@
+"""The server as it is in production: DynamoDB, PostgreSQL and Redis by their addresses, and nothing of its own but keys.
+
+Commands and variables are those of `deploy/compose.yaml`.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]  # it ships no types, and comes with a tool of the tests
+from pyreqwest.client import Client, ClientBuilder
+
+from tally.embedded.postgres import open_postgres
+from tally.embedded.valkey import open_valkey
+from tally.kit.clock import SystemClock
+from tally.kit.keyfile import read_or_make
+from tally.sim.boards.command import make_key
+from tally.sim.players.server import ScoreboardServer
+from tests.store.emulators import dynamodb_local
+from tests.test_cli import LONG_ENOUGH, PROGRAM, read_until
+
+COMPOSE = Path(__file__).parent.parent.parent / "deploy" / "compose.yaml"
+
+
+def variables_of(service: dict[str, Any], addresses: dict[str, str], folder: Path) -> dict[str, str]:
+    """What the compose file tells a service, with the servers of this test in the place of those in containers."""
+    told = {name: addresses.get(name, value) for name, value in service["environment"].items()}
+    assert set(addresses) & set(service["environment"]), "the compose file names its servers otherwise"
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("TALLY_", "AWS_"))}
+    return ours | told | {"TALLY_DATA_DIR": str(folder / "data"), "TALLY_PORT": "0", "TALLY_LOG_FORMAT": "json"}
+
+
+@contextmanager
+def running(command: list[str], variables: dict[str, str]) -> Iterator[str]:
+    """The address of the server, which at the end stops cleanly when it is asked to."""
+    program = subprocess.Popen([*PROGRAM, *command], env=variables, stderr=subprocess.PIPE, text=True)
+    try:
+        assert program.stderr is not None
+        told = read_until(program.stderr, '"listening"')
+        yield json.loads(told.splitlines()[-1])["data"]["url"]
+        program.send_signal(signal.SIGTERM)
+        program.communicate(timeout=LONG_ENOUGH)
+        assert program.returncode == 0
+    finally:
+        program.kill()
+        program.communicate()
+
+
+@pytest.fixture
+async def addresses(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+    clock = SystemClock()
+    with dynamodb_local() as dynamodb:
+        async with open_postgres(tmp_path, clock, durable=False) as postgres, open_valkey(tmp_path, clock) as redis:
+            yield {"TALLY_DYNAMODB_ENDPOINT": dynamodb, "DATABASE_URL": postgres, "REDIS_URL": redis}
+
+
+async def ask(client: Client, url: str, **headers: str) -> Any:
+    return await (await client.get(url).headers(headers).error_for_status(True).build().send()).json()
+
+
+def scoreboard(client: Client, url: str, data: Path) -> ScoreboardServer:
+    key = read_or_make(data / "scoreboard-internal.key")
+    return ScoreboardServer(client, f"{url}/scoreboard/api/v1", key, SystemClock())
+
+
+async def play(client: Client, url: str, data: Path) -> None:
+    """An API key is made, an item in DynamoDB, and a player scores, a row in PostgreSQL and a place in Redis."""
+    await make_key(client, f"{url}/devices", read_or_make(data / "devices-admin.key"))
+    server = scoreboard(client, url, data)
+    player = await server.sign_up("ana", "a password of ana's", "198.18.0.2")
+    token = await server.vouch("action-1", player.user.user_id, 50, {})
+    await server.trade(player.tokens.access_token, token, 40)
+
+
+async def test_with_the_servers_of_production_all_backends_work_and_what_was_done_outlives_the_process(
+    addresses: dict[str, str], tmp_path: Path
+) -> None:
+    """The tables are made by the compose file's own command; a second process knows what the first was told."""
+    services, data = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"], tmp_path / "data"
+    make_tables = partial(subprocess.run, [*PROGRAM, *services["tables"]["command"]], check=True, timeout=LONG_ENOUGH)
+    await asyncio.to_thread(make_tables, env=variables_of(services["tables"], addresses, tmp_path))
+    command, variables = services["tally"]["command"], variables_of(services["tally"], addresses, tmp_path)
+    async with ClientBuilder().build() as client:
+        with running(command, variables) as url:
+            ready = await ask(client, f"{url}/health/ready")
+            assert ready["checks"] == {"store": "ok", "postgresql": "ok", "redis": "ok"}
+            await play(client, url, data)
+        with running(command, variables) as url:
+            operator = f"Bearer {read_or_make(data / 'devices-admin.key').reveal()}"
+            keys = await ask(client, f"{url}/devices/api-keys", authorization=operator)
+            assert [key["description"] for key in keys["api_keys"]] == ["virtual boards"]
+            board = await scoreboard(client, url, data).board()
+            assert [(place.username, place.score) for place in board.leaderboard] == [("ana", 40)]
+            told = await ask(client, f"{url}/openapi.json")
+            assert {path.split("/")[1] for path in told["paths"]} >= {"collect", "cricket", "devices", "scoreboard"}
+    assert {path.suffix for path in data.iterdir()} <= {".key", ".lock"}
