@@ -15,7 +15,8 @@ FILE_NAME = "store.db"
 FORMAT_VERSION = 2  # 2: the index of what expires goes by the hour
 _APPLICATION_ID = 0x54414C59  # "TALY", so that `file` can tell what it is
 _PAGE_BYTES = 4096
-_CACHE_KIB = 64 * 1024
+# Of each connection. Pages are read from the mapped file anyway: random updates in 272 MB cost 27 µs with 8 MiB, 29 with 64.
+_CACHE_KIB = 8 * 1024
 _MMAP_BYTES = 2**31 - 65536  # a read connection's page cache is void after every commit; mapped pages are not
 BUSY_SECONDS = 10.0
 _BUSY_PAUSE = 0.0005
