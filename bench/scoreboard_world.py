@@ -1,6 +1,7 @@
 """A scoreboard with very many players: real servers, rows written straight into the tables, and tokens that the server believes.
 
-Two `tally serve scoreboard` share a PostgreSQL and a Redis, which run beside them, durable, as they do for a user.
+Two `tally serve scoreboard` share a PostgreSQL and a Redis, which run beside them, durable, as they do for a user; a third has no
+Redis.
 """
 
 from collections.abc import AsyncIterator
@@ -76,6 +77,7 @@ class World:
     """The servers, what they stand on, and how to reach them."""
 
     programs: tuple[Program, ...]
+    without_redis: Program
     client: Client
     database: Database
     scores: ScoreRepository
@@ -122,15 +124,17 @@ class World:
         await self.database.value("bench", _ACTIONS, *columns, now, expires)
         return made
 
-    async def patch(self, trade: Trade, server: int = 0) -> bytes:
+    async def patch(self, trade: Trade, server: Program | None = None) -> bytes:
         """Points over HTTP."""
         return await self._ask("PATCH", "/scores", {"Authorization": f"Bearer {trade.player.token}"}, trade.body, server)
 
     async def get(self, path: str) -> bytes:
         return await self._ask("GET", path, {}, None)
 
-    async def _ask(self, method: str, path: str, headers: dict[str, str], body: bytes | None, server: int = 0) -> bytes:
-        request = self.client.request(method, self.programs[server].url + API + path).headers(headers)
+    async def _ask(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | None, server: Program | None = None
+    ) -> bytes:
+        request = self.client.request(method, (server or self.programs[0]).url + API + path).headers(headers)
         if body is not None:
             request = request.header("Content-Type", "application/json").body_bytes(body)
         response = await request.build().send()
@@ -142,21 +146,25 @@ class World:
 
 @asynccontextmanager
 async def scoreboard_world(directory: Path, servers: int = 2) -> AsyncIterator[World]:
-    """So many servers on one PostgreSQL and one Redis, empty."""
+    """So many servers on one PostgreSQL and one Redis, empty, and one more that has no Redis."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         dsn = await stack.enter_async_context(open_postgres(directory, clock))
         redis_url = await stack.enter_async_context(open_valkey(directory, clock))
-        given = _given(directory, dsn, redis_url)
-        starting = (stack.enter_async_context(started("serve", "scoreboard", "--port", "0", given=given)) for _ in range(servers))
-        programs = [await program for program in starting]
+
+        async def serve(redis: str) -> Program:
+            given = _given(directory, dsn, redis)
+            return await stack.enter_async_context(started("serve", "scoreboard", "--port", "0", given=given))
+
+        programs = [await serve(redis_url) for _ in range(servers)]
+        without_redis = await serve("unix:///nowhere")
         figures = StorageFigures(Metrics())
         limits = PoolLimits(most=10, statement_seconds=600)
         database = await stack.enter_async_context(open_database(dsn, clock, figures, limits))
         redis = await stack.enter_async_context(open_cache_server(redis_url, clock, figures, seconds=30))
         client = await stack.enter_async_context(ClientBuilder().max_connections(256).timeout(timedelta(minutes=5)).build())
         scores, board = ScoreRepository(database, clock), BoardRepository(redis)
-        yield World(tuple(programs), client, database, scores, board, Random(4))
+        yield World(tuple(programs), without_redis, client, database, scores, board, Random(4))
 
 
 def _given(directory: Path, dsn: str, redis_url: str) -> dict[str, str]:

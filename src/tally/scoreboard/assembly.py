@@ -43,6 +43,7 @@ from tally.scoreboard.service.guard import RedisGuard
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.limits import Limits, LocalWindows
 from tally.scoreboard.service.passwords import Passwords
+from tally.scoreboard.service.ranks import SharedRanks
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
 from tally.scoreboard.service.sessions import AUDIENCE, ISSUER, Sessions
@@ -130,7 +131,7 @@ def _base(given: Surroundings, database: Database, redis: CacheServer) -> _Base:
     clock, backlog = given.clock, Backlog()
     scores, board = ScoreRepository(database, clock), BoardRepository(redis)
     guard = RedisGuard(clock, given.metrics)
-    leaderboard = Leaderboard(board, scores, guard, backlog)
+    leaderboard = Leaderboard(board, scores, SharedRanks(scores), guard, backlog)
     return _Base(
         given=given,
         database=database,

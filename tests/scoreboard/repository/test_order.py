@@ -103,6 +103,8 @@ async def check_same_order(league: League, players: list[User]) -> Board:
     for place in told.standings:
         assert await league.scores.place(place.user_id) == (place, len(players))
         assert await league.board.place(place.user_id) == (place, len(players))
+    together = await league.scores.places([place.user_id for place in told.standings])
+    assert together == {place.user_id: (place, len(players)) for place in told.standings}
     return shown
 
 

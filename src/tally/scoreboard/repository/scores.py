@@ -59,6 +59,28 @@ SELECT me.user_id, username, total_score, score_first_reached_at, {_AHEAD} AS ah
 FROM me JOIN users ON users.id = me.user_id
 """
 
+# The same for many players by one walk through all scores, which counts how many lie between each two of theirs. One walk takes
+# as long as the ranks of about five players one by one.
+_PLACES: Final = """
+WITH wanted AS MATERIALIZED (
+    SELECT user_id, username, total_score, score_first_reached_at FROM scores JOIN users ON users.id = user_id
+    WHERE user_id = ANY($1::uuid[])
+), steps AS MATERIALIZED (
+    SELECT array_agg(DISTINCT total_score + 1 ORDER BY total_score + 1) AS least FROM wanted
+), counted AS MATERIALIZED (
+    SELECT width_bucket(total_score, (SELECT least FROM steps)) AS step, count(*) AS players
+    FROM scores WHERE total_score > (SELECT min(total_score) FROM wanted) GROUP BY step
+)
+SELECT me.user_id, username, total_score, score_first_reached_at, (SELECT players FROM board_size) AS players, (
+    (SELECT coalesce(sum(players), 0) FROM counted WHERE step >= array_position((SELECT least FROM steps), me.total_score + 1))
+    + (SELECT count(*) FROM scores s WHERE s.total_score = me.total_score
+        AND s.score_first_reached_at < me.score_first_reached_at)
+    + (SELECT count(*) FROM scores s WHERE s.total_score = me.total_score
+        AND s.score_first_reached_at = me.score_first_reached_at AND s.user_id > me.user_id)
+)::bigint AS ahead
+FROM wanted AS me
+"""
+
 _AROUND: Final = f"""
 WITH me AS (SELECT user_id, total_score, score_first_reached_at FROM scores WHERE user_id = $1),
 totals AS ({_TOTALS}),
@@ -170,6 +192,11 @@ class ScoreRepository:
         """The player's standing, and how many players there are in all."""
         row = await self.database.row("place", _PLACE, user_id)
         return None if row is None else (_standing(row, row["ahead"] + 1), row["players"])
+
+    async def places(self, user_ids: Sequence[str]) -> dict[str, tuple[Standing, int]]:
+        """The same for several players at once, all at the same moment, without those who do not exist."""
+        rows = await self.database.rows("places", _PLACES, user_ids)
+        return {str(row["user_id"]): (_standing(row, row["ahead"] + 1), row["players"]) for row in rows}
 
     async def find(self, user_id: str) -> Score | None:
         """The player's score without the rank, which is cheap."""

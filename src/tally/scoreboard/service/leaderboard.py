@@ -13,6 +13,7 @@ from tally.scoreboard.repository.board import BoardRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.backlog import Backlog
 from tally.scoreboard.service.guard import RedisGuard
+from tally.scoreboard.service.ranks import SharedRanks
 
 T = TypeVar("T")
 
@@ -23,6 +24,7 @@ class Leaderboard:
 
     board: BoardRepository
     scores: ScoreRepository
+    ranks: SharedRanks
     guard: RedisGuard
     backlog: Backlog
 
@@ -41,8 +43,8 @@ class Leaderboard:
 
     async def place(self, user_id: str) -> tuple[Standing, int]:
         """The player's standing, and how many players there are."""
-        found = await self._read(lambda: self.board.place(user_id), lambda: self.scores.place(user_id))
-        found = found or await self.scores.place(user_id)
+        found = await self._read(lambda: self.board.place(user_id), lambda: self.ranks.place(user_id))
+        found = found or await self.ranks.place(user_id)
         if found is None:
             raise _nobody()
         return found
