@@ -18,7 +18,7 @@ from bench.readings import Boards, fill_history, hardware_id
 from bench.rounds import Line, take_turns
 from bench.served import Served, served
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
-from tally.store.api import Transacted, Transaction
+from tally.store.api import Alike, Transacted
 from tally.store.sqlite import SqliteEngine, open_sqlite
 
 _BOARDS = 2_000
@@ -77,8 +77,8 @@ def _memory(before: float, after: float, readings: int) -> Line:
     return Line(_OVER_HTTP, what, after, "before, MB", before, after / before, "at most 1.1 times", after <= before * 1.1, note)
 
 
-def _into(engine: SqliteEngine) -> Callable[[list[Transaction]], Awaitable[None]]:
-    async def send(transactions: list[Transaction]) -> None:
+def _into(engine: SqliteEngine) -> Callable[[Alike], Awaitable[None]]:
+    async def send(transactions: Alike) -> None:
         outcomes = await engine.transact_each(transactions)
         if not all(isinstance(outcome, Transacted) for outcome in outcomes):
             raise AssertionError("not all readings were stored")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
-from tally.store.api import Put, Transaction
+from tally.store.api import Alike, Puts
 from tally.store.expressions import absent
 from tally.store.sqlite.checkpoint import Checkpoint
 from tally.store.sqlite.codec import pack
@@ -43,7 +43,7 @@ class Boards:
         """What so many requests carry."""
         return [msgspec.json.encode(self._request(readings)) for _ in range(count)]
 
-    def transactions(self, count: int, readings: int, now: int) -> list[list[Transaction]]:
+    def transactions(self, count: int, readings: int, now: int) -> list[Alike]:
         """What so many requests come to in the store."""
         return [_transactions(self._request(readings), now) for _ in range(count)]
 
@@ -69,21 +69,13 @@ class Boards:
         return {"batch_id": batch_id, "timestamp_ms": end, "sensors": sensors, "sensor_status": STATUS}
 
 
-def _transactions(request: dict[str, Any], now: int) -> list[Transaction]:
-    return [
-        Transaction(
-            (
-                Put(PROCESSED_BATCHES, _batch(request["hardware_id"], each, now), condition=_NEW),
-                Put(DEVICE_READINGS, _item(request["hardware_id"], each)),
-            )
-        )
-        for each in request["readings"]
-    ]
-
-
-def _batch(board: str, reading: dict[str, Any], now: int) -> dict[str, Any]:
-    received = {"received_at": "2026-01-01T00:00:00Z", "expiration_time": now + 30 * 86_400}
-    return {"batch_id": reading["batch_id"], "hardware_id": board, **received}
+def _transactions(request: dict[str, Any], now: int) -> Alike:
+    board, readings = request["hardware_id"], request["readings"]
+    receipt = {"hardware_id": board, "received_at": "2026-01-01T00:00:00Z", "expiration_time": now + 30 * 86_400}
+    batches = [{"batch_id": each["batch_id"]} for each in readings]
+    return Alike(
+        Puts(PROCESSED_BATCHES, batches, receipt, _NEW), Puts(DEVICE_READINGS, [_item(board, each) for each in readings])
+    )
 
 
 def _item(board: str, reading: dict[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from tally.store.api import Put, Scan, Transacted, Transaction
-from tally.store.errors import InvalidNumber, InvalidValue, ItemTooLarge, StoreError, TransactionCancelled
+from tally.store.api import Alike, Put, Puts, Scan, Transacted, Transaction
+from tally.store.errors import InvalidNumber, InvalidRequest, InvalidValue, ItemTooLarge, StoreError, TransactionCancelled
 from tally.store.expressions import absent
 from tally.store.schema import Global, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
-from tally.store.sqlite.codec import pack, pack_measured, unpack
+from tally.store.sqlite.codec import pack, unpack
+from tally.store.sqlite.columns import pack_each
 from tally.store.values import MAX_ITEM_BYTES, measure_item
 from tests.faults.groups import one_group
 from tests.store.strategies import items
@@ -105,6 +107,34 @@ async def test_new_items_and_old_ones_may_be_put_at_once(engine: SqliteEngine) -
     assert {item["id"]: item["note"] for item in found} == {f"{number}": "new" for number in range(40)}
 
 
+async def test_items_that_are_there_are_found_wherever_they_stand_among_new_ones(engine: SqliteEngine) -> None:
+    old = {0, 1, 77, 127, 128, 255, 256, 298, 299}
+    for number in old:
+        await engine.transact(once(f"{number}", "an earlier one"))
+    outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(300)])
+    assert told(outcomes) == ["after an earlier one" if number in old else "done" for number in range(300)]
+    for table in (PLAIN, STRINGS):
+        found = (await engine.scan(Scan(table))).items
+        assert {int(item["id"]) for item in found if item["by"] == "bob"} == set(range(300)) - old
+        assert len(found) == 300
+
+
+async def test_transactions_said_to_be_alike_come_to_the_same(engine: SqliteEngine) -> None:
+    names = [f"{number}" for number in range(20)]
+    await engine.transact(once("7", "an earlier one"))
+    items: list[dict[str, Any]] = [{"id": name} for name in names]
+    alike = Alike(Puts(PLAIN, items, {"by": "bob"}, NEW), Puts(STRINGS, items, {"at": "x", "by": "bob"}))
+    assert [*alike] == [once(name, "bob") for name in names]
+    assert alike[1:3] == [once("1", "bob"), once("2", "bob")]
+    assert told(await engine.transact_each(alike)) == ["after an earlier one" if name == "7" else "done" for name in names]
+    assert await stored(engine, STRINGS, {"id": "8", "at": "x"}) == {"id": "8", "at": "x", "by": "bob"}
+
+
+def test_transactions_that_are_alike_have_all_their_puts() -> None:
+    with pytest.raises(InvalidRequest, match="the same puts"):
+        Alike(Puts(PLAIN, [{"id": "a"}]), Puts(STRINGS, []))
+
+
 async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(engine: SqliteEngine) -> None:
     grown = Table("plain", partition=S("id"), indexes=(Global("by-by", partition=S("by")),))
     with one_group(engine):
@@ -119,17 +149,31 @@ async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(e
     assert sorted(item["id"] for item in (await engine.scan(Scan(grown, index="by-by"))).items) == ["a", "b"]
 
 
-@given(item=items())
-def test_packing_and_measuring_in_one_walk_comes_to_the_same(item: dict[str, Any]) -> None:
-    packed, size = pack_measured(item)
-    assert size == measure_item(item)
-    assert unpack(packed) == unpack(pack(item))
+@given(chosen=st.lists(items(), min_size=1, max_size=3), common=items(), count=st.integers(1, 9))
+def test_packing_and_measuring_many_comes_to_the_same_as_each_by_itself(
+    chosen: list[dict[str, Any]], common: dict[str, Any], count: int
+) -> None:
+    """Whether or not they have the same names, and also where a name is both in an item and common to all."""
+    many = [chosen[number % len(chosen)] for number in range(count)]
+    packed, sizes = pack_each(many, common)
+    whole = [{**common, **item} for item in many]
+    assert sizes == [measure_item(item) for item in whole]
+    assert [unpack(each) for each in packed] == [unpack(pack(item)) for item in whole]
+
+
+def test_what_every_item_has_in_common_is_packed_as_if_each_had_it() -> None:
+    many = [{"n": number, "text": f"é{number}", "map": {"half": Decimal(number) / 2, "on": True}} for number in range(50)]
+    common: dict[str, Any] = {f"name-{number}": {"x": number} for number in range(20)}
+    packed, sizes = pack_each(many, common)
+    assert packed == [pack({**common, **item}) for item in many]
+    assert sizes == [measure_item({**common, **item}) for item in many]
 
 
 def test_numbers_that_are_equal_are_packed_as_equals() -> None:
     """Also a zero with a sign, and one that was written with more places than another."""
     for values in (["0.5", "0.50", "5E-1"], ["0.0", "-0.0", "0"], ["-7.25", "-7.250"]):
-        kept = [unpack(pack_measured({"map": {"n": Decimal(value)}})[0])["map"]["n"] for value in values]
+        packed, _ = pack_each([{"map": {"n": Decimal(value), "i": number}} for number, value in enumerate(values * 3)], {})
+        kept = [unpack(each)["map"]["n"] for each in packed[: len(values)]]
         assert kept == [Decimal(values[0])] * len(values)
 
 
@@ -146,9 +190,11 @@ def test_numbers_that_are_equal_are_packed_as_equals() -> None:
         ("\ud800", InvalidValue),
     ],
 )
-def test_what_measuring_refuses_is_refused_in_one_walk(value: Any, error: type[StoreError]) -> None:
+@pytest.mark.parametrize("count", [1, 10])
+def test_what_measuring_refuses_is_refused_among_many(value: Any, error: type[StoreError], count: int) -> None:
     with pytest.raises(error) as alone:
         measure_item({"id": "a", "value": value})
-    with pytest.raises(error) as walked:
-        pack_measured({"id": "a", "value": value})
-    assert str(walked.value) == str(alone.value)
+    for common, item in (({}, {"id": "a", "value": value}), ({"value": value}, {"id": "a"})):
+        with pytest.raises(error) as among:
+            pack_each([item] * count, common)
+        assert str(among.value) == str(alone.value)

@@ -7,7 +7,7 @@ import pytest
 
 from tally.kit.clock import ManualClock
 from tally.store.access import PutItem, TransactWriteItems, access, pattern_of
-from tally.store.api import Put, Write
+from tally.store.api import Put, Transaction, Write
 from tally.store.errors import AccessViolation, BoundExceeded, StoreError, TransactionCancelled, Unavailable
 from tally.store.expressions import absent
 from tally.store.sqlite import SqliteEngine, open_sqlite
@@ -30,19 +30,19 @@ class Batches:
 
     @access("Follow", TransactWriteItems, table=FOLLOWS, bound=6)
     async def follow(self, users: Sequence[str]) -> list[StoreError | None]:
-        return await self.store.transact_each([self._follow(user)] for user in users)
+        return await self.store.transact_each([Transaction((self._follow(user),)) for user in users])
 
     @access("Follow without end", TransactWriteItems, table=FOLLOWS)
     async def unbounded(self) -> None:
-        await self.store.transact_each([[self._follow("ann")]])
+        await self.store.transact_each([Transaction((self._follow("ann"),))])
 
     @access("Put", PutItem, table=FOLLOWS, bound=6)
     async def undeclared(self) -> None:
-        await self.store.transact_each([[self._follow("ann")]])
+        await self.store.transact_each([Transaction((self._follow("ann"),))])
 
     @access("Follow elsewhere", TransactWriteItems, table=FOLLOWS, bound=6)
     async def elsewhere(self) -> None:
-        await self.store.transact_each([[self._follow("ann")], [Put(LOCKS, {"lockKey": "a"})]])
+        await self.store.transact_each([Transaction((self._follow("ann"),)), Transaction((Put(LOCKS, {"lockKey": "a"}),))])
 
     @staticmethod
     def _follow(user: str) -> Write:

@@ -5,11 +5,11 @@ answer with the consumed capacity, reported by the service or computed by Dynamo
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
 from msgspec import Struct
 
-from tally.store.errors import StoreError
+from tally.store.errors import InvalidRequest, StoreError
 from tally.store.expressions import Action, Condition, Path
 from tally.store.schema import Table
 from tally.store.values import Item, Key
@@ -118,6 +118,39 @@ class Transaction(Struct, frozen=True, gc=False):
 
     writes: tuple["Write", ...]
     token: str | None = None
+
+
+class Puts(Struct, frozen=True):
+    """A put into the same table in each of many transactions: what all the items have in common, and what each has besides."""
+
+    table: Table
+    items: Sequence[Item]
+    common: Item = {}
+    condition: Condition | None = None
+
+
+class Alike(Sequence[Transaction]):
+    """As many transactions as each of the puts has items: the first is of everyone's first item, and so on.
+
+    It saves an engine that can write table by table from looking for what a caller knows, and says once what is the same in all.
+    """
+
+    def __init__(self, *puts: Puts) -> None:
+        if len({len(each.items) for each in puts}) != 1:
+            raise InvalidRequest("transactions that are alike have the same puts, at least one")
+        self.puts = puts
+
+    def __len__(self) -> int:
+        return len(self.puts[0].items)
+
+    @overload
+    def __getitem__(self, position: int) -> Transaction: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[Transaction]: ...
+    def __getitem__(self, position: int | slice) -> Transaction | list[Transaction]:
+        if isinstance(position, slice):
+            return [self[each] for each in range(*position.indices(len(self)))]
+        return Transaction(tuple(Put(each.table, {**each.common, **each.items[position]}, each.condition) for each in self.puts))
 
 
 class TransactionGet(Struct, frozen=True):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tally.store.access import Invocation
 from tally.store.api import (
+    Alike,
     BatchFound,
     BatchGet,
     BatchWrite,
@@ -96,9 +97,11 @@ def _admit_transaction(invocation: Invocation, operation: Transaction | Transact
 
 
 def admit_each(invocation: Invocation, operations: Sequence[Transaction]) -> UseKey:
-    """The same for many transactions at once."""
-    everything = Transaction(tuple(write for operation in operations for write in operation.writes))
-    return admit(invocation, everything)
+    """The same for many transactions at once, which are as good as one with all of their writes."""
+    if not isinstance(operations, Alike):
+        return admit(invocation, Transaction(tuple(write for operation in operations for write in operation.writes)))
+    _reserve(invocation, 0, (len(operations) - 1) * len(operations.puts))
+    return admit(invocation, operations[0])
 
 
 def _declared(invocation: Invocation, key: UseKey, table: str) -> Use:

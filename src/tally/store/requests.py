@@ -164,9 +164,10 @@ class Requests:
             raise
         finally:
             counted.took(self.clock.monotonic() - started, len(operations))
-        for operation, outcome in zip(operations, outcomes, strict=True):
+        width = len(operations.puts) if isinstance(operations, api.Alike) else 0
+        for position, outcome in enumerate(outcomes):
             if type(outcome) is api.Transacted:
-                counted.items += len(operation.writes)
+                counted.items += width or len(operations[position].writes)
                 counted.write += outcome.capacity.write
             elif isinstance(outcome, Refused):
                 counted.refused += 1

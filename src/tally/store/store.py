@@ -76,14 +76,18 @@ class Store(Requests):
 
         await self._in_chunks(changes, api.MAX_BATCH_WRITE, send)
 
-    async def transact_each(
-        self, transactions: Iterable[Sequence[api.Write]], *, bound: int | None = None
-    ) -> list[StoreError | None]:
-        """Many transactions at once, each on its own: for each of them None if it happened, or why it did not."""
-        operations = [api.Transaction(tuple(writes)) for writes in transactions]
+    async def transact_each(self, operations: Sequence[api.Transaction], *, bound: int | None = None) -> list[StoreError | None]:
+        """Many transactions at once, each on its own: for each of them None if it happened, or why it did not.
+
+        Those that only put new items of the same tables are best given as `Alike`.
+        """
         if not operations:
             return []
-        self._check_bound(operations[0], sum(len(operation.writes) for operation in operations), bound)
+        if isinstance(operations, api.Alike):
+            count = len(operations) * len(operations.puts)
+        else:
+            count = sum(len(operation.writes) for operation in operations)
+        self._check_bound(operations[0], count, bound)
         outcomes = await self._transact_each(operations)
         return [None if isinstance(outcome, api.Transacted) else outcome for outcome in outcomes]
 

@@ -10,7 +10,7 @@
 `measure` is the one gate: it refuses what DynamoDB would refuse, and returns the size that DynamoDB would bill.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
@@ -132,11 +132,22 @@ def _utf8(value: str, where: str) -> bytes:
         raise InvalidValue(f"{where}: not a valid Unicode string ({error.reason})") from None
 
 
+def measure_integers(values: Sequence[int], where: str) -> list[int]:
+    """The sizes of many integers, which cost half as much together where they are easy."""
+    if min(values) > 0 and max(values) < _EASY:
+        return [_easy_bytes(text) for text in map(str, values)]
+    return [_measure_integer(value, where, 0) for value in values]
+
+
+def _easy_bytes(digits: str) -> int:
+    """See `_number_bytes`."""
+    count = len(digits)
+    return (count - 1 >> 1) - (count - len(digits.rstrip("0")) >> 1) + 2
+
+
 def _measure_integer(value: int, where: str, _depth: int) -> int:
     if 0 < value < _EASY:
-        text = str(value)
-        digits = len(text)
-        return (digits - 1 >> 1) - (digits - len(text.rstrip("0")) >> 1) + 2
+        return _easy_bytes(str(value))
     if not value:
         return 1
     magnitude = -value if value < 0 else value

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from tally import errors
 from tally.devices.model import BATCH_SECONDS, MAX_READINGS, Reading
 from tally.store.access import Query, TransactWriteItems, access, unavailable
-from tally.store.api import Put
+from tally.store.api import Alike, Puts
 from tally.store.errors import StoreError, TransactionCancelled, Unavailable
 from tally.store.expressions import Condition, F, absent
 from tally.store.schema import Attribute, S, Table
@@ -77,7 +77,7 @@ class ReadingRepository:
         self, readings: Sequence[Reading], received_at: str, now: int, retention: int
     ) -> list[bool | errors.Unavailable]:
         """For each reading whether it is new and now stored; False where its batch id was seen before."""
-        outcomes = await self.store.transact_each(_writes(reading, received_at, now, retention) for reading in readings)
+        outcomes = await self.store.transact_each(_writes(readings, received_at, now, retention))
         return [outcome is None or _refusal(outcome) for outcome in outcomes]
 
     @access(
@@ -148,15 +148,11 @@ class ReadingRepository:
             yield _reading(item)
 
 
-def _writes(reading: Reading, received_at: str, now: int, retention: int) -> tuple[Put, Put]:
-    batch = {
-        "batch_id": reading.batch_id,
-        "hardware_id": reading.hardware_id,
-        "received_at": received_at,
-        "expiration_time": now + BATCH_SECONDS,
-    }
-    expires = reading.timestamp_ms // 1000 + retention
-    return Put(PROCESSED_BATCHES, batch, condition=_NEVER_SEEN), Put(DEVICE_READINGS, _item(reading, expires))
+def _writes(readings: Sequence[Reading], received_at: str, now: int, retention: int) -> Alike:
+    receipt = {"received_at": received_at, "expiration_time": now + BATCH_SECONDS}
+    batches = [{"batch_id": reading.batch_id, "hardware_id": reading.hardware_id} for reading in readings]
+    items = [_item(reading, reading.timestamp_ms // 1000 + retention) for reading in readings]
+    return Alike(Puts(PROCESSED_BATCHES, batches, receipt, _NEVER_SEEN), Puts(DEVICE_READINGS, items))
 
 
 def _refusal(refused: StoreError) -> bool | errors.Unavailable:

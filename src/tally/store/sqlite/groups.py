@@ -89,7 +89,7 @@ class _Run:
         if alike:
             outcomes = iter(run_together(self._connection, joined([job.work for job in alike]), self._layout_of))
             for job in alike:
-                job.result, job.failure = [*islice(outcomes, len(job.work.operations))], None
+                job.result, job.failure = [*islice(outcomes, len(job.work))], None
 
     def _layout_of(self, table: Table) -> Layout:
         return self._catalogue.layout(table.name)

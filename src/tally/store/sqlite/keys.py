@@ -3,11 +3,12 @@
 A number becomes a sign, a decimal exponent and its digits, with everything turned round for negatives. Zero stands between.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 from tally.store.schema import MAX_PARTITION_BYTES, MAX_SORT_BYTES, Index, KeyPart, KeyType, Table, check_item_keys, check_key
+from tally.store.values import Item
 
 _NEGATIVE, _ZERO, _POSITIVE = b"\x7f", b"\x80", b"\x81"
 _EXPONENT_OFFSET = 129
@@ -74,28 +75,28 @@ def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
     return read_strings
 
 
-def item_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
-    """A function from an item to the bytes of its primary key, with all its keys checked; good strings as they are encoded."""
-    read = row_key_reader(table)
-
-    def read_checked(item: Mapping[str, Any]) -> RowKey:
+def read_keys(table: Table, items: Sequence[Item], common: Item) -> list[RowKey]:
+    """The bytes of the primary keys of items, each with what is common to all; their keys are checked, the indexes' too."""
+    if not table.by_name:
+        columns = [_key_column(part, items, common) for part in table.key]
+        first, second = columns[0], columns[1] if table.sort else [b""] * len(items)
+        if first and second:
+            return [*zip(first, second, strict=True)]
+    whole = [{**common, **item} for item in items]
+    for item in whole:
         check_item_keys(table, item)
-        return read(item)
+    return [*map(row_key_reader(table), whole)]
 
-    if table.by_name or any(part.type != "S" for part in table.key):
-        return read_checked
-    first = table.partition.name
-    second = table.sort.name if table.sort else None
 
-    def read_strings(item: Mapping[str, Any]) -> RowKey:
-        one, two = item.get(first), item.get(second) if second else ""
-        if type(one) is str and type(two) is str:
-            pk, sk = one.encode(), two.encode()
-            if 0 < len(pk) <= MAX_PARTITION_BYTES and (0 < len(sk) <= MAX_SORT_BYTES or second is None):
-                return pk, sk
-        return read_checked(item)
-
-    return read_strings
+def _key_column(part: KeyPart, items: Sequence[Item], common: Item) -> list[bytes]:
+    """One attribute of keys that are good strings, the common case; empty otherwise, to be looked at more closely."""
+    is_common = part.name in common
+    values: list[Any] = [common[part.name]] * len(items) if is_common else [item.get(part.name) for item in items]
+    if part.type != "S" or {*map(type, values)} != {str}:
+        return []
+    encoded = [*map(str.encode, values)]
+    lengths = [*map(len, encoded)]
+    return encoded if min(lengths) > 0 and max(lengths) <= MAX_SORT_BYTES else []
 
 
 def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | None]:

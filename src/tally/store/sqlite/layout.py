@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from tally.store.expressions import Path
 from tally.store.schema import Index, Table, carried_names
-from tally.store.sqlite.codec import pack_measured
-from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, item_key_reader, row_key_reader
+from tally.store.sqlite.columns import pack_each
+from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, read_keys, row_key_reader
 from tally.store.values import Item, measure_item
 
 # What stands in the columns of a table's rows: pk, sk, item, size, expires.
@@ -59,8 +59,8 @@ class Layout:
     checked_key: Callable[[Mapping[str, Any]], RowKey]
     # When the item's time to live is over, where it has one.
     expires: Callable[[Mapping[str, Any]], float | None]
-    # An item found good, and its row.
-    row_of: Callable[[Item], Row]
+    # The rows of items, each with what is common to all of them, once they have been found good.
+    rows_of: Callable[[Sequence[Item], Item], list[Row]]
     indexes: tuple[IndexLayout, ...]
     select: str
     upsert: str
@@ -80,8 +80,8 @@ class Layout:
     def insert_new(self, count: int) -> str:
         """The statement that writes so many rows whose keys have none.
 
-        If one has, the statement fails, and the group with it. That is why SQLite need not keep what it would take to undo the
-        statement alone, which costs as much as the rows.
+        At the first one that has, it stops and fails, and those before stay written: SQLite need not keep what it would take to
+        undo the statement alone, which costs as much as the rows.
         """
         statement = self.ranges.get(("insert", count))
         if statement is None:
@@ -125,7 +125,7 @@ def compile_layout(table: Table) -> Layout:
         read_key=row_key_reader(table),
         checked_key=checked_key_reader(table),
         expires=_expiry_reader(table),
-        row_of=_row_maker(table),
+        rows_of=_row_maker(table),
         indexes=tuple(_compile_index(table, index) for index in table.by_name.values()),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
         upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
@@ -148,13 +148,15 @@ def _expiry_reader(table: Table) -> Callable[[Mapping[str, Any]], float | None]:
     return read
 
 
-def _row_maker(table: Table) -> Callable[[Item], Row]:
-    read_key, expires = item_key_reader(table), _expiry_reader(table)
+def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], list[Row]]:
+    expires = _expiry_reader(table)
 
-    def make(item: Item) -> Row:
-        packed, size = pack_measured(item)
-        pk, sk = read_key(item)
-        return pk, sk, packed, size, expires(item)
+    def make(items: Sequence[Item], common: Item) -> list[Row]:
+        packed, sizes = pack_each(items, common)
+        keys = read_keys(table, items, common)
+        ends = [expires(common)] * len(items) if table.ttl in common else [*map(expires, items)]
+        columns = zip(keys, packed, sizes, ends, strict=True)
+        return [(pk, sk, item, size, until) for (pk, sk), item, size, until in columns]
 
     return make
 

@@ -28,15 +28,30 @@ def sizes_at(connection: apsw.Connection, layout: Layout, keys: Sequence[RowKey]
     return found
 
 
-def put_rows(connection: apsw.Connection, layout: Layout, rows: Sequence[Row], there: dict[RowKey, int]) -> None:
-    """Write rows of different keys; `there` has the keys that have a row already, as `sizes_at` found them."""
-    if there:
-        new = [row for row in rows if row[:2] not in there]
-        if len(new) < len(rows):
-            connection.executemany(layout.upsert, [row for row in rows if row[:2] in there])
-        rows = new
+def put_new(connection: apsw.Connection, layout: Layout, rows: Sequence[Row]) -> dict[RowKey, int]:
+    """Write rows of different keys, but not where there is one: the sizes of those that are there.
+
+    To look for them beforehand would cost a third of the writing, and there are none as a rule.
+    """
+    there: dict[RowKey, int] = {}
     start = 0
     while start < len(rows):
         count = min(_MOST, 1 << (len(rows) - start).bit_length() - 1)
-        connection.execute(layout.insert_new(count), [*chain.from_iterable(rows[start : start + count])])
+        some = rows[start : start + count]
+        try:
+            connection.execute(layout.insert_new(count), [*chain.from_iterable(some)])
+        except apsw.ConstraintError:
+            left = some[connection.changes() :]  # those before it are written
+            found = sizes_at(connection, layout, [row[:2] for row in left])
+            there |= found
+            put_new(connection, layout, [row for row in left if row[:2] not in found])
         start += count
+    return there
+
+
+def put_rows(connection: apsw.Connection, layout: Layout, rows: Sequence[Row]) -> dict[RowKey, int]:
+    """Write rows of different keys: the sizes of those that were there before."""
+    there = put_new(connection, layout, rows)
+    if there:
+        connection.executemany(layout.upsert, [row for row in rows if row[:2] in there])
+    return there

@@ -13,14 +13,15 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
-from tally.store.api import Capacity, Put, Transacted, Transaction
+from tally.store.api import Alike, Capacity, Put, Puts, Transacted, Transaction
 from tally.store.errors import StoreError
 from tally.store.expressions import Absent, Condition
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
+from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
-from tally.store.sqlite.rows import put_rows, sizes_at
+from tally.store.sqlite.rows import put_new, put_rows
 from tally.store.sqlite.transactions import asked_of, outcome_of
 
 _MOST_WRITES = 10  # of a transaction: so many items of any size fit
@@ -28,10 +29,13 @@ _NO_TOKENS = 0.0  # the time matters to transactions with a token alone
 
 
 class Column(Struct, frozen=True):
-    """The first writes of all transactions, or the second ones, and so on: puts of different items into one table."""
+    """The first writes of all transactions, or the second ones, and so on: puts of different items into one table.
+
+    The condition, if there is one, is that there is no such item.
+    """
 
     layout: Layout
-    only_new: bool
+    condition: Condition | None
     keys: list[RowKey]
     rows: list[Row]
 
@@ -39,13 +43,15 @@ class Column(Struct, frozen=True):
 class Together(Struct, frozen=True):
     """Transactions whose order does not matter, with all that could be worked out before their turn came."""
 
-    operations: Sequence[Transaction]
     columns: list[Column]
+
+    def __len__(self) -> int:
+        return len(self.columns[0].rows)
 
     def is_like(self, other: "Together") -> bool:
         """Whether they put into the same tables, on the same condition."""
         return len(self.columns) == len(other.columns) and all(
-            one.layout is two.layout and one.only_new == two.only_new
+            one.layout is two.layout and (one.condition is None) == (two.condition is None)
             for one, two in zip(self.columns, other.columns, strict=True)
         )
 
@@ -53,26 +59,40 @@ class Together(Struct, frozen=True):
         """Whether no table was changed in the meantime."""
         return all(layout_of(column.layout.table) is column.layout for column in self.columns)
 
+    def transaction(self, position: int) -> Transaction:
+        """One of them by itself. The items were let go of, since they take more memory than their rows: it has them again."""
+        writes = [Put(column.layout.table, unpack(column.rows[position][2]), column.condition) for column in self.columns]
+        return Transaction(tuple(writes))
+
 
 def run_together(
     connection: apsw.Connection, alike: Together, layout_of: Callable[[Table], Layout]
 ) -> list[Transacted | StoreError]:
     """What became of each; the long way for all if a table was changed in the meantime."""
 
-    def long_way(operation: Transaction) -> Transacted | StoreError:
-        return outcome_of(connection, asked_of(operation, layout_of), _NO_TOKENS)
+    def long_way(position: int) -> Transacted | StoreError:
+        return outcome_of(connection, asked_of(alike.transaction(position), layout_of), _NO_TOKENS)
 
     if not alike.is_current(layout_of):
-        return [long_way(operation) for operation in alike.operations]
-    olds = [sizes_at(connection, column.layout, column.keys) for column in alike.columns]
-    taken = _taken(alike.columns, olds)
-    for column, sizes in zip(alike.columns, olds, strict=True):
-        free = [row for position, row in enumerate(column.rows) if position not in taken] if taken else column.rows
-        put_rows(connection, column.layout, free, sizes)
-    answers: list[Transacted | StoreError] = list(_answers(alike.columns, olds))
-    for position in taken:
-        answers[position] = long_way(alike.operations[position])
+        return [long_way(position) for position in range(len(alike))]
+    there = {number: put_new(connection, column.layout, column.rows) for number, column in _conditional(alike)}
+    taken = {place for number, column in _conditional(alike) for place, key in enumerate(column.keys) if key in there[number]}
+    if taken:
+        for number, column in _conditional(alike):
+            written = [column.keys[place] for place in taken if column.keys[place] not in there[number]]
+            connection.executemany(column.layout.delete, written)
+    for number, column in enumerate(alike.columns):
+        if column.condition is None:
+            free = [row for place, row in enumerate(column.rows) if place not in taken] if taken else column.rows
+            there[number] = put_rows(connection, column.layout, free)
+    answers: list[Transacted | StoreError] = [*_answers(alike.columns, there)]
+    for place in sorted(taken):
+        answers[place] = long_way(place)
     return answers
+
+
+def _conditional(alike: Together) -> list[tuple[int, Column]]:
+    return [(number, column) for number, column in enumerate(alike.columns) if column.condition is not None]
 
 
 def joined(parts: Sequence[Together]) -> Together:
@@ -82,50 +102,55 @@ def joined(parts: Sequence[Together]) -> Together:
     columns = [
         Column(
             same[0].layout,
-            same[0].only_new,
+            same[0].condition,
             [*chain.from_iterable(column.keys for column in same)],
             [*chain.from_iterable(column.rows for column in same)],
         )
         for same in zip(*(part.columns for part in parts), strict=True)
     ]
-    return Together([*chain.from_iterable(part.operations for part in parts)], columns)
+    return Together(columns)
 
 
 def together(operations: Sequence[Transaction], layout_of: Callable[[Table], Layout]) -> Together | None:
     """The transactions table by table, found good; None if they are not of that kind."""
-    count = len(operations[0].writes) if operations else 0
-    if not 0 < count <= _MOST_WRITES:
-        return None
-    if any(operation.token is not None or len(operation.writes) != count for operation in operations):
+    alike = operations if isinstance(operations, Alike) else _found_alike(operations)
+    if not alike or len(alike.puts) > _MOST_WRITES or len({puts.table.name for puts in alike.puts}) < len(alike.puts):
         return None
     columns: list[Column] = []
-    for position in range(count):
-        column = _column([operation.writes[position] for operation in operations], layout_of)
+    for puts in alike.puts:
+        column = _column(puts, layout_of)
         if column is None:
             return None
         columns.append(column)
-    if len({column.layout.rows for column in columns}) < count:
-        return None
-    return Together(operations, columns)
+    return Together(columns)
 
 
-def _column(writes: Sequence[Any], layout_of: Callable[[Table], Layout]) -> Column | None:
-    first = writes[0]
-    if type(first) is not Put:
+def _found_alike(operations: Sequence[Transaction]) -> Alike | None:
+    """The same transactions, if they turn out to be alike."""
+    first = operations[0].writes if operations else ()
+    if not first or any(operation.token is not None or len(operation.writes) != len(first) for operation in operations):
         return None
-    table, condition = first.table, first.condition
-    for write in writes:
-        if type(write) is not Put or write.table is not table or write.condition is not condition or write.returns != "NONE":
-            return None
-    layout = layout_of(table)
-    if layout.indexes or not (condition is None or _is_absence(condition, table)):
+    columns: list[Sequence[Any]] = [*zip(*(operation.writes for operation in operations), strict=True)]
+    if not all(_is_put_like(column[0], write) for column in columns for write in column):
         return None
-    row_of = layout.row_of
-    rows = [row_of(write.item) for write in writes]
+    return Alike(*(Puts(column[0].table, [put.item for put in column], {}, column[0].condition) for column in columns))
+
+
+def _is_put_like(first: Any, write: Any) -> bool:
+    if type(write) is not Put or type(first) is not Put or write.returns != "NONE":
+        return False
+    return write.table is first.table and write.condition is first.condition
+
+
+def _column(puts: Puts, layout_of: Callable[[Table], Layout]) -> Column | None:
+    layout, condition = layout_of(puts.table), puts.condition
+    if layout.indexes or not (condition is None or _is_absence(condition, puts.table)):
+        return None
+    rows = layout.rows_of(puts.items, puts.common)
     keys = [row[:2] for row in rows]
     if len(set(keys)) < len(keys):
         return None
-    return Column(layout, condition is not None, keys, rows)
+    return Column(layout, condition, keys, rows)
 
 
 def _is_absence(condition: Condition, table: Table) -> bool:
@@ -133,19 +158,8 @@ def _is_absence(condition: Condition, table: Table) -> bool:
     return type(condition) is Absent and condition.path.parts == (table.partition.name,)
 
 
-def _taken(columns: Sequence[Column], olds: Sequence[dict[RowKey, int]]) -> set[int]:
-    """Which of the transactions want an item to be new that is there."""
-    return {
-        position
-        for column, sizes in zip(columns, olds, strict=True)
-        if column.only_new and sizes
-        for position, key in enumerate(column.keys)
-        if key in sizes
-    }
-
-
-def _answers(columns: Sequence[Column], olds: Sequence[dict[RowKey, int]]) -> list[Transacted]:
-    units = [_units(column, sizes) for column, sizes in zip(columns, olds, strict=True)]
+def _answers(columns: Sequence[Column], there: dict[int, dict[RowKey, int]]) -> list[Transacted]:
+    units = [_units(column, there[number]) for number, column in enumerate(columns)]
     return [_TRANSACTED[each] for each in map(sum, zip(*units, strict=True))]
 
 

@@ -15,7 +15,7 @@ from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import pack, unpack
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Change, Layout
-from tally.store.sqlite.rows import put_rows, sizes_at
+from tally.store.sqlite.rows import put_rows
 from tally.store.validate import check_check, check_delete, check_put, check_update, check_updated
 from tally.store.values import Item, measure_item
 
@@ -117,9 +117,8 @@ def is_plain(layout: Layout, prepared: Prepared) -> bool:
 def put_all(connection: apsw.Connection, layout: Layout, puts: Sequence[Prepared]) -> list[Written]:
     """Plain puts of one table, with different keys, at the speed of SQLite rather than of Python."""
     expires = layout.expires
-    sizes = sizes_at(connection, layout, [put.key for put in puts])
     rows = [(*put.key, put.packed, put.size, expires(put.write.item)) for put in puts]  # type: ignore[union-attr]
-    put_rows(connection, layout, rows, sizes)
+    sizes = put_rows(connection, layout, rows)
     return [_PLAIN[capacity.of_write(max(put.size, sizes.get(put.key, 0)))] for put in puts]
 
 
