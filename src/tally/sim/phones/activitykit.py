@@ -22,7 +22,7 @@ from tally.sim.phones.apple import Apple
 LIFE_SECONDS: Final = 8 * 3600
 LINGER_SECONDS: Final = 4 * 3600
 # Of each phone: what is remembered of an activity that runs, of alerts, and of activities that are gone.
-MOST_SEEN: Final = 50
+MOST_SEEN: Final = 20
 MOST_ALERTS: Final = 50
 MOST_GONE: Final = 5
 
