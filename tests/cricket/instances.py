@@ -3,19 +3,17 @@
 from dataclasses import dataclass
 
 from tally.cricket.apns.port import Apns
+from tally.cricket.live import activity_service, alerts_of, match_orchestrator
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.tables import Tables
 from tally.cricket.service.activities import ActivityService
-from tally.cricket.service.alerts import MOST_TOLD, TOLD_SECONDS, Alerts
 from tally.cricket.service.channels import MatchChannels
 from tally.cricket.service.endings import Ender
-from tally.cricket.service.finishing import Finisher
 from tally.cricket.service.leagues import LeagueService
 from tally.cricket.service.orchestrator import MatchOrchestrator
 from tally.cricket.service.ports import Show
 from tally.cricket.service.prematch import PrematchNotifier
 from tally.cricket.service.starts import Starter
-from tally.cricket.service.sweeps import LOOKED_AT_SECONDS, MOST_LOOKED_AT, Sweeper
 from tally.cricket.service.toss import TossAnnouncer
 from tally.kit.recent import Recent
 from tally.store.store import Store
@@ -34,76 +32,26 @@ class Instance:
 def make_instance(store: Store, apns: Apns, show: Show, owner: str, *, uses_channels: bool) -> Instance:
     clock, tables = store.clock, Tables.of(store)
     starter, ender = Starter(tables.activities, tables.devices, apns, clock), Ender(tables.activities, apns, clock)
-    alerts = Alerts(
-        follows=tables.follows,
-        notices=tables.notices,
-        devices=tables.devices,
-        apns=apns,
-        clock=clock,
-        told=Recent(clock, TOLD_SECONDS, MOST_TOLD),
-    )
+    alerts = alerts_of(tables, apns, clock)
+
+    def locks(job: str) -> StoreLocks:
+        return StoreLocks(tables.locks, clock, f"{owner}:{job}")
+
+    channels = MatchChannels(tables.matches, apns, clock, uses_channels)
     return Instance(
-        orchestrator=MatchOrchestrator(
-            fixtures=tables.fixtures,
-            matches=tables.matches,
-            sweeper=_sweeper(tables, starter, ender, show),
-            finisher=_finisher(tables, ender, show),
-            channels=MatchChannels(tables.matches, apns, clock, uses_channels),
-            locks=StoreLocks(tables.locks, clock, f"{owner}:orchestrator"),
-            clock=clock,
-            owner=owner,
+        orchestrator=match_orchestrator(
+            tables, starter, ender, show, channels=channels, locks=locks("orchestrator"), owner=owner
         ),
-        activities=ActivityService(
-            activities=tables.activities,
-            matches=tables.matches,
-            fixtures=tables.fixtures,
-            follows=tables.follows,
-            subscriptions=tables.subscriptions,
-            starter=starter,
-            ender=ender,
-            apns=apns,
-            show=show,
-            clock=clock,
-        ),
+        activities=activity_service(tables, starter, ender, show),
         prematch=PrematchNotifier(
             fixtures=tables.fixtures,
             leagues=LeagueService(tables.leagues, clock, Recent(clock, 0.0, 10)),
             alerts=alerts,
             show=show,
-            locks=StoreLocks(tables.locks, clock, f"{owner}:prematch"),
+            locks=locks("prematch"),
             clock=clock,
         ),
         toss=TossAnnouncer(
-            fixtures=tables.fixtures,
-            alerts=alerts,
-            locks=StoreLocks(tables.locks, clock, f"{owner}:toss"),
-            clock=clock,
-            told=Recent(clock, 3_600.0, 100),
+            fixtures=tables.fixtures, alerts=alerts, locks=locks("toss"), clock=clock, told=Recent(clock, 3_600.0, 100)
         ),
-    )
-
-
-def _sweeper(tables: Tables, starter: Starter, ender: Ender, show: Show) -> Sweeper:
-    return Sweeper(
-        follows=tables.follows,
-        activities=tables.activities,
-        starter=starter,
-        ender=ender,
-        show=show,
-        clock=starter.clock,
-        looked_at=Recent(starter.clock, LOOKED_AT_SECONDS, MOST_LOOKED_AT),
-    )
-
-
-def _finisher(tables: Tables, ender: Ender, show: Show) -> Finisher:
-    return Finisher(
-        activities=tables.activities,
-        matches=tables.matches,
-        follows=tables.follows,
-        subscriptions=tables.subscriptions,
-        hashes=tables.hashes,
-        ender=ender,
-        apns=ender.apns,
-        show=show,
-        clock=ender.clock,
     )

@@ -18,7 +18,7 @@ from tally.cricket.service.finishing import Finisher
 from tally.cricket.service.orchestrator import MatchOrchestrator
 from tally.cricket.service.pipeline import Pipeline
 from tally.cricket.service.poller import LiveScore
-from tally.cricket.service.ports import LiveScores
+from tally.cricket.service.ports import LiveScores, Show
 from tally.cricket.service.prematch import PrematchNotifier
 from tally.cricket.service.processing import MatchProcessing
 from tally.cricket.service.reconciliation import Reconciliation
@@ -61,17 +61,11 @@ async def open_live(
     ender = Ender(tables.activities, apns, clock)
     follower = match_follower(tables, hub, clock)
     pipeline = _pipeline(tables, reading, apns, Announcer(follower), clock=clock, owner=owner)
-    told = Alerts(
-        follows=tables.follows,
-        notices=tables.notices,
-        devices=tables.devices,
-        apns=apns,
-        clock=clock,
-        told=Recent(clock, alerts.TOLD_SECONDS, alerts.MOST_TOLD),
-    )
+    told = alerts_of(tables, apns, clock)
+    channels = MatchChannels(tables.matches, apns, clock, settings.cricket_apns_channels)
     async with follower, MatchWorkers(pipeline, locks(), clock) as workers:
         yield Live(
-            activities=_activities(tables, reading, starter, ender),
+            activities=activity_service(tables, starter, ender, reading.show),
             poller=LiveScore(
                 scores=scores,
                 workers=workers,
@@ -91,7 +85,7 @@ async def open_live(
                     told=Recent(clock, toss.TOLD_SECONDS, toss.MOST_TOLD),
                 ).check,
             ),
-            orchestrator=_orchestrator(tables, reading, starter, ender, locks(), owner=owner),
+            orchestrator=match_orchestrator(tables, starter, ender, reading.show, channels=channels, locks=locks(), owner=owner),
             prematch=PrematchNotifier(
                 fixtures=tables.fixtures,
                 leagues=reading.leagues,
@@ -121,7 +115,20 @@ def _pipeline(tables: Tables, reading: Reading, apns: Apns, announcer: Announcer
     )
 
 
-def _activities(tables: Tables, reading: Reading, starter: Starter, ender: Ender) -> ActivityService:
+def alerts_of(tables: Tables, apns: Apns, clock: Clock) -> Alerts:
+    """What tells followers of something in a notification, each of them once."""
+    return Alerts(
+        follows=tables.follows,
+        notices=tables.notices,
+        devices=tables.devices,
+        apns=apns,
+        clock=clock,
+        told=Recent(clock, alerts.TOLD_SECONDS, alerts.MOST_TOLD),
+    )
+
+
+def activity_service(tables: Tables, starter: Starter, ender: Ender, show: Show) -> ActivityService:
+    """What people's apps ask for of their Live Activities."""
     return ActivityService(
         activities=tables.activities,
         matches=tables.matches,
@@ -131,15 +138,16 @@ def _activities(tables: Tables, reading: Reading, starter: Starter, ender: Ender
         starter=starter,
         ender=ender,
         apns=starter.apns,
-        show=reading.show,
+        show=show,
         clock=starter.clock,
     )
 
 
-def _orchestrator(
-    tables: Tables, reading: Reading, starter: Starter, ender: Ender, locks: StoreLocks, *, owner: str
+def match_orchestrator(
+    tables: Tables, starter: Starter, ender: Ender, show: Show, *, channels: MatchChannels, locks: StoreLocks, owner: str
 ) -> MatchOrchestrator:
-    apns, clock = starter.apns, starter.clock
+    """What takes up matches, heals what went wrong with their Live Activities, and ends them."""
+    clock = starter.clock
     return MatchOrchestrator(
         fixtures=tables.fixtures,
         matches=tables.matches,
@@ -148,7 +156,7 @@ def _orchestrator(
             activities=tables.activities,
             starter=starter,
             ender=ender,
-            show=reading.show,
+            show=show,
             clock=clock,
             looked_at=Recent(clock, sweeps.LOOKED_AT_SECONDS, sweeps.MOST_LOOKED_AT),
         ),
@@ -159,11 +167,11 @@ def _orchestrator(
             subscriptions=tables.subscriptions,
             hashes=tables.hashes,
             ender=ender,
-            apns=apns,
-            show=reading.show,
+            apns=starter.apns,
+            show=show,
             clock=clock,
         ),
-        channels=MatchChannels(tables.matches, apns, clock),
+        channels=channels,
         locks=locks,
         clock=clock,
         owner=owner,

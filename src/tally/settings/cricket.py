@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tally.settings.kinds import GIVEN_SECRET, PATH, SECRET, TEXT, URL, Secret, choice, holds, whole
+from tally.settings.kinds import FLAG, GIVEN_SECRET, PATH, SECRET, TEXT, URL, Secret, choice, holds, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,13 @@ class CricketSettings:
     cricket_apns_url: str = field(
         default="https://api.push.apple.com",
         metadata=holds(URL, "Apple's push service; https://api.sandbox.push.apple.com for builds that run from Xcode."),
+    )
+    cricket_apns_channels: bool = field(
+        default=True,
+        metadata=holds(
+            FLAG,
+            "Whether each match has a broadcast channel, so that one push reaches everybody; false where Apple's key lacks it.",
+        ),
     )
     cricket_apns_manage_url: str = field(
         default="https://api-manage-broadcast.push.apple.com:2196",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tally.cricket.model.records import Follow, has_expired
+from tally.cricket.repository.removal import remove_of_match
 from tally.cricket.repository.shapes import Shape
 from tally.store.access import BatchWriteItem, DeleteItem, GetItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
@@ -131,23 +132,8 @@ class FollowRepository:
         bound=MOST_FOLLOWERS,
     )
     async def remove_all(self, match_id: str) -> int:
-        """How many there were, expired ones included. A page is read, then deleted, so that they are never held all at once."""
-        removed = 0
-        start: Key | None = None
-        while True:
-            page = await self.store.query(
-                CRICKET_MATCH_FOLLOWS,
-                F("matchId") == match_id,
-                project=("matchId", "userId"),
-                limit=PAGE,
-                start=start,
-                consistent=True,
-            )
-            await self.store.write_many(CRICKET_MATCH_FOLLOWS, deletes=page.items, bound=PAGE)
-            removed += len(page.items)
-            start = page.next
-            if start is None:
-                return removed
+        """How many there were, expired ones included."""
+        return await remove_of_match(self.store, CRICKET_MATCH_FOLLOWS, match_id)
 
     @access(
         *("Get what a user follows", Query),

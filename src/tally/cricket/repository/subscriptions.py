@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tally.cricket.model.records import Subscription
+from tally.cricket.repository.removal import remove_of_match
 from tally.cricket.repository.shapes import Shape
 from tally.store.access import BatchWriteItem, DeleteItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
-from tally.store.values import Item, Key
+from tally.store.values import Item
 
 CRICKET_ACTIVITY_SUBSCRIPTIONS = Table(
     "cricket-activity-subscriptions",
@@ -124,20 +125,5 @@ class SubscriptionRepository:
         bound=MOST_SUBSCRIPTIONS,
     )
     async def remove_all(self, match_id: str) -> int:
-        """How many there were, expired ones included; a page is read, then deleted."""
-        removed = 0
-        start: Key | None = None
-        while True:
-            page = await self.store.query(
-                CRICKET_ACTIVITY_SUBSCRIPTIONS,
-                F("matchId") == match_id,
-                project=("matchId", "pushToken"),
-                limit=PAGE,
-                start=start,
-                consistent=True,
-            )
-            await self.store.write_many(CRICKET_ACTIVITY_SUBSCRIPTIONS, deletes=page.items, bound=PAGE)
-            removed += len(page.items)
-            start = page.next
-            if start is None:
-                return removed
+        """How many there were, expired ones included."""
+        return await remove_of_match(self.store, CRICKET_ACTIVITY_SUBSCRIPTIONS, match_id)
