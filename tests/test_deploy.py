@@ -1,10 +1,16 @@
 """What is in `deploy` fits the program: the image's steps, the services beside it, and the unit of systemd."""
 
 import configparser
+import itertools
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +19,13 @@ import yaml  # type: ignore[import-untyped]  # it ships no types, and comes with
 from typer.main import get_group
 
 from tally.cli import cli
+from tally.embedded.launch import NOBODY
 from tally.settings import TABLE
-from tests.needs import need_program
+from tests.needs import need_program, skip_or_fail
+from tests.test_cli import read_until
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
-# Runs the program from a folder, as if it were installed there.
-INSTALLED = "import sys; sys.path.insert(0, sys.argv.pop(1)); from tally.cli import main; main()"
 VARIABLES = {setting.variable for setting in TABLE} | {setting.also for setting in TABLE if setting.also}
 
 
@@ -69,30 +75,117 @@ def test_the_image_copies_only_what_is_there() -> None:
             assert [source for source in arguments.split()[:-1] if not (ROOT / source).exists()] == []
 
 
-def test_the_package_is_built_as_the_image_builds_it(tmp_path: Path) -> None:
-    """The last step of the first stage, in a plain folder with only what was copied: a wheel with all that the program needs."""
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    python = sys.executable
-    command = [python, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    [wheel] = (tmp_path / "dist").glob("*.whl")
-    shutil.unpack_archive(wheel, tmp_path / "installed", "zip")
-    (tmp_path / "installed").chmod(0o500)
-    told = subprocess.run(
-        [python, "-I", "-c", INSTALLED, str(tmp_path / "installed"), "--version"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert re.fullmatch(r"\d+\.\d+\.\d+\n", told.stdout)
-    missing = [
-        path for path in (ROOT / "src" / "tally").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-        and not (tmp_path / "installed" / path.relative_to(ROOT / "src")).exists()
-    ]  # fmt: skip
-    assert missing == []
+def reachable_python() -> str:
+    """The interpreter of the image's steps; for root, one that an ordinary user can run too, as in an image."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    found = [os.path.realpath(sys.executable), shutil.which(name, path="/usr/local/bin:/usr/bin")]
+    trial = ["-c", "import ensurepip, venv"]
+    for python in found if os.geteuid() == 0 else found[:1]:
+        if python is not None:
+            try:
+                if subprocess.run([python, *trial], **ordinary_user(), capture_output=True, check=False).returncode == 0:
+                    return python
+            except PermissionError:
+                continue  # in a folder of root's alone
+    return skip_or_fail(f"no {name} with venv that an ordinary user can run")
+
+
+def ordinary_user() -> dict[str, Any]:
+    """For subprocess: as whom to run, for want of the user that the image makes."""
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def build(root: Path) -> None:
+    """Do in a plain folder what the first stage does in the root of an image; uv in pip's place, which has a cache here."""
+    first_stage = list(itertools.takewhile(lambda step: step[0] != "FROM", instructions("Dockerfile")[1:]))
+    place, environment = root, root / "opt" / "tally"
+    uv = f"{Path(sys.executable).parent / 'uv'} pip install --quiet --python {environment}/bin/python"
+    for name, arguments in first_stage:
+        if name == "WORKDIR":
+            place = root / arguments.lstrip("/")
+            place.mkdir(parents=True)
+        elif name == "COPY":
+            *sources, goal = arguments.split()
+            for source in sources:
+                copy(ROOT / source, place / goal / source if goal == "./" else place / goal)
+        elif name == "RUN":
+            line = re.sub(r"^python ", f"{reachable_python()} ", arguments.replace("/opt/tally", str(environment)))
+            line = re.sub(r"^\S+/pip install( --no-cache-dir| --disable-pip-version-check)*", uv, line)
+            done = subprocess.run(["sh", "-c", line], cwd=place, capture_output=True, text=True, check=False)
+            if done.returncode and re.search(r"error sending request|Failed to fetch|dns error", done.stderr):
+                skip_or_fail(f"the package registry cannot be reached: {done.stderr[-300:]}")
+            assert done.returncode == 0, (line, done.stderr)
+
+
+def copy(source: Path, goal: Path) -> None:
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, goal, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, goal)
+
+
+@pytest.fixture
+def image() -> Iterator[Path]:
+    """A folder with all that the image has in /opt and /var/lib; anybody can get to it, which is not so with pytest's own."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        build(root)
+        shutil.rmtree(root / "source")
+        (root / "var/lib/tally").mkdir(parents=True)
+        if os.geteuid() == 0:
+            os.chown(root / "var/lib/tally", NOBODY, NOBODY)
+        yield root
+
+
+def in_image(image: Path, **variables: str) -> dict[str, Any]:
+    """For subprocess: what a process of the image sees, and nothing of this machine's variables."""
+    told = dict(part.split("=", 1) for part in dict(instructions("Dockerfile"))["ENV"].split())
+    told = {name: re.sub(r"/(opt|var/lib)/tally", rf"{image}/\1/tally", value) for name, value in told.items()}
+    told |= {"PATH": told["PATH"].replace("$PATH", os.defpath), "HOME": "/nonexistent", "TALLY_HOST": "127.0.0.1"}
+    return {"env": told | variables, "cwd": image / "var/lib/tally", **ordinary_user()}
+
+
+def expect_every_file(image: Path) -> None:
+    """Of the package there is all that is in the sources: pages, migrations, statues."""
+    [installed] = (image / "opt/tally/lib").glob("python3*/site-packages/tally")
+    ours = {path.relative_to(ROOT / "src" / "tally") for path in (ROOT / "src" / "tally").rglob("*") if path.is_file()}
+    assert {path for path in ours if "__pycache__" not in path.parts and not (installed / path).is_file()} == set()
+
+
+def test_what_the_image_is_made_of_serves_on_its_own(image: Path) -> None:
+    """As its entry point starts it, by an ordinary user, without the sources: it is healthy, has its console whole, and stops."""
+    expect_every_file(image)
+    steps = dict(instructions("Dockerfile"))
+    told = in_image(image, TALLY_PORT="0")
+    program = shutil.which(json.loads(steps["ENTRYPOINT"])[0], path=told["env"]["PATH"])
+    assert program is not None
+    words = [program, *json.loads(steps["CMD"]), "--console"]
+    with subprocess.Popen(words, **told, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            url = json.loads(read_until(server.stderr, '"listening"').splitlines()[-1])["data"]["url"]
+            check = json.loads(steps["HEALTHCHECK"].split("CMD ")[1])
+            here = in_image(image, TALLY_PORT=url.rpartition(":")[2])
+            subprocess.run([image / "opt/tally/bin" / check[0], *check[1:]], **here, check=True)
+            assets = expect_assets(url)
+            assert {Path(asset).suffix for asset in assets} >= {".js", ".css"}
+            server.terminate()
+            assert server.wait(60) == 0
+        finally:
+            server.kill()
+    assert (image / "var/lib/tally/data/store.db").exists()
+
+
+def expect_assets(url: str) -> set[str]:
+    """All that the console's page refers to, each of which is there."""
+    with urllib.request.urlopen(f"{url}/console/login", timeout=60) as page:  # noqa: S310  (of this machine)
+        named = set(re.findall(r'"(/console/[^"\s]+\.\w+)"', page.read().decode()))
+    for path in named:
+        with urllib.request.urlopen(url + path, timeout=60) as asset:  # noqa: S310
+            assert asset.read(1), path
+    return named
 
 
 def test_services_lean_only_on_each_other_and_keep_what_is_declared(compose: dict[str, Any]) -> None:
