@@ -4,12 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tally.errors import RateLimited
 from tally.kit.clock import ManualClock
 from tally.scoreboard.model import Score
 from tally.scoreboard.service.backlog import Backlog
 from tally.scoreboard.service.limits import LocalWindows
-from tally.scoreboard.service.streams import StreamSlots
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -86,17 +84,3 @@ def test_local_windows_are_bounded_and_forget_whom_they_have_not_seen_longest() 
     assert windows.hit("score", "cem", 1).is_allowed
     assert not windows.hit("score", "ana", 1).is_allowed
     assert windows.hit("score", "ben", 1).is_allowed, "forgotten when cem came"
-
-
-def test_a_stream_too_many_takes_no_place() -> None:
-    """One that is refused for its player leaves the address as it was, and one that ends makes room."""
-    slots = StreamSlots(per_user=1, per_address=2)
-    for _ in range(2):
-        with slots.taken("ana", "here"):
-            with pytest.raises(RateLimited, match="At most 1"), slots.taken("ana", "here"):
-                pass
-            with slots.taken("ben", "here"), pytest.raises(RateLimited, match="At most 2"), slots.taken(None, "here"):
-                pass
-            with slots.taken(None, "there"):
-                assert slots.open == 2
-        assert slots.open == 0

@@ -30,6 +30,7 @@ from tally.scoreboard.repository.events import EventRepository
 from tally.scoreboard.repository.figures import StorageFigures
 from tally.scoreboard.repository.limits import LimitRepository
 from tally.scoreboard.repository.locks import AdvisoryLocks
+from tally.scoreboard.repository.openstreams import OpenStreams
 from tally.scoreboard.repository.rebuild import BoardBuilder
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.sessions import SessionRepository
@@ -168,7 +169,7 @@ def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -
     handlers = _handlers(base, passwords, catch_up)
     return Scoreboard(
         api=scoreboard_api(handlers),
-        jobs=scoreboard_jobs(catch_up, retention, AdvisoryLocks(database)),
+        jobs=scoreboard_jobs(catch_up, handlers.slots, retention, AdvisoryLocks(database)),
         probes=(Probe("postgresql", database.ping), Probe("redis", base.redis.ping, is_required=False)),
         database=database,
         redis=base.redis,
@@ -192,7 +193,11 @@ def _handlers(base: _Base, passwords: Passwords, catch_up: CatchUp) -> Handlers:
         broadcast=base.broadcast,
         catch_up=catch_up,
         limits=Limits(LimitRepository(base.redis, given.clock), base.guard, LocalWindows(given.clock)),
-        slots=StreamSlots(settings.scoreboard_streams_per_user, settings.scoreboard_streams_per_address),
+        slots=StreamSlots(
+            *(OpenStreams(base.redis), base.guard),
+            per_user=settings.scoreboard_streams_per_user,
+            per_address=settings.scoreboard_streams_per_address,
+        ),
         cursors=given.cursors,
         hub=given.hub,
         internal_key=given.internal_key,

@@ -181,7 +181,7 @@ class _Counted:
         self._address = address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._slots.taken(self._user_id, self._address):
+        async with self._slots.taken(self._user_id, self._address):
             await self._stream(scope, receive, send)
 
 

@@ -6,21 +6,29 @@ from tally.kit.jobs import Job
 from tally.kit.locks import Locks
 from tally.scoreboard.service.catch_up import CatchUp
 from tally.scoreboard.service.retention import Retention
+from tally.scoreboard.service.streams import StreamSlots
 
 CATCH_UP_SECONDS: Final = 1.0
+STREAMS_SECONDS: Final = 3.0
 VERIFY_SECONDS: Final = 300.0
 RETENTION_SECONDS: Final = 3600.0
 LOCK_SECONDS: Final = 30.0
 
 
-def scoreboard_jobs(catch_up: CatchUp, retention: Retention, locks: Locks) -> tuple[Job, ...]:
-    """The first runs in every process, for what that process owes; the others in one process at a time."""
+def scoreboard_jobs(catch_up: CatchUp, slots: StreamSlots, retention: Retention, locks: Locks) -> tuple[Job, ...]:
+    """The first two run in every process, for what is that process's own; the others in one process at a time."""
     return (
         Job(
             name="scoreboard-catch-up",
             what="Tells Redis what it missed, and builds the board where there is none",
             run=catch_up.run,
             interval=CATCH_UP_SECONDS,
+        ),
+        Job(
+            name="scoreboard-streams",
+            what="Tells Redis that this process and its streams are still there",
+            run=slots.beat,
+            interval=STREAMS_SECONDS,
         ),
         Job(
             name="scoreboard-verify",

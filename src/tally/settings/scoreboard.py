@@ -74,8 +74,8 @@ class ScoreboardSettings:
         default=1000, metadata=holds(whole(1, 1_000_000), "Actions that game servers may vouch for in a minute, all together.")
     )
     scoreboard_streams_per_user: int = field(
-        default=5, metadata=holds(whole(1, 100_000), "Streams of the leaderboard that one player may have open on a server.")
+        default=5, metadata=holds(whole(1, 100_000), "Streams of the leaderboard that one player may have open at once.")
     )
     scoreboard_streams_per_address: int = field(
-        default=10, metadata=holds(whole(1, 100_000), "Streams of the leaderboard that one address may have open on a server.")
+        default=10, metadata=holds(whole(1, 100_000), "Streams of the leaderboard that one address may have open at once.")
     )

@@ -233,3 +233,28 @@ local oldest = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or now
 local newest = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] or now
 return {is_allowed, count, oldest + window - now, newest + window - now}
 """
+
+# KEYS: the hash of somebody's streams, and what says that this process lives. Name of the process, how many streams it has open
+# for them now, seconds for which it counts as living after this, what the keys of living processes begin with, seconds to keep
+# the hash. How many they have open on all processes that live.
+STREAMS: Final = """
+local mine, count = ARGV[1], tonumber(ARGV[2])
+redis.call('SET', KEYS[2], '1', 'EX', ARGV[3])
+local total = count
+for _, process in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if process ~= mine then
+        if redis.call('EXISTS', ARGV[4] .. process) == 1 then
+            total = total + tonumber(redis.call('HGET', KEYS[1], process))
+        else
+            redis.call('HDEL', KEYS[1], process)
+        end
+    end
+end
+if count > 0 then
+    redis.call('HSET', KEYS[1], mine, count)
+    redis.call('EXPIRE', KEYS[1], ARGV[5])
+else
+    redis.call('HDEL', KEYS[1], mine)
+end
+return total
+"""
