@@ -13,7 +13,9 @@ from pyreqwest.exceptions import ConnectError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+from websockets.asyncio.client import connect
 
 from tally.kit.http import Json
 from tally.kit.server import TURN_SECONDS, YOUNG_OBJECTS, CannotListen, Server, listen, serving, url_of
@@ -99,6 +101,34 @@ async def test_a_stop_lets_requests_under_way_finish(client: Client) -> None:
     assert await (await under_way).text() == "done"
     await running
     assert order == ["started", "answered", "closed"]
+
+
+async def test_an_answer_arrives_in_one_piece() -> None:
+    """Head and body: the first thing that a client reads has both, also on a connection that was used before."""
+
+    async def small(_: Request) -> Response:
+        return PlainTextResponse("small")
+
+    async with serving(Starlette(routes=[Route("/", small)])) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        for connection in ("keep-alive", "close"):
+            writer.write(f"GET / HTTP/1.1\r\nHost: x\r\nConnection: {connection}\r\n\r\n".encode())
+            answer = await reader.read(65_536)
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert answer.endswith(b"\r\n\r\nsmall")
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_web_socket_is_served_beside() -> None:
+    async def echo(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.send_text(await socket.receive_text() * 2)
+        await socket.close()
+
+    async with serving(Starlette(routes=[WebSocketRoute("/", echo)])) as url, connect(url.replace("http", "ws")) as client:
+        await client.send("ab")
+        assert [message async for message in client] == ["abab"]
 
 
 async def test_a_request_that_outlasts_the_grace_is_cut(client: Client) -> None:
