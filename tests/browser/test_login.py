@@ -20,12 +20,13 @@ async def test_nobody_sees_the_console_of_a_server_without_its_password(browser:
         url = await asyncio.wait_for(_address(server), 60)
         page = await browser.new_page()
         await page.goto(f"{url}/console/devices")
-        await expect(page).to_have_url(f"{url}/console/login")
+        await expect(page).to_have_url(f"{url}/console/login?wanted=/devices")
         await page.get_by_label("Password").fill("not it")
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_text("This is not the password")).to_be_visible()
         await page.goto(f"{url}/console/data")
-        await expect(page).to_have_url(f"{url}/console/login")
+        await expect(page).to_have_url(f"{url}/console/login?wanted=/data")
+        assert kept_in(tmp_path) == [], "of one who has not signed in, nothing is kept"
         await page.get_by_label("Password").fill(PASSWORD)
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Data")
@@ -36,6 +37,12 @@ async def test_nobody_sees_the_console_of_a_server_without_its_password(browser:
         server.terminate()
         await server.communicate()
     assert server.returncode == 0
+    assert [path.parent for path in kept_in(tmp_path)] == [tmp_path / "data" / "console"]
+
+
+def kept_in(folder: Path) -> list[Path]:
+    """What NiceGUI has written of visitors, anywhere."""
+    return list(folder.rglob("storage-user-*"))
 
 
 async def expect_only_devices(page: Page) -> None:

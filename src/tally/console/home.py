@@ -1,5 +1,7 @@
 """The first page: a tile for each backend that is alive, the traffic, what keeps the data, and the jobs with how they went."""
 
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any, Final
 
 from nicegui import ui
@@ -15,6 +17,8 @@ from tally.kit.jobs import Outcome
 
 ABOUT: Final = "Scores, workouts, games and sensors, as they happen. Every tile leads to a page with more."
 DEMO: Final = "A demo: made-up people use simulated services, and everything you see really went through the backends."
+# Samples, which is seconds.
+CALM: Final = 10
 JOB_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "name", "label": "Job", "field": "name", "align": "left"},
     {"name": "outcome", "label": "Last run", "field": "outcome", "align": "left"},
@@ -65,24 +69,30 @@ def _tiles(desk: Desk, pulse: Pulse) -> None:
 
 def _traffic(desk: Desk) -> None:
     names = [kind.name for kind in TILES if kind.name in desk.backends]
-    with card("Requests a second", about="What each backend answered, over the last three minutes"):
+    with card("Requests a second", about="What each backend answered over the last three minutes, as the mean of ten seconds"):
         axis = {"type": "time", "axisLabel": {"formatter": CLOCK}}
         chart = ui.echart(line_chart(x=axis)).classes("w-full h-64").props("aria-label='Requests a second, by backend'")
 
     def refresh() -> None:
         moments = [round(moment * 1000) for moment in desk.figures.moments]
-        chart.options["series"] = [
-            line(name.capitalize(), zip(moments[-len(kept) :], kept, strict=True))
-            for name in names
-            if (kept := [round(each.requests, 1) for each in desk.figures.traffic[name]])
-        ]
+        chart.options["series"] = []
+        for name in names:
+            kept = _calmed([each.requests for each in desk.figures.traffic[name]])
+            # Before its first request there is nothing of a backend, which is to say 0.
+            points = zip(moments, [0.0] * (len(moments) - len(kept)) + kept, strict=True)
+            chart.options["series"].append(line(name.capitalize(), points))
         chart.update()
 
     ui.timer(2.0, refresh)
 
 
+def _calmed(values: Sequence[float]) -> list[float]:
+    """Each with the mean of those before it, since requests come in bursts."""
+    return [round(fmean(values[max(0, end - CALM) : end]), 1) for end in range(1, len(values) + 1)]
+
+
 def _engines(desk: Desk, pulse: Pulse) -> None:
-    with card("Store and databases", about=f"Where the data is: {desk.settings.data_dir}"):
+    with card("Store and databases", about=f"Data directory: {desk.settings.data_dir}"):
         place = Place(ui.element("div").classes("tally-thirds"))
 
     async def refresh() -> None:

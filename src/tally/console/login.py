@@ -7,31 +7,37 @@ from nicegui import app, ui
 
 from tally.console.desk import Desk
 from tally.console.look import dress
-from tally.console.shell import HOME, LOGIN, Shell
+from tally.console.shell import HOME, LOGIN, PLACES, Shell
 from tally.kit.auth import is_same
 
 # Before a wrong password is said to be wrong: nobody tries many.
 PAUSE_SECONDS: Final = 1.0
+WHERE: Final = "The password of the console is TALLY_CONSOLE_PASSWORD, or else the content of console.key in the data directory."
 
 
 def put_login(shell: Shell, desk: Desk) -> None:
     @ui.page(LOGIN, title="Sign in · Tally")
-    def login() -> None:
+    def login(wanted: str = HOME) -> None:
         dress()
         if shell.may_look():
             ui.navigate.to(HOME)
             return
+        # Only to one of our own pages, whatever the address says.
+        following = wanted if wanted in {place for place, *_ in PLACES} else HOME
 
         async def sign_in() -> None:
             if desk.password is not None and is_same(password.value or "", desk.password):
                 app.storage.user["is_signed_in"] = True
-                ui.navigate.to(app.storage.user.pop("wanted", HOME))
+                ui.navigate.to(following)
                 return
             await asyncio.sleep(PAUSE_SECONDS)
             ui.notify("This is not the password", type="negative")
 
-        with ui.card().classes("absolute-center tally-card"):
-            ui.label("Tally").classes("text-h5").props("role=heading aria-level=1")
-            ui.label("The console's password is in the data directory, or in TALLY_CONSOLE_PASSWORD.").classes("tally-quiet")
-            password = ui.input("Password", password=True).classes("w-full").on("keydown.enter", sign_in)
-            ui.button("Sign in", on_click=sign_in)
+        with ui.card().classes("absolute-center tally-card q-pa-lg").style("width: min(24rem, 92vw)"):
+            with ui.row().classes("items-center gap-2"):
+                ui.icon("bolt", size="md").classes("text-primary").props("aria-hidden=true")
+                ui.label("Tally").classes("text-h5").props("role=heading aria-level=1")
+            ui.label(WHERE).classes("tally-quiet tally-small")
+            password = ui.input("Password", password=True, password_toggle_button=True).classes("w-full")
+            password.props("autofocus outlined").on("keydown.enter", sign_in)
+            ui.button("Sign in", on_click=sign_in).classes("w-full")

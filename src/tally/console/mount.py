@@ -11,6 +11,7 @@ from typing import Final
 
 from fastapi import FastAPI
 from nicegui import ui
+from nicegui.storage import Storage
 from starlette.routing import Mount
 
 from tally.console.collect import put_collect
@@ -26,6 +27,7 @@ from tally.console.shell import Shell
 from tally.settings import Secret
 
 PATH: Final = "/console"
+TAB_SECONDS: Final = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ def make_console(desk: Desk, secret: Secret) -> Console:
     put_home(shell, desk, pulse)
     for put in (put_login, put_cricket, put_collect, put_scoreboard, put_devices, put_data):
         put(shell, desk)
+    # Who has signed in is kept with the other data, and tabs that nobody has open any more are forgotten soon.
+    Storage.path = desk.settings.data_dir.resolve() / "console"
+    Storage.max_tab_storage_age = TAB_SECONDS
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(console, title="Tally", favicon="⚡", storage_secret=secret.reveal(), dark=None, reconnect_timeout=10)
     return Console(console, desk, pulse)

@@ -40,8 +40,8 @@ class Shell:
             @wraps(fill)
             async def shown(*args: P.args, **kwargs: P.kwargs) -> None:
                 if not self.may_look():
-                    app.storage.user["wanted"] = path if "{" not in path else HOME
-                    ui.navigate.to(LOGIN)
+                    # In the address, not in a store: of those who have not signed in, nothing is kept.
+                    ui.navigate.to(LOGIN if "{" in path or path == HOME else f"{LOGIN}?wanted={path}")
                     return
                 self._frame(path)
                 if is_headed:

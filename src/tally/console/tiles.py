@@ -75,7 +75,7 @@ def absent_tile(kind: Kind) -> None:
     """The tile of a backend that does not run here."""
     with _framed(kind):
         ui.label("Not started here").classes("text-subtitle1 q-mt-xs")
-        ui.label(f"tally up --only {kind.name} would start it").classes("tally-quiet tally-small")
+        ui.label("TALLY_BACKENDS, or --only, says what runs on this instance").classes("tally-quiet tally-small")
 
 
 def _framed(kind: Kind) -> ui.card:
