@@ -194,6 +194,7 @@ def _serve(settings: Settings, announce: Callable[[str, Settings], None], *, wit
                     build_app(parts, beside=partial(console_of, parts, None) if with_console else None),
                     grace=settings.shutdown_grace,
                     trusted_proxies=settings.trusted_proxies,
+                    has_process=True,
                     on_listening=lambda: announce(url, settings),
                     on_stopping=parts.drain,
                 )

@@ -72,6 +72,7 @@ class Up:
             build_app(parts, beside=partial(console_of, parts, outside)),
             grace=self._settings.shutdown_grace,
             trusted_proxies=self._settings.trusted_proxies,
+            has_process=True,
             on_listening=lambda: self._announce(url, outside),
             on_stopping=parts.drain,
         )

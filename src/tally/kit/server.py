@@ -111,7 +111,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self._has_process:
-            # What was made for the start stays to the end. To look for garbage in it too took 35 ms and more each time, in
+            # What was made for the start stays to the end. To look for garbage in it too took 60 ms and more each time, in
             # which nobody was answered.
             gc.collect()
             gc.freeze()
