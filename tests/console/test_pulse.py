@@ -7,14 +7,18 @@ from pathlib import Path
 import pytest
 
 from tally.app import CATALOGUE, Parts, assembled
+from tally.collect.assembly import Collect
+from tally.collect.model import Metric, Sport
+from tally.collect.service.milestones import Goal
 from tally.console.desk import Desk
 from tally.console.figures import Figures
 from tally.console.pulse import ASK_SECONDS, Health, Pulse
 from tally.devices.model import Capabilities
-from tally.kit.clock import ManualClock
+from tally.kit.clock import ManualClock, rfc3339
 from tally.kit.ids import new_uuid
 from tally.kit.jobs import Outcome, Run
 from tally.settings import Settings
+from tests.collect import people
 
 
 @pytest.fixture
@@ -52,6 +56,24 @@ async def test_a_backend_that_nobody_uses_yet_has_a_headline_too(desk: Desk) -> 
         "devices": "0 boards awake",
     }
     assert {tile.health for tile in tiles.values()} == {Health.WELL}
+
+
+async def test_a_part_that_was_minted_is_told_by_its_name(desk: Desk, parts: Parts) -> None:
+    """By a real workout: a twelfth of the goal, and so the first part."""
+    collect = parts.backends["collect"]
+    assert isinstance(collect, Collect)
+    main, user = collect.handlers.milestones.main, people.user_id()
+    linked = people.connection(user)
+    assert await main.create_profile(people.profile(user))
+    assert await main.link(linked, None)
+    await collect.handlers.milestones.create(user, Goal("fox", Sport.RIDE, Metric.DISTANCE_METERS, 12_000))
+    assert await main.put_workout(people.workout(user, distance=1_000, started_at=rfc3339(parts.clock.now())), linked.athlete_id)
+    await collect.handlers.engine.move_all(user)
+    await collect.audit.flush()
+    tile = (await Pulse(desk).tiles.get())["collect"]
+    assert tile.headline is not None
+    assert (tile.headline.figure, tile.headline.words) == ("1", "part minted this month")
+    assert tile.headline.details[0] == "latest: somebody, Meadow of Fox"
 
 
 async def test_a_board_is_awake_for_some_minutes_after_it_was_heard_of(desk: Desk, parts: Parts, clock: ManualClock) -> None:
