@@ -16,7 +16,7 @@ from rich.table import Table
 
 from bench.collect import events, recomputes
 from bench.cricket import cricket
-from bench.devices import SECONDS, histories, ingestion
+from bench.devices import SECONDS, histories, ingestion, lasting
 from bench.live import live
 from bench.push import pushes
 from bench.rounds import Line
@@ -41,6 +41,7 @@ def main(
     players: Annotated[int, typer.Option(min=1_000, help="How many players the scoreboard has.")] = 1_000_000,
     fixtures: Annotated[int, typer.Option(min=1_000, max=10_000, help="How many fixtures cricket syncs.")] = 10_000,
     seconds: Annotated[int, typer.Option(min=1, help="How long each rate of devices and collect is to be held.")] = SECONDS,
+    hours: Annotated[float, typer.Option(min=0, help="How many hours' worth of requests devices take, for its memory.")] = 0,
 ) -> None:
     """Measure the store on this machine, each figure beside a peer in the same run."""
     console = Console()
@@ -57,6 +58,8 @@ def main(
         "live": live(rounds),
         "cricket": cricket(seconds, fixtures),
     }
+    if hours:
+        parts["devices-hours"] = lasting(hours)
     lines = uvloop.run(_collect(console, only, rounds, parts))
     figures = {
         "machine": {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version(), "system": platform.platform()},

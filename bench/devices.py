@@ -25,6 +25,9 @@ _BOARDS = 2_000
 _CLIENTS = 8
 _MOST_SECONDS = 0.05
 _OVER_HTTP = "devices over HTTP, durable"
+_FLEET = 10_000
+_AN_HOUR = 360_000  # requests: 100 a second, the most that such a fleet sends
+_AT_ONCE = 10_000  # bodies that are made, and then sent
 SECONDS = 8
 
 
@@ -72,8 +75,26 @@ async def _full_speed(server: Served, raw: SqliteEngine, boards: Boards, request
     return Line(_OVER_HTTP, what, mine, "raw store", theirs, mine / theirs, note=note)
 
 
-def _memory(before: float, after: float, readings: int) -> Line:
-    what, note = f"memory after {readings:,} more readings", f"{before:.0f} MB before, {after:.0f} MB after"
+async def lasting(hours: float) -> AsyncIterator[Line]:
+    """As many requests of one reading as boards send in so many hours, at ten times their pace: memory stays as it was."""
+    count = int(hours * _AN_HOUR)
+    with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
+        async with served(Path(directory)) as server:
+            boards = Boards(_FLEET, _now_ms())
+            # Every board is met, and all caches have their size, before memory is looked at.
+            await at_full_speed(server.post_data, [*boards.bodies(2 * _FLEET, 1), *boards.bodies(400, 100)], _CLIENTS)
+            before, latencies = server.memory(), list[float]()
+            for start in range(0, count, _AT_ONCE):
+                load = await at_rate(server.post_data, boards.bodies(min(_AT_ONCE, count - start), 1), 1_000)
+                latencies += load.latencies
+            after = server.memory()
+    latencies.sort()
+    slowest = f"p99 {latencies[int(0.99 * len(latencies))] * 1000:.1f} ms"
+    yield _memory(before, after, count, f"; {slowest}")
+
+
+def _memory(before: float, after: float, readings: int, more: str = "") -> Line:
+    what, note = f"memory after {readings:,} more readings", f"{before:.0f} MB before, {after:.0f} MB after{more}"
     return Line(_OVER_HTTP, what, after, "before, MB", before, after / before, "at most 1.1 times", after <= before * 1.1, note)
 
 
