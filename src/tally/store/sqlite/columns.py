@@ -62,7 +62,7 @@ def _pack_maps(maps: Sequence[Item], common: Item, where: str | None, depth: int
         size += measure_name(name)
         before += pack(name)
         kinds = {*map(type, values)}
-        if kinds in _SAME and values[0] == values[-1] and values.count(values[0]) == len(values):
+        if _are_same(values, kinds):
             size += measure(values[0], where or name, depth)
             before += pack(values[0])
             continue
@@ -73,6 +73,13 @@ def _pack_maps(maps: Sequence[Item], common: Item, where: str | None, depth: int
     parts.append([before] * len(maps))
     sizes.append([size] * len(maps))
     return [*map(b"".join, zip(*parts, strict=True))], [*map(sum, zip(*sizes, strict=True))]
+
+
+def _are_same(values: Sequence[Any], kinds: set[type]) -> bool:
+    """Whether all are one and the same string, integer or map of strings; of other kinds, equals may be of different types."""
+    first = values[0]
+    is_plain = kinds in _SAME or (kinds == {dict} and {*map(type, first.values())} == {str})
+    return is_plain and bool(first == values[-1]) and values.count(first) == len(values)
 
 
 def _pack_values(values: Sequence[Any], kinds: set[type], where: str, depth: int) -> Column:
