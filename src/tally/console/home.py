@@ -79,8 +79,9 @@ def _traffic(desk: Desk) -> None:
         for name in names:
             kept = _calmed([each.requests for each in desk.figures.traffic[name]])
             # Before its first request there is nothing of a backend, which is to say 0.
-            points = zip(moments, [0.0] * (len(moments) - len(kept)) + kept, strict=True)
-            chart.options["series"].append(line(name.capitalize(), points))
+            points = list(zip(moments, [0.0] * (len(moments) - len(kept)) + kept, strict=True))
+            # The first ones are means of too few to be calm: left out once there are others.
+            chart.options["series"].append(line(name.capitalize(), points[CALM - 1 :] if len(points) > 2 * CALM else points))
         chart.update()
 
     ui.timer(2.0, refresh)
