@@ -11,9 +11,9 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 import uvloop
@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tally.kit.eventstream import ABORT
 
-YOUNG_OBJECTS = 10_000
+YOUNG_OBJECTS = 50_000
 TURN_SECONDS = 0.001
 KEEP_ALIVE_SECONDS = 75  # longer than the idle time-out of the usual load balancers
 
@@ -54,8 +54,53 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+class _Gathering:
+    """A transport that sends what was written in one turn of the loop in one piece.
+
+    The head of an answer and its body are written one after the other. Each would be a system call of its own that wakes the
+    client, which was a tenth of the processor time of a small request.
+    """
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._waiting: list[bytes] = []
+
+    def write(self, piece: bytes) -> None:
+        if not self._waiting:
+            self._loop.call_soon(self._send)
+        self._waiting.append(piece)
+
+    def writelines(self, pieces: Iterable[bytes]) -> None:
+        self.write(b"".join(pieces))
+
+    def write_eof(self) -> None:
+        self._send()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def _send(self) -> None:
+        pieces, self._waiting = self._waiting, []
+        if pieces and not self._transport.is_closing():
+            self._transport.write(b"".join(pieces))
+
+
 class _Protocol(HttpToolsProtocol):
-    """Lets a response cut its own connection, which ASGI has no word for."""
+    """Sends an answer in one piece, and lets a response cut its own connection, which ASGI has no word for."""
+
+    def connection_made(self, transport: Any) -> None:
+        self._plain = transport
+        super().connection_made(cast(asyncio.Transport, _Gathering(transport, self.loop)))
+
+    def handle_websocket_upgrade(self) -> None:
+        self.transport = self._plain
+        super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -150,7 +195,8 @@ def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 def _prepare_interpreter() -> None:
     """Set Python up for a program that serves: it has the process to itself."""
-    # Thousands of objects live for one request and die with it: by default they would be searched for cycles in each.
+    # Thousands of objects live for one request and die with it, hundreds of requests may be under way, and hardly anything is
+    # ever in a cycle. With 10,000 the search for cycles took 6 % of the loop's time under full load.
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
     # A thread that comes back from the disk waits for its turn at most so long, while the loop is busy.
     sys.setswitchinterval(TURN_SECONDS)
