@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -44,6 +45,8 @@ async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
             before = server.memory()
             await at_full_speed(server.post_data, boards.bodies(150 * seconds, 100), _CLIENTS)
             yield _memory(before, server.memory(), 15_000 * seconds)
+            async with served(Path(directory) / "served") as second:
+                yield await _two_instances((server, second), boards, seconds)
 
 
 async def _held(server: Served, raw: SqliteEngine, boards: Boards, wanted: tuple[int, int, int]) -> Line:
@@ -91,6 +94,23 @@ async def lasting(hours: float) -> AsyncIterator[Line]:
     latencies.sort()
     slowest = f"p99 {latencies[int(0.99 * len(latencies))] * 1000:.1f} ms"
     yield _memory(before, after, count, f"; {slowest}")
+
+
+async def _two_instances(servers: tuple[Served, Served], boards: Boards, seconds: int) -> Line:
+    """The same from two programs that share a data directory, each of which gets every other request."""
+    each, per_second, turns = 100, 200, cycle(servers)
+
+    async def post(body: bytes) -> None:
+        await next(turns).post_data(body)
+
+    await at_full_speed(post, boards.bodies(_BOARDS, 1), _CLIENTS)
+    ours = await at_rate(post, boards.bodies(per_second * seconds, each), per_second)
+    fastest = await at_full_speed(post, boards.bodies(150 * seconds, each), _CLIENTS)
+    is_held = ours.rate >= 0.98 * per_second and ours.quantile(0.99) < _MOST_SECONDS
+    mine, theirs = ours.quantile(0.5) * 1e6, fastest.quantile(0.5) * 1e6
+    note = f"{ours.told(each)}; as fast as {_CLIENTS} clients go: {fastest.told(each)}"
+    what = f"{per_second * each:,} readings a second, two instances"
+    return Line(_OVER_HTTP, what, mine, "as fast as it goes", theirs, mine / theirs, "p99 < 50 ms", is_held, note)
 
 
 def _memory(before: float, after: float, readings: int, more: str = "") -> Line:
