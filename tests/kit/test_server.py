@@ -1,9 +1,11 @@
 """A server listens before it says so, refuses a port in use, and stops without cutting anybody off."""
 
 import asyncio
+import gc
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,7 +20,7 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 
 from tally.kit.http import Json
-from tally.kit.server import TURN_SECONDS, YOUNG_OBJECTS, CannotListen, Server, listen, serving, url_of
+from tally.kit.server import TIDY_TICKS, TURN_SECONDS, YOUNG_OBJECTS, CannotListen, Server, listen, serving, url_of
 from tests.kit.serving import served
 
 
@@ -129,6 +131,23 @@ async def test_a_web_socket_is_served_beside() -> None:
     async with serving(Starlette(routes=[WebSocketRoute("/", echo)])) as url, connect(url.replace("http", "ws")) as client:
         await client.send("ab")
         assert [message async for message in client] == ["abab"]
+
+
+async def test_a_program_looks_for_garbage_once_a_minute_however_little_it_does() -> None:
+    class Loop:
+        def __init__(self) -> None:
+            self.myself = self
+
+    server = Server(Starlette(), has_process=True)
+    gc.disable()
+    try:
+        found = weakref.ref(Loop())
+        await server.on_tick(1)
+        assert found() is not None
+        await server.on_tick(TIDY_TICKS)
+        assert found() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_request_that_outlasts_the_grace_is_cut(client: Client) -> None:

@@ -24,6 +24,7 @@ from tally.kit.eventstream import ABORT
 
 YOUNG_OBJECTS = 50_000
 TURN_SECONDS = 0.001
+TIDY_TICKS = 600  # of the server's clock, ten to the second: a minute
 KEEP_ALIVE_SECONDS = 75  # longer than the idle time-out of the usual load balancers
 
 
@@ -161,6 +162,13 @@ class Server(uvicorn.Server):
             gc.collect()
             gc.freeze()
         self._on_listening()
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._has_process and counter % TIDY_TICKS == 0:
+            # By itself Python would look through what has become old after millions of new objects, in a quiet program after
+            # hours, and all the pages that people closed meanwhile would be kept.
+            gc.collect()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_stopping()
