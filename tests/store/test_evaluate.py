@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from tally.store.errors import InvalidRequest
+from tally.store.errors import InvalidExpression, InvalidRequest
 from tally.store.evaluate import MISSING, apply, equal, find, holds, project
 from tally.store.expressions import Action, Condition, F, Path, Remove, Set, path_of
 from tests.store.cases import HOLDS, IMPOSSIBLE, ITEM, PROJECTIONS, UPDATES, after
@@ -74,6 +74,14 @@ def test_every_condition_has_an_answer_for_every_item(condition: Condition, item
 @given(values())
 def test_every_value_equals_itself(value: Any) -> None:
     assert equal(value, deepcopy(value))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_update_of_a_place_and_of_one_within_it_is_refused(order: int) -> None:
+    """In whichever order: neither of them could be said to win."""
+    steps = (F("map", "k").set(1), F("map").set({}))[::order]
+    with pytest.raises(InvalidExpression, match="overlap"):
+        apply(steps, {"map": {}})
 
 
 @given(updates(), items())

@@ -277,7 +277,9 @@ def _change(value: Any, changes: Sequence[tuple[_Route, Any]]) -> Any:
         heads.setdefault(route[0], []).append((route[1:], outcome))
     outcomes: dict[Any, Any] = {}
     for head, rest in heads.items():
-        if rest[0][0] == ():
+        if any(route == () for route, _ in rest):
+            if len(rest) > 1:
+                raise InvalidExpression(f"the paths of the update overlap at {head}")
             outcomes[head] = rest[0][1]
             continue
         inner = find(value, Path((head,)))
