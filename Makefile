@@ -20,7 +20,7 @@ up: $(READY) ## Start Tally here, and print where it listens
 	@$(VENV)/bin/tally up $(ARGS)
 
 test: $(READY) ## Run the tests on two cores; ARGS="..." goes to pytest
-	@$(VENV)/bin/python -m pytest -n 2 $(ARGS)
+	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(READY) ## Lint, format, types, import rules
 	$(VENV)/bin/ruff check

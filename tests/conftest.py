@@ -18,7 +18,10 @@ SOAK_SECONDS = float(os.environ.get("TALLY_SOAK_SECONDS", "0"))
 SOAK_SHARE = pytest.StashKey[float]()
 
 # A loaded machine makes examples slowly, which says nothing about the code: no deadline, no complaint about slowness.
-settings.register_profile("default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+# Sixty examples each time, since there is a next time, and `make soak` for as many as you like.
+settings.register_profile(
+    "default", deadline=None, print_blob=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=False, database=None)
 settings.register_profile("soak", settings.get_profile("default"), max_examples=1000)
 
