@@ -19,8 +19,9 @@ help: ## Say what can be made
 up: $(READY) ## Start Tally here, and print where it listens
 	@$(VENV)/bin/tally up $(ARGS)
 
+# Three at a time, for two cores: many of the tests wait for programs that they have started.
 test: $(READY) ## Run the tests on two cores; ARGS="..." goes to pytest
-	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
+	@$(VENV)/bin/python -m pytest -n 3 $(ARGS)
 
 check: $(READY) ## Lint, format, types, import rules
 	$(VENV)/bin/ruff check
