@@ -129,7 +129,7 @@ async def _held(club: Club, world: World, raw: RawEvents, seconds: int) -> Line:
     used, theirs = club.server.processor_seconds() - used, club.strava.processor_seconds() - theirs
     lag = Lag(before, await club.figures())
     peer = await at_rate(raw.receive, raw.numbers(count), RATE)
-    is_held = ours.rate >= 0.98 * RATE and ours.quantile(0.99) < _MOST_SECONDS and caught_up < _MOST_LAG
+    is_held = ours.holds(RATE, _MOST_SECONDS) and caught_up < _MOST_LAG
     note = (
         f"{ours.told()}; lag {lag}; {behind} waiting when the last of {count} was told, {caught_up:.2f} s later none;"
         f" {used / count * 1e3:.2f} ms of processor an event, {theirs / count * 1e3:.2f} ms of Strava's; raw: {peer.told()}"

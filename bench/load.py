@@ -27,6 +27,10 @@ class Load(Struct, frozen=True):
     def quantile(self, share: float) -> float:
         return self.latencies[min(len(self.latencies) - 1, int(share * len(self.latencies)))]
 
+    def holds(self, per_second: float, most: float) -> bool:
+        """Whether so many a second were answered, 99 of 100 within `most` seconds."""
+        return self.rate >= 0.98 * per_second and self.quantile(0.99) < most
+
     def told(self, each: int = 1) -> str:
         """In words; `each` is how many things one request carries."""
         p50, p99 = self.quantile(0.5) * 1000, self.quantile(0.99) * 1000

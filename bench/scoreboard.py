@@ -133,7 +133,7 @@ def _raw_read(world: World) -> Callable[[Any], Awaitable[object]]:
 
 def _held(section: str, what: str, ours: Load, peer: tuple[str, Load], *, most: float, used: float) -> Line:
     name, raw = peer
-    is_held = ours.rate >= 0.98 * _PER_SECOND and ours.quantile(0.99) < most
+    is_held = ours.holds(_PER_SECOND, most)
     mine, theirs = ours.quantile(0.5) * 1e6, raw.quantile(0.5) * 1e6
     goal = f"p99 < {most * 1000:.0f} ms"
     note = f"{ours.told()}, {used:.0f} µs of the server's processor each; raw: {raw.told()}"

@@ -9,9 +9,9 @@ from nicegui import ui
 from tally.console.charts import CLOCK, line, line_chart
 from tally.console.desk import Desk
 from tally.console.engines import EngineNow
-from tally.console.pulse import ENGINE_SECONDS, LOOK_SECONDS, Pulse
+from tally.console.pulse import ENGINE_SECONDS, LOOK_SECONDS, Health, Pulse
 from tally.console.shell import Place, Shell, card
-from tally.console.tiles import TILES, BackendTile, absent_tile
+from tally.console.tiles import MARKS, TILES, BackendTile, absent_tile
 from tally.console.words import ago, duration
 from tally.kit.jobs import Outcome
 
@@ -33,7 +33,7 @@ OUTCOME_CELL: Final = """
 <q-icon :name="props.row.sign" :class="props.row.colour" size="xs" aria-hidden="true" /><span>{{ props.row.outcome }}</span></div>
 <div v-if="props.row.error" class="text-negative tally-small">{{ props.row.error }}</div></q-td>
 """
-SIGNS: Final = {True: ("check_circle", "text-positive"), False: ("error", "text-negative")}
+SIGNS: Final = {True: MARKS[Health.WELL], False: MARKS[Health.TROUBLE]}
 
 
 def put_home(shell: Shell, desk: Desk, pulse: Pulse) -> None:

@@ -180,12 +180,12 @@ async def test_without_redis_a_server_tells_its_own_watchers_and_looks_for_what_
             player = await one.player()
             await redis.kill()
             await one.score(player, 5)
-            await asyncio.wait_for(of_one.until_score(player.user_id, 5), SECONDS)
-            await asyncio.wait_for(of_two.until_score(player.user_id, 5), SECONDS)
+            updates = await asyncio.wait_for(all_see([of_one, of_two], player.user_id, 5), SECONDS)
+            assert [update["leaderboard"][0]["score"] for update in updates] == [5, 5]
             await redis.start()
             await two.score(player, 5)
-            await asyncio.wait_for(of_one.until_score(player.user_id, 10), SECONDS)
-            await asyncio.wait_for(of_two.until_score(player.user_id, 10), SECONDS)
+            updates = await asyncio.wait_for(all_see([of_one, of_two], player.user_id, 10), SECONDS)
+            assert [update["leaderboard"][0]["score"] for update in updates] == [10, 10]
 
 
 @asynccontextmanager

@@ -100,18 +100,17 @@ _SCORES: Final = "SELECT user_id, username, total_score, score_first_reached_at 
 # The time as a sorted set wants it: the earlier, the greater, always as long. See `board.py`.
 GREATEST_TIME: Final = 10**16 - 1
 TIME_DIGITS: Final = 16
+_DIGITS: Final = (
+    f"lpad(({GREATEST_TIME} - extract(epoch FROM score_first_reached_at) * 1000000)::bigint::text, {TIME_DIGITS}, '0')"
+)
 _ENTRIES: Final = f"""
-SELECT total_score::text, user_id::text
-    || lpad(({GREATEST_TIME} - extract(epoch FROM score_first_reached_at) * 1000000)::bigint::text, {TIME_DIGITS}, '0')
-    || username
+SELECT total_score::text, user_id::text || {_DIGITS} || username
 FROM scores JOIN users ON users.id = user_id
 """
 # The same in the form in which Redis answers, so that a page of both is compared as two lists.
 _COMPARABLE: Final = f"""
-SELECT user_id::text, convert_to(total_score::text, 'UTF8'), convert_to(
-    lpad(({GREATEST_TIME} - extract(epoch FROM score_first_reached_at) * 1000000)::bigint::text, {TIME_DIGITS}, '0') || username,
-    'UTF8'
-) FROM scores JOIN users ON users.id = user_id
+SELECT user_id::text, convert_to(total_score::text, 'UTF8'), convert_to({_DIGITS} || username, 'UTF8')
+FROM scores JOIN users ON users.id = user_id
 """
 _LAST_FIRST: Final = "ORDER BY total_score ASC, score_first_reached_at DESC, user_id ASC"
 

@@ -111,6 +111,7 @@ class SharedRedis(Redis):
     def __init__(self, pool: ConnectionPool, seconds: float) -> None:
         """`seconds` is how long a call waits for an answer, and for a connection."""
         super().__init__(connection_pool=pool)
+        self.auto_close_connection_pool = True  # nobody else has it
         self._seconds = seconds
         self._line: Line | None = None
         self._opening = asyncio.Lock()
@@ -129,7 +130,6 @@ class SharedRedis(Redis):
         if self._line is not None:
             await self._line.close()
         await super().aclose(close_connection_pool)
-        await self.connection_pool.aclose()
 
     async def _whole_line(self) -> Line:
         if self._line is not None and not self._line.is_broken:

@@ -5,6 +5,7 @@ many ask, PostgreSQL counts once at a time for each process, and nobody waits fo
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 from tally.scoreboard.model import Standing
 from tally.scoreboard.repository.scores import ScoreRepository
@@ -38,11 +39,7 @@ class SharedRanks:
 
     async def _answer(self, asked: dict[str, asyncio.Future[tuple[Standing, int] | None]]) -> None:
         try:
-            if len(asked) == 1:
-                (user_id,) = asked
-                found = {user_id: await self._scores.place(user_id)}
-            else:
-                found = {**await self._scores.places(list(asked))}
+            found = await self._places(list(asked))
         except Exception as error:  # noqa: BLE001  (each of those who wait raises it)
             for place in asked.values():
                 place.set_exception(error)
@@ -50,3 +47,9 @@ class SharedRanks:
         else:
             for user_id, place in asked.items():
                 place.set_result(found.get(user_id))
+
+    async def _places(self, user_ids: Sequence[str]) -> Mapping[str, tuple[Standing, int] | None]:
+        """A walk for all of them, or the shorter one where there is but one."""
+        if len(user_ids) > 1:
+            return await self._scores.places(user_ids)
+        return {user_id: await self._scores.place(user_id) for user_id in user_ids}
