@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import islice
 
 from tally.devices.model import Number, Reading
-from tally.devices.repository.readings import DEVICE_READINGS, _item
+from tally.devices.repository.readings import DEVICE_READINGS, _writes
 from tally.kit.ids import new_uuid
 from tally.store.api import BatchWrite, Engine
 from tests.devices.site import FIRST_MS, Board
@@ -39,8 +39,9 @@ async def write(engine: Engine, readings: Iterable[Reading]) -> None:
     waiting = iter(readings)
 
     async def some() -> None:
-        while puts := tuple(_item(reading, reading.timestamp_ms // 1000 + 90 * 86_400) for reading in islice(waiting, 25)):
-            written = await engine.batch_write(BatchWrite(DEVICE_READINGS, puts))
+        while readings := [*islice(waiting, 25)]:
+            _, puts = _writes(readings, {}, 90 * 86_400).puts
+            written = await engine.batch_write(BatchWrite(DEVICE_READINGS, tuple(puts.items)))
             assert written.unprocessed is None
 
     await asyncio.gather(*(some() for _ in range(AT_ONCE)))

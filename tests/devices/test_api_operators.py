@@ -181,13 +181,13 @@ async def test_a_device_has_a_name_while_a_person_wants_it(site: Site, key: str)
     assert [each["friendly_name"] for each in await site.readings(board)] == ["Gewächshaus 🌱", None]
 
 
-async def test_another_server_takes_the_new_name_within_seconds(ground: Ground) -> None:
+async def test_another_server_takes_the_new_name_within_a_minute(ground: Ground) -> None:
     place = await ground.place()
     async with running(place) as one, running(place) as other:
         board, key = Board(), await one.new_key()
         await other.store(board, [board.reading(0)], key)
         await one.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": "new"})
-        await other.clock.advance(5)
+        await other.clock.advance(60)
         await other.store(board, [board.reading(1)], key)
         assert [each["friendly_name"] for each in await one.readings(board)] == [None, "new"]
 

@@ -23,7 +23,6 @@ from tally.devices.repository.readings import ReadingRepository
 from tally.devices.service.ingestion import Ingestion
 from tally.devices.service.registry import Registry
 from tally.errors import Unavailable
-from tally.kit.body import decode_json
 from tally.kit.clock import Clock
 from tally.kit.recent import Recent
 from tally.store.api import Engine, Transacted, Transaction
@@ -83,9 +82,8 @@ class Server:
             self.start()
 
     async def _ingest(self, content: Json) -> Json | None:
-        body = decode_json(msgspec.json.encode(content), wire.Data)
         try:
-            receipt = await self._ingestion.ingest(wire.sender_of(body), wire.readings_of(body))
+            receipt = await self._ingestion.ingest(*wire.sent_in(msgspec.json.encode(content)))
         except Unavailable:
             return None
         told: Json = msgspec.to_builtins(wire.receipt_body(receipt))

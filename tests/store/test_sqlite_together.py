@@ -1,7 +1,7 @@
 """What the embedded engine writes as one, items and callers, comes to the same as each on its own."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tally.store.api import Alike, Put, Puts, Scan, Transacted, Transaction
+from tally.store.api import Alike, Columns, Put, Puts, Scan, Transacted, Transaction
 from tally.store.errors import InvalidNumber, InvalidRequest, InvalidValue, ItemTooLarge, StoreError, TransactionCancelled
 from tally.store.expressions import absent
 from tally.store.schema import Global, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.sqlite.codec import pack, unpack
-from tally.store.sqlite.columns import pack_each
+from tally.store.sqlite.layout import Row, compile_layout
 from tally.store.values import MAX_ITEM_BYTES, measure_item
 from tests.faults.groups import one_group
 from tests.store.strategies import items
@@ -154,28 +154,52 @@ def test_packing_and_measuring_many_comes_to_the_same_as_each_by_itself(
     chosen: list[dict[str, Any]], common: dict[str, Any], count: int
 ) -> None:
     """Whether or not they have the same names, and also where a name is both in an item and common to all."""
-    many = [chosen[number % len(chosen)] for number in range(count)]
-    packed, sizes = pack_each(many, common)
+    many = [{**chosen[number % len(chosen)], "id": f"{number}"} for number in range(count)]
+    expect_like_each_by_itself(rows_of(many, common), many, common)
+
+
+@given(item=items(), common=items(), count=st.integers(1, 9))
+def test_items_told_by_attribute_come_to_the_same(item: dict[str, Any], common: dict[str, Any], count: int) -> None:
+    many = [{**item, "id": f"{number}"} for number in range(count)]
+    columns = Columns({name: [each[name] for each in many] for name in many[0]})
+    assert [*columns] == many
+    assert columns[:2] == many[:2]
+    expect_like_each_by_itself(rows_of(columns, common), many, common)
+
+
+def test_columns_have_a_value_for_every_item() -> None:
+    for values in ({}, {"id": ["a", "b"], "by": ["bob"]}):
+        with pytest.raises(InvalidRequest, match="the same number of values"):
+            Columns(values)
+
+
+def rows_of(many: Sequence[dict[str, Any]], common: dict[str, Any]) -> list[Row]:
+    return compile_layout(PLAIN).rows_of(many, common)
+
+
+def expect_like_each_by_itself(rows: list[Row], many: list[dict[str, Any]], common: dict[str, Any]) -> None:
+    """The same, if not byte for byte: of two spellings of a number, 20 and 20.0, either may be remembered."""
     whole = [{**common, **item} for item in many]
-    assert sizes == [measure_item(item) for item in whole]
-    assert [unpack(each) for each in packed] == [unpack(pack(item)) for item in whole]
+    assert [size for *_, size, _ in rows] == [measure_item(item) for item in whole]
+    assert [unpack(packed) for _, _, packed, _, _ in rows] == [unpack(pack(item)) for item in whole]
+    assert [(pk, sk) for pk, sk, *_ in rows] == [(item["id"].encode(), b"") for item in many]
 
 
 def test_what_every_item_has_in_common_is_packed_as_if_each_had_it() -> None:
-    many = [{"n": number, "text": f"é{number}", "map": {"half": Decimal(number) / 2, "on": True}} for number in range(50)]
+    many: list[dict[str, Any]] = [
+        {"id": f"{number}", "n": number, "text": f"é{number}", "map": {"half": Decimal(number) / 2, "on": True}}
+        for number in range(50)
+    ]
     common: dict[str, Any] = {f"name-{number}": {"x": number} for number in range(20)}
-    packed, sizes = pack_each(many, common)
-    # The same, if not byte for byte: of two spellings of a number, 20 and 20.0, either may be remembered.
-    assert [unpack(each) for each in packed] == [{**common, **item} for item in many]
-    assert sizes == [measure_item({**common, **item}) for item in many]
+    expect_like_each_by_itself(rows_of(many, common), many, common)
 
 
 def test_numbers_that_are_equal_are_packed_as_equals() -> None:
     """Also a zero with a sign, and one that was written with more places than another."""
-    for values in (["0.5", "0.50", "5E-1"], ["0.0", "-0.0", "0"], ["-7.25", "-7.250"]):
-        packed, _ = pack_each([{"map": {"n": Decimal(value), "i": number}} for number, value in enumerate(values * 3)], {})
-        kept = [unpack(each)["map"]["n"] for each in packed[: len(values)]]
-        assert kept == [Decimal(values[0])] * len(values)
+    for values in (["0.5", "0.50", "5E-1"], ["0.0", "-0.0", "0"], ["-7.25", "-7.250"], ["20", "20.0", "2E1"]):
+        many = [{"id": f"{number}", "map": {"n": Decimal(value), "i": number}} for number, value in enumerate(values * 3)]
+        kept = [unpack(packed)["map"]["n"] for _, _, packed, _, _ in rows_of(many, {})]
+        assert kept == [Decimal(values[0])] * len(many)
 
 
 @pytest.mark.parametrize(
@@ -197,5 +221,5 @@ def test_what_measuring_refuses_is_refused_among_many(value: Any, error: type[St
         measure_item({"id": "a", "value": value})
     for common, item in (({}, {"id": "a", "value": value}), ({"value": value}, {"id": "a"})):
         with pytest.raises(error) as among:
-            pack_each([item] * count, common)
+            rows_of([item] * count, common)
         assert str(among.value) == str(alone.value)

@@ -12,11 +12,11 @@ from tally.devices import queries, wire
 from tally.devices.exports import FORMATS, export
 from tally.devices.model import PageKey, Reading
 from tally.devices.service.history import History
-from tally.devices.service.ingestion import Ingestion, check_count
+from tally.devices.service.ingestion import Ingestion
 from tally.devices.service.keys import KeyService
 from tally.devices.service.registry import Registry
 from tally.kit.auth import api_key, require_bearer
-from tally.kit.body import read_json, read_query
+from tally.kit.body import read_body, read_json, read_query
 from tally.kit.cursors import Cursors, fingerprint
 from tally.kit.eventstream import EventStream
 from tally.kit.http import Json
@@ -56,9 +56,8 @@ class Handlers:
 
     async def data(self, request: Request) -> ASGIApp:
         await self.keys.authenticate(api_key(request))
-        body = await read_json(request, wire.Data, gzip=True)
-        check_count(len(body.readings))
-        return Json(wire.receipt_body(await self.ingestion.ingest(wire.sender_of(body), wire.readings_of(body))))
+        sender, sent = wire.sent_in(await read_body(request, gzip=True))
+        return Json(wire.receipt_body(await self.ingestion.ingest(sender, sent)))
 
     async def create_key(self, request: Request) -> ASGIApp:
         self._require_operator(request)

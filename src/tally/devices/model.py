@@ -1,7 +1,7 @@
 """What a device, a reading and an API key are, and the rules that make one good. No input or output here, and no clock."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -25,14 +25,9 @@ LATEST_MS: Final = 4_102_444_800_000  # 2100-01-01
 DAY_MS: Final = 86_400_000
 BATCH_SECONDS: Final = 30 * 86_400
 STATUSES: Final = frozenset({"ok", "error"})
-MAX_DIGITS: Final = 38
-_LARGEST: Final = Decimal("1E+120")
-_SMALLEST: Final = Decimal("1E-120")
-_SURELY_LARGE: Final = -119  # the power of ten of the first digit
 
 _hardware_id = re.compile(r"[0-9A-F]{2}(:[0-9A-F]{2}){5}")
 _uuid4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
-_batch_id = re.compile(rf"[A-Za-z0-9_:.-]{{1,{MAX_BATCH_ID}}}")
 _name = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MOST_NAMES: Final = 4096
 _known_names: Final[set[str]] = set()
@@ -98,9 +93,9 @@ class Rejection:
 class Receipt:
     """What became of a request's readings: every batch id is in exactly one of the three."""
 
-    acknowledged: tuple[str, ...] = ()
-    duplicates: tuple[str, ...] = ()
-    rejected: tuple[Rejection, ...] = ()
+    acknowledged: Sequence[str] = ()
+    duplicates: Sequence[str] = ()
+    rejected: Sequence[Rejection] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +139,7 @@ def timestamp(moment: datetime) -> str:
 def check_hardware_id(value: str) -> str:
     """A MAC address in capitals, or Invalid."""
     if not _hardware_id.fullmatch(value):
-        raise _refusal("hardware_id", "must be a MAC address such as AA:BB:CC:DD:EE:FF, in capitals")
+        raise refusal("hardware_id", "must be a MAC address such as AA:BB:CC:DD:EE:FF, in capitals")
     return value
 
 
@@ -152,7 +147,7 @@ def check_uuid4(value: str, where: str) -> str:
     """A UUID of version 4, in lower case, or Invalid."""
     found = _canonical_uuid4(value) if len(value) == 36 else None
     if found is None:
-        raise _refusal(where, "must be a UUID of version 4")
+        raise refusal(where, "must be a UUID of version 4")
     return found
 
 
@@ -162,7 +157,7 @@ def _canonical_uuid4(value: str) -> str | None:
     return value.lower() if _uuid4.fullmatch(value) else None
 
 
-def _are_names(values: Iterable[str]) -> bool:
+def are_names(values: Iterable[str]) -> bool:
     """Whether all are names. Boards have few sensors and name them with every reading, so what was a name once is remembered."""
     return _known_names.issuperset(values) or all(_is_name(value) for value in values)
 
@@ -178,18 +173,18 @@ def _is_name(value: str) -> bool:
 def check_text(value: str, where: str, most: int = MAX_TEXT) -> str:
     """A short printable text, or Invalid."""
     if not 0 < len(value) <= most or not value.isprintable():
-        raise _refusal(where, f"must have 1 to {most} printable characters")
+        raise refusal(where, f"must have 1 to {most} printable characters")
     return value
 
 
 def check_capabilities(capabilities: Capabilities) -> Capabilities:
     """Capabilities of a reasonable size, or Invalid."""
-    if not _are_names(capabilities.sensors):
-        raise _refusal("capabilities.sensors", "must be names of 1 to 64 letters, digits, '_', '-' and '.'")
-    if not _are_names(capabilities.features):
-        raise _refusal("capabilities.features", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
+    if not are_names(capabilities.sensors):
+        raise refusal("capabilities.sensors", "must be names of 1 to 64 letters, digits, '_', '-' and '.'")
+    if not are_names(capabilities.features):
+        raise refusal("capabilities.features", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
     if len(capabilities.sensors) > MAX_SENSORS or len(capabilities.features) > MAX_SENSORS:
-        raise _refusal("capabilities", f"must not name more than {MAX_SENSORS} sensors or features")
+        raise refusal("capabilities", f"must not name more than {MAX_SENSORS} sensors or features")
     return capabilities
 
 
@@ -200,39 +195,6 @@ def check_sender(sender: Sender) -> Sender:
     return replace(sender, boot_id=check_uuid4(sender.boot_id, "boot_id"))
 
 
-def check_reading(reading: Reading) -> Reading:
-    """A reading that keeps every rule, or Invalid that names the field."""
-    if not _batch_id.fullmatch(reading.batch_id):
-        raise _refusal("batch_id", f"must have 1 to {MAX_BATCH_ID} letters, digits, '_', '-', ':' and '.'")
-    if not EARLIEST_MS <= reading.timestamp_ms < LATEST_MS:
-        raise _refusal("timestamp_ms", "must be milliseconds since 1970 of a moment between the years 2000 and 2100")
-    boot_id = check_uuid4(reading.boot_id, "boot_id")
-    check_text(reading.firmware_version, "firmware_version", 64)
-    if len(reading.sensors) > MAX_SENSORS or len(reading.sensor_status) > MAX_SENSORS:
-        raise _refusal("sensors", f"must not be more than {MAX_SENSORS}")
-    if not _are_names(reading.sensors):
-        raise _refusal("sensors", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
-    for name, value in reading.sensors.items():
-        if not ((type(value) is Decimal and _SURELY_LARGE <= value.adjusted() < MAX_DIGITS) or _is_storable(value)):
-            raise _refusal(f"sensors.{name}", f"must be 0, or a number of at most {MAX_DIGITS} digits from 1E-120 to 1E+120")
-    if not _are_names(reading.sensor_status) or not STATUSES.issuperset(reading.sensor_status.values()):
-        raise _refusal("sensor_status", "must give a sensor's name the value ok or error")
-    return reading if boot_id == reading.boot_id else msgspec.structs.replace(reading, boot_id=boot_id)
-
-
-def _is_storable(value: Number) -> bool:
-    power = Decimal(value).adjusted()
-    if _SURELY_LARGE <= power < MAX_DIGITS or not value:
-        return True
-    size = Decimal(value).copy_abs()  # abs() would round to the digits of the context
-    # A float never has so many digits; an integer of any length is JSON.
-    return _SMALLEST <= size <= _LARGEST and (power < 0 or len(str(int(size)).rstrip("0")) <= MAX_DIGITS)
-
-
-def is_ahead(timestamp_ms: int, now_ms: int) -> bool:
-    """Whether a board's clock is more than a day ahead."""
-    return timestamp_ms > now_ms + DAY_MS
-
-
-def _refusal(where: str, rule: str) -> Invalid:
+def refusal(where: str, rule: str) -> Invalid:
+    """That a field breaks a rule."""
     return Invalid(f"{where} {rule}", code="invalid_format", field=where)

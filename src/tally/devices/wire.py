@@ -1,14 +1,16 @@
 """What goes over the wire: the bodies that boards and operators send and get, and the models they become.
 
-Numbers are JSON numbers. A float is taken by its shortest decimal form, so that 22.5 is stored as exactly 22.5.
+Numbers are JSON numbers. They are taken as decimals, so that 22.5 is stored as exactly 22.5.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from tally.devices import formats
+from tally.devices.measured import Measured, Sent, check_count
 from tally.devices.model import ApiKey, Bucket, Capabilities, Device, Number, Reading, Receipt, Rejection, Sender, Series
 from tally.errors import Invalid
 from tally.kit.body import Strict, decode_json
@@ -49,15 +51,6 @@ class ReadingBody(Strict, frozen=True):
     firmware_version: formats.Version | None = None
 
 
-class Data(Strict, frozen=True):
-    """What a board measured: 1 to 100 readings. Each is looked at on its own."""
-
-    hardware_id: str
-    boot_id: str
-    firmware_version: str
-    readings: list[msgspec.Raw]
-
-
 class DataBody(Strict, frozen=True):
     """What a board measured: 1 to 100 readings. Each is looked at on its own."""
 
@@ -65,6 +58,24 @@ class DataBody(Strict, frozen=True):
     boot_id: formats.Uuid
     firmware_version: formats.Version
     readings: Annotated[list[ReadingBody], msgspec.Meta(min_length=1, max_length=100)]
+
+
+class Data(Strict, frozen=True):
+    """The same as it is read."""
+
+    hardware_id: str
+    boot_id: str
+    firmware_version: str
+    readings: list[Measured]
+
+
+class DataApart(Strict, frozen=True):
+    """The same with readings that are to be read one by one, since something is wrong with one of them."""
+
+    hardware_id: str
+    boot_id: str
+    firmware_version: str
+    readings: list[msgspec.Raw]
 
 
 class RejectionBody(msgspec.Struct, frozen=True):
@@ -164,30 +175,26 @@ class SeriesBody(msgspec.Struct, frozen=True):
     buckets: list[BucketBody]
 
 
-def sender_of(data: Data) -> Sender:
+def sent_in(body: bytes) -> tuple[Sender, Sequence[Sent]]:
+    """Who sent the body of a request, and what: a reading that cannot be read is a rejection in its place."""
+    try:
+        data = _data.decode(body)
+    except _UNREADABLE:
+        apart = decode_json(body, DataApart)
+        check_count(len(apart.readings))
+        return _sender(apart), [_read(index, raw) for index, raw in enumerate(apart.readings)]
+    return _sender(data), data.readings
+
+
+def _sender(data: Data | DataApart) -> Sender:
     return Sender(data.hardware_id, data.boot_id, data.firmware_version)
 
 
-def readings_of(data: Data) -> list[Reading | Rejection]:
-    """The readings of a request, each on its own: one that cannot be read is a rejection in its place."""
-    return [_reading_of(data, index, raw) for index, raw in enumerate(data.readings)]
-
-
-def _reading_of(data: Data, index: int, raw: msgspec.Raw) -> Reading | Rejection:
+def _read(index: int, raw: msgspec.Raw) -> Sent:
     try:
-        body = _readable.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _measured.decode(raw)
+    except _UNREADABLE:
         return _rejection(index, raw)
-    known = _EXACT.get
-    return Reading(
-        data.hardware_id,
-        body.batch_id,
-        body.timestamp_ms,
-        body.boot_id or data.boot_id,
-        body.firmware_version or data.firmware_version,
-        {name: value if type(value) is int else known(value) or _exact(value) for name, value in body.sensors.items()},
-        body.sensor_status,
-    )
 
 
 def _rejection(index: int, raw: msgspec.Raw) -> Rejection:
@@ -199,21 +206,28 @@ def _rejection(index: int, raw: msgspec.Raw) -> Rejection:
     return Rejection(index, "body", "body cannot be read", _batch_id(raw))
 
 
-_readable = msgspec.json.Decoder(ReadingBody)
-_MOST_EXACT: Final = 16_384
-_SHORT: Final = 9  # characters: of such numbers nobody can find many with one hash, to make them slow to look up
-_EXACT: Final[dict[float, Decimal]] = {}
+class _Numbers(dict[str, Decimal]):
+    """Numbers as JSON spells them, exactly. Sensors show the same few thousand again and again, so these are remembered."""
+
+    def __missing__(self, text: str) -> Decimal:
+        # Every number is some float's shortest form, and one with so few digits is its own.
+        number = Decimal(text if len(text) <= _FLOAT_DIGITS else repr(float(text)))
+        if not number.is_finite():
+            raise ValueError("the number is too large")
+        if len(text) <= _SHORT:
+            if len(self) >= _MOST_NUMBERS:
+                self.clear()
+            self[text] = number
+        return number
 
 
-def _exact(value: float) -> Decimal:
-    """A float by its shortest form. Sensors show the same few thousand values again and again, so these are remembered."""
-    text = repr(value)
-    exact = Decimal(text)
-    if len(text) <= _SHORT:
-        if len(_EXACT) >= _MOST_EXACT:
-            _EXACT.clear()
-        _EXACT[value] = exact
-    return exact
+_FLOAT_DIGITS: Final = 15
+_SHORT: Final = 9
+_MOST_NUMBERS: Final = 16_384
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_numbers = _Numbers()
+_data = msgspec.json.Decoder(Data, float_hook=_numbers.__getitem__)
+_measured = msgspec.json.Decoder(Measured, float_hook=_numbers.__getitem__)
 
 
 class _Named(msgspec.Struct, frozen=True):

@@ -38,6 +38,11 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def read_json(request: Request, kind: type[T], *, limit: int = MAX_BODY, gzip: bool = False) -> T:
     """The body of `request` as a `kind`; at most `limit` bytes of it, before and after unpacking."""
+    return decode_json(await read_body(request, limit=limit, gzip=gzip), kind)
+
+
+async def read_body(request: Request, *, limit: int = MAX_BODY, gzip: bool = False) -> bytes:
+    """The JSON that is the body of `request`, as it came, but unpacked."""
     told = dict(request.scope["headers"])
     content_type = told.get(b"content-type", b"")
     if content_type != b"application/json" and not _json_type.fullmatch(content_type):
@@ -48,7 +53,7 @@ async def read_json(request: Request, kind: type[T], *, limit: int = MAX_BODY, g
         accepted = "gzip or none" if gzip else "none"
         raise UnsupportedMedia(f"The content encoding must be {accepted}", field="Content-Encoding")
     body = await _read(request.receive, told.get(b"content-length", b""), limit)
-    return decode_json(_unpack(body, limit) if encoding == b"gzip" else body, kind)
+    return _unpack(body, limit) if encoding == b"gzip" else body
 
 
 def decode_json(body: bytes, kind: type[T]) -> T:

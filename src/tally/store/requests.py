@@ -164,16 +164,22 @@ class Requests:
             raise
         finally:
             counted.took(self.clock.monotonic() - started, len(operations))
-        width = len(operations.puts) if isinstance(operations, api.Alike) else 0
-        for position, outcome in enumerate(outcomes):
-            if type(outcome) is api.Transacted:
-                counted.items += width or len(operations[position].writes)
-                counted.write += outcome.capacity.write
-            elif isinstance(outcome, Refused):
-                counted.refused += 1
-            else:
-                counted.errors += 1
+        done = [outcome for outcome in outcomes if type(outcome) is api.Transacted]
+        counted.items += _items_of(operations, outcomes, len(done))
+        counted.write += sum(outcome.capacity.write for outcome in done)
+        if len(done) < len(outcomes):
+            refused = sum(isinstance(outcome, Refused) for outcome in outcomes)
+            counted.refused += refused
+            counted.errors += len(outcomes) - len(done) - refused
         return outcomes
+
+
+def _items_of(operations: Sequence[api.Transaction], outcomes: Sequence[api.Transacted | StoreError], done: int) -> int:
+    """How many items the transactions wrote that were carried out."""
+    if isinstance(operations, api.Alike):
+        return done * len(operations.puts)
+    pairs = zip(operations, outcomes, strict=True)
+    return sum(len(operation.writes) for operation, outcome in pairs if type(outcome) is api.Transacted)
 
 
 def paths_of(project: Projected) -> tuple[Path, ...]:

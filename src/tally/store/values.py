@@ -25,7 +25,7 @@ MAX_DEPTH = 32
 MAX_DIGITS = 38
 MAXNAME_BYTES = 65_535
 _TOO_LARGE = 10**126
-_EASY = 10**15  # nothing to check below: most are counters and moments
+_EASY = 10**15  # nothing to check below
 _LARGEST = Decimal("9.9999999999999999999999999999999999999E+125")
 _SMALLEST = Decimal("1E-130")
 _HIGHEST, _LOWEST = 125, -130  # their powers of ten
@@ -132,22 +132,18 @@ def _utf8(value: str, where: str) -> bytes:
         raise InvalidValue(f"{where}: not a valid Unicode string ({error.reason})") from None
 
 
-def measure_integers(values: Sequence[int], where: str) -> list[int]:
-    """The sizes of many integers, which cost half as much together where they are easy."""
-    if min(values) > 0 and max(values) < _EASY:
-        return [*map(_easy_bytes, map(str, values))]
-    return [_measure_integer(value, where, 0) for value in values]
+def are_easy(values: Sequence[int]) -> bool:
+    """Whether `measure_easy` may be asked of them, as of most counters and moments."""
+    return min(values) > 0 and max(values) < _EASY
 
 
-def _easy_bytes(digits: str) -> int:
-    """See `_number_bytes`."""
-    count = len(digits)
-    return (count - 1 >> 1) - (count - len(digits.rstrip("0")) >> 1) + 2
+def measure_easy(values: Sequence[int]) -> list[int]:
+    """The sizes of integers that are positive and not large; see `_number_bytes`."""
+    texts = map(str, values)
+    return [(len(digits) - 1 >> 1) - (len(digits) - len(digits.rstrip("0")) >> 1) + 2 for digits in texts]
 
 
 def _measure_integer(value: int, where: str, _depth: int) -> int:
-    if 0 < value < _EASY:
-        return _easy_bytes(str(value))
     if not value:
         return 1
     magnitude = -value if value < 0 else value

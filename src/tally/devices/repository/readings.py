@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from tally import errors
 from tally.devices.model import BATCH_SECONDS, MAX_READINGS, Reading
 from tally.store.access import Query, TransactWriteItems, access, unavailable
-from tally.store.api import Alike, Puts
+from tally.store.api import Alike, Columns, Puts
 from tally.store.errors import StoreError, TransactionCancelled, Unavailable
 from tally.store.expressions import Condition, F, absent
 from tally.store.schema import Attribute, S, Table
@@ -77,7 +77,18 @@ class ReadingRepository:
         self, readings: Sequence[Reading], received_at: str, now: int, retention: int
     ) -> list[bool | errors.Unavailable]:
         """For each reading whether it is new and now stored; False where its batch id was seen before."""
-        outcomes = await self.store.transact_each(_writes(readings, received_at, now, retention))
+        batch = {"received_at": received_at, "expiration_time": now + BATCH_SECONDS}
+        kinds = {(reading.friendly_name, reading.clock_ahead) for reading in readings}
+        if len(kinds) == 1:  # nearly always: they are of one device, and its clock is right or wrong
+            return await self._store_alike(readings, batch, retention)
+        became: dict[int, bool | errors.Unavailable] = {}
+        for kind in kinds:
+            some = {place: each for place, each in enumerate(readings) if (each.friendly_name, each.clock_ahead) == kind}
+            became |= zip(some, await self._store_alike([*some.values()], batch, retention), strict=True)
+        return [became[place] for place in range(len(readings))]
+
+    async def _store_alike(self, readings: Sequence[Reading], batch: Item, retention: int) -> list[bool | errors.Unavailable]:
+        outcomes = await self.store.transact_each(_writes(readings, batch, retention))
         return [outcome is None or _refusal(outcome) for outcome in outcomes]
 
     @access(
@@ -148,11 +159,34 @@ class ReadingRepository:
             yield _reading(item)
 
 
-def _writes(readings: Sequence[Reading], received_at: str, now: int, retention: int) -> Alike:
-    receipt = {"received_at": received_at, "expiration_time": now + BATCH_SECONDS}
-    batches = [{"batch_id": reading.batch_id, "hardware_id": reading.hardware_id} for reading in readings]
-    items = [_item(reading, reading.timestamp_ms // 1000 + retention) for reading in readings]
-    return Alike(Puts(PROCESSED_BATCHES, batches, receipt, _NEVER_SEEN), Puts(DEVICE_READINGS, items))
+def _writes(readings: Sequence[Reading], batch: Item, retention: int) -> Alike:
+    """Of readings of one kind: all with the same name or none, and all with a clock that is ahead or is not."""
+    devices = [reading.hardware_id for reading in readings]
+    ids = [reading.batch_id for reading in readings]
+    times = [reading.timestamp_ms for reading in readings]
+    items = Columns(
+        {
+            "hardware_id": devices,
+            "ts_batch": [f"{at:013}#{batch_id}" for at, batch_id in zip(times, ids, strict=True)],
+            "timestamp_ms": times,
+            "batch_id": ids,
+            "boot_id": [reading.boot_id for reading in readings],
+            "firmware_version": [reading.firmware_version for reading in readings],
+            "sensors": [reading.sensors for reading in readings],
+            "sensor_status": [reading.sensor_status for reading in readings],
+            "expiration_time": [at // 1000 + retention for at in times],
+        }
+    )
+    return Alike(
+        Puts(PROCESSED_BATCHES, Columns({"batch_id": ids, "hardware_id": devices}), batch, _NEVER_SEEN),
+        Puts(DEVICE_READINGS, items, _sometimes(readings[0])),
+    )
+
+
+def _sometimes(reading: Reading) -> Item:
+    """The attributes that not every reading has."""
+    item: Item = {} if reading.friendly_name is None else {"friendly_name": reading.friendly_name}
+    return {**item, "clock_ahead": True} if reading.clock_ahead else item
 
 
 def _refusal(refused: StoreError) -> bool | errors.Unavailable:
@@ -167,25 +201,6 @@ def _refusal(refused: StoreError) -> bool | errors.Unavailable:
 def _in_span(hardware_id: str, span: tuple[int, int]) -> Condition:
     first, last = span
     return (F("hardware_id") == hardware_id) & F("ts_batch").between(f"{first:013}#", f"{last:013}#\uffff")
-
-
-def _item(reading: Reading, expires: int) -> Item:
-    item: Item = {
-        "hardware_id": reading.hardware_id,
-        "ts_batch": f"{reading.timestamp_ms:013}#{reading.batch_id}",
-        "timestamp_ms": reading.timestamp_ms,
-        "batch_id": reading.batch_id,
-        "boot_id": reading.boot_id,
-        "firmware_version": reading.firmware_version,
-        "sensors": reading.sensors,
-        "sensor_status": reading.sensor_status,
-        "expiration_time": expires,
-    }
-    if reading.friendly_name is not None:
-        item["friendly_name"] = reading.friendly_name
-    if reading.clock_ahead:
-        item["clock_ahead"] = True
-    return item
 
 
 def _reading(item: Mapping[str, Any]) -> Reading:

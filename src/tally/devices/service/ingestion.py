@@ -4,26 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from msgspec.structs import replace
-
-from tally.devices.model import (
-    MAX_READINGS,
-    Reading,
-    Receipt,
-    Rejection,
-    Sender,
-    check_reading,
-    check_sender,
-    is_ahead,
-    timestamp,
-)
+from tally.devices.measured import Measured, Sent, check_count, check_measured, readings_of
+from tally.devices.model import Reading, Receipt, Rejection, Sender, check_sender, timestamp
 from tally.devices.repository.readings import ReadingRepository
 from tally.devices.service.registry import Registry
 from tally.errors import Invalid, Unavailable
 from tally.kit.clock import Clock
 
-# What a board sent in one place of its request: a reading, or why it is none.
-Sent: TypeAlias = Reading | Rejection
 Announce: TypeAlias = Callable[[Sequence[Reading]], None]
 
 
@@ -45,10 +32,8 @@ class Ingestion:
         if not good:
             return Receipt(rejected=rejected)
         name = await self.registry.heard_of(sender)
-        now_ms = self.clock.milliseconds()
-        named = [replace(reading, friendly_name=name, clock_ahead=is_ahead(reading.timestamp_ms, now_ms)) for reading in good]
-        stored, duplicates = await self._store(named)
-        return Receipt(tuple(reading.batch_id for reading in stored), tuple(reading.batch_id for reading in duplicates), rejected)
+        stored, duplicates = await self._store(readings_of(sender, good, name, self.clock.milliseconds()))
+        return Receipt([reading.batch_id for reading in stored], [reading.batch_id for reading in duplicates], rejected)
 
     async def _store(self, readings: Sequence[Reading]) -> tuple[list[Reading], list[Reading]]:
         """The new ones and the duplicates. All transactions run at once: on the embedded store they share a commit."""
@@ -64,25 +49,29 @@ class Ingestion:
         return stored, [reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is False]
 
 
-def check_count(count: int) -> None:
-    """Refuse a request with no readings or too many."""
-    if not count:
-        raise Invalid("readings must hold at least one reading", code="invalid_format", field="readings")
-    if count > MAX_READINGS:
-        message = f"readings must hold at most {MAX_READINGS} readings, not {count}"
-        raise Invalid(message, code="batch_size_exceeded", field="readings")
-
-
-def _sorted_out(sent: Sequence[Sent]) -> tuple[list[Reading], tuple[Rejection, ...]]:
-    """The first good reading of each batch id, and what is wrong with the ids that have none."""
-    good: dict[str, Reading] = {}
+def _sorted_out(sent: Sequence[Sent]) -> tuple[list[Measured], tuple[Rejection, ...]]:
+    """The first good one of each batch id, and what is wrong with the ids that have none."""
+    measured = [each for each in sent if not isinstance(each, Rejection)]
+    if len({each.batch_id for each in measured}) == len(sent) and _are_good(measured):
+        return measured, ()
+    good: dict[str, Measured] = {}
     bad: list[Rejection] = []
-    for index, entry in enumerate(sent):
-        if isinstance(entry, Rejection):
-            bad.append(entry)
+    for index, each in enumerate(sent):
+        if isinstance(each, Rejection):
+            bad.append(each)
             continue
         try:
-            good.setdefault(entry.batch_id, check_reading(entry))
+            check_measured([each])
         except Invalid as error:
-            bad.append(Rejection(index, str(error.details["field"]), error.message, entry.batch_id))
+            bad.append(Rejection(index, str(error.details["field"]), error.message, each.batch_id))
+        else:
+            good.setdefault(each.batch_id, each)
     return list(good.values()), tuple(rejection for rejection in bad if rejection.batch_id not in good)
+
+
+def _are_good(measured: Sequence[Measured]) -> bool:
+    try:
+        check_measured(measured)
+    except Invalid:
+        return False
+    return True

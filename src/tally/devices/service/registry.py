@@ -22,7 +22,7 @@ from tally.kit.ids import new_uuid
 from tally.kit.recent import Recent
 
 SEEN_EVERY: Final = timedelta(minutes=5)
-NAME_SECONDS: Final = 5.0
+NAME_SECONDS: Final = 60.0  # a new name is on readings that other servers take in so much later at most
 
 
 @dataclass(frozen=True, slots=True)

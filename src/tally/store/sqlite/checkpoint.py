@@ -7,8 +7,9 @@ import apsw
 
 from tally.store.sqlite.files import BUSY_SECONDS, connect, patience
 
-_CHECKPOINT_PAGES = 8_000  # 32 MB: long enough that a page written often is copied once, also among a million items
+_COPIED_PAGES = 8_000  # at a time: 32 MB, long enough that a page written often is copied once, also among a million items
 _RESTART_PAGES = 32_000
+_LITTLE_PAGES = 1_000  # may be copied while writers wait, and more where the log has grown to twice its length
 _PATIENCE_SECONDS = 0.1
 
 
@@ -21,15 +22,18 @@ class Checkpoint:
         self._wanted = threading.Event()
         self._copying = threading.Lock()
         self._stopped = False
-        self._pages = 0
+        self._pages = 0  # in the log
+        self._copied = 0  # of them
         self._restart_at = _RESTART_PAGES
         self._thread = threading.Thread(target=self._run, name="tally-store-checkpoint", daemon=True)
         self._thread.start()
 
     def committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         """Told by SQLite after each commit how long the log is."""
+        if pages < self._copied:  # it has started anew
+            self._copied = 0
         self._pages = pages
-        if pages > _CHECKPOINT_PAGES:
+        if pages - self._copied > (_LITTLE_PAGES if pages > self._restart_at else _COPIED_PAGES):
             self._wanted.set()
         return apsw.SQLITE_OK
 
@@ -39,20 +43,20 @@ class Checkpoint:
         It waits for our own copying, but not for another process's reader that stays in one moment, a back-up perhaps: as long
         as that keeps the log from its new start, a short try is made now and then, and the log grows.
         """
-        if self._pages > self._restart_at:
+        left = self._pages - self._copied
+        if self._pages > self._restart_at and (left <= _LITTLE_PAGES or self._pages > 2 * self._restart_at):
             connection.set_busy_handler(patience(_PATIENCE_SECONDS))
             with self._copying:
-                done = _checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
+                done = self._copy(connection, apsw.SQLITE_CHECKPOINT_RESTART)
             connection.set_busy_handler(patience(BUSY_SECONDS))
             self._restart_at = _RESTART_PAGES if done else self._pages + _RESTART_PAGES // 4
-            self._pages = 0
 
     def close(self) -> None:
         """Stop, leaving an empty log where nobody else uses it."""
         self._stopped = True
         self._wanted.set()
         self._thread.join()
-        _checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._copy(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._connection.close()
 
     def _run(self) -> None:
@@ -62,13 +66,12 @@ class Checkpoint:
             if self._stopped:
                 return
             with self._copying:
-                _checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._copy(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-
-def _checkpoint(connection: apsw.Connection, mode: int) -> bool:
-    """Whether it was done. If not (another process reads or checkpoints, the disk is full), it is tried at a later commit."""
-    try:
-        connection.wal_checkpoint(mode=mode)
-    except apsw.Error:
-        return False
-    return True
+    def _copy(self, connection: apsw.Connection, mode: int) -> bool:
+        """Whether it was done. If not (another process reads or checkpoints, the disk is full), it is tried at a later commit."""
+        try:
+            _, self._copied = connection.wal_checkpoint(mode=mode)
+        except apsw.Error:
+            return False
+        return True

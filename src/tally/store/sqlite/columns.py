@@ -5,46 +5,88 @@ column is checked, measured and packed by a few calls that run in C, where an it
 value.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from itertools import repeat
+from typing import Any
 
 import ormsgpack
 
+from tally.store.api import Columns
 from tally.store.sqlite.codec import pack
 from tally.store.values import (
     CONTAINER_BYTES,
     ELEMENT_BYTES,
     Item,
+    are_easy,
     check_depth,
     check_size,
     measure,
     measure_attribute,
-    measure_integers,
-    measure_item,
+    measure_easy,
     measure_name,
 )
-
-Column: TypeAlias = tuple[Iterable[bytes], Iterable[int]]
 
 _FEW = 4  # items, for which a column is not worth its trouble
 _FIXED_MAP, _MAP_16, _MAP_32 = 0x80, b"\xde", b"\xdf"  # how MessagePack begins a map, by the number of its entries
 _SAME = ({str}, {int})  # kinds of values that are packed alike where they are equal
-# Decimals as they are packed, and their sizes.
-_NUMBERS: dict[Decimal, tuple[bytes, int]] = {}
+# Numbers as they are packed, and their sizes.
+_NUMBERS: dict[int | Decimal, tuple[bytes, int]] = {}
 _MOST_NUMBERS = 16_384
 _SHORT = 9  # characters: of such numbers nobody can find many with one hash, to make them slow to look up
 
 
-def pack_each(items: Sequence[Item], common: Item) -> tuple[list[bytes], list[int]]:
+def columns_of(items: Sequence[Item], common: Item) -> Mapping[str, Sequence[Any]] | None:
+    """The items by attribute, if they are alike and that is worth its trouble."""
+    if len(items) < _FEW:
+        return None
+    if isinstance(items, Columns):
+        columns = items.values
+    elif _are_alike(items):
+        columns = _taken_apart(items)
+    else:
+        return None
+    return columns if common.keys().isdisjoint(columns) else None
+
+
+def pack_columns(columns: Mapping[str, Sequence[Any]], common: Item) -> tuple[list[bytes], list[int]]:
     """The bytes and the sizes of items, each with what is common to all, once every value in them has been found good."""
-    if len(items) < _FEW or not _are_alike(items) or not common.keys().isdisjoint(items[0]):
-        whole = [{**common, **item} for item in items] if common else items
-        sizes = [measure_item(item) for item in whole]
-        return [pack(item) for item in whole], sizes
-    packed, sizes = _pack_maps(items, common, None, 0)
+    pieces = _Pieces(len(next(iter(columns.values()))))
+    pieces.add_to_all(_header(len(common) + len(columns)), 0)
+    for name, value in common.items():
+        size = measure_attribute(name, value)  # before it is packed, which takes only what is good
+        pieces.add_to_all(pack(name) + pack(value), size)
+    _add_columns(pieces, columns, None, 0)
+    packed, sizes = pieces.joined()
     check_size(max(sizes))
     return packed, sizes
+
+
+class _Pieces:
+    """Items as they are being packed: pieces of their bytes, in order, and of their sizes."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._bytes: list[Iterable[bytes]] = []
+        self._sizes: list[Iterable[int]] = []
+        self._same = b""
+        self._same_size = 0
+
+    def add_to_all(self, packed: bytes, size: int) -> None:
+        """What is the same in all items."""
+        self._same += packed
+        self._same_size += size
+
+    def add(self, packed: Iterable[bytes], sizes: Iterable[int]) -> None:
+        """What each item has of its own."""
+        self._bytes += (repeat(self._same, self._count), packed)
+        self._sizes.append(sizes)
+        self._same = b""
+
+    def joined(self) -> tuple[list[bytes], list[int]]:
+        parts = [*self._bytes, repeat(self._same, self._count)]
+        sizes = [*self._sizes, repeat(self._same_size, self._count)]
+        return [*map(b"".join, zip(*parts, strict=True))], [*map(sum, zip(*sizes, strict=True))]
 
 
 def _are_alike(maps: Sequence[Any]) -> bool:
@@ -52,27 +94,37 @@ def _are_alike(maps: Sequence[Any]) -> bool:
     return {*map(type, maps)} == {dict} and len({*map(tuple, maps)}) == 1 and bool(maps[0])
 
 
-def _pack_maps(maps: Sequence[Item], common: Item, where: str | None, depth: int) -> tuple[list[bytes], list[int]]:
-    """Maps that are alike. `where` names the attribute that they are in, `depth` is that of their values."""
-    size = sum(measure_attribute(name, value) for name, value in common.items())
-    before = _header(len(common) + len(maps[0])) + pack(common)[len(_header(len(common))) :]
-    parts: list[Iterable[bytes]] = []
-    sizes: list[Iterable[int]] = []
-    for name, values in zip(maps[0], zip(*map(dict.values, maps), strict=True), strict=True):
-        size += measure_name(name)
-        before += pack(name)
-        kinds = {*map(type, values)}
-        if _are_same(values, kinds):
-            size += measure(values[0], where or name, depth)
-            before += pack(values[0])
-            continue
-        packed, own = _pack_values(values, kinds, where or name, depth)
-        parts += ([before] * len(maps), packed)
-        sizes.append(own)
-        before = b""
-    parts.append([before] * len(maps))
-    sizes.append([size] * len(maps))
-    return [*map(b"".join, zip(*parts, strict=True))], [*map(sum, zip(*sizes, strict=True))]
+def _taken_apart(maps: Sequence[dict[str, Any]]) -> dict[str, Sequence[Any]]:
+    return dict(zip(maps[0], zip(*map(dict.values, maps), strict=True), strict=True))
+
+
+def _add_columns(pieces: _Pieces, columns: Mapping[str, Sequence[Any]], where: str | None, depth: int) -> None:
+    """The entries of maps that are alike. `where` names the attribute that they are in, `depth` is that of their values."""
+    for name, values in columns.items():
+        size = measure_name(name)
+        pieces.add_to_all(pack(name), size)
+        _add_values(pieces, values, where or name, depth)
+
+
+def _add_values(pieces: _Pieces, values: Sequence[Any], where: str, depth: int) -> None:
+    """What stands under one name."""
+    kinds = {*map(type, values)}
+    if _are_same(values, kinds):
+        size = measure(values[0], where, depth)
+        pieces.add_to_all(pack(values[0]), size)
+    elif kinds == {str} and "".join(values).isascii():
+        pieces.add(map(ormsgpack.packb, values), map(len, values))
+    elif kinds == {int} and are_easy(values):
+        pieces.add(map(ormsgpack.packb, values), measure_easy(values))
+    elif kinds <= {int, Decimal}:
+        pieces.add(*_numbers(values, where))
+    elif kinds == {dict} and _are_alike(values):
+        check_depth(where, depth)
+        columns = _taken_apart(values)
+        pieces.add_to_all(_header(len(columns)), CONTAINER_BYTES + ELEMENT_BYTES * len(columns))
+        _add_columns(pieces, columns, where, depth + 1)
+    else:
+        pieces.add(map(pack, values), [measure(value, where, depth) for value in values])
 
 
 def _are_same(values: Sequence[Any], kinds: set[type]) -> bool:
@@ -82,33 +134,19 @@ def _are_same(values: Sequence[Any], kinds: set[type]) -> bool:
     return is_plain and bool(first == values[-1]) and values.count(first) == len(values)
 
 
-def _pack_values(values: Sequence[Any], kinds: set[type], where: str, depth: int) -> Column:
-    """What stands under one name."""
-    if kinds == {str} and "".join(values).isascii():
-        return map(ormsgpack.packb, values), map(len, values)
-    if kinds == {int}:
-        return map(pack, values), measure_integers(values, where)
-    if kinds == {dict} and _are_alike(values):
-        check_depth(where, depth)
-        packed, sizes = _pack_maps(values, {}, where, depth + 1)
-        own = CONTAINER_BYTES + ELEMENT_BYTES * len(values[0])
-        return packed, [size + own for size in sizes]
-    if kinds == {Decimal}:
-        numbers = _numbers(values, where)
-        return [packed for packed, _ in numbers], [size for _, size in numbers]
-    return map(pack, values), [measure(value, where, depth) for value in values]
-
-
-def _numbers(values: Sequence[Decimal], where: str) -> list[tuple[bytes, int]]:
-    """Decimals as they are packed, and their sizes."""
+def _numbers(values: Sequence[int | Decimal], where: str) -> tuple[Iterable[bytes], Iterable[int]]:
+    """Numbers as they are packed, and their sizes."""
     try:
         known = [*map(_NUMBERS.get, values)]
     except TypeError:  # a signalling NaN has no hash, and is refused by its measure
         known = [None] * len(values)
-    return [found or _number(value, where) for found, value in zip(known, values, strict=True)]
+    if not all(known):
+        known = [found or _number(value, where) for found, value in zip(known, values, strict=True)]
+    packed, sizes = zip(*known, strict=True)
+    return packed, sizes
 
 
-def _number(value: Decimal, where: str) -> tuple[bytes, int]:
+def _number(value: int | Decimal, where: str) -> tuple[bytes, int]:
     """Sensors show the same few thousand values again and again, so these are remembered, within reason."""
     size = measure(value, where)
     number = pack(value), size

@@ -44,7 +44,7 @@ from tally.store.sqlite import capacity
 from tally.store.sqlite.catalogue import Catalogue
 from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.files import connect, open_database, translate
-from tally.store.sqlite.groups import run_group
+from tally.store.sqlite.groups import Groups
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.sweep import sweep
@@ -89,7 +89,7 @@ class SqliteEngine:
         try:
             self._catalogue = Catalogue(self._connection)
             self._written = Catalogue(self._connection)  # for the writer's thread alone
-            self._writer = Writer(self.path, asyncio.get_running_loop(), partial(run_group, self._written), self._written.forget)
+            self._writer = Writer(self.path, asyncio.get_running_loop(), Groups(self._written))
         except StoreError:
             self._connection.close()
             raise

@@ -19,16 +19,33 @@ from tally.store.sqlite.writer import Job
 from tally.store.sqlite.writes import Prepared, is_plain, put_all, renew, write_one
 
 
-def run_group(catalogue: Catalogue, connection: apsw.Connection, group: list[Job]) -> None:
-    """Run all jobs, and leave each its result or its refusal."""
-    catalogue.refresh(connection)
-    run = _Run(catalogue, connection)
-    for job in group:
-        try:
-            run.take(job)
-        except StoreError as refusal:
-            job.failure = refusal
-    run.write_waiting()
+class Groups:
+    """Runs groups with the catalogue as it stands in the database, which other processes may change."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._version = 0  # of the database, as this connection left it
+
+    def run(self, connection: apsw.Connection, group: list[Job]) -> None:
+        """Run all jobs, and leave each its result or its refusal."""
+        if connection.data_version("main") != self._version:
+            self._catalogue.refresh(connection)
+        run = _Run(self._catalogue, connection)
+        for job in group:
+            try:
+                run.take(job)
+            except StoreError as refusal:
+                job.failure = refusal
+        run.write_waiting()
+
+    def committed(self, connection: apsw.Connection) -> None:
+        """Until the version is another one, the catalogue is as this group left it."""
+        self._version = connection.data_version("main")
+
+    def rolled_back(self) -> None:
+        """What was read or made in it is not to be relied on."""
+        self._catalogue.forget()
+        self._version = 0
 
 
 class _Run:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from tally.store.schema import MAX_PARTITION_BYTES, MAX_SORT_BYTES, Index, KeyPart, KeyType, Table, check_item_keys, check_key
+from tally.store.schema import MAX_PARTITION_BYTES, MAX_SORT_BYTES, Index, KeyPart, KeyType, Table, check_key
 from tally.store.values import Item
 
 _NEGATIVE, _ZERO, _POSITIVE = b"\x7f", b"\x80", b"\x81"
@@ -75,23 +75,17 @@ def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
     return read_strings
 
 
-def read_keys(table: Table, items: Sequence[Item], common: Item) -> list[RowKey]:
-    """The bytes of the primary keys of items, each with what is common to all; their keys are checked, the indexes' too."""
-    if not table.by_name:
-        columns = [_key_column(part, items, common) for part in table.key]
-        first, second = columns[0], columns[1] if table.sort else [b""] * len(items)
-        if first and second:
-            return [*zip(first, second, strict=True)]
-    whole = [{**common, **item} for item in items]
-    for item in whole:
-        check_item_keys(table, item)
-    return [*map(row_key_reader(table), whole)]
+def key_columns(table: Table, columns: Mapping[str, Sequence[Any]], common: Item) -> tuple[list[bytes], list[bytes]] | None:
+    """The bytes of the primary keys of items by attribute, if they are good strings, the common case; None: look more closely."""
+    if table.by_name:
+        return None
+    count = len(next(iter(columns.values())))
+    found = [_key_column(part, columns.get(part.name) or [common.get(part.name)] * count) for part in table.key]
+    first, second = found[0], found[1] if table.sort else [b""] * count
+    return (first, second) if first and second else None
 
 
-def _key_column(part: KeyPart, items: Sequence[Item], common: Item) -> list[bytes]:
-    """One attribute of keys that are good strings, the common case; empty otherwise, to be looked at more closely."""
-    is_common = part.name in common
-    values: list[Any] = [common[part.name]] * len(items) if is_common else [item.get(part.name) for item in items]
+def _key_column(part: KeyPart, values: Sequence[Any]) -> list[bytes]:
     if part.type != "S" or {*map(type, values)} != {str}:
         return []
     encoded = [*map(str.encode, values)]

@@ -7,14 +7,16 @@ the rows: so a write touches an index only when the item's key in it changes, an
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from tally.store.expressions import Path
-from tally.store.schema import Index, Table, carried_names
-from tally.store.sqlite.columns import pack_each
-from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, read_keys, row_key_reader
+from tally.store.schema import Index, Table, carried_names, check_item_keys
+from tally.store.sqlite.codec import pack
+from tally.store.sqlite.columns import columns_of, pack_columns
+from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, key_columns, row_key_reader
 from tally.store.values import Item, measure_item
 
 # What stands in the columns of a table's rows: pk, sk, item, size, expires.
@@ -141,22 +143,30 @@ def _expiry_reader(table: Table) -> Callable[[Mapping[str, Any]], float | None]:
     if ttl is None:
         return lambda _item: None
 
-    def read(item: Mapping[str, Any]) -> float | None:
-        until = item.get(ttl)
-        return float(until) if type(until) is int or type(until) is Decimal else None
+    return lambda item: _moment(item.get(ttl))
 
-    return read
+
+def _moment(value: Any) -> float | None:
+    return float(value) if type(value) is int or type(value) is Decimal else None
 
 
 def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], list[Row]]:
-    expires = _expiry_reader(table)
+    expires, read_key = _expiry_reader(table), row_key_reader(table)
+
+    def row(item: Item) -> Row:
+        size = measure_item(item)
+        check_item_keys(table, item)
+        return (*read_key(item), pack(item), size, expires(item))
 
     def make(items: Sequence[Item], common: Item) -> list[Row]:
-        packed, sizes = pack_each(items, common)
-        keys = read_keys(table, items, common)
-        ends = [expires(common)] * len(items) if table.ttl in common else [*map(expires, items)]
-        columns = zip(keys, packed, sizes, ends, strict=True)
-        return [(pk, sk, item, size, until) for (pk, sk), item, size, until in columns]
+        columns = columns_of(items, common)
+        keys = key_columns(table, columns, common) if columns else None
+        if columns is None or keys is None:
+            return [row({**common, **item}) for item in items]
+        packed, sizes = pack_columns(columns, common)
+        ends = columns.get(table.ttl) if table.ttl else None
+        until = repeat(expires(common), len(items)) if ends is None else map(_moment, ends)
+        return [*zip(*keys, packed, sizes, until, strict=True)]
 
     return make
 

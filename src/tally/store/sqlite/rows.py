@@ -1,7 +1,7 @@
 """Many rows in one step of SQLite: as many as possible to a statement, and so with one turn of Python's lock.
 
 A step lets go of the lock, so that the event loop works while SQLite does. With a row to a step the two would hand the lock to
-and fro for every row, which costs more than the row.
+and fro for every row, which costs more than the row; and whoever asks a busy loop for it waits up to a millisecond.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import apsw
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
 
-_MOST = 128  # rows to a statement; their numbers are powers of two, so that there are few different statements
+_MOST = 256  # rows to a statement
 
 
 def sizes_at(connection: apsw.Connection, layout: Layout, keys: Sequence[RowKey]) -> dict[RowKey, int]:
@@ -21,9 +21,7 @@ def sizes_at(connection: apsw.Connection, layout: Layout, keys: Sequence[RowKey]
     found: dict[RowKey, int] = {}
     for start in range(0, len(keys), _MOST):
         some = keys[start : start + _MOST]
-        padding = (1 << (len(some) - 1).bit_length()) - len(some)
-        asked = [*chain.from_iterable(some), *(some[-1] * padding)]
-        rows: list[Any] = connection.execute(layout.select_sizes(len(asked) // 2), asked).fetchall()
+        rows: list[Any] = connection.execute(layout.select_sizes(len(some)), [*chain.from_iterable(some)]).fetchall()
         found.update(((pk, sk), size) for pk, sk, size in rows)
     return found
 
@@ -34,18 +32,15 @@ def put_new(connection: apsw.Connection, layout: Layout, rows: Sequence[Row]) ->
     To look for them beforehand would cost a third of the writing, and there are none as a rule.
     """
     there: dict[RowKey, int] = {}
-    start = 0
-    while start < len(rows):
-        count = min(_MOST, 1 << (len(rows) - start).bit_length() - 1)
-        some = rows[start : start + count]
+    for start in range(0, len(rows), _MOST):
+        some = rows[start : start + _MOST]
         try:
-            connection.execute(layout.insert_new(count), [*chain.from_iterable(some)])
+            connection.execute(layout.insert_new(len(some)), [*chain.from_iterable(some)])
         except apsw.ConstraintError:
             left = some[connection.changes() :]  # those before it are written
             found = sizes_at(connection, layout, [row[:2] for row in left])
             there |= found
             put_new(connection, layout, [row for row in left if row[:2] not in found])
-        start += count
     return there
 
 

@@ -8,9 +8,8 @@ again one by one, so that each gets its own answer: jobs must therefore be safe 
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import apsw
 
@@ -33,17 +32,21 @@ class Job:
         self.failure: BaseException | None = None
 
 
-RunGroup: TypeAlias = Callable[[apsw.Connection, list[Job]], None]
+class Groups(Protocol):
+    """How a group is run inside of a transaction, and what to do after it."""
+
+    def run(self, connection: apsw.Connection, group: list[Job]) -> None: ...
+    def committed(self, connection: apsw.Connection) -> None: ...
+    def rolled_back(self) -> None: ...
 
 
 class Writer:
     """The one writer of this process. Other processes may have theirs: SQLite's lock orders them."""
 
-    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop, run_group: RunGroup, rolled_back: Callable[[], None]) -> None:
+    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop, groups: Groups) -> None:
         self._path = path
         self._loop = loop
-        self._run_group = run_group
-        self._rolled_back = rolled_back
+        self._groups = groups
         self._connection = connect(path)
         self._identity = identity(path)
         self._waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -119,12 +122,13 @@ class Writer:
     def _transaction(self, group: list[Job]) -> None:
         connection = self._connection
         try:
-            self._run_group(connection, group)
+            self._groups.run(connection, group)
             connection.execute("COMMIT")
+            self._groups.committed(connection)
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            self._rolled_back()
+            self._groups.rolled_back()
             raise
 
     def _told(self, error: Exception) -> Exception:
