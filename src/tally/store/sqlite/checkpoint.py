@@ -7,9 +7,9 @@ import apsw
 
 from tally.store.sqlite.files import BUSY_SECONDS, connect, patience
 
-_COPIED_PAGES = 8_000  # at a time: 32 MB, long enough that a page written often is copied once, also among a million items
+_COPIED_PAGES = 3_000  # at a time: 12 MB, so that commits beside it do not wait long for the disk
 _RESTART_PAGES = 32_000
-_LITTLE_PAGES = 1_000  # may be copied while writers wait, and more where the log has grown to twice its length
+_LITTLE_PAGES = 250  # may be copied while writers wait, and more where the log has grown to twice its length
 _PATIENCE_SECONDS = 0.1
 
 
@@ -43,13 +43,18 @@ class Checkpoint:
         It waits for our own copying, but not for another process's reader that stays in one moment, a back-up perhaps: as long
         as that keeps the log from its new start, a short try is made now and then, and the log grows.
         """
-        left = self._pages - self._copied
-        if self._pages > self._restart_at and (left <= _LITTLE_PAGES or self._pages > 2 * self._restart_at):
+        is_due = self._pages > self._restart_at and self._pages - self._copied <= _LITTLE_PAGES
+        is_overdue = self._pages > 2 * self._restart_at
+        if not (is_due or is_overdue) or not self._copying.acquire(blocking=is_overdue):
+            return
+        try:
             connection.set_busy_handler(patience(_PATIENCE_SECONDS))
-            with self._copying:
-                done = self._copy(connection, apsw.SQLITE_CHECKPOINT_RESTART)
+            done = self._copy(connection, apsw.SQLITE_CHECKPOINT_RESTART)
             connection.set_busy_handler(patience(BUSY_SECONDS))
-            self._restart_at = _RESTART_PAGES if done else self._pages + _RESTART_PAGES // 4
+        finally:
+            self._copying.release()
+        self._restart_at = _RESTART_PAGES if done else self._pages + _RESTART_PAGES // 4
+        self._pages = self._copied = 0
 
     def close(self) -> None:
         """Stop, leaving an empty log where nobody else uses it."""
@@ -60,13 +65,13 @@ class Checkpoint:
         self._connection.close()
 
     def _run(self) -> None:
-        while True:
-            self._wanted.wait()
-            self._wanted.clear()
-            if self._stopped:
-                return
+        self._wanted.wait()
+        while not self._stopped:
             with self._copying:
                 self._copy(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._wanted.clear()  # also what was wanted meanwhile: little has come since
+            if not self._stopped:
+                self._wanted.wait()
 
     def _copy(self, connection: apsw.Connection, mode: int) -> bool:
         """Whether it was done. If not (another process reads or checkpoints, the disk is full), it is tried at a later commit."""
