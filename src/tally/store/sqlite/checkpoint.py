@@ -1,4 +1,8 @@
-"""Copies the write-ahead log into the database beside the commits, and keeps the log short."""
+"""Copies the write-ahead log into the database beside the commits, and keeps the log short.
+
+SQLite syncs the database at the end of a copy only where that has caught up with the log, which commits go on to lengthen. What
+was not synced then is synced with the log's new start, for which writers wait. So a copy is gone after until it has caught up.
+"""
 
 import threading
 from pathlib import Path
@@ -9,7 +13,8 @@ from tally.store.sqlite.files import BUSY_SECONDS, connect, patience
 
 _COPIED_PAGES = 3_000  # at a time: 12 MB, so that commits beside it do not wait long for the disk
 _RESTART_PAGES = 32_000
-_LITTLE_PAGES = 250  # may be copied while writers wait, and more where the log has grown to twice its length
+_LITTLE_PAGES = 500  # may be copied while writers wait, and more where the log has grown to twice its length
+_TRIES = 8
 _PATIENCE_SECONDS = 0.1
 
 
@@ -23,7 +28,7 @@ class Checkpoint:
         self._copying = threading.Lock()
         self._stopped = False
         self._pages = 0  # in the log
-        self._copied = 0  # of them
+        self._copied = 0  # of them, when the copy last caught up with the log
         self._restart_at = _RESTART_PAGES
         self._thread = threading.Thread(target=self._run, name="tally-store-checkpoint", daemon=True)
         self._thread.start()
@@ -68,15 +73,17 @@ class Checkpoint:
         self._wanted.wait()
         while not self._stopped:
             with self._copying:
-                self._copy(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                any(self._copy(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE) for _ in range(_TRIES))
             self._wanted.clear()  # also what was wanted meanwhile: little has come since
             if not self._stopped:
                 self._wanted.wait()
 
     def _copy(self, connection: apsw.Connection, mode: int) -> bool:
-        """Whether it was done. If not (another process reads or checkpoints, the disk is full), it is tried at a later commit."""
+        """Whether all was copied. If not (another process reads or checkpoints, the disk is full), a later commit tries again."""
         try:
-            _, self._copied = connection.wal_checkpoint(mode=mode)
+            pages, copied = connection.wal_checkpoint(mode=mode)
         except apsw.Error:
             return False
-        return True
+        if copied == pages:
+            self._copied = copied
+        return copied == pages
