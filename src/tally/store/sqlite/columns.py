@@ -8,11 +8,13 @@ value.
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 import ormsgpack
 
 from tally.store.api import Columns
+from tally.store.errors import InvalidNumber
 from tally.store.sqlite.codec import pack
 from tally.store.values import (
     CONTAINER_BYTES,
@@ -30,9 +32,7 @@ from tally.store.values import (
 _FEW = 4  # items, for which a column is not worth its trouble
 _FIXED_MAP, _MAP_16, _MAP_32 = 0x80, b"\xde", b"\xdf"  # how MessagePack begins a map, by the number of its entries
 _SAME = ({str}, {int})  # kinds of values that are packed alike where they are equal
-# Numbers as they are packed, and their sizes.
-_NUMBERS: dict[int | Decimal, tuple[bytes, int]] = {}
-_MOST_NUMBERS = 16_384
+_MOST_KNOWN = 16_384
 _SHORT = 9  # characters: of such numbers nobody can find many with one hash, to make them slow to look up
 
 
@@ -137,24 +137,32 @@ def _are_same(values: Sequence[Any], kinds: set[type]) -> bool:
 def _numbers(values: Sequence[int | Decimal], where: str) -> tuple[Iterable[bytes], Iterable[int]]:
     """Numbers as they are packed, and their sizes."""
     try:
-        known = [*map(_NUMBERS.get, values)]
-    except TypeError:  # a signalling NaN has no hash, and is refused by its measure
-        known = [None] * len(values)
-    if not all(known):
-        known = [found or _number(value, where) for found, value in zip(known, values, strict=True)]
-    packed, sizes = zip(*known, strict=True)
-    return packed, sizes
+        known = [*map(_known.__getitem__, values)]
+    except (InvalidNumber, TypeError):  # a signalling NaN has no hash
+        for value in values:
+            measure(value, where)
+        raise
+    return map(_packed, known), map(_size, known)
 
 
-def _number(value: int | Decimal, where: str) -> tuple[bytes, int]:
-    """Sensors show the same few thousand values again and again, so these are remembered, within reason."""
-    size = measure(value, where)
-    number = pack(value), size
-    if len(str(value)) <= _SHORT:
-        if len(_NUMBERS) >= _MOST_NUMBERS:
-            _NUMBERS.clear()
-        _NUMBERS[value] = number
-    return number
+class _Known(dict[int | Decimal, tuple[bytes, int]]):
+    """Numbers as they are packed, and their sizes.
+
+    Sensors show the same few thousand values again and again, so these are remembered, within reason.
+    """
+
+    def __missing__(self, value: int | Decimal) -> tuple[bytes, int]:
+        size = measure(value, "a number")
+        number = pack(value), size
+        if len(str(value)) <= _SHORT:
+            if len(self) >= _MOST_KNOWN:
+                self.clear()
+            self[value] = number
+        return number
+
+
+_known = _Known()
+_packed, _size = itemgetter(0), itemgetter(1)
 
 
 def _header(count: int) -> bytes:
