@@ -138,12 +138,19 @@ def are_easy(values: Sequence[int]) -> bool:
 
 
 def measure_easy(values: Sequence[int]) -> list[int]:
-    """The sizes of integers that are positive and not large; see `_number_bytes`."""
-    texts = map(str, values)
-    return [(len(digits) - 1 >> 1) - (len(digits) - len(digits.rstrip("0")) >> 1) + 2 for digits in texts]
+    """The sizes of integers that are positive and not large."""
+    return [*map(_easy_bytes, map(str, values))]
+
+
+def _easy_bytes(digits: str) -> int:
+    """See `_number_bytes`."""
+    count = len(digits)
+    return (count - 1 >> 1) - (count - len(digits.rstrip("0")) >> 1) + 2
 
 
 def _measure_integer(value: int, where: str, _depth: int) -> int:
+    if 0 < value < _EASY:
+        return _easy_bytes(str(value))
     if not value:
         return 1
     magnitude = -value if value < 0 else value
