@@ -45,8 +45,9 @@ class Checkpoint:
     def restart_if_long(self, connection: apsw.Connection) -> None:
         """Under steady writing the log never empties by itself: now and then the writer waits for the little that is left.
 
-        It waits for our own copying, but not for another process's reader that stays in one moment, a back-up perhaps: as long
-        as that keeps the log from its new start, a short try is made now and then, and the log grows.
+        It waits for our own copying only where the log has grown to twice its length, and never for another process's reader
+        that stays in one moment, a back-up perhaps: as long as that keeps the log from its new start, a short try is made now and
+        then, and the log grows.
         """
         is_due = self._pages > self._restart_at and self._pages - self._copied <= _LITTLE_PAGES
         is_overdue = self._pages > 2 * self._restart_at
