@@ -223,3 +223,18 @@ def test_what_measuring_refuses_is_refused_among_many(value: Any, error: type[St
         with pytest.raises(error) as among:
             rows_of([item] * count, common)
         assert str(among.value) == str(alone.value)
+
+
+@pytest.mark.parametrize("key", ["", "\ud800", "x" * 3000, 7, None])
+def test_a_key_that_is_refused_alone_is_refused_among_many(key: Any) -> None:
+    """With the same words, whether or not the key is common to all."""
+    layout = compile_layout(PLAIN)
+    with pytest.raises(StoreError) as alone:
+        layout.rows_of([{"id": key}], {})
+    for many, common in (
+        ([{"id": key, "n": number} for number in range(9)], {}),
+        ([{"n": number} for number in range(9)], {"id": key}),
+    ):
+        with pytest.raises(StoreError) as among:
+            layout.rows_of(many, common)
+        assert (type(among.value), str(among.value)) == (type(alone.value), str(alone.value))

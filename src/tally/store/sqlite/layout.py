@@ -160,13 +160,14 @@ def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], list[Row]]:
 
     def make(items: Sequence[Item], common: Item) -> list[Row]:
         columns = columns_of(items, common)
-        keys = key_columns(table, columns, common) if columns else None
-        if columns is None or keys is None:
-            return [row({**common, **item}) for item in items]
-        packed, sizes = pack_columns(columns, common)
-        ends = columns.get(table.ttl) if table.ttl else None
-        until = repeat(expires(common), len(items)) if ends is None else map(_moment, ends)
-        return [*zip(*keys, packed, sizes, until, strict=True)]
+        if columns is not None:
+            packed, sizes = pack_columns(columns, common)  # before the keys: it refuses what no value may be
+            keys = key_columns(table, columns, common)
+            if keys is not None:
+                ends = columns.get(table.ttl) if table.ttl else None
+                until = repeat(expires(common), len(items)) if ends is None else map(_moment, ends)
+                return [*zip(*keys, packed, sizes, until, strict=True)]
+        return [row({**common, **item}) for item in items]
 
     return make
 
