@@ -4,8 +4,9 @@ An operation names its table by declaration, so every engine can check it before
 answer with the consumed capacity, reported by the service or computed by DynamoDB's rules.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 
@@ -13,6 +14,8 @@ from tally.store.errors import InvalidRequest, StoreError
 from tally.store.expressions import Action, Condition, Path
 from tally.store.schema import Table
 from tally.store.values import Item, Key
+
+T = TypeVar("T")
 
 MAX_BATCH_GET = 100
 MAX_BATCH_WRITE = 25
@@ -120,7 +123,24 @@ class Transaction(Struct, frozen=True, gc=False):
     token: str | None = None
 
 
-class Columns(Sequence[Item]):
+class _Made(Sequence[T]):
+    """A sequence whose elements are made when they are asked for."""
+
+    @overload
+    def __getitem__(self, position: int) -> T: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[T]: ...
+    def __getitem__(self, position: int | slice) -> T | list[T]:
+        if isinstance(position, slice):
+            return [self._made(each) for each in range(*position.indices(len(self)))]
+        return self._made(position)
+
+    @abstractmethod
+    def _made(self, position: int) -> T:
+        """The element at one place."""
+
+
+class Columns(_Made[Item]):
     """Items with the same attributes, told by attribute: what each of them has under a name, in their order.
 
     It saves an engine that can check and encode an attribute of many items at once from taking items apart that a caller has
@@ -135,13 +155,7 @@ class Columns(Sequence[Item]):
     def __len__(self) -> int:
         return len(next(iter(self.values.values())))
 
-    @overload
-    def __getitem__(self, position: int) -> Item: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[Item]: ...
-    def __getitem__(self, position: int | slice) -> Item | list[Item]:
-        if isinstance(position, slice):
-            return [self[each] for each in range(*position.indices(len(self)))]
+    def _made(self, position: int) -> Item:
         return {name: values[position] for name, values in self.values.items()}
 
 
@@ -154,7 +168,7 @@ class Puts(Struct, frozen=True):
     condition: Condition | None = None
 
 
-class Alike(Sequence[Transaction]):
+class Alike(_Made[Transaction]):
     """As many transactions as each of the puts has items: the first is of everyone's first item, and so on.
 
     It saves an engine that can write table by table from looking for what a caller knows, and says once what is the same in all.
@@ -168,13 +182,7 @@ class Alike(Sequence[Transaction]):
     def __len__(self) -> int:
         return len(self.puts[0].items)
 
-    @overload
-    def __getitem__(self, position: int) -> Transaction: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[Transaction]: ...
-    def __getitem__(self, position: int | slice) -> Transaction | list[Transaction]:
-        if isinstance(position, slice):
-            return [self[each] for each in range(*position.indices(len(self)))]
+    def _made(self, position: int) -> Transaction:
         return Transaction(tuple(Put(each.table, {**each.common, **each.items[position]}, each.condition) for each in self.puts))
 
 
