@@ -14,6 +14,7 @@ from tally.devices.measured import Measured, Sent, check_count
 from tally.devices.model import ApiKey, Bucket, Capabilities, Device, Number, Reading, Receipt, Rejection, Sender, Series
 from tally.errors import Invalid
 from tally.kit.body import Strict, decode_json
+from tally.kit.remembered import Remembered
 
 
 class CapabilitiesBody(Strict, frozen=True):
@@ -206,28 +207,19 @@ def _rejection(index: int, raw: msgspec.Raw) -> Rejection:
     return Rejection(index, "body", "body cannot be read", _batch_id(raw))
 
 
-class _Numbers(dict[str, Decimal]):
-    """Numbers as JSON spells them, exactly. Sensors show the same few thousand again and again, so these are remembered."""
-
-    def __missing__(self, text: str) -> Decimal:
-        # Every number is some float's shortest form, and one with so few digits is its own.
-        number = Decimal(text if len(text) <= _FLOAT_DIGITS else repr(float(text)))
-        if not number.is_finite():
-            raise ValueError("the number is too large")
-        if len(text) <= _SHORT:
-            if len(self) >= _MOST_NUMBERS:
-                self.clear()
-            self[text] = number
-        return number
+def _decimal(text: str) -> Decimal:
+    """A number as JSON spells it, exactly: every one is some float's shortest form, and one with few digits is its own."""
+    number = Decimal(text if len(text) <= _FLOAT_DIGITS else repr(float(text)))
+    if not number.is_finite():
+        raise ValueError("the number is too large")
+    return number
 
 
 _FLOAT_DIGITS: Final = 15
-_SHORT: Final = 9
-_MOST_NUMBERS: Final = 16_384
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_numbers = _Numbers()
-_data = msgspec.json.Decoder(Data, float_hook=_numbers.__getitem__)
-_measured = msgspec.json.Decoder(Measured, float_hook=_numbers.__getitem__)
+_decimals = Remembered(_decimal)  # sensors show the same few thousand again and again
+_data = msgspec.json.Decoder(Data, float_hook=_decimals.__getitem__)
+_measured = msgspec.json.Decoder(Measured, float_hook=_decimals.__getitem__)
 
 
 class _Named(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import Any
 
 import ormsgpack
 
+from tally.kit.remembered import Remembered
 from tally.store.api import Columns
 from tally.store.errors import InvalidNumber
 from tally.store.sqlite.codec import pack
@@ -32,8 +33,6 @@ from tally.store.values import (
 _FEW = 4  # items, for which a column is not worth its trouble
 _FIXED_MAP, _MAP_16, _MAP_32 = 0x80, b"\xde", b"\xdf"  # how MessagePack begins a map, by the number of its entries
 _SAME = ({str}, {int})  # kinds of values that are packed alike where they are equal
-_MOST_KNOWN = 16_384
-_SHORT = 9  # characters: of such numbers nobody can find many with one hash, to make them slow to look up
 
 
 def columns_of(items: Sequence[Item], common: Item) -> Mapping[str, Sequence[Any]] | None:
@@ -145,23 +144,12 @@ def _numbers(values: Sequence[int | Decimal], where: str) -> tuple[Iterable[byte
     return map(_packed, known), map(_size, known)
 
 
-class _Known(dict[int | Decimal, tuple[bytes, int]]):
-    """Numbers as they are packed, and their sizes.
-
-    Sensors show the same few thousand values again and again, so these are remembered, within reason.
-    """
-
-    def __missing__(self, value: int | Decimal) -> tuple[bytes, int]:
-        size = measure(value, "a number")
-        number = pack(value), size
-        if len(str(value)) <= _SHORT:
-            if len(self) >= _MOST_KNOWN:
-                self.clear()
-            self[value] = number
-        return number
+def _number(value: int | Decimal) -> tuple[bytes, int]:
+    size = measure(value, "a number")
+    return pack(value), size
 
 
-_known = _Known()
+_known = Remembered(_number)  # sensors show the same few thousand values again and again
 _packed, _size = itemgetter(0), itemgetter(1)
 
 
