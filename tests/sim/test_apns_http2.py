@@ -220,12 +220,21 @@ def answered(_: Exchange) -> Answer:
     return Answer(200)
 
 
-FRAMES = st.builds(frames.frame, st.integers(0, 9), st.integers(0, 255), st.integers(0, 9), st.binary(max_size=40))
+REQUEST = [(":method", "POST"), (":scheme", "https"), (":authority", "a"), (":path", "/")]
+# Half of the frames open a stream by a request that is whole: random bytes would hardly ever be one.
+OPENING = Encoder().encode(REQUEST)
+FRAMES = st.one_of(
+    st.builds(frames.frame, st.integers(0, 9), st.integers(0, 255), st.integers(0, 9), st.binary(max_size=40)),
+    st.builds(frames.frame, st.just(frames.HEADERS), st.sampled_from([4, 5]), st.integers(0, 9), st.just(OPENING)),
+)
 
 
 @given(st.lists(st.one_of(st.binary(max_size=60), FRAMES), max_size=8))
 def test_any_bytes_are_borne(chunks: list[bytes]) -> None:
-    """Whatever comes after the greeting, nothing is raised: it is served, waited for, or the connection is closed."""
+    """Whatever comes after the greeting, nothing is raised: it is served, waited for, or the connection is closed.
+
+    The judge of what is written has every stream open that the bytes may name, since an answer may come on any of them.
+    """
     wire, connection = Wire(), Connection(1, answered, lambda _: None)
     connection.connection_made(wire)
     connection.data_received(frames.PREFACE)
@@ -234,6 +243,8 @@ def test_any_bytes_are_borne(chunks: list[bytes]) -> None:
             connection.data_received(chunk)
     peer = H2Connection(H2Configuration(client_side=True))
     peer.initiate_connection()
+    for stream in range(1, 10, 2):
+        peer.send_headers(stream, REQUEST)
     events = peer.receive_data(wire.sent)
     assert wire.is_closed == any(isinstance(event, ConnectionTerminated) for event in events)
 
@@ -271,12 +282,36 @@ def test_answers_are_read_by_another_implementation(status: int) -> None:
     wire, connection = Wire(), Connection(1, lambda _: Answer(status, ((b"apns-id", b"x" * 36),), b"body"), lambda _: None)
     peer = H2Connection(H2Configuration(client_side=True, header_encoding=None))
     peer.initiate_connection()
-    peer.send_headers(1, [(":method", "POST"), (":scheme", "https"), (":authority", "a"), (":path", "/")], end_stream=True)
+    peer.send_headers(1, REQUEST, end_stream=True)
     connection.connection_made(wire)
     connection.data_received(peer.data_to_send())
     [answer] = [event for event in peer.receive_data(wire.sent) if isinstance(event, ResponseReceived)]
     assert dict(answer.headers) == {b":status": b"%d" % status, b"apns-id": b"x" * 36}
     assert written(status, ())
+
+
+@pytest.mark.parametrize("missing", [":method", ":scheme", ":path"])
+def test_a_request_that_lacks_what_every_request_has_is_reset_and_no_more(missing: str) -> None:
+    wire, connection = Wire(), Connection(1, answered, lambda _: None)
+    connection.connection_made(wire)
+    peer = H2Connection(H2Configuration(client_side=True, validate_outbound_headers=False))
+    peer.initiate_connection()
+    peer.send_headers(1, [field for field in REQUEST if field[0] != missing], end_stream=True)
+    peer.send_headers(3, REQUEST, end_stream=True)
+    connection.data_received(peer.data_to_send())
+    events = peer.receive_data(wire.sent)
+    assert [event.stream_id for event in events if isinstance(event, StreamReset)] == [1]
+    assert [event.stream_id for event in events if isinstance(event, ResponseReceived)] == [3]
+
+
+def test_headers_after_the_end_of_a_request_are_not_served_again() -> None:
+    seen: list[Exchange] = []
+    wire, connection = Wire(), Connection(1, seen.append, lambda _: None)
+    connection.connection_made(wire)
+    twice = frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, OPENING) * 2
+    connection.data_received(frames.PREFACE + twice)
+    assert len(seen) == 1
+    assert wire.is_closed
 
 
 def test_more_streams_than_allowed_are_refused_as_never_looked_at() -> None:
@@ -285,8 +320,7 @@ def test_more_streams_than_allowed_are_refused_as_never_looked_at() -> None:
     peer = H2Connection(H2Configuration(client_side=True))
     peer.initiate_connection()
     for number in range(MOST_STREAMS + 3):
-        request = [(":method", "POST"), (":scheme", "https"), (":authority", "a"), (":path", "/")]
-        peer.send_headers(2 * number + 1, request, end_stream=True)
+        peer.send_headers(2 * number + 1, REQUEST, end_stream=True)
     connection.data_received(peer.data_to_send())
     refused = [event.stream_id for event in peer.receive_data(wire.sent) if isinstance(event, StreamReset)]
     assert refused == [2 * (MOST_STREAMS + more) + 1 for more in range(3)]

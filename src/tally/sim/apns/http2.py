@@ -17,6 +17,8 @@ from tally.sim.apns.headers import BadHeaders, HeaderReader, written
 
 MOST_STREAMS: Final = 1000
 _MOST_IN_A_BLOCK: Final = 32 * 1024
+# A request without one of these is malformed: its stream is reset, and nobody is asked to answer it.
+_ALWAYS_TOLD: Final = frozenset({b":method", b":scheme", b":path"})
 # How much a peer may send before it has to wait for us; topped up when half of it is used.
 _RECEIVE_WINDOW: Final = 16 * 1024 * 1024
 
@@ -171,7 +173,12 @@ class Connection(asyncio.Protocol):
             return
         exchange = self.streams.get(stream)
         if exchange is None:
+            if not headers.keys() >= _ALWAYS_TOLD:
+                self._out.append(frames.reset(stream, Code.PROTOCOL_ERROR))
+                return
             exchange = self.streams[stream] = Exchange(self, stream, headers, self._stream_window)
+        elif exchange.is_whole:
+            raise _PeerError(Code.STREAM_CLOSED, "headers after the end of a request")
         if flags & frames.END_STREAM:
             self._complete(exchange)
 
