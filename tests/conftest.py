@@ -1,18 +1,19 @@
 """What every test has: hypothesis profiles, and the repetition that `make soak` asks for.
 
-Property tests draw new examples in every run, in CI too: a run that always tries the same examples finds nothing new.
-A failure prints a line that reproduces it (`@reproduce_failure`).
+Property tests draw new examples in every run, and most of them in a soak. CI alone draws the same ones for the same tests: it
+judges a change, and gives the same answer when it is asked again. A failure prints a line that reproduces it
+(`@reproduce_failure`).
 
-A test marked `soak` injects faults or makes up input, so that a second run of it may find what the first did not. With
-`TALLY_SOAK_SECONDS` set, such a test is repeated until its share of that time is over. It must stand being called
-again with the same fixtures.
+A test marked `soak` injects faults or makes up input, so that a second run of it may find what the first did not; every property
+test is marked. With `TALLY_SOAK_SECONDS` set, such a test is repeated until its share of that time is over. It must stand being
+called again with the same fixtures.
 """
 
 import os
 import time
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 SOAK_SECONDS = float(os.environ.get("TALLY_SOAK_SECONDS", "0"))
 SOAK_SHARE = pytest.StashKey[float]()
@@ -22,13 +23,18 @@ SOAK_SHARE = pytest.StashKey[float]()
 settings.register_profile(
     "default", deadline=None, print_blob=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("ci", settings.get_profile("default"), derandomize=False, database=None)
-settings.register_profile("soak", settings.get_profile("default"), max_examples=1000)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
+settings.register_profile("soak", settings.get_profile("default"), max_examples=200)
 
 
 def pytest_configure() -> None:
     in_ci = os.environ.get("CI") == "true"
     settings.load_profile("soak" if SOAK_SECONDS else "ci" if in_ci else "default")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if is_hypothesis_test(getattr(item, "obj", None)):
+        item.add_marker("soak")
 
 
 @pytest.hookimpl(trylast=True)
