@@ -67,12 +67,15 @@ def audit_file(directory: Path, tables: list[Table]) -> None:
 
 def _audit_rows(connection: apsw.Connection, table: Table) -> None:
     entries: dict[str, set[tuple[bytes, ...]]] = {name: set() for name in table.by_name}
+    notes = connection.execute("SELECT due, pk, sk, last_pk, last_sk FROM notes WHERE name = ?", (table.name,)).fetchall()
     rows: Any = connection.execute(f"SELECT pk, sk, item, size, expires FROM {rows_name(table.name)}")  # noqa: S608 - our tables
     for pk, sk, packed, size, expires in rows:
         item = unpack(packed)
         assert (pk, sk) == _encoded(table.key, item), f"table {table.name}: {item} is stored under another key"
         assert size == measure_item(item), f"table {table.name}: {item} is stored with size {size}"
-        assert expires == _expires(table, item), f"table {table.name}: {item} is stored as expiring at {expires}"
+        until = _expires(table, item)
+        is_found = expires == until if expires is not None or until is None else _is_noted((pk, sk), until, notes)
+        assert is_found, f"table {table.name}: {item} is stored as expiring at {expires}"
         for index in table.by_name.values():
             if _in_index(index, item):
                 entries[index.name].add((*_encoded(index_key(index), item), pk, sk))
@@ -89,6 +92,13 @@ def _encoded(parts: tuple[Any, ...], item: Item) -> tuple[bytes, bytes]:
 def _expires(table: Table, item: Item) -> float | None:
     until = item.get(table.ttl) if table.ttl else None
     return None if until is None else float(until)
+
+
+def _is_noted(key: tuple[bytes, bytes], until: float, notes: list[Any]) -> bool:
+    """Whether a note leads the sweeper to it, at most a day late."""
+    return any(
+        until <= due <= until + 86_400 and (pk, sk) <= key <= (last_pk, last_sk) for due, pk, sk, last_pk, last_sk in notes
+    )
 
 
 def _in_index(index: Index, item: Item) -> bool:

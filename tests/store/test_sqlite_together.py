@@ -174,7 +174,7 @@ def test_columns_have_a_value_for_every_item() -> None:
 
 
 def rows_of(many: Sequence[dict[str, Any]], common: dict[str, Any]) -> list[Row]:
-    return compile_layout(PLAIN).rows_of(many, common)
+    return compile_layout(PLAIN).rows_of(many, common).rows
 
 
 def expect_like_each_by_itself(rows: list[Row], many: list[dict[str, Any]], common: dict[str, Any]) -> None:

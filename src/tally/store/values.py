@@ -139,7 +139,11 @@ def are_easy(values: Sequence[int]) -> bool:
 
 def measure_easy(values: Sequence[int]) -> list[int]:
     """The sizes of integers that are positive and not large."""
-    return [*map(_easy_bytes, map(str, values))]
+    digits = len(str(max(values)))
+    if len(str(min(values))) < digits:
+        return [*map(_easy_bytes, map(str, values))]
+    size = (digits - 1 >> 1) + 2  # less what two zeros at the end, or four, take off it
+    return [size if value % 100 else size - 1 if value % 10_000 else _easy_bytes(str(value)) for value in values]
 
 
 def _easy_bytes(digits: str) -> int:

@@ -16,6 +16,7 @@ from tally.store.schema import Index, KeyPart, Local, Projection, Table
 from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.files import translate
 from tally.store.sqlite.layout import Layout, compile_layout, create_index, create_rows, index_name, rows_name
+from tally.store.sqlite.notes import forget_notes
 
 _BACKFILL_ROWS = 1_000
 
@@ -96,6 +97,7 @@ class Catalogue:
         for index in self.layout(name).table.by_name:
             connection.execute(f"DROP TABLE {index_name(name, index)}")
         connection.execute(f"DROP TABLE {rows_name(name)}")
+        forget_notes(connection, name)
         connection.execute("DELETE FROM tables WHERE name = ?", (name,))
         self._changed(connection)
 
@@ -109,6 +111,7 @@ class Catalogue:
             connection.execute(create_index(table.name, name))
         if added or stored.ttl != table.ttl:
             _backfill(connection, compile_layout(table), added)
+            forget_notes(connection, table.name)  # every row says by itself now when it expires
 
     def _record(self, connection: apsw.Connection, table: Table) -> None:
         connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, _to_json(table)))

@@ -11,9 +11,9 @@ import apsw
 
 from tally.store.sqlite.files import BUSY_SECONDS, connect, patience
 
-_COPIED_PAGES = 3_000  # at a time: 12 MB, so that commits beside it do not wait long for the disk
+_COPIED_PAGES = 1_000  # at a time: 4 MB, so that commits beside it do not wait long for the disk
 _RESTART_PAGES = 32_000
-_LITTLE_PAGES = 500  # may be copied while writers wait, and more where the log has grown to twice its length
+_LITTLE_PAGES = 250  # may be copied while writers wait, and more where the log has grown to twice its length
 _TRIES = 8
 _PATIENCE_SECONDS = 0.1
 

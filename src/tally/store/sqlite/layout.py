@@ -17,6 +17,7 @@ from tally.store.schema import Index, Table, carried_names, check_item_keys
 from tally.store.sqlite.codec import pack
 from tally.store.sqlite.columns import columns_of, pack_columns
 from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, key_columns, row_key_reader
+from tally.store.sqlite.notes import Note, notes_of
 from tally.store.values import Item, measure_item
 
 # What stands in the columns of a table's rows: pk, sk, item, size, expires.
@@ -51,6 +52,14 @@ class IndexLayout:
         return size if self.carried is None else measure_item(self.carry(item))
 
 
+class Rows(Struct, frozen=True):
+    """Rows to be written together, and the notes of when they expire, where they do not say it themselves."""
+
+    keys: list[RowKey]
+    rows: list[Row]
+    notes: list[Note]
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A table compiled once: key readers and statements."""
@@ -62,7 +71,7 @@ class Layout:
     # When the item's time to live is over, where it has one.
     expires: Callable[[Mapping[str, Any]], float | None]
     # The rows of items, each with what is common to all of them, once they have been found good.
-    rows_of: Callable[[Sequence[Item], Item], list[Row]]
+    rows_of: Callable[[Sequence[Item], Item], "Rows"]
     indexes: tuple[IndexLayout, ...]
     select: str
     upsert: str
@@ -150,7 +159,11 @@ def _moment(value: Any) -> float | None:
     return float(value) if type(value) is int or type(value) is Decimal else None
 
 
-def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], list[Row]]:
+def _moments(values: Sequence[Any]) -> list[float | None]:
+    return [*map(float if {*map(type, values)} <= {int, Decimal} else _moment, values)]
+
+
+def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], Rows]:
     expires, read_key = _expiry_reader(table), row_key_reader(table)
 
     def row(item: Item) -> Row:
@@ -158,16 +171,18 @@ def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], list[Row]]:
         check_item_keys(table, item)
         return (*read_key(item), pack(item), size, expires(item))
 
-    def make(items: Sequence[Item], common: Item) -> list[Row]:
+    def make(items: Sequence[Item], common: Item) -> Rows:
         columns = columns_of(items, common)
         if columns is not None:
             packed, sizes = pack_columns(columns, common)  # before the keys: it refuses what no value may be
-            keys = key_columns(table, columns, common)
-            if keys is not None:
-                ends = columns.get(table.ttl) if table.ttl else None
-                until = repeat(expires(common), len(items)) if ends is None else map(_moment, ends)
-                return [*zip(*keys, packed, sizes, until, strict=True)]
-        return [row({**common, **item}) for item in items]
+            found = key_columns(table, columns, common)
+            if found is not None:
+                keys = [*zip(*found, strict=True)]
+                ends = _moments(columns[table.ttl]) if table.ttl and table.ttl in columns else [expires(common)] * len(keys)
+                notes = notes_of(table.name, keys, ends)
+                return Rows(keys, [*zip(*found, packed, sizes, repeat(None) if notes else ends)], notes)  # noqa: B905
+        rows = [row({**common, **item}) for item in items]
+        return Rows([each[:2] for each in rows], rows, [])
 
     return make
 

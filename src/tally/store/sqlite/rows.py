@@ -4,23 +4,34 @@ A step lets go of the lock, so that the event loop works while SQLite does. With
 and fro for every row, which costs more than the row; and whoever asks a busy loop for it waits up to a millisecond.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
 
-_MOST = 256  # rows to a statement
+# Rows to a statement: any number up to the first, or a multiple of the second up to the third. Each number is a statement of its
+# own, which SQLite keeps prepared.
+_ANY, _STEP, _MOST = 256, 128, 1024
+
+T = TypeVar("T")
+
+
+def _portions(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    start, left = 0, len(rows)
+    while left:
+        size = left if left <= _ANY else min(left // _STEP * _STEP, _MOST)
+        yield rows[start : start + size]
+        start, left = start + size, left - size
 
 
 def sizes_at(connection: apsw.Connection, layout: Layout, keys: Sequence[RowKey]) -> dict[RowKey, int]:
     """How large the items at these keys are, of those that there are."""
     found: dict[RowKey, int] = {}
-    for start in range(0, len(keys), _MOST):
-        some = keys[start : start + _MOST]
+    for some in _portions(keys):
         rows: list[Any] = connection.execute(layout.select_sizes(len(some)), [*chain.from_iterable(some)]).fetchall()
         found.update(((pk, sk), size) for pk, sk, size in rows)
     return found
@@ -32,8 +43,7 @@ def put_new(connection: apsw.Connection, layout: Layout, rows: Sequence[Row]) ->
     To look for them beforehand would cost a third of the writing, and there are none as a rule.
     """
     there: dict[RowKey, int] = {}
-    for start in range(0, len(rows), _MOST):
-        some = rows[start : start + _MOST]
+    for some in _portions(rows):
         try:
             connection.execute(layout.insert_new(len(some)), [*chain.from_iterable(some)])
         except apsw.ConstraintError:

@@ -21,6 +21,7 @@ from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
+from tally.store.sqlite.notes import Note, write_notes
 from tally.store.sqlite.rows import put_new, put_rows
 from tally.store.sqlite.transactions import asked_of, outcome_of
 
@@ -38,6 +39,7 @@ class Column(Struct, frozen=True):
     condition: Condition | None
     keys: list[RowKey]
     rows: list[Row]
+    notes: list[Note]  # of when the rows expire, where they do not say it themselves
 
 
 class Together(Struct, frozen=True):
@@ -85,6 +87,7 @@ def run_together(
         if column.condition is None:
             free = [row for place, row in enumerate(column.rows) if place not in taken] if taken else column.rows
             there[number] = put_rows(connection, column.layout, free)
+    write_notes(connection, [*chain.from_iterable(column.notes for column in alike.columns)])
     answers: list[Transacted | StoreError] = [*_answers(alike.columns, there)]
     for place in sorted(taken):
         answers[place] = long_way(place)
@@ -105,6 +108,7 @@ def joined(parts: Sequence[Together]) -> Together:
             same[0].condition,
             [*chain.from_iterable(column.keys for column in same)],
             [*chain.from_iterable(column.rows for column in same)],
+            [*chain.from_iterable(column.notes for column in same)],
         )
         for same in zip(*(part.columns for part in parts), strict=True)
     ]
@@ -146,11 +150,10 @@ def _column(puts: Puts, layout_of: Callable[[Table], Layout]) -> Column | None:
     layout, condition = layout_of(puts.table), puts.condition
     if layout.indexes or not (condition is None or _is_absence(condition, puts.table)):
         return None
-    rows = layout.rows_of(puts.items, puts.common)
-    keys = [row[:2] for row in rows]
-    if len(set(keys)) < len(keys):
+    made = layout.rows_of(puts.items, puts.common)
+    if len(set(made.keys)) < len(made.keys):
         return None
-    return Column(layout, condition, keys, rows)
+    return Column(layout, condition, made.keys, made.rows, made.notes)
 
 
 def _is_absence(condition: Condition, table: Table) -> bool:

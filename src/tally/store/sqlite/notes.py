@@ -1,0 +1,99 @@
+"""Rows that expire and were written many at a time: one note says where they are, instead of an entry in an index for each.
+
+To write the entries costs nearly as much as to write the rows. A note holds a stretch of keys and the moment at which the last of
+its rows has expired, at most a day after the first. What comes into the stretch or goes from it later does no harm: the sweeper
+looks at each item before it deletes it.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+import apsw
+
+from tally.store.sqlite.keys import RowKey
+
+CREATE_NOTES = """
+CREATE TABLE IF NOT EXISTS notes (name TEXT NOT NULL, due REAL NOT NULL, pk BLOB NOT NULL, sk BLOB NOT NULL,
+    last_pk BLOB NOT NULL, last_sk BLOB NOT NULL, PRIMARY KEY (name, due, pk, sk, last_pk, last_sk)) WITHOUT ROWID;
+"""
+_DAY = 86_400
+_WORTH = 4  # rows to a note: fewer are left to the index
+_MOST = 128  # notes to a statement
+
+
+class Note(NamedTuple):
+    """A stretch of a table's keys, both ends included."""
+
+    name: str
+    due: float
+    pk: bytes
+    sk: bytes
+    last_pk: bytes
+    last_sk: bytes
+
+
+def notes_of(table: str, keys: Sequence[RowKey], ends: Sequence[float | None]) -> list[Note]:
+    """Notes for all of the rows, if they are few: none where rows are far apart, or one does not expire."""
+    if len(keys) < _WORTH or not _are_neighbours(keys):
+        return []
+    known = [end for end in ends if end is not None]
+    if len(known) < len(keys):
+        return []
+    latest = max(known)
+    if min(known) // _DAY == latest // _DAY:
+        return [Note(table, latest, *min(keys), *max(keys))]
+    days: defaultdict[float, list[RowKey]] = defaultdict(list)
+    for key, end in zip(keys, known, strict=True):
+        days[end // _DAY].append(key)
+    if len(days) * _WORTH > len(keys):
+        return []
+    return [Note(table, min(latest, (day + 1) * _DAY), *min(some), *max(some)) for day, some in days.items()]
+
+
+def _are_neighbours(keys: Sequence[RowKey]) -> bool:
+    """Whether little else can stand between them: they are of one partition, or their keys begin alike for more than half."""
+    partitions = {pk for pk, _ in keys}
+    if len(partitions) == 1:
+        return True
+    first, last = min(partitions), max(partitions)
+    half = len(first) // 2 + 1
+    return first[:half] == last[:half]
+
+
+def write_notes(connection: apsw.Connection, notes: Sequence[Note]) -> None:
+    for start in range(0, len(notes), _MOST):
+        some = notes[start : start + _MOST]
+        connection.execute(_insert(len(some)), [*chain.from_iterable(some)])
+
+
+@lru_cache(maxsize=_MOST)
+def _insert(count: int) -> str:
+    return f"INSERT OR IGNORE INTO notes VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * count)}"
+
+
+def forget_notes(connection: apsw.Connection, table: str) -> None:
+    connection.execute("DELETE FROM notes WHERE name = ?", (table,))
+
+
+def take_due(connection: apsw.Connection, table: tuple[str, str], now: float, limit: int) -> list[Any] | None:
+    """The rows of a stretch whose time has come, up to `limit`: their keys and items. The note of them is done with.
+
+    `table` is the table's name and the SQL name of its rows. None if no time has come.
+    """
+    name, rows = table
+    found: Any = connection.execute("SELECT * FROM notes WHERE name = ? AND due <= ? LIMIT 1", (name, now)).fetchone()
+    if found is None:
+        return None
+    note = Note(*found)
+    taken: list[Any] = connection.execute(
+        f"SELECT pk, sk, item FROM {rows} WHERE (pk, sk) BETWEEN (?, ?) AND (?, ?) ORDER BY pk, sk LIMIT ?",
+        (*note[2:], limit),
+    ).fetchall()
+    connection.execute("DELETE FROM notes WHERE (name, due, pk, sk, last_pk, last_sk) = (?, ?, ?, ?, ?, ?)", note)
+    if len(taken) == limit:
+        pk, sk, _ = taken[-1]
+        write_notes(connection, [note._replace(pk=pk, sk=sk + b"\0")])  # what is behind it waits for the next time
+    return taken

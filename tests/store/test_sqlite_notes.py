@@ -1,0 +1,216 @@
+"""Rows that are written together and expire: a note leads the sweeper to all of them, and it takes just what has expired."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tally.store.api import Delete, Put, Scan, Transacted, Transaction
+from tally.store.errors import TransactionCancelled
+from tally.store.expressions import absent
+from tally.store.schema import Global, S, Table
+from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.sqlite.layout import rows_name
+from tally.store.values import Item
+from tests.faults.audit import audit, audit_file
+from tests.store.tables import all_items
+
+LINES = Table("lines", partition=S("of"), sort=S("at"), ttl="until")
+ONCE = Table("once", partition=S("id"), ttl="until")
+DAY = 86_400
+NOW = 20_000 * DAY
+NEW = absent("id")
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
+    async with open_sqlite(tmp_path) as opened:
+        for table in (LINES, ONCE):
+            await opened.create_table(table)
+        yield opened
+
+
+def line(at: int, until: int, of: str = "a") -> Item:
+    return {"of": of, "at": f"{at:09}", "until": until}
+
+
+async def put_together(engine: SqliteEngine, table: Table, items: Iterable[Item]) -> None:
+    outcomes = await engine.transact_each([Transaction((Put(table, item),)) for item in items])
+    assert all(isinstance(outcome, Transacted) for outcome in outcomes)
+
+
+async def sweep_all(engine: SqliteEngine, table: Table, now: float, bite: int = 1000) -> int:
+    swept = 0
+    while more := await engine.sweep(table, now, bite):
+        assert more <= bite
+        swept += more
+    return swept
+
+
+def counted(engine: SqliteEngine, table: Table) -> tuple[int, int]:
+    """How many rows stand in the index of what expires, and how many notes there are."""
+    connection = apsw.Connection(str(engine.path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        indexed: Any = connection.execute(f"SELECT pk FROM {rows_name(table.name)} WHERE expires IS NOT NULL").fetchall()  # noqa: S608 - our tables
+        notes: Any = connection.execute("SELECT * FROM notes WHERE name = ?", (table.name,)).fetchall()
+    finally:
+        connection.close()
+    return len(indexed), len(notes)
+
+
+async def test_neighbours_that_are_written_together_have_one_note_and_no_entries(engine: SqliteEngine) -> None:
+    await put_together(engine, LINES, [line(number, NOW + number) for number in range(100)])
+    await put_together(engine, ONCE, [{"id": f"board-1-boot-7-{number}", "until": NOW} for number in range(100)])
+    assert (counted(engine, LINES), counted(engine, ONCE)) == ((0, 1), (0, 1))
+    audit_file(engine.path.parent, [LINES, ONCE])
+    for table in (LINES, ONCE):
+        assert await sweep_all(engine, table, NOW - 1) == 0
+        assert await sweep_all(engine, table, NOW + 100) == 100
+        assert await all_items(engine, Scan(table)) == []
+        assert counted(engine, table) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        pytest.param([{"id": f"{uuid.UUID(int=number << 100)}", "until": NOW} for number in range(100)], id="far apart"),
+        pytest.param([{"id": f"board-{number}", "until": NOW} for number in range(3)], id="few"),
+        pytest.param([{"id": f"board-{number:02}", "until": NOW + number * DAY} for number in range(20)], id="a day apart"),
+        pytest.param(
+            [{"id": f"board-{number:02}", "until": NOW if number else "never"} for number in range(20)], id="one does not"
+        ),
+    ],
+)
+async def test_others_stand_in_the_index(engine: SqliteEngine, items: list[Item]) -> None:
+    await put_together(engine, ONCE, items)
+    expiring = [item for item in items if item["until"] != "never"]
+    assert counted(engine, ONCE) == (len(expiring), 0)
+    assert await sweep_all(engine, ONCE, NOW + 20 * DAY) == len(expiring)
+    assert len(await all_items(engine, Scan(ONCE))) == len(items) - len(expiring)
+
+
+async def test_each_goes_within_a_day_of_its_time(engine: SqliteEngine) -> None:
+    await put_together(engine, LINES, [line(number, NOW + number * 3600) for number in range(100)])
+    assert counted(engine, LINES) == (0, 5)
+    for hour in range(0, 130, 7):
+        await sweep_all(engine, LINES, NOW + hour * 3600)
+        left = sorted(int(item["at"]) for item in await all_items(engine, Scan(LINES)))
+        first = min(left, default=100)
+        assert left == [*range(first, 100)]
+        assert min(hour - 24, 100) <= first <= hour + 1
+        audit_file(engine.path.parent, [LINES])
+    assert counted(engine, LINES) == (0, 0)
+
+
+@pytest.mark.parametrize("bite", [1, 7, 25, 1000])
+async def test_a_sweep_stops_at_its_limit_and_goes_on_from_there(engine: SqliteEngine, bite: int) -> None:
+    await put_together(engine, LINES, [line(number, NOW) for number in range(50)])
+    await engine.put(Put(LINES, line(25, NOW + DAY)))
+    counts = []
+    while swept := await engine.sweep(LINES, NOW, bite):
+        counts.append(swept)
+        audit_file(engine.path.parent, [LINES])
+    assert sum(counts) == 49
+    assert counts[:-1] == [bite] * (len(counts) - 1)
+    assert await all_items(engine, Scan(LINES)) == [line(25, NOW + DAY)]
+
+
+async def test_what_was_written_again_goes_by_its_new_time(engine: SqliteEngine) -> None:
+    await put_together(engine, LINES, [line(number, NOW) for number in range(10)])
+    await engine.put(Put(LINES, line(3, NOW + 5)))
+    await engine.put(Put(LINES, line(4, NOW - 5)))
+    await engine.put(Put(LINES, {"of": "a", "at": f"{5:09}"}))
+    await engine.delete(Delete(LINES, {"of": "a", "at": f"{6:09}"}))
+    assert await sweep_all(engine, LINES, NOW - 1) == 1
+    assert await sweep_all(engine, LINES, NOW) == 6
+    assert await sweep_all(engine, LINES, NOW + 5) == 1
+    assert await all_items(engine, Scan(LINES)) == [{"of": "a", "at": f"{5:09}"}]
+
+
+async def test_a_time_of_long_ago_is_taken_for_a_mistake(engine: SqliteEngine) -> None:
+    await put_together(engine, LINES, [line(number, NOW // 1000) for number in range(10)])
+    assert await sweep_all(engine, LINES, NOW) == 0
+    assert len(await all_items(engine, Scan(LINES))) == 10
+
+
+async def test_notes_go_with_their_table(engine: SqliteEngine) -> None:
+    await put_together(engine, LINES, [line(number, NOW) for number in range(10)])
+    await engine.drop_table("lines")
+    await engine.create_table(LINES)
+    assert counted(engine, LINES) == (0, 0)
+    await engine.put(Put(LINES, line(1, NOW + 1)))
+    assert await sweep_all(engine, LINES, NOW) == 0
+
+
+async def test_where_the_table_expires_by_another_attribute_or_has_a_new_index_the_sweeper_finds_all(
+    engine: SqliteEngine,
+) -> None:
+    await put_together(engine, LINES, [{**line(number, NOW), "later": NOW + DAY, "by": "bob"} for number in range(10)])
+    grown = Table("lines", partition=S("of"), sort=S("at"), ttl="until", indexes=(Global("by-by", partition=S("by")),))
+    await engine.ensure_table(grown)
+    assert counted(engine, LINES) == (10, 0)
+    await engine.ensure_table(Table("lines", partition=S("of"), sort=S("at"), ttl="later"))
+    assert await sweep_all(engine, LINES, NOW) == 0
+    assert await sweep_all(engine, LINES, NOW + DAY) == 10
+
+
+async def test_an_index_that_came_after_the_note_is_swept_as_well(tmp_path: Path) -> None:
+    grown = Table("lines", partition=S("of"), sort=S("at"), ttl="until", indexes=(Global("by-of", partition=S("of")),))
+    async with open_sqlite(tmp_path) as engine:
+        await engine.create_table(LINES)
+        await put_together(engine, LINES, [line(number, NOW) for number in range(10)])
+        await engine.ensure_table(grown)
+        assert await sweep_all(engine, grown, NOW) == 10
+        assert await all_items(engine, Scan(grown, index="by-of")) == []
+    assert await audit(tmp_path) == {"lines": []}
+
+
+async def test_one_that_is_refused_among_them_stays_as_it_is(engine: SqliteEngine) -> None:
+    there = {"id": "board-1-0003", "until": NOW + 9}
+    await engine.put(Put(ONCE, there))
+    items = [{"id": f"board-1-{number:04}", "until": NOW} for number in range(10)]
+    outcomes = await engine.transact_each([Transaction((Put(ONCE, item, condition=NEW),)) for item in items])
+    assert [isinstance(outcome, TransactionCancelled) for outcome in outcomes] == [number == 3 for number in range(10)]
+    assert counted(engine, ONCE) == (1, 1)
+    assert await sweep_all(engine, ONCE, NOW) == 9
+    assert await all_items(engine, Scan(ONCE)) == [there]
+
+
+STEPS: st.SearchStrategy[tuple[str, dict[int, int]]] = st.one_of(
+    st.tuples(st.just("together"), st.dictionaries(st.integers(0, 40), st.integers(-2, 9), min_size=4, max_size=20)),
+    st.tuples(st.just("alone"), st.dictionaries(st.integers(0, 40), st.integers(-2, 9), min_size=1, max_size=1)),
+    st.tuples(st.just("sweep"), st.just({})),
+)
+
+
+@given(steps=st.lists(STEPS, max_size=8), bite=st.integers(1, 9))
+async def test_whatever_is_written_how_nothing_goes_too_early_and_nothing_stays(
+    steps: list[tuple[str, Mapping[int, int]]], bite: int
+) -> None:
+    """A twelfth of a day passes with each step; expiry is told in twelfths from where it began."""
+    twelfth, present = DAY // 12, dict[int, int]()
+    with TemporaryDirectory() as directory:
+        async with open_sqlite(directory) as engine:
+            await engine.create_table(LINES)
+            for moment, (kind, untils) in enumerate(steps):
+                items = [line(at, NOW + until * twelfth) for at, until in untils.items()]
+                if kind == "sweep":
+                    await sweep_all(engine, LINES, NOW + moment * twelfth, bite)
+                    left = {int(item["at"]) for item in await all_items(engine, Scan(LINES))}
+                    assert {at for at, until in present.items() if until > moment} <= left <= set(present)
+                    present = {at: present[at] for at in left}
+                elif kind == "alone":
+                    await engine.put(Put(LINES, items[0]))
+                else:
+                    await put_together(engine, LINES, items)
+                present |= untils
+                audit_file(engine.path.parent, [LINES])
+            assert await sweep_all(engine, LINES, NOW + 2 * DAY, bite) == len(present)
+            assert await all_items(engine, Scan(LINES)) == []
+            assert counted(engine, LINES) == (0, 0)
