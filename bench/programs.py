@@ -22,13 +22,26 @@ class Program:
 
     def memory(self) -> float:
         """Resident megabytes of its own; the pages of the database file that are mapped belong to the system's cache."""
-        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024
+        return sum(_memory(pid) for pid in self._processes())
 
     def processor_seconds(self) -> float:
         """Processor time used so far, by all threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICK
+        return sum(_processor_seconds(pid) for pid in self._processes())
+
+    def _processes(self) -> list[int]:
+        """The program, and what it has started: the store's scribe."""
+        started = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [self.pid, *(int(pid) for each in started for pid in each.read_text(encoding="utf-8").split())]
+
+
+def _memory(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 @asynccontextmanager

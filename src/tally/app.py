@@ -127,7 +127,8 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
         async with dynamodb.open_dynamodb(endpoint=where, region=settings.dynamodb_region, table_prefix=prefix) as engine:
             yield engine
         return
-    async with open_sqlite(settings.data_dir, clock=lambda: clock.time_ns() / 1e9) as embedded:
+    busy = settings.store_scribe_at or None
+    async with open_sqlite(settings.data_dir, clock=lambda: clock.time_ns() / 1e9, busy=busy) as embedded:
         for table in CATALOGUE.tables():
             await embedded.ensure_table(table)
         yield embedded

@@ -30,6 +30,11 @@ class Program:
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
 
+    def children(self) -> list[int]:
+        """The processes that it has started."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for each in tasks for pid in each.read_text(encoding="utf-8").split()]
+
     def memory(self) -> int:
         """The bytes that it has for itself now: not the pages of the database, which the system maps and takes back."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
@@ -38,7 +43,7 @@ class Program:
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[Program]:
+async def serving(folder: Path, scribe_at: int = 3_000) -> AsyncIterator[Program]:
     """A server on the data in the folder, killed at the end if it still runs."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
     environment |= {
@@ -47,6 +52,7 @@ async def serving(folder: Path) -> AsyncIterator[Program]:
         "TALLY_LOG_FORMAT": "json",
         "TALLY_DEVICES_ADMIN_TOKEN": ADMIN,
         "TALLY_DEVICES_RATE_LIMIT": "1000000",
+        "TALLY_STORE_SCRIBE_AT": str(scribe_at),
     }
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tally.cli", "serve", "devices"), env=environment, stderr=asyncio.subprocess.PIPE

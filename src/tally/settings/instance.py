@@ -51,6 +51,14 @@ class InstanceSettings:
         default="sqlite",
         metadata=holds(choice("sqlite", "dynamodb"), "Where tables live: in the data directory, or in DynamoDB."),
     )
+    store_scribe_at: int = field(
+        default=3_000,
+        metadata=holds(
+            whole(0, 10**9),
+            "From so many transactions in a second on, of those that come many at a time, a process of its own writes them for the"
+            " embedded store, where there is a processor to spare; 0: never.",
+        ),
+    )
     dynamodb_endpoint: str | None = field(
         default=None, metadata=holds(URL, "Address of a service that speaks DynamoDB; without it, AWS's own.")
     )

@@ -107,6 +107,9 @@ class TransactionCancelled(Refused):
         super().__init__("transaction cancelled: " + ", ".join(reason.code for reason in reasons))
         self.reasons = tuple(reasons)
 
+    def __reduce__(self) -> tuple[type["TransactionCancelled"], tuple[Sequence[Reason]]]:
+        return type(self), (self.reasons,)  # it goes from one process to another
+
 
 class TokenMismatch(Refused):
     """A client token was used before for another transaction."""

@@ -3,7 +3,6 @@
 The database holds the declarations, so that every process on it keeps every index, also one that a newer process added.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -12,8 +11,9 @@ from typing import Any
 import apsw
 
 from tally.store.errors import InvalidSchema, StorageUnwritable, TableDiffers, TableExists, TableNotFound
-from tally.store.schema import Index, KeyPart, Local, Projection, Table
+from tally.store.schema import Table
 from tally.store.sqlite.codec import unpack
+from tally.store.sqlite.declarations import declare, read_declaration
 from tally.store.sqlite.files import translate
 from tally.store.sqlite.layout import Layout, compile_layout, create_index, create_rows, index_name, rows_name
 from tally.store.sqlite.notes import forget_notes
@@ -38,7 +38,7 @@ class Catalogue:
             generation: Any = connection.execute("SELECT value FROM generation").fetchall()[0][0]
             if generation != self._generation:
                 rows: list[Any] = connection.execute("SELECT declaration FROM tables").fetchall()
-                layouts = [_layout_of(declaration) for (declaration,) in rows]
+                layouts = [layout_of(declare(read_declaration(declaration))) for (declaration,) in rows]
                 self._layouts = {layout.table.name: layout for layout in layouts}
                 self._generation = generation
         except apsw.Error as error:
@@ -114,7 +114,7 @@ class Catalogue:
             forget_notes(connection, table.name)  # every row says by itself now when it expires
 
     def _record(self, connection: apsw.Connection, table: Table) -> None:
-        connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, _to_json(table)))
+        connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, declare(table)))
         self._changed(connection)
 
     def _changed(self, connection: apsw.Connection) -> None:
@@ -148,45 +148,7 @@ def _bare(table: Table) -> Table:
     return replace(table, attributes=(), version="", indexes=tuple(sorted(table.by_name.values(), key=lambda index: index.name)))
 
 
-def _to_json(table: Table) -> str:
-    def part(key: KeyPart | None) -> list[str] | None:
-        return None if key is None else [key.name, key.type]
-
-    indexes = [
-        {
-            "name": index.name,
-            "partition": part(index.partition),
-            "sort": part(index.sort),
-            "local": index.local,
-            "projection": [index.projection.kind, *index.projection.names],
-        }
-        for index in table.by_name.values()
-    ]
-    bare = {"name": table.name, "partition": part(table.partition), "sort": part(table.sort), "ttl": table.ttl}
-    return json.dumps({**bare, "indexes": indexes})
-
-
 @lru_cache(maxsize=1024)
-def _layout_of(declaration: str) -> Layout:
-    """One layout for one declaration, so that readers and writer know by identity whether they mean the same."""
-    return compile_layout(_from_json(declaration))
-
-
-def _from_json(text: str) -> Table:
-    stored = json.loads(text)
-
-    def part(pair: Any) -> KeyPart:
-        return KeyPart(*pair)
-
-    def index(entry: Any) -> Index | Local:
-        kind, *names = entry["projection"]
-        sort = part(entry["sort"]) if entry["sort"] else None
-        return Index(entry["name"], part(entry["partition"]), sort, Projection(kind, tuple(names)), entry["local"])
-
-    return Table(
-        stored["name"],
-        part(stored["partition"]),
-        part(stored["sort"]) if stored["sort"] else None,
-        tuple(index(entry) for entry in stored["indexes"]),
-        stored["ttl"],
-    )
+def layout_of(declaration: str) -> Layout:
+    """One layout for one declaration, so that all who mean the same know it by identity."""
+    return compile_layout(read_declaration(declaration))

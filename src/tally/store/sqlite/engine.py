@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 from msgspec.structs import replace
@@ -47,6 +47,7 @@ from tally.store.sqlite.files import connect, open_database, translate
 from tally.store.sqlite.groups import Groups
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
+from tally.store.sqlite.scribe import Bulk
 from tally.store.sqlite.sweep import sweep
 from tally.store.sqlite.together import together
 from tally.store.sqlite.transactions import Asked, outcome_of, transact
@@ -68,9 +69,14 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def open_sqlite(directory: Path | str, clock: Callable[[], float] = time.time) -> AsyncIterator["SqliteEngine"]:
-    """The engine on a data directory, closed at the end with all that was asked for done."""
-    engine = SqliteEngine(Path(directory), clock)
+async def open_sqlite(
+    directory: Path | str, clock: Callable[[], float] = time.time, *, busy: int | None = None
+) -> AsyncIterator["SqliteEngine"]:
+    """The engine on a data directory, closed at the end with all that was asked for done.
+
+    From `busy` transactions in a second on, of those that come many at a time, a process of its own writes them.
+    """
+    engine = SqliteEngine(Path(directory), clock, busy)
     try:
         yield engine
     finally:
@@ -82,7 +88,7 @@ class SqliteEngine:
 
     name = "sqlite"
 
-    def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, directory: Path, clock: Callable[[], float] = time.time, busy: int | None = None) -> None:
         self._clock = clock
         self.path = open_database(directory)
         self._connection = connect(self.path)
@@ -90,6 +96,7 @@ class SqliteEngine:
             self._catalogue = Catalogue(self._connection)
             self._written = Catalogue(self._connection)  # for the writer's thread alone
             self._writer = Writer(self.path, asyncio.get_running_loop(), Groups(self._written))
+            self.bulk = Bulk(self.path, self._writer, busy)
         except StoreError:
             self._connection.close()
             raise
@@ -152,10 +159,13 @@ class SqliteEngine:
         return done
 
     async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
-        work: Any = together(operations, self._layout)
+        outcomes: list[Transacted | StoreError]
+        work = together(operations, self._layout)
         if work is None:
-            work = partial(self._transact_each, [self._asked(operation) for operation in operations])
-        outcomes: list[Transacted | StoreError] = await self._writer.submit(work)
+            each = partial(self._transact_each, [self._asked(operation) for operation in operations])
+            outcomes = await self._writer.submit(each)
+        else:
+            outcomes = await self.bulk.submit(work)
         return outcomes
 
     async def transact_get(self, operation: TransactionGet) -> TransactionFound:
@@ -198,6 +208,7 @@ class SqliteEngine:
     async def close(self) -> None:
         if self._open:
             self._open = False
+            await self.bulk.close()
             await self._writer.close()
             self._connection.close()
 

@@ -16,6 +16,7 @@ from tally.store.expressions import Path
 from tally.store.schema import Index, Table, carried_names, check_item_keys
 from tally.store.sqlite.codec import pack
 from tally.store.sqlite.columns import columns_of, pack_columns
+from tally.store.sqlite.declarations import declare
 from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, key_columns, row_key_reader
 from tally.store.sqlite.notes import Note, notes_of
 from tally.store.values import Item, measure_item
@@ -65,6 +66,7 @@ class Layout:
     """A table compiled once: key readers and statements."""
 
     table: Table
+    declaration: str
     rows: str
     read_key: Callable[[Mapping[str, Any]], RowKey]
     checked_key: Callable[[Mapping[str, Any]], RowKey]
@@ -132,6 +134,7 @@ def compile_layout(table: Table) -> Layout:
     rows = rows_name(table.name)
     return Layout(
         table=table,
+        declaration=declare(table),
         rows=rows,
         read_key=row_key_reader(table),
         checked_key=checked_key_reader(table),

@@ -15,7 +15,7 @@ from tally.store.sqlite.layout import Layout, Row
 
 # Rows to a statement: any number up to the first, or a multiple of the second up to the third. Each number is a statement of its
 # own, which SQLite keeps prepared.
-_ANY, _STEP, _MOST = 256, 128, 1024
+_ANY, _STEP, _MOST = 512, 256, 1024
 
 T = TypeVar("T")
 

@@ -1,0 +1,47 @@
+"""Tables as the database holds them, and as they are told to another process: text with all that a row's place depends on."""
+
+import json
+from typing import Any
+
+from tally.store.schema import Index, KeyPart, Local, Projection, Table
+
+
+def declare(table: Table) -> str:
+    """The table as text: the same for tables that are stored alike."""
+
+    def part(key: KeyPart | None) -> list[str] | None:
+        return None if key is None else [key.name, key.type]
+
+    indexes = [
+        {
+            "name": index.name,
+            "partition": part(index.partition),
+            "sort": part(index.sort),
+            "local": index.local,
+            "projection": [index.projection.kind, *index.projection.names],
+        }
+        for index in table.by_name.values()
+    ]
+    bare = {"name": table.name, "partition": part(table.partition), "sort": part(table.sort), "ttl": table.ttl}
+    return json.dumps({**bare, "indexes": indexes})
+
+
+def read_declaration(text: str) -> Table:
+    """The table in the text."""
+    stored = json.loads(text)
+
+    def part(pair: Any) -> KeyPart:
+        return KeyPart(*pair)
+
+    def index(entry: Any) -> Index | Local:
+        kind, *names = entry["projection"]
+        sort = part(entry["sort"]) if entry["sort"] else None
+        return Index(entry["name"], part(entry["partition"]), sort, Projection(kind, tuple(names)), entry["local"])
+
+    return Table(
+        stored["name"],
+        part(stored["partition"]),
+        part(stored["sort"]) if stored["sort"] else None,
+        tuple(index(entry) for entry in stored["indexes"]),
+        stored["ttl"],
+    )

@@ -1,0 +1,236 @@
+"""The scribe: what comes many at a time is written by a process of its own, and nobody notices, also where that ends."""
+
+import asyncio
+import os
+import pickle
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from tally.store.api import Capacity, Put, Scan, Transacted, Transaction
+from tally.store.errors import OutcomeUnknown, Reason, StorageUnwritable, StoreError, TransactionCancelled
+from tally.store.expressions import absent
+from tally.store.schema import Global, S, Table
+from tally.store.sqlite import SqliteEngine, open_sqlite, scribe
+from tally.store.sqlite.messages import Line
+from tests.embedded.held import lives, until
+from tests.faults.audit import audit
+from tests.store.tables import PLAIN, STRINGS, all_items, stored
+
+NEW = absent("id")
+
+
+def once(name: str, by: str) -> Transaction:
+    return Transaction((Put(PLAIN, {"id": name, "by": by}, condition=NEW), Put(STRINGS, {"id": name, "at": "x", "by": by})))
+
+
+async def scribe_of(engine: SqliteEngine) -> scribe.Scribe:
+    """The scribe, once it is ready: it is asked for by what comes."""
+    await engine.transact_each([once("the first", "nobody")])
+    assert engine.bulk._starting is not None
+    await engine.bulk._starting
+    assert engine.bulk.scribe is not None
+    await engine.bulk.scribe.ready.wait()
+    return engine.bulk.scribe
+
+
+def is_wanted(engine: SqliteEngine) -> bool:
+    return engine.bulk._starting is not None
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
+    async with open_sqlite(tmp_path, busy=1) as opened:
+        for table in (PLAIN, STRINGS):
+            await opened.create_table(table)
+        yield opened
+
+
+async def test_what_it_writes_is_there_as_soon_as_it_is_answered(engine: SqliteEngine) -> None:
+    process = await scribe_of(engine)
+    outcomes = await engine.transact_each([once(f"{number}", "ann") for number in range(300)])
+    assert outcomes == [Transacted(Capacity(write=4.0))] * 300
+    assert await stored(engine, PLAIN, {"id": "299"}) == {"id": "299", "by": "ann"}
+    assert len(await all_items(engine, Scan(STRINGS))) == 301
+    assert engine.bulk.scribe is process
+
+
+async def test_those_that_are_refused_learn_why(engine: SqliteEngine) -> None:
+    await scribe_of(engine)
+    await engine.put(Put(PLAIN, {"id": "3", "by": "ann"}))
+    outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(10)])
+    [refused] = [outcome for outcome in outcomes if isinstance(outcome, TransactionCancelled)]
+    assert outcomes[3] is refused
+    assert refused.reasons[0].condition_failed
+    assert refused.reasons[0].item == {"id": "3", "by": "ann"}
+    assert [reason.code for reason in refused.reasons] == ["ConditionalCheckFailed", "None"]
+    assert await stored(engine, STRINGS, {"id": "3", "at": "x"}) is None
+
+
+async def test_many_callers_get_their_own_answers(engine: SqliteEngine) -> None:
+    await scribe_of(engine)
+    callers = [[once(f"{caller}-{number % 40}", f"{caller}") for number in range(caller, caller + 40)] for caller in range(20)]
+    answers = await asyncio.gather(*(engine.transact_each(asked) for asked in (*callers, *callers)))
+    for one, other in zip(answers[:20], answers[20:], strict=True):
+        done = [isinstance(first, Transacted) + isinstance(second, Transacted) for first, second in zip(one, other, strict=True)]
+        assert done == [1] * 40
+
+
+async def test_a_table_that_was_changed_meanwhile_keeps_its_new_index(engine: SqliteEngine) -> None:
+    await scribe_of(engine)
+    layout = engine._layout(PLAIN)
+    grown = Table("plain", partition=S("id"), indexes=(Global("by-by", partition=S("by")),))
+    await engine.ensure_table(grown)
+    engine._catalogue._layouts = {**engine._catalogue._layouts, "plain": layout}  # it has not heard of it yet
+    outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(10)])
+    assert all(isinstance(outcome, Transacted) for outcome in outcomes)
+    engine._catalogue.forget()
+    found = await all_items(engine, Scan(grown, index="by-by"))
+    assert {item["id"] for item in found if item["by"] == "bob"} == {f"{number}" for number in range(10)}
+
+
+async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteEngine) -> None:
+    await scribe_of(engine)
+    there = engine.path
+    there.rename(there.with_name("elsewhere"))
+    try:
+        with pytest.raises(StorageUnwritable, match="gone"):
+            await engine.transact_each([once("a", "ann")])
+    finally:
+        there.with_name("elsewhere").rename(there)
+    assert isinstance((await engine.transact_each([once("a", "ann")]))[0], Transacted)
+
+
+@pytest.mark.soak
+async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(engine: SqliteEngine) -> None:
+    """Whoever waited for it is told that nobody knows; the thread goes on, and later another scribe."""
+    process = await scribe_of(engine)
+    before = {item["id"] for item in await all_items(engine, Scan(PLAIN))}
+    acknowledged: set[str] = set()
+    asked: set[str] = set()
+    unknown: list[StoreError] = []
+    halfway = asyncio.Event()
+
+    async def caller(name: str) -> None:
+        for turn in range(30):
+            names = [f"{name}-{turn}-{number}" for number in range(50)]
+            asked.update(names)
+            try:
+                outcomes = await engine.transact_each([once(each, name) for each in names])
+            except OutcomeUnknown as error:
+                unknown.append(error)
+                continue
+            assert all(isinstance(outcome, Transacted) for outcome in outcomes)
+            acknowledged.update(names)
+            if turn == 5:
+                halfway.set()
+
+    async def killer() -> None:
+        await halfway.wait()
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        await until(lambda: len(process._waiting) == 4)  # until all of them wait for it
+        os.kill(process.pid, signal.SIGKILL)
+
+    run = f"{len(before)}"
+    await asyncio.gather(killer(), *(caller(f"{run}-{number}") for number in range(4)))
+    stored_now = {item["id"] for item in await all_items(engine, Scan(PLAIN))} - before
+    assert acknowledged <= stored_now <= asked
+    assert not process.ready.is_set()
+    assert len(unknown) == 4
+    engine.bulk._not_before = 0.0  # it would wait for a while
+    assert await scribe_of(engine) is not process
+    assert isinstance((await engine.transact_each([once(f"{run}-again", "ann")]))[0], Transacted)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_it_ends_with_the_engine_and_not_by_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    async with open_sqlite(tmp_path, busy=1) as engine:
+        for table in (PLAIN, STRINGS):
+            await engine.create_table(table)
+        pid = (await scribe_of(engine)).pid
+        assert pid is not None
+        os.kill(pid, number)
+        waiting = asyncio.ensure_future(engine.transact_each([once(f"{each}", "ann") for each in range(300)]))
+        await asyncio.sleep(0)
+        await engine.close()
+        assert all(isinstance(outcome, Transacted) for outcome in await waiting)
+        assert not lives(pid)
+    assert len((await audit(tmp_path))["plain"]) == 301
+
+
+PARENT = """
+import asyncio, sys
+from tally.store.sqlite import open_sqlite
+from tests.store.test_sqlite_scribe import PLAIN, STRINGS, scribe_of
+
+async def main():
+    async with open_sqlite(sys.argv[1], busy=1) as engine:
+        for table in (PLAIN, STRINGS):
+            await engine.create_table(table)
+        print((await scribe_of(engine)).pid, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_it_does_not_outlive_an_engine_that_was_killed(tmp_path: Path) -> None:
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, str(tmp_path), stdout=asyncio.subprocess.PIPE)
+    assert parent.stdout is not None
+    pid = int(await parent.stdout.readline())
+    assert lives(pid)
+    parent.kill()
+    await parent.communicate()
+    await until(lambda: not lives(pid))
+    assert len((await audit(tmp_path))["plain"]) == 1
+
+
+async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_sqlite(tmp_path / "one", busy=1_000) as engine:
+        await engine.create_table(PLAIN)
+        await engine.transact_each([Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)])
+        assert not is_wanted(engine)
+        await engine.transact_each([Transaction((Put(PLAIN, {"id": "1000"}),))])
+        assert is_wanted(engine)
+    monkeypatch.setattr(scribe, "_processors", lambda: 1)
+    async with open_sqlite(tmp_path / "two", busy=1) as engine:
+        await engine.create_table(PLAIN)
+        await engine.transact_each([Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)])
+        assert not is_wanted(engine)
+
+
+async def test_where_it_cannot_be_started_the_thread_writes(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with capture_logs() as logged:
+        assert isinstance((await engine.transact_each([once("a", "ann")]))[0], Transacted)
+        assert engine.bulk._starting is not None
+        await engine.bulk._starting
+    assert [line["action"] for line in logged] == ["scribe_not_started"]
+    assert isinstance((await engine.transact_each([once("b", "ann")]))[0], Transacted)
+
+
+@given(messages=st.lists(st.binary(max_size=300), max_size=8), cuts=st.lists(st.integers(1, 200), max_size=20))
+def test_messages_come_whole_however_they_are_cut(messages: list[bytes], cuts: list[int]) -> None:
+    found: list[bytes] = []
+    line = Line(found.append, lambda: None)
+    stream = b"".join(len(message).to_bytes(4, "big") + message for message in messages)
+    for cut in cuts:
+        line.data_received(stream[:cut])
+        stream = stream[cut:]
+    line.data_received(stream)
+    assert found == messages
+
+
+def test_a_refusal_goes_from_one_process_to_another() -> None:
+    refusal = TransactionCancelled([Reason("None"), Reason("ConditionalCheckFailed", "no", {"id": "a", "n": 1})])
+    came = pickle.loads(pickle.dumps(refusal))  # noqa: S301
+    assert (type(came), str(came), came.reasons) == (type(refusal), str(refusal), refusal.reasons)
