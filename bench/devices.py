@@ -7,14 +7,15 @@ device's history grows.
 
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from bench.load import at_full_speed, at_rate
+from bench.load import Load, at_full_speed, at_rate, together
+from bench.programs import stolen_seconds
 from bench.readings import Boards, fill_history, hardware_id
 from bench.rounds import Line, take_turns
 from bench.served import Served, served
@@ -30,6 +31,9 @@ _FLEET = 10_000
 _AN_HOUR = 360_000  # requests: 100 a second, the most that such a fleet sends
 _AT_ONCE = 10_000  # bodies that are made, and then sent
 SECONDS = 8
+_ROUNDS = 4
+_MOST_STOLEN = 0.02  # of one processor's time
+_SCRIBE_AT = 3_000  # as the server has it
 
 
 async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
@@ -39,6 +43,7 @@ async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
             # The server meets every board, and its caches fill, before anything is measured.
             boards = Boards(_BOARDS, _now_ms())
             await at_full_speed(server.post_data, [*boards.bodies(_BOARDS, 1), *boards.bodies(400, 100)], _CLIENTS)
+            await at_full_speed(_into(raw), boards.transactions(400, 100, _now_ms() // 1000), _CLIENTS)
             for each, per_second in ((1, 1_000), (100, 200)):
                 yield await _held(server, raw, boards, (each, per_second, seconds))
             yield await _full_speed(server, raw, boards, 150 * seconds)
@@ -50,19 +55,38 @@ async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
 
 
 async def _held(server: Served, raw: SqliteEngine, boards: Boards, wanted: tuple[int, int, int]) -> Line:
+    """The server, and the store by itself, in turns, until there are enough rounds in which the machine was ours.
+
+    A host that gives our processors to another stops the server with all else for tenths of a second: such rounds are told, and
+    the goal is judged by the others, all of their requests together.
+    """
     each, per_second, seconds = wanted
     count = per_second * seconds
-    bodies = boards.bodies(count, each)
-    used = server.processor_seconds()
-    ours = await at_rate(server.post_data, bodies, per_second)
-    used = (server.processor_seconds() - used) / (ours.count * each) * 1e6
-    peer = await at_rate(_into(raw), boards.transactions(count, each, _now_ms() // 1000), per_second)
-    is_held = ours.holds(per_second, _MOST_SECONDS)
-    what = f"{per_second * each:,} readings a second, {each} in a request"
-    note = f"{ours.told(each)}; {used:.0f} µs of processor a reading; raw: {peer.told(each)}"
-    mine, theirs = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
-    goal = f"{per_second * each:,}/s, p99 < 50 ms"
-    return Line(_OVER_HTTP, what, mine, "raw store", theirs, mine / theirs, goal, is_held, note)
+    rounds, peers, used = list[tuple[float, Load]](), list[Load](), 0.0
+    while len(_calm(rounds)) < _ROUNDS and len(rounds) < 3 * _ROUNDS:
+        bodies = boards.bodies(count, each)
+        used_before, stolen_before = server.processor_seconds(), stolen_seconds()
+        load = await at_rate(server.post_data, bodies, per_second)
+        rounds.append(((stolen_seconds() - stolen_before) / load.seconds, load))
+        used += server.processor_seconds() - used_before
+        peers.append(await at_rate(_into(raw), boards.transactions(count, each, _now_ms() // 1000), per_second))
+    calm, peer = _calm(rounds), together(peers)
+    ours = together(calm or [load for _, load in rounds])
+    cost = f"{used / (len(rounds) * count * each) * 1e6:.0f} µs of processor a reading"
+    note = f"{ours.told(each)}; {_told(rounds)}; {cost}; raw: {peer.told(each)}"
+    half, raw_half = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
+    what, goal = f"{per_second * each:,} readings a second, {each} in a request", f"{per_second * each:,}/s, p99 < 50 ms"
+    is_held = ours.holds(per_second, _MOST_SECONDS) if calm else None
+    return Line(_OVER_HTTP, what, half, "raw store", raw_half, half / raw_half, goal, is_held, note)
+
+
+def _calm(rounds: Sequence[tuple[float, Load]]) -> list[Load]:
+    return [load for stolen, load in rounds if stolen <= _MOST_STOLEN]
+
+
+def _told(rounds: Sequence[tuple[float, Load]]) -> str:
+    """Each round's p99, and the share of a processor that was not ours in it."""
+    return "rounds: " + ", ".join(f"{load.quantile(0.99) * 1000:.0f} ms ({stolen:.1%} stolen)" for stolen, load in rounds)
 
 
 async def _full_speed(server: Served, raw: SqliteEngine, boards: Boards, requests: int) -> Line:
@@ -130,7 +154,7 @@ def _into(engine: SqliteEngine) -> Callable[[Alike], Awaitable[None]]:
 @asynccontextmanager
 async def raw_store(directory: Path) -> AsyncIterator[SqliteEngine]:
     """The embedded engine by itself, with the two tables that a reading goes to."""
-    async with open_sqlite(directory) as engine:
+    async with open_sqlite(directory, busy=_SCRIBE_AT) as engine:
         for table in (PROCESSED_BATCHES, DEVICE_READINGS):
             await engine.ensure_table(table)
         yield engine

@@ -1,8 +1,10 @@
 """Load at a fixed rate or as fast as it goes, bounded in count and time, and how long each answer took."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -37,8 +39,30 @@ class Load(Struct, frozen=True):
         return f"{self.rate * each:,.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms"
 
 
+def together(loads: Sequence[Load]) -> Load:
+    """Several rounds as one."""
+    latencies = sorted(latency for load in loads for latency in load.latencies)
+    return Load(sum(load.count for load in loads), sum(load.seconds for load in loads), latencies)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """What this process throws away is looked for before and after: a pause of its own would be taken for the server's."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 async def at_rate(send: Send, work: Sequence[Any], per_second: float) -> Load:
     """Send each at its own moment, whether or not those before were answered; late answers count from that moment."""
+    with _undisturbed():
+        return await _at_rate(send, work, per_second)
+
+
+async def _at_rate(send: Send, work: Sequence[Any], per_second: float) -> Load:
     latencies: list[float] = []
     running: set[asyncio.Task[None]] = set()
     started = time.perf_counter()

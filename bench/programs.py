@@ -44,6 +44,12 @@ def _processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
+def stolen_seconds() -> float:
+    """Processor time that this machine wanted and its host gave to another, since it started."""
+    fields = Path("/proc/stat").read_text(encoding="utf-8").split()
+    return int(fields[8]) / _TICK
+
+
 @asynccontextmanager
 async def started(*words: str, given: Mapping[str, str]) -> AsyncIterator[Program]:
     """`tally` with these words and no settings but those given, once it has said where it listens; stopped at the end."""

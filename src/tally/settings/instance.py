@@ -55,8 +55,8 @@ class InstanceSettings:
         default=3_000,
         metadata=holds(
             whole(0, 10**9),
-            "From so many transactions in a second on, of those that come many at a time, a process of its own writes them for the"
-            " embedded store, where there is a processor to spare; 0: never.",
+            "From so many transactions in a second on, of those that come many at a time, a process of its own writes them for"
+            " the embedded store, where there is a processor to spare; 0: never.",
         ),
     )
     dynamodb_endpoint: str | None = field(
