@@ -32,8 +32,11 @@ class Program:
 
     def children(self) -> list[int]:
         """The processes that it has started."""
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return [int(pid) for each in tasks for pid in each.read_text(encoding="utf-8").split()]
+        found = list[int]()
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with suppress(OSError):  # a thread that has just ended
+                found += map(int, (task / "children").read_text(encoding="utf-8").split())
+        return found
 
     def memory(self) -> int:
         """The bytes that it has for itself now: not the pages of the database, which the system maps and takes back."""

@@ -66,7 +66,7 @@ def counted(engine: SqliteEngine, table: Table) -> tuple[int, int]:
 
 async def test_neighbours_that_are_written_together_have_one_note_and_no_entries(engine: SqliteEngine) -> None:
     await put_together(engine, LINES, [line(number, NOW + number) for number in range(100)])
-    await put_together(engine, ONCE, [{"id": f"board-1-boot-7-{number}", "until": NOW} for number in range(100)])
+    await put_together(engine, ONCE, [{"id": f"board-1-boot-7-{number:03}", "until": NOW} for number in range(100)])
     assert (counted(engine, LINES), counted(engine, ONCE)) == ((0, 1), (0, 1))
     audit_file(engine.path.parent, [LINES, ONCE])
     for table in (LINES, ONCE):
@@ -80,6 +80,10 @@ async def test_neighbours_that_are_written_together_have_one_note_and_no_entries
     "items",
     [
         pytest.param([{"id": f"{uuid.UUID(int=number << 100)}", "until": NOW} for number in range(100)], id="far apart"),
+        pytest.param([{"id": f"board-1-{number * 7919 % 100:03}", "until": NOW} for number in range(100)], id="in no order"),
+        pytest.param(
+            [{"id": f"board-{number:02}", "until": NOW + number * 7919 % 100} for number in range(20)], id="times in no order"
+        ),
         pytest.param([{"id": f"board-{number}", "until": NOW} for number in range(3)], id="few"),
         pytest.param([{"id": f"board-{number:02}", "until": NOW + number * DAY} for number in range(20)], id="a day apart"),
         pytest.param(
@@ -182,8 +186,16 @@ async def test_one_that_is_refused_among_them_stays_as_it_is(engine: SqliteEngin
     assert await all_items(engine, Scan(ONCE)) == [there]
 
 
+# Half of what is written together is in order, in both directions, and so has notes.
+ORDERED = st.builds(
+    lambda ats, untils, is_falling: dict(sorted(zip(sorted(ats), sorted(untils), strict=True), reverse=is_falling)),
+    st.lists(st.integers(0, 40), min_size=12, max_size=12, unique=True),
+    st.lists(st.integers(-2, 9), min_size=12, max_size=12),
+    st.booleans(),
+)
 STEPS: st.SearchStrategy[tuple[str, dict[int, int]]] = st.one_of(
     st.tuples(st.just("together"), st.dictionaries(st.integers(0, 40), st.integers(-2, 9), min_size=4, max_size=20)),
+    st.tuples(st.just("together"), ORDERED),
     st.tuples(st.just("alone"), st.dictionaries(st.integers(0, 40), st.integers(-2, 9), min_size=1, max_size=1)),
     st.tuples(st.just("sweep"), st.just({})),
 )

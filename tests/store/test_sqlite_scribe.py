@@ -1,6 +1,7 @@
 """The scribe: what comes many at a time is written by a process of its own, and nobody notices, also where that ends."""
 
 import asyncio
+import math
 import os
 import pickle
 import signal
@@ -18,6 +19,7 @@ from tally.store.errors import OutcomeUnknown, Reason, StorageUnwritable, StoreE
 from tally.store.expressions import absent
 from tally.store.schema import Global, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite, scribe
+from tally.store.sqlite.files import FILE_NAME
 from tally.store.sqlite.messages import Line
 from tests.embedded.held import lives, until
 from tests.faults.audit import audit
@@ -35,13 +37,21 @@ async def scribe_of(engine: SqliteEngine) -> scribe.Scribe:
     await engine.transact_each([once("the first", "nobody")])
     assert engine.bulk._starting is not None
     await engine.bulk._starting
-    assert engine.bulk.scribe is not None
-    await engine.bulk.scribe.ready.wait()
-    return engine.bulk.scribe
+    process = engine.bulk.scribe
+    assert process is not None
+    await until(lambda: process.ready.is_set() or process._ended.is_set())
+    assert process.ready.is_set(), "it ended before it was ready"
+    return process
 
 
 def is_wanted(engine: SqliteEngine) -> bool:
     return engine.bulk._starting is not None
+
+
+@pytest.fixture(autouse=True)
+def processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where these tests have but one."""
+    monkeypatch.setattr(scribe, "_processors", lambda: 2)
 
 
 @pytest.fixture
@@ -102,9 +112,36 @@ async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteE
     try:
         with pytest.raises(StorageUnwritable, match="gone"):
             await engine.transact_each([once("a", "ann")])
+        assert not there.exists()
     finally:
         there.with_name("elsewhere").rename(there)
     assert isinstance((await engine.transact_each([once("a", "ann")]))[0], Transacted)
+
+
+async def test_it_writes_to_no_other_database_that_came_to_the_place(tmp_path: Path, engine: SqliteEngine) -> None:
+    async with open_sqlite(tmp_path / "other") as other:
+        for table in (PLAIN, STRINGS):
+            await other.create_table(table)
+    (tmp_path / "other" / FILE_NAME).rename(engine.path)
+    with pytest.raises(StorageUnwritable, match="replaced"):
+        await engine.transact_each([once("a", "ann")])
+    assert engine.bulk._starting is not None
+    await engine.bulk._starting
+    process = engine.bulk.scribe
+    assert process is not None
+    await until(process._ended.is_set)
+    with pytest.raises(StorageUnwritable, match="replaced"):
+        await engine.transact_each([once("b", "ann")])
+    assert (await audit(tmp_path))["plain"] == []
+
+
+async def test_one_that_is_ready_too_late_is_not_asked(tmp_path: Path, engine: SqliteEngine) -> None:
+    late = scribe.Scribe()
+    await late.start(engine.path, engine._writer.file)
+    await late.close()
+    late._on_message(b"")
+    assert not late.ready.is_set()
+    assert not lives(late.pid or 0)
 
 
 @pytest.mark.soak
@@ -197,6 +234,7 @@ async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
 ) -> None:
     async with open_sqlite(tmp_path / "one", busy=1_000) as engine:
         await engine.create_table(PLAIN)
+        engine.bulk._since = math.inf  # a second that does not end
         await engine.transact_each([Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)])
         assert not is_wanted(engine)
         await engine.transact_each([Transaction((Put(PLAIN, {"id": "1000"}),))])

@@ -3,6 +3,7 @@
 The database holds the declarations, so that every process on it keeps every index, also one that a newer process added.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -19,6 +20,7 @@ from tally.store.sqlite.layout import Layout, compile_layout, create_index, crea
 from tally.store.sqlite.notes import forget_notes
 
 _BACKFILL_ROWS = 1_000
+_compiling = threading.Lock()
 
 
 class Catalogue:
@@ -148,7 +150,12 @@ def _bare(table: Table) -> Table:
     return replace(table, attributes=(), version="", indexes=tuple(sorted(table.by_name.values(), key=lambda index: index.name)))
 
 
-@lru_cache(maxsize=1024)
 def layout_of(declaration: str) -> Layout:
-    """One layout for one declaration, so that all who mean the same know it by identity."""
+    """One layout for one declaration, so that all who mean the same know it by identity, in whichever thread."""
+    with _compiling:
+        return _compiled(declaration)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(declaration: str) -> Layout:
     return compile_layout(read_declaration(declaration))

@@ -208,9 +208,11 @@ class SqliteEngine:
     async def close(self) -> None:
         if self._open:
             self._open = False
-            await self.bulk.close()
-            await self._writer.close()
-            self._connection.close()
+            try:
+                await self.bulk.close()
+            finally:
+                await self._writer.close()
+                self._connection.close()
 
     async def _declare(self, change: Callable[[apsw.Connection], None]) -> None:
         await self._writer.submit(change)

@@ -98,7 +98,7 @@ class Layout:
         """
         statement = self.ranges.get(("insert", count))
         if statement is None:
-            marks = ", ".join(["(?, ?, ?, ?, ?)"] * count)
+            marks = ",".join(["(?,?,?,?,?)"] * count)  # short: SQLite's longest prepared statements are not kept
             statement = self.ranges["insert", count] = f"INSERT OR FAIL INTO {self.rows} VALUES {marks}"
         return statement
 

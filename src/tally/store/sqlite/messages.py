@@ -8,6 +8,7 @@ import asyncio
 import marshal
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from tally.store.expressions import absent
@@ -27,6 +28,7 @@ class Line(asyncio.Protocol):
         self._on_end = on_end
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
+        self.lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -39,7 +41,8 @@ class Line(asyncio.Protocol):
     def say_no_more(self) -> None:
         """What the other end still has to say is read."""
         if self._transport is not None:
-            self._transport.write_eof()
+            with suppress(OSError, RuntimeError):  # it has just ended by itself
+                self._transport.write_eof()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -64,6 +67,7 @@ class Line(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (why makes no difference)
         self._transport = None
+        self.lost.set()
         self._on_end()
 
 

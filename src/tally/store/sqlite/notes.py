@@ -5,10 +5,9 @@ its rows has expired, at most a day after the first. What comes into the stretch
 looks at each item before it deletes it.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 import apsw
@@ -36,31 +35,37 @@ class Note(NamedTuple):
 
 
 def notes_of(table: str, keys: Sequence[RowKey], ends: Sequence[float | None]) -> list[Note]:
-    """Notes for all of the rows, if they are few: none where rows are far apart, or one does not expire."""
-    if len(keys) < _WORTH or not _are_neighbours(keys):
-        return []
+    """Notes for all of the rows, if they are few: none where rows may be far apart, or one does not expire."""
     known = [end for end in ends if end is not None]
-    if len(known) < len(keys):
+    if not _WORTH <= len(keys) == len(known) or not (_are_in_order(keys) and _are_in_order(known) and _are_neighbours(keys)):
         return []
-    latest = max(known)
-    if min(known) // _DAY == latest // _DAY:
-        return [Note(table, latest, *min(keys), *max(keys))]
-    days: defaultdict[float, list[RowKey]] = defaultdict(list)
-    for key, end in zip(keys, known, strict=True):
-        days[end // _DAY].append(key)
+    days = [[*day] for _, day in groupby(zip(keys, known, strict=True), key=_day)]
     if len(days) * _WORTH > len(keys):
         return []
-    return [Note(table, min(latest, (day + 1) * _DAY), *min(some), *max(some)) for day, some in days.items()]
+    return [_note(table, day[0], day[-1]) for day in days]
+
+
+def _day(row: tuple[RowKey, float]) -> float:
+    return row[1] // _DAY
+
+
+def _note(table: str, *ends: tuple[RowKey, float]) -> Note:
+    """Of rows in order, by the two at their ends."""
+    (one, due), (other, last_due) = ends
+    return Note(table, max(due, last_due), *min(one, other), *max(one, other))
+
+
+def _are_in_order(values: Sequence[Any]) -> bool:
+    """Whether they rise or fall. What is counted or timed does; what is drawn by lot would make stretches of all there is."""
+    ordered = sorted(values)
+    return values == ordered or values == ordered[::-1]
 
 
 def _are_neighbours(keys: Sequence[RowKey]) -> bool:
-    """Whether little else can stand between them: they are of one partition, or their keys begin alike for more than half."""
-    partitions = {pk for pk, _ in keys}
-    if len(partitions) == 1:
-        return True
-    first, last = min(partitions), max(partitions)
+    """Of keys in order, whether little else can stand between: they are of one partition, or begin alike for more than half."""
+    first, last = keys[0][0], keys[-1][0]
     half = len(first) // 2 + 1
-    return first[:half] == last[:half]
+    return first == last or first[:half] == last[:half]
 
 
 def write_notes(connection: apsw.Connection, notes: Sequence[Note]) -> None:

@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +37,28 @@ class Scribe:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self._ended = asyncio.Event()
+        self._is_closing = False
         self._process: Process | None = None
 
-    async def start(self, path: Path) -> None:
-        """Start it; it is ready a moment later."""
+    async def start(self, path: Path, file: tuple[int, int]) -> None:
+        """Start it for the file of that identity; it is ready a moment later."""
         ours, its = socket.socketpair()
         with its, ExitStack() as unless_it_starts:
             unless_it_starts.callback(ours.close)
-            program = (sys.executable, "-P", "-m", "tally.store.sqlite.scribing", str(path), str(its.fileno()))
+            await asyncio.get_running_loop().create_connection(lambda: self._line, sock=ours)
+            unless_it_starts.pop_all()
+            unless_it_starts.callback(self._give_up)
             # A session of its own: what ends Tally from the keyboard is for Tally to hear.
             self._process = await asyncio.create_subprocess_exec(
-                *program, pass_fds=(its.fileno(),), stdin=DEVNULL, stdout=DEVNULL, start_new_session=True
+                *(sys.executable, "-P", "-m", "tally.store.sqlite.scribing"),
+                *map(str, (path, *file, its.fileno())),
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # the same modules as here
+                pass_fds=(its.fileno(),),
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                start_new_session=True,
             )
             unless_it_starts.pop_all()
-        await asyncio.get_running_loop().create_connection(lambda: self._line, sock=ours)
 
     @property
     def pid(self) -> int | None:
@@ -59,29 +67,36 @@ class Scribe:
     def submit(self, work: Together) -> "asyncio.Future[Any]":
         """Ask for the work to be done; the future is answered once it is durable, or with OutcomeUnknown if it ends before."""
         self._number += 1
-        future = self._waiting[self._number] = asyncio.get_running_loop().create_future()
         self._line.send(ask(self._number, work))
+        future = self._waiting[self._number] = asyncio.get_running_loop().create_future()
         return future
 
     async def close(self) -> None:
         """Let it finish what it was asked for, and end."""
+        self._is_closing = True
         self.ready.clear()
         if self._process is None:
             return
-        if not self._ended.is_set():
-            self._line.say_no_more()
+        self._line.say_no_more()
         try:
             async with asyncio.timeout(_END_SECONDS):
                 await self._ended.wait()
                 await self._process.wait()
         except TimeoutError:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                self._process.kill()
             await self._process.wait()
+        finally:
+            self._line.close()
+
+    def _give_up(self) -> None:
+        self._is_closing = True
         self._line.close()
 
     def _on_message(self, message: bytes) -> None:
         if not message:
-            self.ready.set()
+            if not self._is_closing:
+                self.ready.set()
             return
         number, outcome = answered(message)
         future = self._waiting.pop(number)
@@ -93,6 +108,8 @@ class Scribe:
             future.set_result(outcome)
 
     def _on_end(self) -> None:
+        if not self._is_closing and not self._ended.is_set():
+            _log.warning("The process that writes for the store has ended", action="scribe_ended", waiting=len(self._waiting))
         self.ready.clear()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
@@ -135,7 +152,8 @@ class Bulk:
         if now - self._since > 1:
             self._since, self._count = now, 0
         self._count += count
-        if self._count >= busy and now >= self._not_before:
+        is_starting = self._starting is not None and not self._starting.done()
+        if self._count >= busy and now >= self._not_before and not is_starting:
             self._not_before = now + _AGAIN_SECONDS
             self._starting = asyncio.create_task(self._start())
 
@@ -144,7 +162,7 @@ class Bulk:
             await self.scribe.close()
         self.scribe = Scribe()
         try:
-            await self.scribe.start(self._path)
+            await self.scribe.start(self._path, self._writer.file)
         except OSError as error:
             _log.warning("No process of its own for the store's writing", action="scribe_not_started", reason=str(error))
 

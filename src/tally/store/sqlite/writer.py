@@ -43,12 +43,13 @@ class Groups(Protocol):
 class Writer:
     """The one writer of this process. Other processes may have theirs: SQLite's lock orders them."""
 
-    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop, groups: Groups) -> None:
+    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop, groups: Groups, file: tuple[int, int] | None = None) -> None:
+        """`file` is the identity of the file that is meant, where that is not just the one at the path now."""
+        self.file = file or identity(path)
         self._path = path
         self._loop = loop
         self._groups = groups
         self._connection = connect(path)
-        self._identity = identity(path)
         self._waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closed = False
         self._checkpoint = Checkpoint(path)
@@ -115,7 +116,7 @@ class Writer:
         self._checkpoint.restart_if_long(self._connection)
 
     def _begin(self) -> None:
-        if identity(self._path) != self._identity:
+        if identity(self._path) != self.file:
             raise StorageUnwritable(f"{self._path} was replaced by another file")
         self._connection.execute("BEGIN IMMEDIATE")
 
