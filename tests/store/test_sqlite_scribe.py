@@ -32,6 +32,11 @@ def once(name: str, by: str) -> Transaction:
     return Transaction((Put(PLAIN, {"id": name, "by": by}, condition=NEW), Put(STRINGS, {"id": name, "at": "x", "by": by})))
 
 
+def many(name: str) -> list[Transaction]:
+    """Enough for the scribe."""
+    return [once(f"{name}-{number}", "ann") for number in range(20)]
+
+
 async def scribe_of(engine: SqliteEngine) -> scribe.Scribe:
     """The scribe, once it is ready: it is asked for by what comes."""
     await engine.transact_each([once("the first", "nobody")])
@@ -69,6 +74,16 @@ async def test_what_it_writes_is_there_as_soon_as_it_is_answered(engine: SqliteE
     assert await stored(engine, PLAIN, {"id": "299"}) == {"id": "299", "by": "ann"}
     assert len(await all_items(engine, Scan(STRINGS))) == 301
     assert engine.bulk.scribe is process
+
+
+async def test_few_are_left_to_the_thread_unless_it_writes_anyway(engine: SqliteEngine) -> None:
+    process = await scribe_of(engine)
+    asked = process._number
+    await engine.transact_each([once("a", "ann")])
+    assert process._number == asked
+    await asyncio.gather(engine.transact_each(many("b")), engine.transact_each([once("c", "ann")]))
+    assert process._number == asked + 2
+    assert len(await all_items(engine, Scan(PLAIN))) == 1 + 1 + 20 + 1
 
 
 async def test_those_that_are_refused_learn_why(engine: SqliteEngine) -> None:
@@ -111,11 +126,11 @@ async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteE
     there.rename(there.with_name("elsewhere"))
     try:
         with pytest.raises(StorageUnwritable, match="gone"):
-            await engine.transact_each([once("a", "ann")])
+            await engine.transact_each(many("a"))
         assert not there.exists()
     finally:
         there.with_name("elsewhere").rename(there)
-    assert isinstance((await engine.transact_each([once("a", "ann")]))[0], Transacted)
+    assert all(isinstance(outcome, Transacted) for outcome in await engine.transact_each(many("a")))
 
 
 async def test_it_writes_to_no_other_database_that_came_to_the_place(tmp_path: Path, engine: SqliteEngine) -> None:
@@ -124,14 +139,14 @@ async def test_it_writes_to_no_other_database_that_came_to_the_place(tmp_path: P
             await other.create_table(table)
     (tmp_path / "other" / FILE_NAME).rename(engine.path)
     with pytest.raises(StorageUnwritable, match="replaced"):
-        await engine.transact_each([once("a", "ann")])
+        await engine.transact_each(many("a"))
     assert engine.bulk._starting is not None
     await engine.bulk._starting
     process = engine.bulk.scribe
     assert process is not None
     await until(process._ended.is_set)
     with pytest.raises(StorageUnwritable, match="replaced"):
-        await engine.transact_each([once("b", "ann")])
+        await engine.transact_each(many("b"))
     assert (await audit(tmp_path))["plain"] == []
 
 
@@ -183,7 +198,7 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(engin
     assert len(unknown) == 4
     engine.bulk._not_before = 0.0  # it would wait for a while
     assert await scribe_of(engine) is not process
-    assert isinstance((await engine.transact_each([once(f"{run}-again", "ann")]))[0], Transacted)
+    assert all(isinstance(outcome, Transacted) for outcome in await engine.transact_each(many(f"{run}-again")))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -23,6 +23,7 @@ from tally.store.sqlite.writer import Writer
 
 _AGAIN_SECONDS = 30.0  # after it could not be started, or ended by itself
 _END_SECONDS = 20.0
+_MANY = 8  # transactions that are worth the way to the scribe; fewer go along where it writes anyway
 _LOST = "the process that writes has ended: what was asked of it may have been stored, or not"
 
 _log = logs.logger()
@@ -63,6 +64,10 @@ class Scribe:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._waiting)
 
     def submit(self, work: Together) -> "asyncio.Future[Any]":
         """Ask for the work to be done; the future is answered once it is durable, or with OutcomeUnknown if it ends before."""
@@ -135,8 +140,9 @@ class Bulk:
 
     def submit(self, work: Together) -> "asyncio.Future[Any]":
         """Ask for the work to be done; the future is answered once it is durable."""
-        if self.scribe is not None and self.scribe.ready.is_set():
-            return self.scribe.submit(work)
+        process = self.scribe
+        if process is not None and process.ready.is_set() and (len(work) >= _MANY or process.is_busy):
+            return process.submit(work)
         if self._busy is not None:
             self._consider(len(work), self._busy)
         return self._writer.submit(work)
