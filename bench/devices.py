@@ -55,33 +55,52 @@ async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
 
 
 async def _held(server: Served, raw: SqliteEngine, boards: Boards, wanted: tuple[int, int, int]) -> Line:
-    """The server, and the store by itself, in turns, until there are enough rounds in which the machine was ours.
+    """The server, and the store by itself, in turns."""
+    each, per_second, seconds = wanted
+    count, peers, used = per_second * seconds, list[Load](), server.processor_seconds()
+
+    async def in_between() -> None:
+        peers.append(await at_rate(_into(raw), boards.transactions(count, each, _now_ms() // 1000), per_second))
+
+    rounds = await _in_rounds(server.post_data, boards, wanted, in_between)
+    used = (server.processor_seconds() - used) / (len(rounds) * count * each) * 1e6
+    ours, peer = together(_calm(rounds) or [load for _, load in rounds]), together(peers)
+    note = f"{ours.told(each)}; {_told(rounds)}; {used:.0f} µs of processor a reading; raw: {peer.told(each)}"
+    half, raw_half = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
+    what, goal = f"{per_second * each:,} readings a second, {each} in a request", f"{per_second * each:,}/s, p99 < 50 ms"
+    return Line(_OVER_HTTP, what, half, "raw store", raw_half, half / raw_half, goal, _is_held(rounds, per_second), note)
+
+
+async def _in_rounds(
+    post: Callable[[bytes], Awaitable[None]],
+    boards: Boards,
+    wanted: tuple[int, int, int],
+    in_between: Callable[[], Awaitable[None]],
+) -> list[tuple[float, Load]]:
+    """Rounds of the load, each with the share of a processor that was stolen, until there were enough in which little was.
 
     A host that gives our processors to another stops the server with all else for tenths of a second: such rounds are told, and
     the goal is judged by the others, all of their requests together.
     """
     each, per_second, seconds = wanted
-    count = per_second * seconds
-    rounds, peers, used = list[tuple[float, Load]](), list[Load](), 0.0
+    rounds = list[tuple[float, Load]]()
     while len(_calm(rounds)) < _ROUNDS and len(rounds) < 3 * _ROUNDS:
-        bodies = boards.bodies(count, each)
-        used_before, stolen_before = server.processor_seconds(), stolen_seconds()
-        load = await at_rate(server.post_data, bodies, per_second)
-        rounds.append(((stolen_seconds() - stolen_before) / load.seconds, load))
-        used += server.processor_seconds() - used_before
-        peers.append(await at_rate(_into(raw), boards.transactions(count, each, _now_ms() // 1000), per_second))
-    calm, peer = _calm(rounds), together(peers)
-    ours = together(calm or [load for _, load in rounds])
-    cost = f"{used / (len(rounds) * count * each) * 1e6:.0f} µs of processor a reading"
-    note = f"{ours.told(each)}; {_told(rounds)}; {cost}; raw: {peer.told(each)}"
-    half, raw_half = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
-    what, goal = f"{per_second * each:,} readings a second, {each} in a request", f"{per_second * each:,}/s, p99 < 50 ms"
-    is_held = ours.holds(per_second, _MOST_SECONDS) if calm else None
-    return Line(_OVER_HTTP, what, half, "raw store", raw_half, half / raw_half, goal, is_held, note)
+        bodies = boards.bodies(per_second * seconds, each)
+        stolen = stolen_seconds()
+        load = await at_rate(post, bodies, per_second)
+        rounds.append(((stolen_seconds() - stolen) / load.seconds, load))
+        await in_between()
+    return rounds
 
 
 def _calm(rounds: Sequence[tuple[float, Load]]) -> list[Load]:
     return [load for stolen, load in rounds if stolen <= _MOST_STOLEN]
+
+
+def _is_held(rounds: Sequence[tuple[float, Load]], per_second: int) -> bool | None:
+    """Whether the rate was held; None if the machine was never ours."""
+    calm = _calm(rounds)
+    return together(calm).holds(per_second, _MOST_SECONDS) if calm else None
 
 
 def _told(rounds: Sequence[tuple[float, Load]]) -> str:
@@ -122,18 +141,20 @@ async def lasting(hours: float) -> AsyncIterator[Line]:
 
 async def _two_instances(servers: tuple[Served, Served], boards: Boards, seconds: int) -> Line:
     """The same from two programs that share a data directory, each of which gets every other request."""
-    each, per_second, turns = 100, 200, cycle(servers)
+    each, per_second, turns, fastest = 100, 200, cycle(servers), list[Load]()
 
     async def post(body: bytes) -> None:
         await next(turns).post_data(body)
 
+    async def in_between() -> None:
+        fastest.append(await at_full_speed(post, boards.bodies(100 * seconds, each), _CLIENTS))
+
     await at_full_speed(post, boards.bodies(_BOARDS, 1), _CLIENTS)
-    ours = await at_rate(post, boards.bodies(per_second * seconds, each), per_second)
-    fastest = await at_full_speed(post, boards.bodies(150 * seconds, each), _CLIENTS)
-    is_held = ours.holds(per_second, _MOST_SECONDS)
-    mine, theirs = ours.quantile(0.5) * 1e6, fastest.quantile(0.5) * 1e6
-    note = f"{ours.told(each)}; as fast as {_CLIENTS} clients go: {fastest.told(each)}"
-    what = f"{per_second * each:,} readings a second, two instances"
+    rounds = await _in_rounds(post, boards, (each, per_second, seconds), in_between)
+    ours, most = together(_calm(rounds) or [load for _, load in rounds]), together(fastest)
+    mine, theirs = ours.quantile(0.5) * 1e6, most.quantile(0.5) * 1e6
+    note = f"{ours.told(each)}; {_told(rounds)}; as fast as {_CLIENTS} clients go: {most.told(each)}"
+    what, is_held = f"{per_second * each:,} readings a second, two instances", _is_held(rounds, per_second)
     return Line(_OVER_HTTP, what, mine, "as fast as it goes", theirs, mine / theirs, "p99 < 50 ms", is_held, note)
 
 

@@ -8,26 +8,25 @@ from pathlib import Path
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
+from bench.posting import Poster
 from bench.programs import Program, started
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The server: where it is, a client, and the credentials of operators and boards."""
+    """The server: where it is, a client and the token of its operators, and one that posts as boards do."""
 
     url: str
     program: Program
     client: Client
     token: str
-    api_key: str
+    poster: Poster
 
     async def post_data(self, body: bytes) -> None:
-        """Send readings, and see that all of them were stored."""
-        headers = {"X-API-Key": self.api_key, "Content-Type": "application/json"}
-        response = await self.client.post(f"{self.url}/data").headers(headers).body_bytes(body).build().send()
-        content = bytes(await response.bytes())
-        if response.status != 200 or not content.endswith(b'"duplicate_batch_ids":[],"rejected":[]}'):
-            raise AssertionError(f"not all readings were stored: {response.status} {content[-200:]!r}")
+        """Send readings as a board does, and see that all of them were stored."""
+        status, content = await self.poster.post(body)
+        if status != 200 or not content.endswith(b'"duplicate_batch_ids":[],"rejected":[]}'):
+            raise AssertionError(f"not all readings were stored: {status} {content[-200:]!r}")
 
     async def get(self, path: str) -> bytes:
         """What an operator reads."""
@@ -56,4 +55,8 @@ async def served(directory: Path) -> AsyncIterator[Served]:
         token = (directory / "devices-admin.key").read_text(encoding="utf-8").strip()
         made = await client.post(f"{url}/api-keys").bearer_auth(token).body_json({}).build().send()
         api_key = msgspec.json.decode(bytes(await made.bytes()))["api_key"]
-        yield Served(url, program, client, token, api_key)
+        poster = Poster(f"{url}/data", {"X-API-Key": api_key, "Content-Type": "application/json"})
+        try:
+            yield Served(url, program, client, token, poster)
+        finally:
+            poster.close()
