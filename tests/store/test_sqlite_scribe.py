@@ -83,7 +83,11 @@ async def test_few_are_left_to_the_thread_unless_it_writes_anyway(engine: Sqlite
     assert process._number == asked
     await asyncio.gather(engine.transact_each(many("b")), engine.transact_each([once("c", "ann")]))
     assert process._number == asked + 2
-    assert len(await all_items(engine, Scan(PLAIN))) == 1 + 1 + 20 + 1
+    engine.bulk._not_before = 0.0  # however many they are, it is not started again
+    await engine.transact_each([once("d", "ann")])
+    assert engine.bulk.scribe is process
+    assert process.ready.is_set()
+    assert len(await all_items(engine, Scan(PLAIN))) == 1 + 1 + 20 + 1 + 1
 
 
 async def test_those_that_are_refused_learn_why(engine: SqliteEngine) -> None:

@@ -2,7 +2,7 @@
 
 The writer's thread shares Python's lock with the event loop. Under load the two wait for each other at every statement, and a
 commit takes three times as long as its work; on another core, with a lock of its own, it does not. The scribe is started when
-there is enough to write, and ends with the engine. It needs some fifty megabytes.
+there is enough to write, and ends with the engine. It needs some forty megabytes.
 """
 
 import asyncio
@@ -141,9 +141,10 @@ class Bulk:
     def submit(self, work: Together) -> "asyncio.Future[Any]":
         """Ask for the work to be done; the future is answered once it is durable."""
         process = self.scribe
-        if process is not None and process.ready.is_set() and (len(work) >= _MANY or process.is_busy):
-            return process.submit(work)
-        if self._busy is not None:
+        if process is not None and process.ready.is_set():
+            if len(work) >= _MANY or process.is_busy:
+                return process.submit(work)
+        elif self._busy is not None:
             self._consider(len(work), self._busy)
         return self._writer.submit(work)
 
