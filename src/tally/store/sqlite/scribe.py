@@ -12,6 +12,7 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
 from contextlib import ExitStack, suppress
+from contextvars import Context
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,7 @@ class Bulk:
         is_starting = self._starting is not None and not self._starting.done()
         if self._count >= busy and now >= self._not_before and not is_starting:
             self._not_before = now + _AGAIN_SECONDS
-            self._starting = asyncio.create_task(self._start())
+            self._starting = asyncio.create_task(self._start(), context=Context())  # its log lines are of no request
 
     async def _start(self) -> None:
         if self.scribe is not None:
