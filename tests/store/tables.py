@@ -1,10 +1,15 @@
 """The tables that the suite shares. They are made once per engine; each test has keys of its own, from `fresh`."""
 
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from tally.store.api import Engine, Get, Page, Query, Scan
+from tally.store.api import Engine, Get, Page, Put, Query, Scan, Transaction
+from tally.store.expressions import absent
 from tally.store.schema import ALL, KEYS_ONLY, B, Global, Local, N, S, Table, include
+from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.values import Item, Key
 
 PLAIN = Table("plain", partition=S("id"))
@@ -82,3 +87,20 @@ async def _page(engine: Engine, operation: Query | Scan, start: Key | None) -> P
 def _from(operation: Any, start: Key | None) -> Any:
     fields = {name: getattr(operation, name) for name in operation.__struct_fields__}
     return type(operation)(**{**fields, "start": start})
+
+
+@asynccontextmanager
+async def embedded(directory: Path, *tables: Table, busy: int | None = None) -> AsyncIterator[SqliteEngine]:
+    """The embedded engine on a new directory, with these tables."""
+    async with open_sqlite(directory, busy=busy) as engine:
+        for table in tables:
+            await engine.create_table(table)
+        yield engine
+
+
+NEW = absent("id")
+
+
+def once(name: str, by: str) -> Transaction:
+    """A new item of one table, and one of another beside it: what the embedded engine writes together."""
+    return Transaction((Put(PLAIN, {"id": name, "by": by}, condition=NEW), Put(STRINGS, {"id": name, "at": "x", "by": by})))

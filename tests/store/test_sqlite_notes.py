@@ -13,26 +13,22 @@ from hypothesis import strategies as st
 
 from tally.store.api import Delete, Put, Scan, Transacted, Transaction
 from tally.store.errors import TransactionCancelled
-from tally.store.expressions import absent
 from tally.store.schema import Global, S, Table
-from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.sqlite import SqliteEngine
 from tally.store.sqlite.layout import rows_name
 from tally.store.values import Item
 from tests.faults.audit import audit, audit_file
-from tests.store.tables import all_items
+from tests.store.tables import NEW, all_items, embedded
 
 LINES = Table("lines", partition=S("of"), sort=S("at"), ttl="until")
 ONCE = Table("once", partition=S("id"), ttl="until")
 DAY = 86_400
 NOW = 20_000 * DAY
-NEW = absent("id")
 
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
-    async with open_sqlite(tmp_path) as opened:
-        for table in (LINES, ONCE):
-            await opened.create_table(table)
+    async with embedded(tmp_path, LINES, ONCE) as opened:
         yield opened
 
 
@@ -166,8 +162,7 @@ async def test_where_the_table_expires_by_another_attribute_or_has_a_new_index_t
 
 async def test_an_index_that_came_after_the_note_is_swept_as_well(tmp_path: Path) -> None:
     grown = Table("lines", partition=S("of"), sort=S("at"), ttl="until", indexes=(Global("by-of", partition=S("of")),))
-    async with open_sqlite(tmp_path) as engine:
-        await engine.create_table(LINES)
+    async with embedded(tmp_path, LINES) as engine:
         await put_together(engine, LINES, [line(number, NOW) for number in range(10)])
         await engine.ensure_table(grown)
         assert await sweep_all(engine, grown, NOW) == 10
@@ -208,8 +203,7 @@ async def test_whatever_is_written_how_nothing_goes_too_early_and_nothing_stays(
     """A twelfth of a day passes with each step; expiry is told in twelfths from where it began."""
     twelfth, present = DAY // 12, dict[int, int]()
     with TemporaryDirectory() as directory:
-        async with open_sqlite(directory) as engine:
-            await engine.create_table(LINES)
+        async with embedded(Path(directory), LINES) as engine:
             for moment, (kind, untils) in enumerate(steps):
                 items = [line(at, NOW + until * twelfth) for at, until in untils.items()]
                 if kind == "sweep":

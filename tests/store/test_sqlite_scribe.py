@@ -16,20 +16,13 @@ from structlog.testing import capture_logs
 
 from tally.store.api import Capacity, Put, Scan, Transacted, Transaction
 from tally.store.errors import OutcomeUnknown, Reason, StorageUnwritable, StoreError, TransactionCancelled
-from tally.store.expressions import absent
 from tally.store.schema import Global, S, Table
-from tally.store.sqlite import SqliteEngine, open_sqlite, scribe
+from tally.store.sqlite import SqliteEngine, scribe
 from tally.store.sqlite.files import FILE_NAME
 from tally.store.sqlite.messages import Line
 from tests.embedded.held import lives, until
 from tests.faults.audit import audit
-from tests.store.tables import PLAIN, STRINGS, all_items, stored
-
-NEW = absent("id")
-
-
-def once(name: str, by: str) -> Transaction:
-    return Transaction((Put(PLAIN, {"id": name, "by": by}, condition=NEW), Put(STRINGS, {"id": name, "at": "x", "by": by})))
+from tests.store.tables import PLAIN, STRINGS, all_items, embedded, once, stored
 
 
 def many(name: str) -> list[Transaction]:
@@ -61,9 +54,7 @@ def processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
-    async with open_sqlite(tmp_path, busy=1) as opened:
-        for table in (PLAIN, STRINGS):
-            await opened.create_table(table)
+    async with embedded(tmp_path, PLAIN, STRINGS, busy=1) as opened:
         yield opened
 
 
@@ -138,9 +129,8 @@ async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteE
 
 
 async def test_it_writes_to_no_other_database_that_came_to_the_place(tmp_path: Path, engine: SqliteEngine) -> None:
-    async with open_sqlite(tmp_path / "other") as other:
-        for table in (PLAIN, STRINGS):
-            await other.create_table(table)
+    async with embedded(tmp_path / "other", PLAIN, STRINGS):
+        pass
     (tmp_path / "other" / FILE_NAME).rename(engine.path)
     with pytest.raises(StorageUnwritable, match="replaced"):
         await engine.transact_each(many("a"))
@@ -207,9 +197,7 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(engin
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_it_ends_with_the_engine_and_not_by_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    async with open_sqlite(tmp_path, busy=1) as engine:
-        for table in (PLAIN, STRINGS):
-            await engine.create_table(table)
+    async with embedded(tmp_path, PLAIN, STRINGS, busy=1) as engine:
         pid = (await scribe_of(engine)).pid
         assert pid is not None
         os.kill(pid, number)
@@ -223,13 +211,12 @@ async def test_it_ends_with_the_engine_and_not_by_a_signal(tmp_path: Path, numbe
 
 PARENT = """
 import asyncio, sys
-from tally.store.sqlite import open_sqlite
-from tests.store.test_sqlite_scribe import PLAIN, STRINGS, scribe_of
+from pathlib import Path
+from tests.store.tables import PLAIN, STRINGS, embedded
+from tests.store.test_sqlite_scribe import scribe_of
 
 async def main():
-    async with open_sqlite(sys.argv[1], busy=1) as engine:
-        for table in (PLAIN, STRINGS):
-            await engine.create_table(table)
+    async with embedded(Path(sys.argv[1]), PLAIN, STRINGS, busy=1) as engine:
         print((await scribe_of(engine)).pid, flush=True)
         await asyncio.Event().wait()
 
@@ -251,16 +238,14 @@ async def test_it_does_not_outlive_an_engine_that_was_killed(tmp_path: Path) -> 
 async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_sqlite(tmp_path / "one", busy=1_000) as engine:
-        await engine.create_table(PLAIN)
+    async with embedded(tmp_path / "one", PLAIN, busy=1_000) as engine:
         engine.bulk._since = math.inf  # a second that does not end
         await engine.transact_each([Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)])
         assert not is_wanted(engine)
         await engine.transact_each([Transaction((Put(PLAIN, {"id": "1000"}),))])
         assert is_wanted(engine)
     monkeypatch.setattr(scribe, "_processors", lambda: 1)
-    async with open_sqlite(tmp_path / "two", busy=1) as engine:
-        await engine.create_table(PLAIN)
+    async with embedded(tmp_path / "two", PLAIN, busy=1) as engine:
         await engine.transact_each([Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)])
         assert not is_wanted(engine)
 

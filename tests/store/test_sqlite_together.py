@@ -12,29 +12,20 @@ from hypothesis import strategies as st
 
 from tally.store.api import Alike, Columns, Put, Puts, Scan, Transacted, Transaction
 from tally.store.errors import InvalidNumber, InvalidRequest, InvalidValue, ItemTooLarge, StoreError, TransactionCancelled
-from tally.store.expressions import absent
 from tally.store.schema import Global, S, Table
-from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.sqlite import SqliteEngine
 from tally.store.sqlite.codec import pack, unpack
 from tally.store.sqlite.layout import Row, compile_layout
 from tally.store.values import MAX_ITEM_BYTES, measure_item
 from tests.faults.groups import one_group
 from tests.store.strategies import items
-from tests.store.tables import PLAIN, STRINGS, stored
-
-NEW = absent("id")
+from tests.store.tables import NEW, PLAIN, STRINGS, embedded, once, stored
 
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
-    async with open_sqlite(tmp_path) as opened:
-        for table in (PLAIN, STRINGS):
-            await opened.create_table(table)
+    async with embedded(tmp_path, PLAIN, STRINGS) as opened:
         yield opened
-
-
-def once(name: str, by: str) -> Transaction:
-    return Transaction((Put(PLAIN, {"id": name, "by": by}, condition=NEW), Put(STRINGS, {"id": name, "at": "x", "by": by})))
 
 
 def told(outcomes: list[Transacted | StoreError]) -> list[str]:

@@ -40,7 +40,7 @@ class Catalogue:
             generation: Any = connection.execute("SELECT value FROM generation").fetchall()[0][0]
             if generation != self._generation:
                 rows: list[Any] = connection.execute("SELECT declaration FROM tables").fetchall()
-                layouts = [layout_of(declare(read_declaration(declaration))) for (declaration,) in rows]
+                layouts = [layout_of(declaration) for (declaration,) in rows]
                 self._layouts = {layout.table.name: layout for layout in layouts}
                 self._generation = generation
         except apsw.Error as error:
