@@ -36,12 +36,25 @@ def main(
         ),
     ] = "",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each pair of figures takes.")] = 9,
-    items: Annotated[int, typer.Option(min=10_000, help="The larger number of items of the growth.")] = 1_000_000,
-    history: Annotated[int, typer.Option(min=10_000, help="The longer history of a device.")] = 1_000_000,
-    players: Annotated[int, typer.Option(min=1_000, help="How many players the scoreboard has.")] = 1_000_000,
-    fixtures: Annotated[int, typer.Option(min=1_000, max=10_000, help="How many fixtures cricket syncs.")] = 10_000,
-    seconds: Annotated[int, typer.Option(min=1, help="How long each rate of devices and collect is to be held.")] = SECONDS,
-    hours: Annotated[float, typer.Option(min=0, help="How many hours' worth of requests devices take, for its memory.")] = 0,
+    items: Annotated[
+        int, typer.Option(min=10_000, help="The larger number of items of the growth.")
+    ] = 1_000_000,
+    history: Annotated[
+        int, typer.Option(min=10_000, help="The longer history of a device.")
+    ] = 1_000_000,
+    players: Annotated[
+        int, typer.Option(min=1_000, help="How many players the scoreboard has.")
+    ] = 1_000_000,
+    fixtures: Annotated[
+        int, typer.Option(min=1_000, max=10_000, help="How many fixtures cricket syncs.")
+    ] = 10_000,
+    seconds: Annotated[
+        int, typer.Option(min=1, help="How long each rate of devices and collect is to be held.")
+    ] = SECONDS,
+    hours: Annotated[
+        float,
+        typer.Option(min=0, help="How many hours' worth of requests devices take, for its memory."),
+    ] = 0,
 ) -> None:
     """Measure the store on this machine, each figure beside a peer in the same run."""
     console = Console()
@@ -62,17 +75,25 @@ def main(
         parts["devices-hours"] = lasting(hours)
     lines = uvloop.run(_collect(console, only, rounds, parts))
     figures = {
-        "machine": {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version(), "system": platform.platform()},
+        "machine": {
+            "python": platform.python_version(),
+            "sqlite": apsw.sqlite_lib_version(),
+            "system": platform.platform(),
+        },
         "seconds": round(time.monotonic() - begun, 1),
         "lines": [msgspec.to_builtins(line) for line in lines],
     }
     json.write_bytes(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
     console.print(f"{len(lines)} lines in {figures['seconds']} s, also in {json}")
     if any(line.met is False for line in lines):
-        console.print("Not every goal was met in this run: on a busy machine, run it again before you believe it.")
+        console.print(
+            "Not every goal was met in this run: on a busy machine, run it again before you believe it."
+        )
 
 
-async def _collect(console: Console, only: str, rounds: int, parts: dict[str, AsyncIterator[Line]]) -> list[Line]:
+async def _collect(
+    console: Console, only: str, rounds: int, parts: dict[str, AsyncIterator[Line]]
+) -> list[Line]:
     if shutil.which("java") and shutil.which("npm"):
         parts["dynamodb"] = beside_dynamodb_local(rounds)
     else:
@@ -90,7 +111,12 @@ def _show(console: Console, lines: list[Line]) -> None:
     table = Table(*_COLUMNS, title=lines[0].section, title_justify="left")
     for line in lines:
         verdict = "" if line.met is None else ("yes" if line.met else "no")
-        figures = f"{line.microseconds:,.1f}", line.peer, f"{line.peer_microseconds:,.1f}", f"{line.ratio:.3g}"
+        figures = (
+            f"{line.microseconds:,.1f}",
+            line.peer,
+            f"{line.peer_microseconds:,.1f}",
+            f"{line.ratio:.3g}",
+        )
         table.add_row(line.what, *figures, line.goal, verdict)
     console.print(table)
     for line in lines:

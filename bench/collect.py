@@ -1,8 +1,8 @@
 """Collect over HTTP: webhooks at a steady rate while the worker keeps up, and what a recompute costs.
 
-The server is a real `tally serve` with its worker, and Strava a real `tally sim strava`, each in a process of its own; this
-process makes the load. Goals: webhooks answered with p99 under 50 ms at 200 events a second, while what they tell is applied
-as fast as it comes.
+The server is a real `tally serve` with its worker, and Strava a real `tally sim strava`, each in a
+process of its own; this process makes the load. Goals: webhooks answered with p99 under 50 ms at
+200 events a second, while what they tell is applied as fast as it comes.
 """
 
 import asyncio
@@ -49,7 +49,9 @@ class Club:
 
     async def tell(self, body: bytes) -> None:
         """Deliver a webhook."""
-        request = self.client.post(f"{self.server.url}/collect/webhooks/strava").header("Content-Type", "application/json")
+        request = self.client.post(f"{self.server.url}/collect/webhooks/strava").header(
+            "Content-Type", "application/json"
+        )
         response = await request.body_bytes(body).build().send()
         if response.status != 200:
             raise AssertionError(f"a webhook was answered with {response.status}")
@@ -65,7 +67,11 @@ class Club:
     async def figures(self) -> dict[str, float]:
         """What the server tells of events, by the name of the figure."""
         response = await self.client.get(f"{self.server.url}/metrics").build().send()
-        lines = [line for line in (await response.text()).splitlines() if line.startswith("tally_collect_event")]
+        lines = [
+            line
+            for line in (await response.text()).splitlines()
+            if line.startswith("tally_collect_event")
+        ]
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
     async def waiting(self) -> int:
@@ -87,12 +93,16 @@ async def opened(world: World) -> AsyncIterator[Club]:
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as made:
         folder, application = Path(made) / "served", Application()
         async with open_sqlite(folder) as engine:
-            for table in dict.fromkeys(table for repository in REPOSITORIES for table in repository.tables):
+            for table in dict.fromkeys(
+                table for repository in REPOSITORIES for table in repository.tables
+            ):
                 await engine.ensure_table(table)
             await world.settle(engine, folder)
             state = Path(made) / "strava.json"
             state.write_bytes(world.strava())
-            async with started("sim", "strava", "--port", "0", "--unlimited", "--state", str(state), given={}) as strava:
+            async with started(
+                "sim", "strava", "--port", "0", "--unlimited", "--state", str(state), given={}
+            ) as strava:
                 given = {
                     "TALLY_DATA_DIR": str(folder),
                     "TALLY_LOG_FORMAT": "json",
@@ -121,7 +131,11 @@ async def events(seconds: int = SECONDS) -> AsyncIterator[Line]:
 
 async def _held(club: Club, world: World, raw: RawEvents, seconds: int) -> Line:
     count = RATE * seconds
-    before, used, theirs = await club.figures(), club.server.processor_seconds(), club.strava.processor_seconds()
+    before, used, theirs = (
+        await club.figures(),
+        club.server.processor_seconds(),
+        club.strava.processor_seconds(),
+    )
     ours = await at_rate(club.tell, world.events(count), RATE)
     behind, begun = await club.waiting(), time.monotonic()
     await club.until_applied()
@@ -136,7 +150,17 @@ async def _held(club: Club, world: World, raw: RawEvents, seconds: int) -> Line:
     )
     mine, other = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
     goal = f"{RATE}/s, p99 < 50 ms, worker keeps up"
-    return Line(_SECTION, f"{RATE} webhooks a second", mine, "raw put", other, mine / other, goal, is_held, note)
+    return Line(
+        _SECTION,
+        f"{RATE} webhooks a second",
+        mine,
+        "raw put",
+        other,
+        mine / other,
+        goal,
+        is_held,
+        note,
+    )
 
 
 async def _full_speed(club: Club, world: World, raw: RawEvents) -> Line:
@@ -171,10 +195,16 @@ class Lag:
         return self.after[name] - self.before.get(name, 0.0)
 
     def _quantile(self, share: float) -> float:
-        edges = [name.split('"')[1] for name in self.after if name.startswith("tally_collect_event_lag_seconds_bucket")]
+        edges = [
+            name.split('"')[1]
+            for name in self.after
+            if name.startswith("tally_collect_event_lag_seconds_bucket")
+        ]
         counts = [self._grown(f'_bucket{{le="{edge}"}}') for edge in edges]
         wanted = share * self._grown("_count")
-        return next(float(edge) for edge, count in zip(edges, counts, strict=True) if count >= wanted)
+        return next(
+            float(edge) for edge, count in zip(edges, counts, strict=True) if count >= wanted
+        )
 
 
 async def recomputes(rounds: int) -> AsyncIterator[Line]:
@@ -188,7 +218,15 @@ async def recomputes(rounds: int) -> AsyncIterator[Line]:
             asked = await ours()
             used = (club.server.processor_seconds() - used) / asked * 1e3
             note = f"{used:.1f} ms of processor, {mine / past:.1f} µs a workout"
-            yield Line("recompute over HTTP", f"{past:,} workouts", mine, "raw query of them", theirs, ratio, note=note)
+            yield Line(
+                "recompute over HTTP",
+                f"{past:,} workouts",
+                mine,
+                "raw query of them",
+                theirs,
+                ratio,
+                note=note,
+            )
 
 
 def _recompute(club: Club, person: Person) -> Run:

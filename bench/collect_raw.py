@@ -15,7 +15,9 @@ from tally.store.expressions import F, absent, present
 from tally.store.sqlite import SqliteEngine, open_sqlite
 
 _PEOPLE = 300
-_AWARD = {"mesh": [{"shape": "box", "position": [0, 1, 0], "scale": [1, 1, 1], "colour": "#aabbcc"}] * 3}
+_AWARD = {
+    "mesh": [{"shape": "box", "position": [0, 1, 0], "scale": [1, 1, 1], "colour": "#aabbcc"}] * 3
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,12 @@ class RawEvents:
             for table in (COMMIT_COLLECT, COMMIT_COLLECT_IDEMPOTENCY):
                 await engine.ensure_table(table)
             for number in range(_PEOPLE):
-                await engine.put(Put(COMMIT_COLLECT, at(user(str(number)), "STRAVA#CONNECTION") | {"athleteId": number}))
+                await engine.put(
+                    Put(
+                        COMMIT_COLLECT,
+                        at(user(str(number)), "STRAVA#CONNECTION") | {"athleteId": number},
+                    )
+                )
                 await engine.put(Put(COMMIT_COLLECT, _milestone(number, 0)))
             yield cls(engine, itertools.count())
 
@@ -53,18 +60,26 @@ class RawEvents:
             F("leaseUntil").set(1),
             F("expiresAt").set(4_000_000_000),
         )
-        await self.engine.update(Update(COMMIT_COLLECT_IDEMPOTENCY, key, claim, condition=absent("IdempotencyKey")))
+        await self.engine.update(
+            Update(COMMIT_COLLECT_IDEMPOTENCY, key, claim, condition=absent("IdempotencyKey"))
+        )
         person = Person(who, "", "")
         workout = past_workout(person, number) | at(user(str(who)), f"{WORKOUTS}{number:012}")
-        is_linked = Check(COMMIT_COLLECT, at(user(str(who)), "STRAVA#CONNECTION"), F("athleteId") == who)
-        await self.engine.transact(Transaction((Put(COMMIT_COLLECT, workout, condition=absent("PK")), is_linked)))
+        is_linked = Check(
+            COMMIT_COLLECT, at(user(str(who)), "STRAVA#CONNECTION"), F("athleteId") == who
+        )
+        await self.engine.transact(
+            Transaction((Put(COMMIT_COLLECT, workout, condition=absent("PK")), is_linked))
+        )
         writes = [Put(COMMIT_COLLECT, _milestone(who, number), condition=present("PK"))]
         if number % 4 == 0:
             award = at(user(str(who)), f"MILESTONE#M#AWARD#{number}") | _AWARD
             writes.append(Put(COMMIT_COLLECT, award, condition=absent("PK")))
         await self.engine.transact(Transaction(tuple(writes)))
         done = (F("status").set("done"), F("expiresAt").set(4_000_000_000))
-        await self.engine.update(Update(COMMIT_COLLECT_IDEMPOTENCY, key, done, condition=F("claimedBy") == "x" * 36))
+        await self.engine.update(
+            Update(COMMIT_COLLECT_IDEMPOTENCY, key, done, condition=F("claimedBy") == "x" * 36)
+        )
         await self.engine.delete(Delete(COMMIT_COLLECT, COMMIT_COLLECT.key_of(_event(number))))
 
     @staticmethod

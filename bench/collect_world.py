@@ -1,7 +1,7 @@
 """A club for the benchmark: people with links, goals, sessions and a past, and a Strava that knows them and what they will do.
 
-The store is filled through collect's own repositories, so that nobody has to sign in a few hundred times; Strava's side is a
-file that `tally sim strava --state` starts from.
+The store is filled through collect's own repositories, so that nobody has to sign in a few hundred
+times; Strava's side is a file that `tally sim strava --state` starts from.
 """
 
 import secrets
@@ -59,7 +59,10 @@ class World:
     def __init__(self, pasts: list[int], activities: int) -> None:
         self.now = SystemClock().seconds()
         self.pasts = pasts
-        self.people = [Person(number, secrets.token_urlsafe(32), f"{number:026}") for number in range(len(pasts))]
+        self.people = [
+            Person(number, secrets.token_urlsafe(32), f"{number:026}")
+            for number in range(len(pasts))
+        ]
         self.activities = activities
         self._tokens = [(secrets.token_hex(20), secrets.token_hex(20)) for _ in pasts]
         self._told = 0
@@ -74,7 +77,9 @@ class World:
             await main.create_profile(Profile(person.user_id, None, "free", moment))
             await main.link(self._connection(person, sealer, moment), None)
             await main.create_milestone(milestone(person, moment))
-            await sessions.create(Session(hashed(person.session_id), person.user_id, moment, self.now + 86_400))
+            await sessions.create(
+                Session(hashed(person.session_id), person.user_id, moment, self.now + 86_400)
+            )
             await self._live(engine, person, past)
 
     async def _live(self, engine: Engine, person: Person, past: int) -> None:
@@ -84,9 +89,14 @@ class World:
 
     def strava(self) -> bytes:
         """What Strava knows."""
-        athletes = [Athlete(person.athlete_id, "Bench", str(person.number)) for person in self.people]
+        athletes = [
+            Athlete(person.athlete_id, "Bench", str(person.number)) for person in self.people
+        ]
         scope, until = frozenset(_SCOPE.split(",")), self.now + ACCESS_SECONDS
-        grants = [Grant(athlete.id, scope, *tokens, until) for athlete, tokens in zip(athletes, self._tokens, strict=True)]
+        grants = [
+            Grant(athlete.id, scope, *tokens, until)
+            for athlete, tokens in zip(athletes, self._tokens, strict=True)
+        ]
         done = [
             Activity(
                 id=_FIRST_ACTIVITY + number,
@@ -124,7 +134,9 @@ class World:
         access, refresh = self._tokens[person.number]
         tokens = Tokens(access, refresh, self.now + ACCESS_SECONDS)
         sealed = sealed_tokens(sealer, person.user_id, person.athlete_id, tokens)
-        return Connection(person.user_id, person.athlete_id, sealed, tokens.expires_at, _SCOPE, moment)
+        return Connection(
+            person.user_id, person.athlete_id, sealed, tokens.expires_at, _SCOPE, moment
+        )
 
 
 def milestone(person: Person, moment: str, **changes: Any) -> Milestone:

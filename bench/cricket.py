@@ -1,7 +1,8 @@
 """Cricket with ten thousand fixtures: a whole sync from SportMonks, and what people ask for, while a match is live.
 
-Goals: GET /matches and GET /matches/{id}/display at 300 requests a second with a p99 under 20 ms. The server and the simulated
-SportMonks are processes of their own; this one makes the load. The sync runs here, beside the same items written raw.
+Goals: GET /matches and GET /matches/{id}/display at 300 requests a second with a p99 under 20 ms.
+The server and the simulated SportMonks are processes of their own; this one makes the load. The
+sync runs here, beside the same items written raw.
 """
 
 import tempfile
@@ -53,7 +54,15 @@ async def _syncs(directory: Path, world: Outside, backend: Inside) -> AsyncItera
     yield Line(section, "all new, a fixture", each, "its items, raw", peer, each / peer, note=note)
     again = await _timed(sync.sync_fixtures())
     each = again / count * 1e6
-    yield Line(section, "nothing changed, a fixture", each, "its items, raw", peer, each / peer, note=f"{again:.1f} s")
+    yield Line(
+        section,
+        "nothing changed, a fixture",
+        each,
+        "its items, raw",
+        peer,
+        each / peer,
+        note=f"{again:.1f} s",
+    )
 
 
 async def _timed(work: object) -> float:
@@ -64,14 +73,18 @@ async def _timed(work: object) -> float:
 
 async def _written_raw(directory: Path, filled: SqliteEngine) -> float:
     """Seconds that it takes to write the same items to another store, one batch after the other."""
-    found = {table: await _all(filled, table) for table in (CRICKET_FIXTURES, CRICKET_FIXTURE_CACHE)}
+    found = {
+        table: await _all(filled, table) for table in (CRICKET_FIXTURES, CRICKET_FIXTURE_CACHE)
+    }
     async with open_sqlite(directory) as engine:
         for table in found:
             await engine.ensure_table(table)
         begun = time.perf_counter()
         for table, items in found.items():
             for start in range(0, len(items), _BATCH):
-                await engine.batch_write(BatchWrite(table, tuple(items[start : start + _BATCH]), ()))
+                await engine.batch_write(
+                    BatchWrite(table, tuple(items[start : start + _BATCH]), ())
+                )
         return time.perf_counter() - begun
 
 
@@ -101,4 +114,14 @@ async def _reads(server: Served, seconds: int, matches: int) -> AsyncIterator[Li
         mine, theirs = ours.quantile(0.5) * 1e6, floor.quantile(0.5) * 1e6
         note = f"{ours.told()}; {used:.0f} µs of processor each; GET /health: {floor.told()}"
         goal = f"{_PER_SECOND}/s, p99 < 20 ms"
-        yield Line(section, f"{what}, {_PER_SECOND} a second", mine, "GET /health", theirs, mine / theirs, goal, is_held, note)
+        yield Line(
+            section,
+            f"{what}, {_PER_SECOND} a second",
+            mine,
+            "GET /health",
+            theirs,
+            mine / theirs,
+            goal,
+            is_held,
+            note,
+        )

@@ -46,11 +46,26 @@ class Outside:
 async def outside(matches: int) -> AsyncIterator[Outside]:
     """SportMonks in a process of its own: so many matches to come, and one in its seventh over."""
     words = ("sim", "cricket", "--speed", "1", "--port", "0", "--cognito-port", "0")
-    async with started(*words, given={}) as program, ClientBuilder().error_for_status(True).build() as client:
+    async with (
+        started(*words, given={}) as program,
+        ClientBuilder().error_for_status(True).build() as client,
+    ):
         control = f"{program.url}/_sim"
-        made = await client.post(f"{control}/schedule").body_json({"count": matches, "apart": _APART}).build().send()
-        scheduled = [str(match_id) for match_id in msgspec.json.decode(bytes(await made.bytes()))["ids"]]
-        await client.post(f"{control}/matches/{MATCH_ID}/step").body_json({"deliveries": 40}).build().send()
+        made = (
+            await client.post(f"{control}/schedule")
+            .body_json({"count": matches, "apart": _APART})
+            .build()
+            .send()
+        )
+        scheduled = [
+            str(match_id) for match_id in msgspec.json.decode(bytes(await made.bytes()))["ids"]
+        ]
+        await (
+            client.post(f"{control}/matches/{MATCH_ID}/step")
+            .body_json({"deliveries": 40})
+            .build()
+            .send()
+        )
         yield Outside(program, scheduled)
 
 
@@ -97,7 +112,12 @@ class Served:
     token: str
 
     async def get(self, path: str) -> Any:
-        response = await self.client.get(f"{self.program.url}{path}").bearer_auth(self.token).build().send()
+        response = (
+            await self.client.get(f"{self.program.url}{path}")
+            .bearer_auth(self.token)
+            .build()
+            .send()
+        )
         content = bytes(await response.bytes())
         if response.status != 200:
             raise AssertionError(f"{path} was answered with {response.status} {content[:200]!r}")
@@ -107,7 +127,12 @@ class Served:
         """Wait for the server's own sync to bring this."""
         async with asyncio.timeout(600):
             while True:
-                response = await self.client.get(f"{self.program.url}{path}").bearer_auth(self.token).build().send()
+                response = (
+                    await self.client.get(f"{self.program.url}{path}")
+                    .bearer_auth(self.token)
+                    .build()
+                    .send()
+                )
                 await response.bytes()
                 if response.status == 200:
                     return

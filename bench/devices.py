@@ -1,8 +1,8 @@
 """The devices backend over HTTP, durable, beside the raw store doing the same transactions in the same run.
 
-The server is a real `tally serve` in a process of its own; this process makes the load. Goals: 1,000 requests a second of one
-reading, and 20,000 readings a second in batches of 100, p99 under 50 ms, memory flat, and reads that do not slow down as a
-device's history grows.
+The server is a real `tally serve` in a process of its own; this process makes the load. Goals:
+1,000 requests a second of one reading, and 20,000 readings a second in batches of 100, p99 under 50
+ms, memory flat, and reads that do not slow down as a device's history grows.
 """
 
 import tempfile
@@ -39,11 +39,18 @@ _SCRIBE_AT = 3_000  # as the server has it
 async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
     """Readings come in, at the rates to hold and as fast as they can."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
-        async with served(Path(directory) / "served") as server, raw_store(Path(directory) / "raw") as raw:
+        async with (
+            served(Path(directory) / "served") as server,
+            raw_store(Path(directory) / "raw") as raw,
+        ):
             # The server meets every board, and its caches fill, before anything is measured.
             boards = Boards(_BOARDS, _now_ms())
-            await at_full_speed(server.post_data, [*boards.bodies(_BOARDS, 1), *boards.bodies(400, 100)], _CLIENTS)
-            await at_full_speed(_into(raw), boards.transactions(400, 100, _now_ms() // 1000), _CLIENTS)
+            await at_full_speed(
+                server.post_data, [*boards.bodies(_BOARDS, 1), *boards.bodies(400, 100)], _CLIENTS
+            )
+            await at_full_speed(
+                _into(raw), boards.transactions(400, 100, _now_ms() // 1000), _CLIENTS
+            )
             for each, per_second in ((1, 1_000), (100, 200)):
                 yield await _held(server, raw, boards, (each, per_second, seconds))
             yield await _full_speed(server, raw, boards, 150 * seconds)
@@ -54,21 +61,40 @@ async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
                 yield await _two_instances((server, second), boards, seconds)
 
 
-async def _held(server: Served, raw: SqliteEngine, boards: Boards, wanted: tuple[int, int, int]) -> Line:
+async def _held(
+    server: Served, raw: SqliteEngine, boards: Boards, wanted: tuple[int, int, int]
+) -> Line:
     """The server, and the store by itself, in turns."""
     each, per_second, seconds = wanted
     count, peers, used = per_second * seconds, list[Load](), server.processor_seconds()
 
     async def in_between() -> None:
-        peers.append(await at_rate(_into(raw), boards.transactions(count, each, _now_ms() // 1000), per_second))
+        peers.append(
+            await at_rate(
+                _into(raw), boards.transactions(count, each, _now_ms() // 1000), per_second
+            )
+        )
 
     rounds = await _in_rounds(server.post_data, boards, wanted, in_between)
     used = (server.processor_seconds() - used) / (len(rounds) * count * each) * 1e6
     ours, peer = together(_calm(rounds) or [load for _, load in rounds]), together(peers)
     note = f"{ours.told(each)}; {_told(rounds)}; {used:.0f} µs of processor a reading; raw: {peer.told(each)}"
     half, raw_half = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
-    what, goal = f"{per_second * each:,} readings a second, {each} in a request", f"{per_second * each:,}/s, p99 < 50 ms"
-    return Line(_OVER_HTTP, what, half, "raw store", raw_half, half / raw_half, goal, _is_held(rounds, per_second), note)
+    what, goal = (
+        f"{per_second * each:,} readings a second, {each} in a request",
+        f"{per_second * each:,}/s, p99 < 50 ms",
+    )
+    return Line(
+        _OVER_HTTP,
+        what,
+        half,
+        "raw store",
+        raw_half,
+        half / raw_half,
+        goal,
+        _is_held(rounds, per_second),
+        note,
+    )
 
 
 async def _in_rounds(
@@ -79,8 +105,9 @@ async def _in_rounds(
 ) -> list[tuple[float, Load]]:
     """Rounds of the load, each with the share of a processor that was stolen, until there were enough in which little was.
 
-    A host that gives our processors to another stops the server with all else for tenths of a second: such rounds are told, and
-    the goal is judged by the others, all of their requests together.
+    A host that gives our processors to another stops the server with all else for tenths of a
+    second: such rounds are told, and the goal is judged by the others, all of their requests
+    together.
     """
     each, per_second, seconds = wanted
     rounds = list[tuple[float, Load]]()
@@ -105,7 +132,9 @@ def _is_held(rounds: Sequence[tuple[float, Load]], per_second: int) -> bool | No
 
 def _told(rounds: Sequence[tuple[float, Load]]) -> str:
     """Each round's p99, and the share of a processor that was not ours in it."""
-    return "rounds: " + ", ".join(f"{load.quantile(0.99) * 1000:.0f} ms ({stolen:.1%} stolen)" for stolen, load in rounds)
+    return "rounds: " + ", ".join(
+        f"{load.quantile(0.99) * 1000:.0f} ms ({stolen:.1%} stolen)" for stolen, load in rounds
+    )
 
 
 async def _full_speed(server: Served, raw: SqliteEngine, boards: Boards, requests: int) -> Line:
@@ -114,7 +143,9 @@ async def _full_speed(server: Served, raw: SqliteEngine, boards: Boards, request
     used = server.processor_seconds()
     ours = await at_full_speed(server.post_data, bodies, _CLIENTS)
     used = (server.processor_seconds() - used) / (requests * each) * 1e6
-    peer = await at_full_speed(_into(raw), boards.transactions(requests, each, _now_ms() // 1000), _CLIENTS)
+    peer = await at_full_speed(
+        _into(raw), boards.transactions(requests, each, _now_ms() // 1000), _CLIENTS
+    )
     note = f"{ours.told(each)}; {used:.0f} µs of processor a reading; raw: {peer.told(each)}"
     mine, theirs = 1e6 / ours.rate / each, 1e6 / peer.rate / each
     what = f"as fast as {_CLIENTS} clients go, {each} in a request"
@@ -128,10 +159,16 @@ async def lasting(hours: float) -> AsyncIterator[Line]:
         async with served(Path(directory)) as server:
             boards = Boards(_FLEET, _now_ms())
             # Every board is met, and all caches have their size, before memory is looked at.
-            await at_full_speed(server.post_data, [*boards.bodies(2 * _FLEET, 1), *boards.bodies(400, 100)], _CLIENTS)
+            await at_full_speed(
+                server.post_data,
+                [*boards.bodies(2 * _FLEET, 1), *boards.bodies(400, 100)],
+                _CLIENTS,
+            )
             before, latencies = server.memory(), list[float]()
             for start in range(0, count, _AT_ONCE):
-                load = await at_rate(server.post_data, boards.bodies(min(_AT_ONCE, count - start), 1), 1_000)
+                load = await at_rate(
+                    server.post_data, boards.bodies(min(_AT_ONCE, count - start), 1), 1_000
+                )
                 latencies += load.latencies
             after = server.memory()
     latencies.sort()
@@ -153,14 +190,42 @@ async def _two_instances(servers: tuple[Served, Served], boards: Boards, seconds
     rounds = await _in_rounds(post, boards, (each, per_second, seconds), in_between)
     ours, most = together(_calm(rounds) or [load for _, load in rounds]), together(fastest)
     mine, theirs = ours.quantile(0.5) * 1e6, most.quantile(0.5) * 1e6
-    note = f"{ours.told(each)}; {_told(rounds)}; as fast as {_CLIENTS} clients go: {most.told(each)}"
-    what, is_held = f"{per_second * each:,} readings a second, two instances", _is_held(rounds, per_second)
-    return Line(_OVER_HTTP, what, mine, "as fast as it goes", theirs, mine / theirs, "p99 < 50 ms", is_held, note)
+    note = (
+        f"{ours.told(each)}; {_told(rounds)}; as fast as {_CLIENTS} clients go: {most.told(each)}"
+    )
+    what, is_held = (
+        f"{per_second * each:,} readings a second, two instances",
+        _is_held(rounds, per_second),
+    )
+    return Line(
+        _OVER_HTTP,
+        what,
+        mine,
+        "as fast as it goes",
+        theirs,
+        mine / theirs,
+        "p99 < 50 ms",
+        is_held,
+        note,
+    )
 
 
 def _memory(before: float, after: float, readings: int, more: str = "") -> Line:
-    what, note = f"memory after {readings:,} more readings", f"{before:.0f} MB before, {after:.0f} MB after{more}"
-    return Line(_OVER_HTTP, what, after, "before, MB", before, after / before, "at most 1.1 times", after <= before * 1.1, note)
+    what, note = (
+        f"memory after {readings:,} more readings",
+        f"{before:.0f} MB before, {after:.0f} MB after{more}",
+    )
+    return Line(
+        _OVER_HTTP,
+        what,
+        after,
+        "before, MB",
+        before,
+        after / before,
+        "at most 1.1 times",
+        after <= before * 1.1,
+        note,
+    )
 
 
 def _into(engine: SqliteEngine) -> Callable[[Alike], Awaitable[None]]:
@@ -194,9 +259,21 @@ async def histories(rounds: int, readings: int) -> AsyncIterator[Line]:
                 await server.post_data(_hello(board))
             section = f"reads over HTTP, history of 1,000 and {readings:,} readings"
             for what, path_of in _READS.items():
-                ours, peer = (_reads(server, board, count, now, path_of) for board, count in ((many, readings), (few, 1_000)))
+                ours, peer = (
+                    _reads(server, board, count, now, path_of)
+                    for board, count in ((many, readings), (few, 1_000))
+                )
                 mine, theirs, ratio = await take_turns(ours, peer, rounds)
-                yield Line(section, what, mine, "1,000 readings", theirs, ratio, "at most 1.5 times", ratio <= 1.5)
+                yield Line(
+                    section,
+                    what,
+                    mine,
+                    "1,000 readings",
+                    theirs,
+                    ratio,
+                    "at most 1.5 times",
+                    ratio <= 1.5,
+                )
 
 
 def _reads(server: Served, board: str, count: int, now: int, path_of: Callable[[int], str]) -> Any:
@@ -204,7 +281,9 @@ def _reads(server: Served, board: str, count: int, now: int, path_of: Callable[[
 
     async def run() -> int:
         for _ in range(100):
-            await server.get(f"/devices/{board}{path_of(now - chance.randrange(200, count - 100) * 60_000)}")
+            await server.get(
+                f"/devices/{board}{path_of(now - chance.randrange(200, count - 100) * 60_000)}"
+            )
         return 100
 
     return run
@@ -214,7 +293,9 @@ _READS: dict[str, Callable[[int], str]] = {
     "latest reading": lambda _: "/latest",
     "100 readings somewhere": lambda at: f"/readings?from={at}&limit=100",
     "100 readings, newest first": lambda at: f"/readings?to={at}&order=desc&limit=100",
-    "chart of 100 minutes": lambda at: f"/series?sensor=bme280_temp_c&from={at}&to={at + 6_000_000}&points=50",
+    "chart of 100 minutes": lambda at: (
+        f"/series?sensor=bme280_temp_c&from={at}&to={at + 6_000_000}&points=50"
+    ),
 }
 
 

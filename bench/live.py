@@ -1,9 +1,10 @@
 """A live match with many followers: from a ball in the feed to the last device that shows it.
 
-The store is SQLite with a Live Activity for each follower, the push service a simulator in a process of its own. Measured from
-the moment when the feed has changed and is polled (in the program up to 2.5 s pass until then) to the moment when the last
-push has been answered. Beside it, in turns and in the same run, the raw HTTP/2 client sends as many pushes of the same size and
-does nothing else. With a broadcast channel, one request reaches everybody.
+The store is SQLite with a Live Activity for each follower, the push service a simulator in a
+process of its own. Measured from the moment when the feed has changed and is polled (in the program
+up to 2.5 s pass until then) to the moment when the last push has been answered. Beside it, in turns
+and in the same run, the raw HTTP/2 client sends as many pushes of the same size and does nothing
+else. With a broadcast channel, one request reaches everybody.
 """
 
 import secrets
@@ -51,8 +52,12 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._gateway, name)
 
-    async def broadcast(self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0) -> Verdict:
-        verdict = await self._gateway.broadcast(channel_id, payload, priority=priority, expiration=expiration)
+    async def broadcast(
+        self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0
+    ) -> Verdict:
+        verdict = await self._gateway.broadcast(
+            channel_id, payload, priority=priority, expiration=expiration
+        )
         if not verdict.is_delivered:
             raise AssertionError(f"a broadcast was not taken: {verdict.status} {verdict.reason}")
         self.broadcast_at = time.perf_counter()
@@ -62,11 +67,18 @@ class Watched:
 async def live(rounds: int, followers: int = FOLLOWERS) -> AsyncIterator[Line]:
     """One match, ten and twenty with the same number of followers in all; then one match on a channel."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
-        async with simulated(Path(directory)) as settings, open_apns(settings, SystemClock(), Metrics()) as gateway:
+        async with (
+            simulated(Path(directory)) as settings,
+            open_apns(settings, SystemClock(), Metrics()) as gateway,
+        ):
             await agree_on_a_token(gateway, settings)
             for matches in MATCHES:
-                async with ground(Path(directory) / f"store-{matches}", gateway, OnTheAir(matches)) as here:
-                    yield await _by_tokens(here, settings, Crowd(followers, matches), min(rounds, TURNS))
+                async with ground(
+                    Path(directory) / f"store-{matches}", gateway, OnTheAir(matches)
+                ) as here:
+                    yield await _by_tokens(
+                        here, settings, Crowd(followers, matches), min(rounds, TURNS)
+                    )
             yield await _by_channel(Path(directory) / "store-channel", gateway, followers)
 
 
@@ -96,7 +108,17 @@ async def _by_tokens(here: Ground, settings: Settings, crowd: Crowd, turns: int)
         f"{min(seconds):.1f} to {max(seconds):.1f} s from the feed to the last push; {1e6 / mine:,.0f}/s, "
         f"raw {1e6 / theirs:,.0f}/s; {before:.0f} MB before, {peak:.0f} MB after"
     )
-    return Line(_SECTION, f"{crowd}, by token", mine, "raw client", theirs, ratio, "70 % of raw", ratio <= _MOST_RATIO, note)
+    return Line(
+        _SECTION,
+        f"{crowd}, by token",
+        mine,
+        "raw client",
+        theirs,
+        ratio,
+        "70 % of raw",
+        ratio <= _MOST_RATIO,
+        note,
+    )
 
 
 async def _by_channel(place: Path, gateway: ApnsGateway, followers: int) -> Line:

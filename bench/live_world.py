@@ -51,7 +51,9 @@ class OnTheAir:
 
     def __init__(self, count: int) -> None:
         self.clock = SystemClock()
-        self.broadcasts = [Broadcast(shipped_match(900_000 + number), self.clock) for number in range(count)]
+        self.broadcasts = [
+            Broadcast(shipped_match(900_000 + number), self.clock) for number in range(count)
+        ]
         for broadcast in self.broadcasts:
             broadcast.deliver(BEGUN)
 
@@ -69,11 +71,15 @@ class OnTheAir:
         return Poll(feeds, frozenset(feed.match_id for feed in feeds))
 
     async def match(self, match_id: str) -> MatchFeed | None:
-        return next((self._feed(each) for each in self.broadcasts if str(each.match.id) == match_id), None)
+        return next(
+            (self._feed(each) for each in self.broadcasts if str(each.match.id) == match_id), None
+        )
 
     def _feed(self, broadcast: Broadcast) -> MatchFeed:
         told = msgspec.json.encode(broadcast.fixture())
-        return match_feed(msgspec.json.decode(told, type=wire.Fixture, strict=False), self.clock.milliseconds())
+        return match_feed(
+            msgspec.json.decode(told, type=wire.Fixture, strict=False), self.clock.milliseconds()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +109,18 @@ async def ground(directory: Path, apns: Apns, air: OnTheAir) -> AsyncIterator[Gr
         tables = Tables.of(Store(engine, clock))
         reading = Reading.of(tables, clock)
         hub = Hub(clock, metrics)
-        async with open_live(tables, reading, air, apns, hub=hub, clock=clock, settings=Settings()) as live:
+        async with open_live(
+            tables, reading, air, apns, hub=hub, clock=clock, settings=Settings()
+        ) as live:
             yield Ground(air, live.poller, live.workers, tables)
 
 
-async def fill(activities: LiveActivityRepository, match_ids: Sequence[str], count: int, channel_id: str | None = None) -> None:
+async def fill(
+    activities: LiveActivityRepository,
+    match_ids: Sequence[str],
+    count: int,
+    channel_id: str | None = None,
+) -> None:
     """As many Live Activities as wanted, spread over the matches."""
     clock = SystemClock()
     now = clock.milliseconds()
@@ -127,4 +140,9 @@ async def fill(activities: LiveActivityRepository, match_ids: Sequence[str], cou
         )
 
     for first in range(0, count, AT_ONCE):
-        await asyncio.gather(*(activities.create(made(number)) for number in range(first, min(count, first + AT_ONCE))))
+        await asyncio.gather(
+            *(
+                activities.create(made(number))
+                for number in range(first, min(count, first + AT_ONCE))
+            )
+        )

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 Send: TypeAlias = Callable[[Any], Awaitable[object]]
-# A server that has fallen this far behind gets no more at once, and no more at all after three times the time.
+# A server that has fallen this far behind gets no more at once, and no more at all after three
+# times the time.
 MOST_UNDER_WAY = 256
 _PATIENCE = 3
 

@@ -37,7 +37,9 @@ class _Connection(asyncio.Protocol):
         if not end or self._answer is None:
             return
         if told is None:
-            self._answer.set_exception(ConnectionError(f"an answer without a length: {head[:200]!r}"))
+            self._answer.set_exception(
+                ConnectionError(f"an answer without a length: {head[:200]!r}")
+            )
         elif len(body) == int(told[1]):
             self._received = b""
             self._answer.set_result((int(head[9:12]), body))
@@ -45,7 +47,9 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionError("the server has closed the connection"))
+            self._answer.set_exception(
+                exc or ConnectionError("the server has closed the connection")
+            )
 
     def close(self) -> None:
         if self._transport is not None:
@@ -58,7 +62,11 @@ class Poster:
     def __init__(self, url: str, headers: dict[str, str]) -> None:
         where = urlsplit(url)
         self._host, self._port = where.hostname or "127.0.0.1", where.port or 80
-        lines = [f"POST {where.path} HTTP/1.1", f"Host: {where.netloc}", *(f"{name}: {value}" for name, value in headers.items())]
+        lines = [
+            f"POST {where.path} HTTP/1.1",
+            f"Host: {where.netloc}",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
         self._head = "\r\n".join(lines).encode() + b"\r\nContent-Length: "
         self._idle: list[_Connection] = []
 
@@ -74,5 +82,7 @@ class Poster:
             connection.close()
 
     async def _connected(self) -> _Connection:
-        _, connection = await asyncio.get_running_loop().create_connection(_Connection, self._host, self._port)
+        _, connection = await asyncio.get_running_loop().create_connection(
+            _Connection, self._host, self._port
+        )
         return connection

@@ -31,7 +31,10 @@ class Program:
     def _processes(self) -> list[int]:
         """The program, and what it has started: the store's scribe."""
         started = Path(f"/proc/{self.pid}/task").glob("*/children")
-        return [self.pid, *(int(pid) for each in started for pid in each.read_text(encoding="utf-8").split())]
+        return [
+            self.pid,
+            *(int(pid) for each in started for pid in each.read_text(encoding="utf-8").split()),
+        ]
 
 
 def _memory(pid: int) -> float:
@@ -53,9 +56,14 @@ def stolen_seconds() -> float:
 @asynccontextmanager
 async def started(*words: str, given: Mapping[str, str]) -> AsyncIterator[Program]:
     """`tally` with these words and no settings but those given, once it has said where it listens; stopped at the end."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")} | dict(given)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
+    } | dict(given)
     program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tally.cli", *words),
+        sys.executable,
+        "-m",
+        "tally.cli",
+        *words,
         env=environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -1,7 +1,8 @@
 """Pushes over HTTP/2: the gateway beside the raw client that it stands on, against the same simulator in the same run.
 
-The simulator runs in a process of its own, as `tally sim apns` starts it. The raw client does nothing but send: no order for
-each token, no limits, no retries, no verdicts. The gateway is to reach at least 70 % of its rate, with memory that does not grow.
+The simulator runs in a process of its own, as `tally sim apns` starts it. The raw client does
+nothing but send: no order for each token, no limits, no retries, no verdicts. The gateway is to
+reach at least 70 % of its rate, with memory that does not grow.
 """
 
 import asyncio
@@ -37,7 +38,10 @@ _SECTION = "pushes over HTTP/2"
 async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
     """A payload of a usual size to many tokens, as fast as it goes."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
-        async with simulated(Path(directory)) as settings, open_apns(settings, SystemClock(), Metrics()) as gateway:
+        async with (
+            simulated(Path(directory)) as settings,
+            open_apns(settings, SystemClock(), Metrics()) as gateway,
+        ):
             await agree_on_a_token(gateway, settings)
             payload = _payload()
             clients = [client_of(settings) for _ in range(settings.cricket_apns_connections)]
@@ -52,13 +56,34 @@ async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
             mine, theirs, ratio = await take_turns(ours, raw, rounds)
             note = f"{1e6 / mine:,.0f}/s; raw: {1e6 / theirs:,.0f}/s"
             what = f"{PUSHES:,} pushes of {len(payload):,} bytes to as many tokens"
-            yield Line(_SECTION, what, mine, "raw client", theirs, ratio, "70 % of raw", ratio <= _MOST_RATIO, note)
+            yield Line(
+                _SECTION,
+                what,
+                mine,
+                "raw client",
+                theirs,
+                ratio,
+                "70 % of raw",
+                ratio <= _MOST_RATIO,
+                note,
+            )
             before = memory()
             await through_gateway(gateway, (secrets.token_hex(80) for _ in range(many)), payload)
             after = memory()
-            what, note = f"memory after {many:,} more", f"{before:.0f} MB before, {after:.0f} MB after"
+            what, note = (
+                f"memory after {many:,} more",
+                f"{before:.0f} MB before, {after:.0f} MB after",
+            )
             yield Line(
-                _SECTION, what, after, "before, MB", before, after / before, "at most 1.1 times", after <= before * 1.1, note
+                _SECTION,
+                what,
+                after,
+                "before, MB",
+                before,
+                after / before,
+                "at most 1.1 times",
+                after <= before * 1.1,
+                note,
             )
             for client in clients:
                 await client.close()
@@ -73,7 +98,9 @@ async def agree_on_a_token(gateway: ApnsGateway, settings: Settings) -> None:
 async def through_gateway(gateway: ApnsGateway, tokens: Iterator[str], payload: bytes) -> int:
     async def made() -> AsyncIterator[Push]:
         for token in tokens:
-            yield Push(token=token, payload=payload, priority=5, expiration=1_900_000_000, is_state=True)
+            yield Push(
+                token=token, payload=payload, priority=5, expiration=1_900_000_000, is_state=True
+            )
 
     count = 0
     async with aclosing(gateway.send_all(made())) as verdicts:
@@ -84,7 +111,9 @@ async def through_gateway(gateway: ApnsGateway, tokens: Iterator[str], payload: 
     return count
 
 
-async def through_clients(clients: list[Client], settings: Settings, tokens: Iterator[str], payload: bytes) -> int:
+async def through_clients(
+    clients: list[Client], settings: Settings, tokens: Iterator[str], payload: bytes
+) -> int:
     headers, sent = _headers(settings), 0
 
     async def worker(client: Client) -> None:
@@ -105,11 +134,24 @@ async def through_clients(clients: list[Client], settings: Settings, tokens: Ite
 @asynccontextmanager
 async def simulated(directory: Path) -> AsyncIterator[Settings]:
     """`tally sim apns` on free ports, counting only, and the settings that lead there."""
-    words = ("-m", "tally.cli", "sim", "apns", "--keep", str(directory), "--any-token", "--sums-only")
+    words = (
+        "-m",
+        "tally.cli",
+        "sim",
+        "apns",
+        "--keep",
+        str(directory),
+        "--any-token",
+        "--sums-only",
+    )
     ports = ("--port", "0", "--manage-port", "0", "--control-port", "0")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
+    }
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, *words, *ports, env=environment, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, *ports, env=environment, stdout=pipe
+    )
     try:
         if process.stdout is None or not await process.stdout.readline():
             raise AssertionError("the simulator did not start")
@@ -128,8 +170,12 @@ def _payload() -> bytes:
 
 @cache  # one token for the whole run
 def _headers(settings: Settings) -> dict[str, str]:
-    key = Secret(Path((settings.cricket_apns_key or Secret("")).reveal()).read_text(encoding="utf-8"))
-    provider = ProviderToken(key, settings.cricket_apns_key_id, settings.cricket_apns_team_id, SystemClock())
+    key = Secret(
+        Path((settings.cricket_apns_key or Secret("")).reveal()).read_text(encoding="utf-8")
+    )
+    provider = ProviderToken(
+        key, settings.cricket_apns_key_id, settings.cricket_apns_team_id, SystemClock()
+    )
     return {
         "authorization": provider.header(),
         "apns-topic": f"{settings.cricket_apns_bundle_id}.push-type.liveactivity",
@@ -143,7 +189,9 @@ def client_of(settings: Settings) -> Client:
     authority = settings.cricket_apns_authority
     if authority is None:
         raise AssertionError("the simulator has a certificate of its own")
-    building = ClientBuilder().http2_prior_knowledge().add_root_certificate_pem(authority.read_bytes())
+    building = (
+        ClientBuilder().http2_prior_knowledge().add_root_certificate_pem(authority.read_bytes())
+    )
     return building.timeout(timedelta(seconds=20)).build()
 
 

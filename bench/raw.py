@@ -55,13 +55,19 @@ class Raw:
 
     def key(self) -> tuple[str, str]:
         """A key that is there."""
-        return board_name(self._random.randrange(self._boards)), f"{self._random.randrange(PER_BOARD):03}"
+        return board_name(
+            self._random.randrange(self._boards)
+        ), f"{self._random.randrange(PER_BOARD):03}"
 
     def fill(self) -> None:
         """All boards with their readings, in large transactions."""
         for first in range(0, self._boards, 5_000):
             last = min(first + 5_000, self._boards)
-            keys = ((board_name(board), f"{at:03}") for board in range(first, last) for at in range(PER_BOARD))
+            keys = (
+                (board_name(board), f"{at:03}")
+                for board in range(first, last)
+                for at in range(PER_BOARD)
+            )
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(self._layout.upsert, (self._row(*key) for key in keys))
             self._connection.execute("COMMIT")
@@ -81,7 +87,9 @@ class Raw:
         """Point reads, decoded."""
         for _ in range(times):
             board, at = self.key()
-            rows: list[Any] = self._connection.execute(self._layout.select, (board.encode(), at.encode())).fetchall()
+            rows: list[Any] = self._connection.execute(
+                self._layout.select, (board.encode(), at.encode())
+            ).fetchall()
             unpack(rows[0][0])
         return times
 
@@ -89,7 +97,9 @@ class Raw:
         """Ranges of ten, decoded."""
         statement = f"SELECT item FROM {self._layout.rows} WHERE pk = ? ORDER BY sk LIMIT ?"
         for _ in range(times):
-            rows: list[Any] = self._connection.execute(statement, (self.key()[0].encode(), PER_BOARD)).fetchall()
+            rows: list[Any] = self._connection.execute(
+                statement, (self.key()[0].encode(), PER_BOARD)
+            ).fetchall()
             for (packed,) in rows:
                 unpack(packed)
         return times

@@ -53,7 +53,12 @@ class Boards:
         start = self._next_ms[self._board]
         self._next_ms[self._board] += readings * WINDOW_MS
         made = [self._reading(board, start + number * WINDOW_MS) for number in range(readings)]
-        return {"hardware_id": board, "boot_id": BOOT_ID, "firmware_version": FIRMWARE, "readings": made}
+        return {
+            "hardware_id": board,
+            "boot_id": BOOT_ID,
+            "firmware_version": FIRMWARE,
+            "readings": made,
+        }
 
     def _reading(self, board: str, start: int) -> dict[str, Any]:
         end = start + WINDOW_MS
@@ -66,15 +71,25 @@ class Boards:
             "soil_moisture_pct": round(gauss(62, 5), 1),
         }
         batch_id = f"{board}_{BOOT_ID}_{start}_{end}"
-        return {"batch_id": batch_id, "timestamp_ms": end, "sensors": sensors, "sensor_status": STATUS}
+        return {
+            "batch_id": batch_id,
+            "timestamp_ms": end,
+            "sensors": sensors,
+            "sensor_status": STATUS,
+        }
 
 
 def _transactions(request: dict[str, Any], now: int) -> Alike:
     board, readings = request["hardware_id"], request["readings"]
-    receipt = {"hardware_id": board, "received_at": "2026-01-01T00:00:00Z", "expiration_time": now + 30 * 86_400}
+    receipt = {
+        "hardware_id": board,
+        "received_at": "2026-01-01T00:00:00Z",
+        "expiration_time": now + 30 * 86_400,
+    }
     batches = [{"batch_id": each["batch_id"]} for each in readings]
     return Alike(
-        Puts(PROCESSED_BATCHES, batches, receipt, _NEW), Puts(DEVICE_READINGS, [_item(board, each) for each in readings])
+        Puts(PROCESSED_BATCHES, batches, receipt, _NEW),
+        Puts(DEVICE_READINGS, [_item(board, each) for each in readings]),
     )
 
 
@@ -108,7 +123,9 @@ def fill_history(path: Path, board: str, count: int, last_ms: int) -> None:
     done = 0
     while done < count:
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(layout.upsert, (row for row, _ in zip(rows, range(20_000), strict=False)))
+        connection.executemany(
+            layout.upsert, (row for row, _ in zip(rows, range(20_000), strict=False))
+        )
         connection.execute("COMMIT")
         checkpoint.restart_if_long(connection)
         done += 20_000
@@ -121,6 +138,10 @@ def _history(read_key: Any, board: str, count: int, last_ms: int) -> Iterator[tu
     boot = uuid.uuid4()
     for number in range(count):
         at = last_ms - (count - 1 - number) * 60_000
-        reading = {"timestamp_ms": at, "batch_id": f"{board}_{boot}_{at - 60_000}_{at}", "sensors": sensors}
+        reading = {
+            "timestamp_ms": at,
+            "batch_id": f"{board}_{boot}_{at - 60_000}_{at}",
+            "sensors": sensors,
+        }
         item = _item(board, reading)
         yield *read_key(item), pack(item), _ROW_BYTES, float(item["expiration_time"])

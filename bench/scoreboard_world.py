@@ -1,7 +1,7 @@
 """A scoreboard with very many players: real servers, rows written straight into the tables, and tokens that the server believes.
 
-Two `tally serve scoreboard` share a PostgreSQL and a Redis, which run beside them, durable, as they do for a user; a third has no
-Redis.
+Two `tally serve scoreboard` share a PostgreSQL and a Redis, which run beside them, durable, as they
+do for a user; a third has no Redis.
 """
 
 from collections.abc import AsyncIterator
@@ -93,7 +93,9 @@ class World:
             await self.database.value("bench", f"ANALYZE {table}")
 
     async def rebuild(self) -> int:
-        response = await self._ask("POST", "/admin/leaderboard/rebuild", {"X-Admin-API-Key": _ADMIN}, None)
+        response = await self._ask(
+            "POST", "/admin/leaderboard/rebuild", {"X-Admin-API-Key": _ADMIN}, None
+        )
         players: int = msgspec.json.decode(response)["data"]["players"]
         return players
 
@@ -106,7 +108,9 @@ class World:
         for row in rows:
             user_id, session_id = str(row["id"]), new_uuid()
             token = issuer.issue(user_id, seconds=3600, sid=session_id, jti=new_uuid())
-            await sessions.create(Session(session_id, user_id, hash_of(token), None, now, now + timedelta(days=1)))
+            await sessions.create(
+                Session(session_id, user_id, hash_of(token), None, now, now + timedelta(days=1))
+            )
             players.append(Player(user_id, token))
         return players
 
@@ -126,21 +130,36 @@ class World:
 
     async def patch(self, trade: Trade, server: Program | None = None) -> bytes:
         """Points over HTTP."""
-        return await self._ask("PATCH", "/scores", {"Authorization": f"Bearer {trade.player.token}"}, trade.body, server)
+        return await self._ask(
+            "PATCH",
+            "/scores",
+            {"Authorization": f"Bearer {trade.player.token}"},
+            trade.body,
+            server,
+        )
 
     async def get(self, path: str) -> bytes:
         return await self._ask("GET", path, {}, None)
 
     async def _ask(
-        self, method: str, path: str, headers: dict[str, str], body: bytes | None, server: Program | None = None
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes | None,
+        server: Program | None = None,
     ) -> bytes:
-        request = self.client.request(method, (server or self.programs[0]).url + API + path).headers(headers)
+        request = self.client.request(
+            method, (server or self.programs[0]).url + API + path
+        ).headers(headers)
         if body is not None:
             request = request.header("Content-Type", "application/json").body_bytes(body)
         response = await request.build().send()
         content = bytes(await response.bytes())
         if response.status != 200:
-            raise AssertionError(f"{method} {path} was answered with {response.status} {content[:300]!r}")
+            raise AssertionError(
+                f"{method} {path} was answered with {response.status} {content[:300]!r}"
+            )
         return content
 
 
@@ -154,15 +173,21 @@ async def scoreboard_world(directory: Path, servers: int = 2) -> AsyncIterator[W
 
         async def serve(redis: str) -> Program:
             given = _given(directory, dsn, redis)
-            return await stack.enter_async_context(started("serve", "scoreboard", "--port", "0", given=given))
+            return await stack.enter_async_context(
+                started("serve", "scoreboard", "--port", "0", given=given)
+            )
 
         programs = [await serve(redis_url) for _ in range(servers)]
         without_redis = await serve("unix:///nowhere")
         figures = StorageFigures(Metrics())
         limits = PoolLimits(most=10, statement_seconds=600)
         database = await stack.enter_async_context(open_database(dsn, clock, figures, limits))
-        redis = await stack.enter_async_context(open_cache_server(redis_url, clock, figures, seconds=30))
-        client = await stack.enter_async_context(ClientBuilder().max_connections(256).timeout(timedelta(minutes=5)).build())
+        redis = await stack.enter_async_context(
+            open_cache_server(redis_url, clock, figures, seconds=30)
+        )
+        client = await stack.enter_async_context(
+            ClientBuilder().max_connections(256).timeout(timedelta(minutes=5)).build()
+        )
         scores, board = ScoreRepository(database, clock), BoardRepository(redis)
         yield World(tuple(programs), without_redis, client, database, scores, board, Random(4))
 

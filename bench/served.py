@@ -46,7 +46,11 @@ class Served:
 @asynccontextmanager
 async def served(directory: Path) -> AsyncIterator[Served]:
     """`tally serve` on a data directory, on a free port, without a limit of requests; stopped at the end."""
-    given = {"TALLY_DATA_DIR": str(directory), "TALLY_DEVICES_RATE_LIMIT": "1000000", "TALLY_LOG_FORMAT": "json"}
+    given = {
+        "TALLY_DATA_DIR": str(directory),
+        "TALLY_DEVICES_RATE_LIMIT": "1000000",
+        "TALLY_LOG_FORMAT": "json",
+    }
     async with (
         started("serve", "devices", "--port", "0", given=given) as program,
         ClientBuilder().max_connections(256).build() as client,

@@ -38,16 +38,45 @@ async def beside_raw(rounds: int) -> AsyncIterator[Line]:
 
         lines: list[tuple[str, Run, Run, float]] = [
             ("durable put, alone", lambda: ours.puts(1, 200), lambda: raw.puts(200, 1), 2.0),
-            (f"durable put, {_CLIENTS} at once", lambda: ours.puts(_CLIENTS, 50), lambda: raw.puts(50, _CLIENTS), 2.0),
+            (
+                f"durable put, {_CLIENTS} at once",
+                lambda: ours.puts(_CLIENTS, 50),
+                lambda: raw.puts(50, _CLIENTS),
+                2.0,
+            ),
             ("get", lambda: ours.gets(1, 4_000), lambda: raw.gets(4_000), 3.0),
-            (f"query of {PER_BOARD}", lambda: ours.queries(1, 1_000), lambda: raw.queries(1_000), 3.0),
-            (f"conditional update, {_CLIENTS} at once", lambda: ours.updates(_CLIENTS, 50), lambda: raw.updates(50, _CLIENTS), 0),
-            (f"transaction of 2, {_CLIENTS} at once", lambda: ours.transactions(_CLIENTS, 25), raw_pairs, 0),
+            (
+                f"query of {PER_BOARD}",
+                lambda: ours.queries(1, 1_000),
+                lambda: raw.queries(1_000),
+                3.0,
+            ),
+            (
+                f"conditional update, {_CLIENTS} at once",
+                lambda: ours.updates(_CLIENTS, 50),
+                lambda: raw.updates(50, _CLIENTS),
+                0,
+            ),
+            (
+                f"transaction of 2, {_CLIENTS} at once",
+                lambda: ours.transactions(_CLIENTS, 25),
+                raw_pairs,
+                0,
+            ),
         ]
         for what, run, peer, most in lines:
             mine, theirs, ratio = await take_turns(run, peer, rounds)
             goal = f"at most {most:g} times raw" if most else ""
-            yield Line("beside raw SQLite", what, mine, "raw SQLite", theirs, ratio, goal, ratio <= most if most else None)
+            yield Line(
+                "beside raw SQLite",
+                what,
+                mine,
+                "raw SQLite",
+                theirs,
+                ratio,
+                goal,
+                ratio <= most if most else None,
+            )
 
 
 async def growth(rounds: int, items: int) -> AsyncIterator[Line]:
@@ -58,13 +87,23 @@ async def growth(rounds: int, items: int) -> AsyncIterator[Line]:
         lines: list[tuple[str, Run, Run]] = [
             ("get", lambda: large.gets(1, 3_000), lambda: small.gets(1, 3_000)),
             (f"query of {PER_BOARD}", lambda: large.queries(1, 800), lambda: small.queries(1, 800)),
-            (f"durable put, {_CLIENTS} at once", lambda: large.puts(_CLIENTS, 60), lambda: small.puts(_CLIENTS, 60)),
-            (f"conditional update, {_CLIENTS} at once", lambda: large.updates(_CLIENTS, 60), lambda: small.updates(_CLIENTS, 60)),
+            (
+                f"durable put, {_CLIENTS} at once",
+                lambda: large.puts(_CLIENTS, 60),
+                lambda: small.puts(_CLIENTS, 60),
+            ),
+            (
+                f"conditional update, {_CLIENTS} at once",
+                lambda: large.updates(_CLIENTS, 60),
+                lambda: small.updates(_CLIENTS, 60),
+            ),
         ]
         for what, run, peer in lines:
             mine, theirs, ratio = await take_turns(run, peer, rounds)
             where = f"growth from 1,000 to {items:,} items"
-            yield Line(where, what, mine, "1,000 items", theirs, ratio, "at most 1.5 times", ratio <= 1.5)
+            yield Line(
+                where, what, mine, "1,000 items", theirs, ratio, "at most 1.5 times", ratio <= 1.5
+            )
 
 
 async def beside_dynamodb_local(rounds: int) -> AsyncIterator[Line]:
@@ -76,10 +115,18 @@ async def beside_dynamodb_local(rounds: int) -> AsyncIterator[Line]:
         await theirs.fill()
         lines: list[tuple[str, Run, Run]] = [
             ("durable put, alone", lambda: ours.puts(1, 100), lambda: theirs.puts(1, 50)),
-            (f"durable put, {_CLIENTS} at once", lambda: ours.puts(_CLIENTS, 20), lambda: theirs.puts(_CLIENTS, 3)),
+            (
+                f"durable put, {_CLIENTS} at once",
+                lambda: ours.puts(_CLIENTS, 20),
+                lambda: theirs.puts(_CLIENTS, 3),
+            ),
             ("get", lambda: ours.gets(1, 500), lambda: theirs.gets(1, 50)),
             (f"query of {PER_BOARD}", lambda: ours.queries(1, 500), lambda: theirs.queries(1, 50)),
-            (f"conditional update, {_CLIENTS} at once", lambda: ours.updates(_CLIENTS, 20), lambda: theirs.updates(_CLIENTS, 3)),
+            (
+                f"conditional update, {_CLIENTS} at once",
+                lambda: ours.updates(_CLIENTS, 20),
+                lambda: theirs.updates(_CLIENTS, 3),
+            ),
             (
                 f"transaction of 2, {_CLIENTS} at once",
                 lambda: ours.transactions(_CLIENTS, 10),
@@ -88,4 +135,13 @@ async def beside_dynamodb_local(rounds: int) -> AsyncIterator[Line]:
         ]
         for what, run, peer in lines:
             mine, other, ratio = await take_turns(run, peer, rounds)
-            yield Line("beside DynamoDB Local (in memory)", what, mine, "DynamoDB Local", other, ratio, "less than 1", ratio < 1)
+            yield Line(
+                "beside DynamoDB Local (in memory)",
+                what,
+                mine,
+                "DynamoDB Local",
+                other,
+                ratio,
+                "less than 1",
+                ratio < 1,
+            )

@@ -33,7 +33,9 @@ class Watcher(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.is_open.done():
-            self.is_open.set_exception(exc or ConnectionResetError("the stream ended before it began"))
+            self.is_open.set_exception(
+                exc or ConnectionResetError("the stream ended before it began")
+            )
 
 
 async def watch(url: str, count: int) -> list[Watcher]:

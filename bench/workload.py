@@ -19,7 +19,11 @@ class Workload:
 
     async def fill(self) -> None:
         """All boards with their readings, through the engine."""
-        keys = ((board_name(board), f"{at:03}") for board in range(self._boards) for at in range(PER_BOARD))
+        keys = (
+            (board_name(board), f"{at:03}")
+            for board in range(self._boards)
+            for at in range(PER_BOARD)
+        )
         for board, at in keys:
             await self._engine.put(Put(READINGS, make_item(board, at)))
 
@@ -38,7 +42,9 @@ class Workload:
     async def transactions(self, clients: int, each: int) -> int:
         return await self._together(self._transact, clients, each)
 
-    async def _together(self, operation: Callable[[], Awaitable[object]], clients: int, each: int) -> int:
+    async def _together(
+        self, operation: Callable[[], Awaitable[object]], clients: int, each: int
+    ) -> int:
         async def client() -> None:
             for _ in range(each):
                 await operation()
@@ -50,7 +56,10 @@ class Workload:
         return clients * each
 
     def _key(self) -> dict[str, str]:
-        return {"board": board_name(self._random.randrange(self._boards)), "at": f"{self._random.randrange(PER_BOARD):03}"}
+        return {
+            "board": board_name(self._random.randrange(self._boards)),
+            "at": f"{self._random.randrange(PER_BOARD):03}",
+        }
 
     async def _put(self) -> None:
         await self._engine.put(Put(READINGS, make_item(**self._key())))
@@ -59,7 +68,9 @@ class Workload:
         await self._engine.get(Get(READINGS, self._key()))
 
     async def _query(self) -> None:
-        page = await self._engine.query(Query(READINGS, F("board") == self._key()["board"], limit=PER_BOARD))
+        page = await self._engine.query(
+            Query(READINGS, F("board") == self._key()["board"], limit=PER_BOARD)
+        )
         if len(page.items) != PER_BOARD:
             raise AssertionError(f"a query of {PER_BOARD} found {len(page.items)}")
 
@@ -69,5 +80,10 @@ class Workload:
 
     async def _transact(self) -> None:
         board, other = self._random.sample(range(self._boards), 2)
-        pair = (make_item(board_name(each), f"{self._random.randrange(PER_BOARD):03}") for each in (board, other))
-        await self._engine.transact(Transaction(tuple(Put(READINGS, item, condition=F("board").exists()) for item in pair)))
+        pair = (
+            make_item(board_name(each), f"{self._random.randrange(PER_BOARD):03}")
+            for each in (board, other)
+        )
+        await self._engine.transact(
+            Transaction(tuple(Put(READINGS, item, condition=F("board").exists()) for item in pair))
+        )

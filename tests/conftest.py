@@ -1,12 +1,12 @@
 """What every test has: hypothesis profiles, and the repetition that `make soak` asks for.
 
-Property tests draw new examples in every run, and most of them in a soak. CI alone draws the same ones for the same tests: it
-judges a change, and gives the same answer when it is asked again. A failure prints a line that reproduces it
-(`@reproduce_failure`).
+Property tests draw new examples in every run, and most of them in a soak. CI alone draws the same
+ones for the same tests: it judges a change, and gives the same answer when it is asked again. A
+failure prints a line that reproduces it (`@reproduce_failure`).
 
-A test marked `soak` injects faults or makes up input, so that a second run of it may find what the first did not; every property
-test is marked. With `TALLY_SOAK_SECONDS` set, such a test is repeated until its share of that time is over. It must stand being
-called again with the same fixtures.
+A test marked `soak` injects faults or makes up input, so that a second run of it may find what the
+first did not; every property test is marked. With `TALLY_SOAK_SECONDS` set, such a test is repeated
+until its share of that time is over. It must stand being called again with the same fixtures.
 """
 
 import os
@@ -18,10 +18,15 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 SOAK_SECONDS = float(os.environ.get("TALLY_SOAK_SECONDS", "0"))
 SOAK_SHARE = pytest.StashKey[float]()
 
-# A loaded machine makes examples slowly, which says nothing about the code: no deadline, no complaint about slowness.
-# Sixty examples each time, since there is a next time, and `make soak` for as many as you like.
+# A loaded machine makes examples slowly, which says nothing about the code: no deadline, no
+# complaint about slowness. Sixty examples each time, since there is a next time, and `make soak`
+# for as many as you like.
 settings.register_profile(
-    "default", deadline=None, print_blob=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "default",
+    deadline=None,
+    print_blob=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
 settings.register_profile("soak", settings.get_profile("default"), max_examples=200)

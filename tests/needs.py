@@ -1,8 +1,8 @@
 """What a test does when the machine lacks something that it needs, such as Java for DynamoDB Local.
 
-A person who works on one corner of Tally should not have to install everything, so there the test is skipped, with the
-reason. Where `CI` is `true`, a missing program is a mistake in `.ci/run`, so there the same test fails: nothing goes
-untested unnoticed.
+A person who works on one corner of Tally should not have to install everything, so there the test
+is skipped, with the reason. Where `CI` is `true`, a missing program is a mistake in `.ci/run`, so
+there the same test fails: nothing goes untested unnoticed.
 """
 
 import os

@@ -1,7 +1,7 @@
 """A backend's OpenAPI document held against its running server; each backend's `test_openapi.py` lists its own operations.
 
-Schemathesis makes up requests from the document, good ones and ones that break it. No answer may be a 5xx, or have a status, a
-content type, a header or a body that the document does not tell.
+Schemathesis makes up requests from the document, good ones and ones that break it. No answer may be
+a 5xx, or have a status, a content type, a header or a body that the document does not tell.
 """
 
 from collections.abc import Iterator
@@ -46,8 +46,16 @@ class Document:
     def routes(self) -> set[tuple[str, str]]:
         """Method and path of every route of the backend."""
         told = self.schema.raw_schema["paths"]
-        ours = {path for path, methods in told.items() if any(self.tag in each["tags"] for each in methods.values())}
-        return {(method.upper(), path.removeprefix(self.prefix)) for path in ours for method in told[path]}
+        ours = {
+            path
+            for path, methods in told.items()
+            if any(self.tag in each["tags"] for each in methods.values())
+        }
+        return {
+            (method.upper(), path.removeprefix(self.prefix))
+            for path in ours
+            for method in told[path]
+        }
 
     def told(self, method: str, path: str) -> Any:
         """An operation as it is written in the document."""
@@ -73,15 +81,27 @@ class Document:
     def head_of(self, case: Any, headers: dict[str, str]) -> int:
         """The same for a stream, which has no end: what its head says is all there is to check."""
         told = case.operation.definition.raw["responses"]["200"]["content"]
-        with requests.get(self.url + case.formatted_path, headers=headers, timeout=30, stream=True) as answer:
+        with requests.get(
+            self.url + case.formatted_path, headers=headers, timeout=30, stream=True
+        ) as answer:
             assert answer.headers["content-type"].partition(";")[0] in told
             return answer.status_code
 
     def check_made_up(
-        self, operation: Any, mode: GenerationMode, headers: dict[str, str], *, examples: int, known: dict[str, str]
+        self,
+        operation: Any,
+        mode: GenerationMode,
+        headers: dict[str, str],
+        *,
+        examples: int,
+        known: dict[str, str],
     ) -> None:
         """Ask for what is made up; the parameters of the path are made up too, unless they are `known`."""
-        strategy = operation.as_strategy(mode, path_parameters=known) if known else operation.as_strategy(mode)
+        strategy = (
+            operation.as_strategy(mode, path_parameters=known)
+            if known
+            else operation.as_strategy(mode)
+        )
 
         @settings(
             max_examples=examples,
@@ -99,7 +119,8 @@ class Document:
 def check_examples(told: Any, *, takes_nothing: bool = False) -> None:
     """An operation has examples of its request, of its answer where that is JSON, and of every error.
 
-    That of a request has something in it, except where an empty body is a good one: `takes_nothing`.
+    That of a request has something in it, except where an empty body is a good one:
+    `takes_nothing`.
     """
     assert told["summary"]
     if "requestBody" in told:

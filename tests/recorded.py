@@ -18,10 +18,19 @@ from tally.sim.sportmonks.cricsheet import read_match
 from tally.sim.sportmonks.match import Match
 
 PLACE: Final = Path(__file__).parent.parent.parent / "shared" / "data" / "cricsheet"
-# The ten that were chosen for their oddities; the tests have a name for each, whether the files are there or not.
+# The ten that were chosen for their oddities; the tests have a name for each, whether the files are
+# there or not.
 NAMES: Final = (
-    *("1082625", "1175368", "1181766", "1254073", "1304076"),
-    *("1359519", "1370353", "419107", "501255", "729309"),
+    "1082625",
+    "1175368",
+    "1181766",
+    "1254073",
+    "1304076",
+    "1359519",
+    "1370353",
+    "419107",
+    "501255",
+    "729309",
 )
 
 # Kinds that only one of the two lists of events has, and one that has two names.
@@ -62,7 +71,11 @@ def expected_events(name: str) -> list[tuple[str, int, str]]:
 
 def told_events(events: Iterable[KeyEvent]) -> list[tuple[str, int, str]]:
     """The same of events that the pipeline has told."""
-    return [(event.kind.value, event.innings, event.score) for event in events if event.kind.value not in OURS_ALONE]
+    return [
+        (event.kind.value, event.innings, event.score)
+        for event in events
+        if event.kind.value not in OURS_ALONE
+    ]
 
 
 def expected_doings(name: str) -> Counter[tuple[str, int, str]]:
@@ -86,11 +99,24 @@ def expect_scorecards(feed: MatchFeed, name: str) -> None:
     wanted = expected(name)
     assert feed.note == wanted["result"]
     for card, told in zip(feed.innings, wanted["innings"], strict=True):
-        assert [card.number, card.runs, card.wickets, str(card.overs)] == _fields(told, "innings", "runs", "wickets", "overs")
-        batting = [[line.name, line.runs, line.balls, line.fours, line.sixes, _how(line)] for line in card.batters]
-        assert batting == [_fields(line, "name", "runs", "balls", "fours", "sixes", "how_out") for line in told["batters"]]
-        bowling = [[line.name, line.wickets, line.runs, f"{line.overs}.{line.balls}", line.maidens] for line in card.bowlers]
-        assert bowling == [_fields(line, "name", "wickets", "runs", "overs", "maidens") for line in told["bowlers"]]
+        assert [card.number, card.runs, card.wickets, str(card.overs)] == _fields(
+            told, "innings", "runs", "wickets", "overs"
+        )
+        batting = [
+            [line.name, line.runs, line.balls, line.fours, line.sixes, _how(line)]
+            for line in card.batters
+        ]
+        assert batting == [
+            _fields(line, "name", "runs", "balls", "fours", "sixes", "how_out")
+            for line in told["batters"]
+        ]
+        bowling = [
+            [line.name, line.wickets, line.runs, f"{line.overs}.{line.balls}", line.maidens]
+            for line in card.bowlers
+        ]
+        assert bowling == [
+            _fields(line, "name", "wickets", "runs", "overs", "maidens") for line in told["bowlers"]
+        ]
 
 
 def _fields(told: Mapping[str, Any], *names: str) -> list[Any]:

@@ -39,7 +39,9 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Parts]:
-    async with assembled(Settings(data_dir=tmp_path / "data", backends=("devices",)), clock) as parts:
+    async with assembled(
+        Settings(data_dir=tmp_path / "data", backends=("devices",)), clock
+    ) as parts:
         yield parts
 
 
@@ -79,7 +81,10 @@ async def test_what_is_not_ready_is_named(client: Client, parts: Parts, clock: M
         await clock.advance(2)
         assert await asking == (
             503,
-            {"status": "not_ready", "checks": {"disk": "ok", "store": "failed", "redis": "timed_out"}},
+            {
+                "status": "not_ready",
+                "checks": {"disk": "ok", "store": "failed", "redis": "timed_out"},
+            },
         )
         assert await get(client, f"{url}/health") == (200, {"status": "ok"})
 
@@ -90,12 +95,22 @@ async def test_what_is_not_required_is_told_and_no_more(client: Client, parts: P
     async def broken() -> None:
         raise ConnectionError
 
-    async with running(replace(parts, probes=(Probe("cache", broken, is_required=False),), jobs=())) as url:
-        assert await get(client, f"{url}/health/ready") == (200, {"status": "ready", "checks": {"cache": "failed"}})
+    async with running(
+        replace(parts, probes=(Probe("cache", broken, is_required=False),), jobs=())
+    ) as url:
+        assert await get(client, f"{url}/health/ready") == (
+            200,
+            {"status": "ready", "checks": {"cache": "failed"}},
+        )
 
 
-async def test_only_the_backends_that_are_asked_for_are_served(client: Client, tmp_path: Path) -> None:
-    async with assembled(Settings(data_dir=tmp_path, backends=("collect",))) as parts, running(parts) as url:
+async def test_only_the_backends_that_are_asked_for_are_served(
+    client: Client, tmp_path: Path
+) -> None:
+    async with (
+        assembled(Settings(data_dir=tmp_path, backends=("collect",))) as parts,
+        running(parts) as url,
+    ):
         assert [api.name for api in parts.apis] == ["collect"]
         assert (await get(client, f"{url}/collect/health"))[0] == 200
         assert (await get(client, f"{url}/devices/health"))[0] == 404
@@ -128,7 +143,9 @@ async def test_a_backend_is_served_under_its_name(client: Client, parts: Parts) 
     async def handler(_: Request) -> ASGIApp:
         return Json({"devices": []})
 
-    api = Api(name="things", description="Things.", operations=(Operation("GET", "/all", handler, "All"),))
+    api = Api(
+        name="things", description="Things.", operations=(Operation("GET", "/all", handler, "All"),)
+    )
     async with running(replace(parts, apis=(*parts.apis, api))) as url:
         assert await get(client, f"{url}/things/all") == (200, {"devices": []})
         _, told = await get(client, f"{url}/openapi.json")
@@ -137,7 +154,9 @@ async def test_a_backend_is_served_under_its_name(client: Client, parts: Parts) 
         assert (status, error["error"]["code"]) == (404, "not_found")
 
 
-async def test_jobs_run_while_the_app_does(client: Client, parts: Parts, clock: ManualClock) -> None:
+async def test_jobs_run_while_the_app_does(
+    client: Client, parts: Parts, clock: ManualClock
+) -> None:
     runs: list[float] = []
 
     async def run() -> None:
@@ -161,7 +180,9 @@ async def test_a_stop_ends_streams_and_then_what_was_opened(client: Client, part
     async def stream(request: Request) -> ASGIApp:
         return EventStream(parts.hub, "board", request, snapshot)
 
-    api = Api(name="things", description="", operations=(Operation("GET", "/stream", stream, "A stream"),))
+    api = Api(
+        name="things", description="", operations=(Operation("GET", "/stream", stream, "A stream"),)
+    )
     async with running(replace(parts, apis=(api,))) as url:
         reading = asyncio.create_task(client.get(f"{url}/things/stream").build().send())
         await listening.wait()

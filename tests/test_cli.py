@@ -25,7 +25,13 @@ LONG_ENOUGH = 60
 
 def environment(directory: Path, **variables: str) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
-    return {**ours, "TALLY_DATA_DIR": str(directory / "data"), "TALLY_BACKENDS": "devices", "COLUMNS": "200", **variables}
+    return {
+        **ours,
+        "TALLY_DATA_DIR": str(directory / "data"),
+        "TALLY_BACKENDS": "devices",
+        "COLUMNS": "200",
+        **variables,
+    }
 
 
 def tally(directory: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -117,11 +123,17 @@ def test_a_backup_is_taken_while_it_runs_and_restored_elsewhere(tmp_path: Path) 
         fresh = tally(tmp_path, "up", "--fresh", "--port", "0")
         assert fresh.returncode == 2
         assert "A program runs on" in fresh.stderr
-    restored = tally(tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "other"))
+    restored = tally(
+        tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "other")
+    )
     assert (restored.returncode, restored.stderr) == (0, "")
-    assert (tmp_path / "other" / "devices-pepper.key").read_text() == (tmp_path / "data" / "devices-pepper.key").read_text()
+    assert (tmp_path / "other" / "devices-pepper.key").read_text() == (
+        tmp_path / "data" / "devices-pepper.key"
+    ).read_text()
     (tmp_path / "backup.tar").write_bytes(b"nothing")
-    failed = tally(tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "third"))
+    failed = tally(
+        tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "third")
+    )
     assert failed.returncode == 1
     assert "is no back-up of Tally, or a damaged one" in failed.stderr
 
@@ -131,7 +143,9 @@ def test_a_port_in_use_is_said_to_be(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         done = tally(tmp_path, "up", "--port", str(port))
     assert done.returncode == 2
-    assert f"Port {port} on 127.0.0.1 is in use by another program. Choose another with" in done.stderr
+    assert (
+        f"Port {port} on 127.0.0.1 is in use by another program. Choose another with" in done.stderr
+    )
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
@@ -160,7 +174,9 @@ def run(*words: str, **variables: str) -> tuple[int, str, str]:
 
 
 def test_settings_are_printed_with_value_and_source(tmp_path: Path) -> None:
-    code, output, errors = run("settings", TALLY_PORT="9000", TALLY_PROT="1", TALLY_CURSOR_SECRET="s" * 40)
+    code, output, errors = run(
+        "settings", TALLY_PORT="9000", TALLY_PROT="1", TALLY_CURSOR_SECRET="s" * 40
+    )
     assert code == 0
     assert "TALLY_PORT=9000  # environment" in output
     assert "TALLY_CURSOR_SECRET=***  # environment" in output
@@ -183,7 +199,9 @@ def test_settings_can_be_had_as_their_page() -> None:
 def test_a_person_at_a_terminal_gets_a_table(tmp_path: Path) -> None:
     """On a real terminal, made for the test."""
     ours, theirs = os.openpty()
-    program = subprocess.Popen([*PROGRAM, "settings"], env=environment(tmp_path, TERM="xterm"), stdout=theirs)
+    program = subprocess.Popen(
+        [*PROGRAM, "settings"], env=environment(tmp_path, TERM="xterm"), stdout=theirs
+    )
     os.close(theirs)
     output = b""
     try:
@@ -199,13 +217,17 @@ def test_a_person_at_a_terminal_gets_a_table(tmp_path: Path) -> None:
 
 
 def test_jobs_are_listed(tmp_path: Path) -> None:
-    code, output, _ = run("job", "list", "--json", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices")
+    code, output, _ = run(
+        "job", "list", "--json", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices"
+    )
     assert code == 0
     assert isinstance(json.loads(output), list)
 
 
 def test_a_job_that_is_none_is_refused(tmp_path: Path) -> None:
-    code, _, errors = run("job", "run", "nothing", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices")
+    code, _, errors = run(
+        "job", "run", "nothing", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices"
+    )
     assert code == 2
     assert "No job nothing; there are:" in errors
 

@@ -26,7 +26,9 @@ from tests.test_cli import read_until
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
-VARIABLES = {setting.variable for setting in TABLE} | {setting.also for setting in TABLE if setting.also}
+VARIABLES = {setting.variable for setting in TABLE} | {
+    setting.also for setting in TABLE if setting.also
+}
 
 
 def read(name: str) -> str:
@@ -36,7 +38,9 @@ def read(name: str) -> str:
 def instructions(name: str) -> list[tuple[str, str]]:
     """The lines of a Dockerfile, those that go on joined: instruction and arguments."""
     joined = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", read(name), flags=re.MULTILINE))
-    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in joined.splitlines() if line.strip()]
+    return [
+        (line.split()[0], line.split(maxsplit=1)[1]) for line in joined.splitlines() if line.strip()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,9 @@ def test_the_image_has_what_was_tested_and_no_tools_for_tests() -> None:
     """Its lock is a part of the project's: the same versions with the same hashes."""
     image, project = pins(DEPLOY / "requirements.lock"), pins(ROOT / "requirements.lock")
     assert {name: hashes for name, hashes in image.items() if project.get(name) != hashes} == {}
-    assert [name for name in image if name.startswith(("pytest", "mypy", "ruff", "hypothesis"))] == []
+    assert [
+        name for name in image if name.startswith(("pytest", "mypy", "ruff", "hypothesis"))
+    ] == []
 
 
 def test_the_image_runs_as_nobody_special_and_says_how_it_is() -> None:
@@ -72,7 +78,9 @@ def test_the_image_runs_as_nobody_special_and_says_how_it_is() -> None:
 def test_the_image_copies_only_what_is_there() -> None:
     for name, arguments in instructions("Dockerfile"):
         if name == "COPY" and "--from" not in arguments:
-            assert [source for source in arguments.split()[:-1] if not (ROOT / source).exists()] == []
+            assert [
+                source for source in arguments.split()[:-1] if not (ROOT / source).exists()
+            ] == []
 
 
 def reachable_python() -> str:
@@ -83,7 +91,12 @@ def reachable_python() -> str:
     for python in found if os.geteuid() == 0 else found[:1]:
         if python is not None:
             try:
-                if subprocess.run([python, *trial], **ordinary_user(), capture_output=True, check=False).returncode == 0:
+                if (
+                    subprocess.run(
+                        [python, *trial], **ordinary_user(), capture_output=True, check=False
+                    ).returncode
+                    == 0
+                ):
                     return python
             except PermissionError:
                 continue  # in a folder of root's alone
@@ -97,7 +110,9 @@ def ordinary_user() -> dict[str, Any]:
 
 def build(root: Path) -> None:
     """Do in a plain folder what the first stage does in the root of an image; uv in pip's place, which has a cache here."""
-    first_stage = list(itertools.takewhile(lambda step: step[0] != "FROM", instructions("Dockerfile")[1:]))
+    first_stage = list(
+        itertools.takewhile(lambda step: step[0] != "FROM", instructions("Dockerfile")[1:])
+    )
     place, environment = root, root / "opt" / "tally"
     uv = f"{Path(sys.executable).parent / 'uv'} pip install --quiet --python {environment}/bin/python"
     for name, arguments in first_stage:
@@ -109,10 +124,20 @@ def build(root: Path) -> None:
             for source in sources:
                 copy(ROOT / source, place / goal / source if goal == "./" else place / goal)
         elif name == "RUN":
-            line = re.sub(r"^python ", f"{reachable_python()} ", arguments.replace("/opt/tally", str(environment)))
-            line = re.sub(r"^\S+/pip install( --no-cache-dir| --disable-pip-version-check)*", uv, line)
-            done = subprocess.run(["sh", "-c", line], cwd=place, capture_output=True, text=True, check=False)
-            if done.returncode and re.search(r"error sending request|Failed to fetch|dns error", done.stderr):
+            line = re.sub(
+                r"^python ",
+                f"{reachable_python()} ",
+                arguments.replace("/opt/tally", str(environment)),
+            )
+            line = re.sub(
+                r"^\S+/pip install( --no-cache-dir| --disable-pip-version-check)*", uv, line
+            )
+            done = subprocess.run(
+                ["sh", "-c", line], cwd=place, capture_output=True, text=True, check=False
+            )
+            if done.returncode and re.search(
+                r"error sending request|Failed to fetch|dns error", done.stderr
+            ):
                 skip_or_fail(f"the package registry cannot be reached: {done.stderr[-300:]}")
             assert done.returncode == 0, (line, done.stderr)
 
@@ -142,16 +167,31 @@ def image() -> Iterator[Path]:
 def in_image(image: Path, **variables: str) -> dict[str, Any]:
     """For subprocess: what a process of the image sees, and nothing of this machine's variables."""
     told = dict(part.split("=", 1) for part in dict(instructions("Dockerfile"))["ENV"].split())
-    told = {name: re.sub(r"/(opt|var/lib)/tally", rf"{image}/\1/tally", value) for name, value in told.items()}
-    told |= {"PATH": told["PATH"].replace("$PATH", os.defpath), "HOME": "/nonexistent", "TALLY_HOST": "127.0.0.1"}
+    told = {
+        name: re.sub(r"/(opt|var/lib)/tally", rf"{image}/\1/tally", value)
+        for name, value in told.items()
+    }
+    told |= {
+        "PATH": told["PATH"].replace("$PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "TALLY_HOST": "127.0.0.1",
+    }
     return {"env": told | variables, "cwd": image / "var/lib/tally", **ordinary_user()}
 
 
 def expect_every_file(image: Path) -> None:
     """Of the package there is all that is in the sources: pages, migrations, statues."""
     [installed] = (image / "opt/tally/lib").glob("python3*/site-packages/tally")
-    ours = {path.relative_to(ROOT / "src" / "tally") for path in (ROOT / "src" / "tally").rglob("*") if path.is_file()}
-    assert {path for path in ours if "__pycache__" not in path.parts and not (installed / path).is_file()} == set()
+    ours = {
+        path.relative_to(ROOT / "src" / "tally")
+        for path in (ROOT / "src" / "tally").rglob("*")
+        if path.is_file()
+    }
+    assert {
+        path
+        for path in ours
+        if "__pycache__" not in path.parts and not (installed / path).is_file()
+    } == set()
 
 
 def test_what_the_image_is_made_of_serves_on_its_own(image: Path) -> None:
@@ -165,7 +205,9 @@ def test_what_the_image_is_made_of_serves_on_its_own(image: Path) -> None:
     with subprocess.Popen(words, **told, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
-            url = json.loads(read_until(server.stderr, '"listening"').splitlines()[-1])["data"]["url"]
+            url = json.loads(read_until(server.stderr, '"listening"').splitlines()[-1])["data"][
+                "url"
+            ]
             check = json.loads(steps["HEALTHCHECK"].split("CMD ")[1])
             here = in_image(image, TALLY_PORT=url.rpartition(":")[2])
             subprocess.run([image / "opt/tally/bin" / check[0], *check[1:]], **here, check=True)
@@ -188,7 +230,9 @@ def expect_assets(url: str) -> set[str]:
     return named
 
 
-def test_services_lean_only_on_each_other_and_keep_what_is_declared(compose: dict[str, Any]) -> None:
+def test_services_lean_only_on_each_other_and_keep_what_is_declared(
+    compose: dict[str, Any],
+) -> None:
     services = compose["services"]
     assert set(services) == {"tables", "tally", "dynamodb", "postgres", "redis"}
     for name, service in services.items():
@@ -196,10 +240,14 @@ def test_services_lean_only_on_each_other_and_keep_what_is_declared(compose: dic
         kept = [volume.split(":")[0] for volume in service.get("volumes", [])]
         assert set(kept) <= set(compose["volumes"]), name
         for leant_on, how in service.get("depends_on", {}).items():
-            assert how["condition"] != "service_healthy" or "healthcheck" in services[leant_on], name
+            assert how["condition"] != "service_healthy" or "healthcheck" in services[leant_on], (
+                name
+            )
 
 
-def test_the_server_beside_them_is_locked_up_and_told_only_what_it_knows(compose: dict[str, Any]) -> None:
+def test_the_server_beside_them_is_locked_up_and_told_only_what_it_knows(
+    compose: dict[str, Any],
+) -> None:
     server = compose["services"]["tally"]
     assert server["read_only"] is True
     assert server["cap_drop"] == ["ALL"]
@@ -221,7 +269,13 @@ def test_the_unit_is_hardened_and_sets_what_there_is() -> None:
     service = unit["Service"]
     assert service["ExecStart"].split()[1] in get_group(cli).commands
     assert set(re.findall(r"(TALLY_\w+)=", service["Environment"])) <= VARIABLES
-    wanted = {"DynamicUser": "yes", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "PrivateTmp": "yes", "UMask": "0077"}
+    wanted = {
+        "DynamicUser": "yes",
+        "NoNewPrivileges": "yes",
+        "ProtectSystem": "strict",
+        "PrivateTmp": "yes",
+        "UMask": "0077",
+    }
     assert {name: service[name] for name in wanted} == wanted
 
 
@@ -229,7 +283,11 @@ def test_systemd_itself_understands_the_unit(tmp_path: Path) -> None:
     """Verified with a program that is there in the place of the one that will be."""
     analyze = need_program("systemd-analyze", "systemd")
     (tmp_path / "tally.service").write_text(
-        read("tally.service").replace("/opt/tally/bin/tally", str(need_program("true", "coreutils")))
+        read("tally.service").replace(
+            "/opt/tally/bin/tally", str(need_program("true", "coreutils"))
+        )
     )
-    done = subprocess.run([analyze, "verify", tmp_path / "tally.service"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [analyze, "verify", tmp_path / "tally.service"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")

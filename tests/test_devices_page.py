@@ -17,21 +17,41 @@ _LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
 def commands() -> str:
     """All shell blocks of the page, with the server's address left to the environment."""
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return "set -euo pipefail\n" + "".join(blocks).replace("export TALLY=http://127.0.0.1:8080\n", "")
+    return "set -euo pipefail\n" + "".join(blocks).replace(
+        "export TALLY=http://127.0.0.1:8080\n", ""
+    )
 
 
 async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     need_program("curl", "curl")
-    environment = {**os.environ, "TALLY_DATA_DIR": "data", "TALLY_PORT": "0", "TALLY_LOG_FORMAT": "json"}
+    environment = {
+        **os.environ,
+        "TALLY_DATA_DIR": "data",
+        "TALLY_PORT": "0",
+        "TALLY_LOG_FORMAT": "json",
+    }
     server = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tally.cli", "serve", "devices"), cwd=tmp_path, env=environment, stderr=asyncio.subprocess.PIPE
+        sys.executable,
+        "-m",
+        "tally.cli",
+        "serve",
+        "devices",
+        cwd=tmp_path,
+        env=environment,
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         address = await asyncio.wait_for(_address(server), 60)
         run = await asyncio.create_subprocess_exec(
-            *("bash", "-c", commands()),
+            "bash",
+            "-c",
+            commands(),
             cwd=tmp_path,
-            env={**environment, "TALLY": address, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+            env={
+                **environment,
+                "TALLY": address,
+                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            },
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )

@@ -34,7 +34,9 @@ def declared_dependencies() -> set[str]:
 
 def tracked_files() -> list[Path]:
     git = need_program("git", "git")
-    listed = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        [git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
@@ -49,24 +51,37 @@ def test_the_lock_pins_every_dependency_with_hashes() -> None:
     """requirements.lock has each dependency at one version, and a hash for every pin."""
     pins = re.split(r"^(?=[a-z0-9])", read("requirements.lock"), flags=re.MULTILINE)[1:]
     assert declared_dependencies() <= {re.split(r"[=\[]", pin, maxsplit=1)[0] for pin in pins}
-    assert [pin.splitlines()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
+    assert [
+        pin.splitlines()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin
+    ] == []
 
 
 def test_the_lock_names_no_address() -> None:
     """Whoever installs the lock gets the packages from the index they trust."""
-    assert re.findall(r"https?:|--(?:extra-)?index|--find-links|file:| @ |(?:via|-r) .*/", read("requirements.lock")) == []
+    assert (
+        re.findall(
+            r"https?:|--(?:extra-)?index|--find-links|file:| @ |(?:via|-r) .*/",
+            read("requirements.lock"),
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_make_command_in_the_documents_exists(page: Path) -> None:
     """A page tells nobody to make what cannot be made."""
-    commands = re.findall(r"^make ([a-z]+)|`make (?:[A-Z]+=\S+ )?([a-z]+)", read(page), re.MULTILINE)
+    commands = re.findall(
+        r"^make ([a-z]+)|`make (?:[A-Z]+=\S+ )?([a-z]+)", read(page), re.MULTILINE
+    )
     assert {bare or quoted for bare, quoted in commands} <= make_targets()
 
 
 def test_every_make_command_is_documented() -> None:
     """CONTRIBUTING.md has all of them, and the README the two that a newcomer needs."""
-    assert set(re.findall(r"^\| `make ([a-z]+)`", read("CONTRIBUTING.md"), re.MULTILINE)) == make_targets()
+    assert (
+        set(re.findall(r"^\| `make ([a-z]+)`", read("CONTRIBUTING.md"), re.MULTILINE))
+        == make_targets()
+    )
     assert {"up", "test"} <= set(re.findall(r"^make ([a-z]+)", read("README.md"), re.MULTILINE))
 
 
@@ -95,13 +110,17 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
         for path in tracked_files()
-        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        for number, line in enumerate(
+            path.read_text(encoding="utf-8", errors="replace").splitlines(), 1
+        )
         if ELSEWHERE.search(line)
     ]
     assert found == []
 
 
-@pytest.mark.parametrize("line", ["index at " + "py" + "pi.org", "cd /" + "wo" + "rk/main", "open('/" + "t" + "mp/x')"])
+@pytest.mark.parametrize(
+    "line", ["index at " + "py" + "pi.org", "cd /" + "wo" + "rk/main", "open('/" + "t" + "mp/x')"]
+)
 def test_a_registry_or_a_machine_path_would_be_found(line: str) -> None:
     """The pattern of the test above does match what it is for."""
     assert ELSEWHERE.search(line)

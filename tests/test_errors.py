@@ -10,7 +10,11 @@ from tally import errors
 
 def test_an_error_has_a_code_a_message_and_details() -> None:
     error = errors.NotFound("No device AA", code="device_not_found", hardware_id="AA")
-    assert (error.code, error.message, dict(error.details)) == ("device_not_found", "No device AA", {"hardware_id": "AA"})
+    assert (error.code, error.message, dict(error.details)) == (
+        "device_not_found",
+        "No device AA",
+        {"hardware_id": "AA"},
+    )
     assert str(error) == "No device AA"
 
 

@@ -15,7 +15,13 @@ ROOT = Path(__file__).parent.parent
 def lint_imports(package_parent: Path) -> subprocess.CompletedProcess[str]:
     """Hold the `tally` found in `package_parent` against the project's contracts."""
     return subprocess.run(
-        [Path(sys.executable).parent / "lint-imports", "--no-logo", "--no-cache", "--config", ROOT / "pyproject.toml"],
+        [
+            Path(sys.executable).parent / "lint-imports",
+            "--no-logo",
+            "--no-cache",
+            "--config",
+            ROOT / "pyproject.toml",
+        ],
         cwd=package_parent,
         env=os.environ | {"PYTHONPATH": str(package_parent)},
         capture_output=True,
@@ -33,7 +39,9 @@ def test_every_import_contract_is_kept() -> None:
 def test_no_module_imports_itself_in_a_circle() -> None:
     """The modules have an order in which each comes after all that it imports, packages' own `__init__` included."""
     graph = grimp.build_graph("tally", cache_dir=None)
-    sorter = TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
+    sorter = TopologicalSorter(
+        {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    )
     try:
         sorter.prepare()
     except CycleError as error:
@@ -51,7 +59,9 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         ("unheard_of/__init__.py", "tally.kit"),
     ],
 )
-def test_an_import_against_the_arrows_is_refused(tmp_path: Path, importer: str, imported: str) -> None:
+def test_an_import_against_the_arrows_is_refused(
+    tmp_path: Path, importer: str, imported: str
+) -> None:
     """The contracts do find an import that goes up, sideways, or stands outside the layers."""
     for name in ("app", "settings", "errors", "cli"):
         write(tmp_path / "tally" / f"{name}.py")

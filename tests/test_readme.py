@@ -27,7 +27,9 @@ def test_there_are_commands_and_what_can_be_made_is_there() -> None:
     assert {"up", "test"} <= made <= make_targets()
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if not command.startswith("make ")])
+@pytest.mark.parametrize(
+    "command", [command for command in COMMANDS if not command.startswith("make ")]
+)
 def test_a_command_does_what_it_is_for(tmp_path: Path, command: str) -> None:
     """It ends well and prints something, on a data directory of its own."""
     program, *words = command.split()
@@ -59,7 +61,9 @@ def test_the_picture_is_one_and_not_large() -> None:
 
 def test_every_setting_that_is_named_is_one() -> None:
     known = {setting.variable for setting in TABLE}
-    assert {name for name in re.findall(r"TALLY_[A-Z_]+[A-Z]", README) if name not in known} == set()
+    assert {
+        name for name in re.findall(r"TALLY_[A-Z_]+[A-Z]", README) if name not in known
+    } == set()
 
 
 def test_every_figure_that_operators_are_told_to_watch_is_kept() -> None:
@@ -68,6 +72,8 @@ def test_every_figure_that_operators_are_told_to_watch_is_kept() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     # The store's are made of a name and what is counted.
     kept = source + " ".join(f"tally_store_operation_{word}" for word in _COUNTERS)
-    named = {re.sub(r"_(total|count)$", "", name) for name in re.findall(r"tally_[a-z]+_[a-z_]+", page)}
+    named = {
+        re.sub(r"_(total|count)$", "", name) for name in re.findall(r"tally_[a-z]+_[a-z_]+", page)
+    }
     assert len(named) > 10
     assert {name for name in named if name not in kept} == set()

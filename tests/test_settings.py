@@ -96,30 +96,48 @@ def test_a_wrong_value_is_named_with_what_is_wrong(variable: str, value: str, wo
 def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(SettingsError) as caught:
         read_settings({"TALLY_PORT": "x", "TALLY_LOG_LEVEL": "y", "TALLY_HOST": "fine"})
-    assert [problem.split()[0] for problem in caught.value.problems] == ["TALLY_PORT", "TALLY_LOG_LEVEL"]
+    assert [problem.split()[0] for problem in caught.value.problems] == [
+        "TALLY_PORT",
+        "TALLY_LOG_LEVEL",
+    ]
 
 
 def test_a_secret_that_is_too_short_is_not_repeated() -> None:
-    with pytest.raises(SettingsError, match="TALLY_CURSOR_SECRET must have at least 32 characters") as caught:
+    with pytest.raises(
+        SettingsError, match="TALLY_CURSOR_SECRET must have at least 32 characters"
+    ) as caught:
         read_settings({"TALLY_CURSOR_SECRET": "hunter2"})
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("variable", "meant"),
-    [("TALLY_PROT", "TALLY_PORT"), ("TALLY_DATADIR", "TALLY_DATA_DIR"), ("TALLY_LOGLEVEL", "TALLY_LOG_LEVEL")],
+    [
+        ("TALLY_PROT", "TALLY_PORT"),
+        ("TALLY_DATADIR", "TALLY_DATA_DIR"),
+        ("TALLY_LOGLEVEL", "TALLY_LOG_LEVEL"),
+    ],
 )
 def test_a_misspelt_variable_is_reported_with_what_was_meant(variable: str, meant: str) -> None:
-    assert unknown_variables({variable: "1"}) == [f"{variable} is not a setting of Tally; did you mean {meant}?"]
+    assert unknown_variables({variable: "1"}) == [
+        f"{variable} is not a setting of Tally; did you mean {meant}?"
+    ]
 
 
 def test_a_variable_like_none_of_ours_is_reported_too() -> None:
-    assert unknown_variables({"TALLY_XYZZY_QQQ": "1"}) == ["TALLY_XYZZY_QQQ is not a setting of Tally"]
+    assert unknown_variables({"TALLY_XYZZY_QQQ": "1"}) == [
+        "TALLY_XYZZY_QQQ is not a setting of Tally"
+    ]
 
 
 def test_variables_of_others_are_theirs() -> None:
     """Ours that are set, those of the tests, and those of other programs."""
-    assert unknown_variables({"TALLY_PORT": "1", "TALLY_TEST_DYNAMODB_URL": "x", "TALLYHO": "1", "HOME": "x"}) == []
+    assert (
+        unknown_variables(
+            {"TALLY_PORT": "1", "TALLY_TEST_DYNAMODB_URL": "x", "TALLYHO": "1", "HOME": "x"}
+        )
+        == []
+    )
 
 
 @given(st.text(min_size=1))
@@ -162,17 +180,28 @@ def test_the_page_of_settings_is_up_to_date() -> None:
 
 def test_several_secrets_and_addresses_with_passwords_are_taken_and_masked() -> None:
     other, address = KEY.upper(), "postgresql://ana:hunter2@db/scores"
-    environ = {"TALLY_SCOREBOARD_ACTION_KEYS": f"{KEY}, {other}", "TALLY_SCOREBOARD_DATABASE_URL": address}
+    environ = {
+        "TALLY_SCOREBOARD_ACTION_KEYS": f"{KEY}, {other}",
+        "TALLY_SCOREBOARD_DATABASE_URL": address,
+    }
     given = read_settings(environ)
     assert given.scoreboard_action_keys == (Secret(KEY), Secret(other))
     assert given.scoreboard_database_url == Secret(address)
     told = {row.variable: row.value for row in rows(given, environ)}
-    assert (told["TALLY_SCOREBOARD_ACTION_KEYS"], told["TALLY_SCOREBOARD_DATABASE_URL"]) == (f"{MASK},{MASK}", MASK)
+    assert (told["TALLY_SCOREBOARD_ACTION_KEYS"], told["TALLY_SCOREBOARD_DATABASE_URL"]) == (
+        f"{MASK},{MASK}",
+        MASK,
+    )
 
 
 def test_a_wrong_list_of_secrets_or_address_is_named_and_not_shown() -> None:
     with pytest.raises(SettingsError) as refused:
-        read_settings({"TALLY_SCOREBOARD_ACTION_KEYS": f"{KEY},short", "TALLY_SCOREBOARD_REDIS_URL": "hunter2://x"})
+        read_settings(
+            {
+                "TALLY_SCOREBOARD_ACTION_KEYS": f"{KEY},short",
+                "TALLY_SCOREBOARD_REDIS_URL": "hunter2://x",
+            }
+        )
     assert refused.value.problems == (
         "TALLY_SCOREBOARD_REDIS_URL must be a URL that starts with redis://",
         "TALLY_SCOREBOARD_ACTION_KEYS must be secrets of at least 32 characters each, separated by commas",
@@ -188,5 +217,7 @@ def test_the_usual_names_of_a_database_and_a_redis_are_read_where_ours_are_not_s
     assert ours.scoreboard_database_url == Secret("postgresql://db/ours")
     sources = {row.variable: row.source for row in rows(given, usual)}
     assert sources["TALLY_SCOREBOARD_REDIS_URL"] == "environment"
-    with pytest.raises(SettingsError, match=r"^DATABASE_URL must be a URL that starts with postgresql://$"):
+    with pytest.raises(
+        SettingsError, match=r"^DATABASE_URL must be a URL that starts with postgresql://$"
+    ):
         read_settings({"DATABASE_URL": "mysql://db/other"})

@@ -27,7 +27,10 @@ def test_19_of_20_functions_have_at_most_40_lines() -> None:
 
 
 def test_no_file_has_more_than_500_lines_and_19_of_20_at_most_300() -> None:
-    lengths = {str(path.relative_to(SOURCE)): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
+    lengths = {
+        str(path.relative_to(SOURCE)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in SOURCE.rglob("*.py")
+    }
     long = {name: lines for name, lines in lengths.items() if lines > 300}
     assert len(long) <= len(lengths) / 20, long
     assert all(lines <= 500 for lines in long.values()), long

@@ -17,7 +17,8 @@ import pytest
 from tests.test_cli import LONG_ENOUGH, free_port, read_until, started, tally
 
 PEOPLE = "devices,collect,scoreboard"
-# How many there are, and how many must have been heard of before it goes on: some boards are off for a while.
+# How many there are, and how many must have been heard of before it goes on: some boards are off
+# for a while.
 BOARDS, ENOUGH_BOARDS = 40, 25
 PLAYERS, ENOUGH_PLAYERS = 20, 15
 ATHLETES = 12
@@ -47,7 +48,10 @@ class Demo:
         return {device["hardware_id"] for device in found["devices"]}
 
     def players(self) -> set[str]:
-        return {row["user_id"] for row in self.ask("/scoreboard/api/v1/leaderboard?limit=100")["data"]["leaderboard"]}
+        return {
+            row["user_id"]
+            for row in self.ask("/scoreboard/api/v1/leaderboard?limit=100")["data"]["leaderboard"]
+        }
 
     def athletes(self) -> set[int]:
         """Those whom the Strava of the demo knew when it was last stopped."""
@@ -80,7 +84,12 @@ def still_running(data: Path) -> list[str]:
 @contextmanager
 def demo(folder: Path, *words: str, **variables: str) -> Iterator[Demo]:
     port = free_port()
-    chosen = {"TALLY_BACKENDS": PEOPLE, "TALLY_LOG_LEVEL": "error", "TALLY_SCOREBOARD_BOARD_LIMIT": "1000000", **variables}
+    chosen = {
+        "TALLY_BACKENDS": PEOPLE,
+        "TALLY_LOG_LEVEL": "error",
+        "TALLY_SCOREBOARD_BOARD_LIMIT": "1000000",
+        **variables,
+    }
     with started(folder, "up", "--port", str(port), *words, **chosen) as program:
         assert program.stdout is not None
         told = read_until(program.stdout, "Ctrl-C stops it")
@@ -92,7 +101,9 @@ def wait_for(look: Callable[[], set[Found]], count: int) -> set[Found]:
     deadline = time.monotonic() + LONG_ENOUGH
     while len(found := look()) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count}"
-        time.sleep(0.1)  # the condition is the loop's; this keeps it from taking the processor that the people need
+        time.sleep(
+            0.1
+        )  # the condition is the loop's; this keeps it from taking the processor that the people need
     return found
 
 
@@ -108,10 +119,22 @@ def test_a_second_start_goes_on_where_the_first_stopped_also_after_a_kill(tmp_pa
     """The same boards, players and athletes, none twice; and each stop leaves nothing running."""
     with demo(tmp_path) as first:
         steps = re.findall(r"^(.+): \d+\.\d s$", first.told, re.MULTILINE)
-        assert steps == ["The outside world, simulated", "Tables and servers for devices, collect, scoreboard"]
-        for words in ("Tally is up", "/console/", "Strava, simulated", "devices-admin.key", str(first.data)):
+        assert steps == [
+            "The outside world, simulated",
+            "Tables and servers for devices, collect, scoreboard",
+        ]
+        for words in (
+            "Tally is up",
+            "/console/",
+            "Strava, simulated",
+            "devices-admin.key",
+            str(first.data),
+        ):
             assert words in first.told
-        boards, players = wait_for(first.boards, ENOUGH_BOARDS), wait_for(first.players, ENOUGH_PLAYERS)
+        boards, players = (
+            wait_for(first.boards, ENOUGH_BOARDS),
+            wait_for(first.players, ENOUGH_PLAYERS),
+        )
         first.stop(signal.SIGTERM)
     athletes = first.athletes()
     assert athletes
@@ -147,8 +170,12 @@ def test_without_simulators_there_is_the_server_alone(tmp_path: Path) -> None:
         alone.stop(signal.SIGINT)
 
 
-@pytest.mark.parametrize("words", [("--only", "devices,cricket"), ("--only", "devices", "--only", "cricket")])
-def test_only_the_backends_that_are_named_are_started(tmp_path: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("--only", "devices,cricket"), ("--only", "devices", "--only", "cricket")]
+)
+def test_only_the_backends_that_are_named_are_started(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     """Separated by commas, or one by one; the servers of others are not even made."""
     with demo(tmp_path, *words) as some:
         checks = some.ask("/openapi.json")["paths"]
@@ -160,7 +187,9 @@ def test_only_the_backends_that_are_named_are_started(tmp_path: Path, words: tup
         some.stop(signal.SIGTERM)
 
 
-def test_for_other_machines_too_the_demo_starts_with_a_password_before_its_console(tmp_path: Path) -> None:
+def test_for_other_machines_too_the_demo_starts_with_a_password_before_its_console(
+    tmp_path: Path,
+) -> None:
     """As in a container, where it listens on every network."""
     with demo(tmp_path, "--host", "0.0.0.0", "--only", "collect") as shared:  # noqa: S104
         assert "Strava, simulated" in shared.told

@@ -1,7 +1,8 @@
 """The composition root: the one place that builds things and joins them, and the app that serves them.
 
-`assembled` opens what must be opened, in order, and yields the `Parts`; leaving it closes them in reverse.
-`build_app` makes the Starlette app of the parts. Nobody imports this module but the command line and the tests.
+`assembled` opens what must be opened, in order, and yields the `Parts`; leaving it closes them in
+reverse. `build_app` makes the Starlette app of the parts. Nobody imports this module but the
+command line and the tests.
 
     async with assembled(settings) as parts:
         app = build_app(parts)
@@ -75,7 +76,9 @@ class Parts:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def job_runner(self) -> JobRunner:
-        return JobRunner(self.jobs, self.clock, self.metrics, self.locks, grace=self.settings.shutdown_grace)
+        return JobRunner(
+            self.jobs, self.clock, self.metrics, self.locks, grace=self.settings.shutdown_grace
+        )
 
     def drain(self) -> None:
         """Begin to stop: no longer ready, and streams end with word of when to come back."""
@@ -83,7 +86,13 @@ class Parts:
         self.hub.close()
 
 
-CATALOGUE: Final = Catalogue({"collect": COLLECT_REPOSITORIES, "cricket": CRICKET_REPOSITORIES, "devices": DEVICES_REPOSITORIES})
+CATALOGUE: Final = Catalogue(
+    {
+        "collect": COLLECT_REPOSITORIES,
+        "cricket": CRICKET_REPOSITORIES,
+        "devices": DEVICES_REPOSITORIES,
+    }
+)
 
 
 @asynccontextmanager
@@ -97,11 +106,23 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
         metrics.registry.register(PatternCollector(CATALOGUE, store.meters))
         hub = Hub(clock, metrics, ping_seconds=PING_SECONDS)
         stack.callback(hub.close)
-        cursors = Cursors(settings.cursor_secret or keyfile.read_or_make(settings.data_dir / "cursor.key"))
-        shared = Shared(settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=cursors, store=store)
-        backends = {name: await stack.enter_async_context(OPENERS[name](shared)) for name in settings.backends}
+        cursors = Cursors(
+            settings.cursor_secret or keyfile.read_or_make(settings.data_dir / "cursor.key")
+        )
+        shared = Shared(
+            settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=cursors, store=store
+        )
+        backends = {
+            name: await stack.enter_async_context(OPENERS[name](shared))
+            for name in settings.backends
+        }
         stack.enter_context(inuse.used(settings.data_dir))
-        sweep = Job(name="ttl-sweep", what="Deletes what has expired", run=partial(_sweep, engine, clock), interval=60)
+        sweep = Job(
+            name="ttl-sweep",
+            what="Deletes what has expired",
+            run=partial(_sweep, engine, clock),
+            interval=60,
+        )
         yield Parts(
             settings=settings,
             clock=clock,
@@ -109,7 +130,10 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
             hub=hub,
             cursors=cursors,
             store=store,
-            probes=(Probe("store", engine.ping), *chain.from_iterable(each.probes for each in backends.values())),
+            probes=(
+                Probe("store", engine.ping),
+                *chain.from_iterable(each.probes for each in backends.values()),
+            ),
             jobs=(sweep, *chain.from_iterable(each.jobs for each in backends.values())),
             apis=tuple(each.api for each in backends.values()),
             backends=backends,
@@ -118,17 +142,24 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
 
 @asynccontextmanager
 async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]:
-    """The engine that the settings name. The embedded one makes its tables; on DynamoDB that is for `tally schema create`."""
+    """The engine that the settings name.
+
+    The embedded one makes its tables; on DynamoDB that is for `tally schema create`.
+    """
     if settings.store_engine == "dynamodb":
         # AWS's client takes a second to load, which nobody should wait for who does not use it.
         dynamodb = import_module("tally.store.dynamodb")
         where = settings.dynamodb_endpoint
         prefix = settings.dynamodb_table_prefix
-        async with dynamodb.open_dynamodb(endpoint=where, region=settings.dynamodb_region, table_prefix=prefix) as engine:
+        async with dynamodb.open_dynamodb(
+            endpoint=where, region=settings.dynamodb_region, table_prefix=prefix
+        ) as engine:
             yield engine
         return
     busy = settings.store_scribe_at or None
-    async with open_sqlite(settings.data_dir, clock=lambda: clock.time_ns() / 1e9, busy=busy) as embedded:
+    async with open_sqlite(
+        settings.data_dir, clock=lambda: clock.time_ns() / 1e9, busy=busy
+    ) as embedded:
         for table in CATALOGUE.tables():
             await embedded.ensure_table(table)
         yield embedded
@@ -207,17 +238,47 @@ class _Instance:
             name="",
             description="The instance itself: whether it is well, its figures, and this page.",
             operations=(
-                Operation("GET", "/health", self.health, "Alive", response=Health, response_example=Health("ok")),
                 Operation(
-                    *("GET", "/health/ready", self.ready, "Ready for requests"),
+                    "GET",
+                    "/health",
+                    self.health,
+                    "Alive",
+                    response=Health,
+                    response_example=Health("ok"),
+                ),
+                Operation(
+                    "GET",
+                    "/health/ready",
+                    self.ready,
+                    "Ready for requests",
                     response=Readiness,
                     response_example=Readiness("ready", {"store": "ok"}),
                     other_responses={503: Readiness("not_ready", {"store": "failed"})},
                 ),
-                Operation("GET", "/metrics", self.metrics, "Figures for Prometheus", media_type="text/plain"),
-                Operation("GET", "/patterns", self.patterns, "Access patterns and what they cost", response=list[PatternRow]),
-                Operation("GET", "/openapi.json", self.openapi, "The OpenAPI document", response=dict),
-                Operation("GET", "/docs", self.docs, "The OpenAPI document as a page", media_type="text/html"),
+                Operation(
+                    "GET",
+                    "/metrics",
+                    self.metrics,
+                    "Figures for Prometheus",
+                    media_type="text/plain",
+                ),
+                Operation(
+                    "GET",
+                    "/patterns",
+                    self.patterns,
+                    "Access patterns and what they cost",
+                    response=list[PatternRow],
+                ),
+                Operation(
+                    "GET", "/openapi.json", self.openapi, "The OpenAPI document", response=dict
+                ),
+                Operation(
+                    "GET",
+                    "/docs",
+                    self.docs,
+                    "The OpenAPI document as a page",
+                    media_type="text/html",
+                ),
             ),
         )
         told = document("Tally", __version__, DESCRIPTION, [*parts.apis, self.api])
@@ -233,8 +294,12 @@ class _Instance:
         checks = {probe.name: result for probe, result in zip(probes, found, strict=True)}
         if self._parts.stopping.is_set():
             return Json(Readiness("stopping", checks), 503)
-        is_ready = all(result == "ok" for probe, result in zip(probes, found, strict=True) if probe.is_required)
-        return Json(Readiness("ready" if is_ready else "not_ready", checks), 200 if is_ready else 503)
+        is_ready = all(
+            result == "ok" for probe, result in zip(probes, found, strict=True) if probe.is_required
+        )
+        return Json(
+            Readiness("ready" if is_ready else "not_ready", checks), 200 if is_ready else 503
+        )
 
     async def _check(self, probe: Probe) -> str:
         try:
@@ -256,4 +321,7 @@ class _Instance:
         return Response(self._document, media_type="application/json")
 
     async def docs(self, _: Request) -> Response:
-        return HTMLResponse(self._page, headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"})
+        return HTMLResponse(
+            self._page,
+            headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
+        )

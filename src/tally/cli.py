@@ -1,8 +1,8 @@
 """The command line: `tally up` to see it run, `tally serve` in production, and what one wants to know or do by hand.
 
-A group of commands that lives elsewhere is a typer of its own, and one line here: `cli.add_typer(patterns,
-name="patterns")`. Commands end with 0 if they did it, 1 if it failed, and 2 if it could not be tried: a wrong
-setting, a port in use.
+A group of commands that lives elsewhere is a typer of its own, and one line here:
+`cli.add_typer(patterns, name="patterns")`. Commands end with 0 if they did it, 1 if it failed, and
+2 if it could not be tried: a wrong setting, a port in use.
 """
 
 import asyncio
@@ -37,7 +37,9 @@ from tally.store.errors import StoreError
 from tally.up import Up, console_of, set_aside
 
 cli = typer.Typer(
-    help="Keeps score of live things, and tells everyone who is watching.", no_args_is_help=True, add_completion=False
+    help="Keeps score of live things, and tells everyone who is watching.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 job_commands = typer.Typer(help="The jobs that run on timers.", no_args_is_help=True)
 cli.add_typer(job_commands, name="job")
@@ -51,16 +53,34 @@ cli.add_typer(store_commands.schema(), name="schema")
 cli.add_typer(sim, name="sim")
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on, instead of TALLY_HOST.")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on, instead of TALLY_PORT.")]
-Only = Annotated[list[str] | None, typer.Option(help="Backends to start, separated by commas, instead of TALLY_BACKENDS.")]
-WithSim = Annotated[bool, typer.Option("--sim/--no-sim", help="With simulators and made-up people, or the server alone.")]
-WithConsole = Annotated[
-    bool, typer.Option("--console", help="With the console under /console, behind its password (TALLY_CONSOLE_PASSWORD).")
+Port = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Port to listen on, instead of TALLY_PORT.")
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Begin anew: what is in the data directory is set aside.")]
-Target = Annotated[Path, typer.Argument(help="The file to write; in a folder, it is named after the time.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(help="Backends to start, separated by commas, instead of TALLY_BACKENDS."),
+]
+WithSim = Annotated[
+    bool,
+    typer.Option("--sim/--no-sim", help="With simulators and made-up people, or the server alone."),
+]
+WithConsole = Annotated[
+    bool,
+    typer.Option(
+        "--console",
+        help="With the console under /console, behind its password (TALLY_CONSOLE_PASSWORD).",
+    ),
+]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Begin anew: what is in the data directory is set aside.")
+]
+Target = Annotated[
+    Path, typer.Argument(help="The file to write; in a folder, it is named after the time.")
+]
 Source = Annotated[Path, typer.Argument(help="The file that `tally backup` wrote.")]
-Backends = Annotated[list[str] | None, typer.Argument(help="The backends to serve, instead of TALLY_BACKENDS.")]
+Backends = Annotated[
+    list[str] | None, typer.Argument(help="The backends to serve, instead of TALLY_BACKENDS.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
@@ -78,14 +98,23 @@ def _tell_version(is_wanted: bool) -> None:
 @cli.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_tell_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and stop.", callback=_tell_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Take what stands before the command."""
 
 
 @cli.command()
-def up(host: Host = None, port: Port = None, only: Only = None, sim: WithSim = True, fresh: Fresh = False) -> None:
+def up(
+    host: Host = None,
+    port: Port = None,
+    only: Only = None,
+    sim: WithSim = True,
+    fresh: Fresh = False,
+) -> None:
     """Start everything in one process, with a simulated outside world and made-up people, and print where it is."""
     settings = _settings(host, port, only, quiet=True)
     with _explained():
@@ -97,7 +126,9 @@ def up(host: Host = None, port: Port = None, only: Only = None, sim: WithSim = T
 
 
 @cli.command()
-def serve(backends: Backends = None, host: Host = None, port: Port = None, console: WithConsole = False) -> None:
+def serve(
+    backends: Backends = None, host: Host = None, port: Port = None, console: WithConsole = False
+) -> None:
     """Serve in production: logs alone, and a clean stop on SIGTERM."""
 
     def announce(url: str, _: Settings) -> None:
@@ -125,13 +156,17 @@ def restore(source: Source) -> None:
     settings = _settings()
     with _explained():
         manifest = asyncio.run(put_back(source, settings.data_dir, SystemClock()))
-    typer.echo(f"{settings.data_dir.resolve()} is as it was at {manifest.created}, with Tally {manifest.version}.")
+    typer.echo(
+        f"{settings.data_dir.resolve()} is as it was at {manifest.created}, with Tally {manifest.version}."
+    )
 
 
 @cli.command("settings")
 def show_settings(
     as_json: AsJson = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/settings.md.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="As the page docs/settings.md.")
+    ] = False,
 ) -> None:
     """Print every setting, its value and where the value comes from."""
     if as_markdown:
@@ -162,7 +197,9 @@ def list_jobs(as_json: AsJson = False) -> None:
         jobs = asyncio.run(read())
     if as_json:
         fields = ("name", "what", "interval", "lock_seconds", "deadline")
-        typer.echo(msgspec.json.encode([{field: getattr(job, field) for field in fields} for job in jobs]))
+        typer.echo(
+            msgspec.json.encode([{field: getattr(job, field) for field in fields} for job in jobs])
+        )
         return
     for job in jobs:
         typer.echo(f"{job.name}  every {job.interval:g} s  {job.what}")
@@ -178,12 +215,16 @@ def run_job(name: str) -> None:
 
     with _explained():
         done = asyncio.run(run())
-    typer.echo(f"{name} {done.outcome} in {done.seconds:.3f} s" + (f": {done.error}" if done.error else ""))
+    typer.echo(
+        f"{name} {done.outcome} in {done.seconds:.3f} s" + (f": {done.error}" if done.error else "")
+    )
     if done.outcome is not Outcome.SUCCEEDED:
         raise typer.Exit(1)
 
 
-def _serve(settings: Settings, announce: Callable[[str, Settings], None], *, with_console: bool) -> None:
+def _serve(
+    settings: Settings, announce: Callable[[str, Settings], None], *, with_console: bool
+) -> None:
     with _explained():
         listening = listen(settings.host, settings.port)
         url = url_of(listening)
@@ -191,7 +232,9 @@ def _serve(settings: Settings, announce: Callable[[str, Settings], None], *, wit
         async def serve_until(stop: asyncio.Event) -> None:
             async with assembled(settings) as parts:
                 server = Server(
-                    build_app(parts, beside=partial(console_of, parts, None) if with_console else None),
+                    build_app(
+                        parts, beside=partial(console_of, parts, None) if with_console else None
+                    ),
                     grace=settings.shutdown_grace,
                     trusted_proxies=settings.trusted_proxies,
                     has_process=True,
@@ -204,18 +247,25 @@ def _serve(settings: Settings, announce: Callable[[str, Settings], None], *, wit
 
 
 def _settings(
-    host: str | None = None, port: int | None = None, backends: list[str] | None = None, *, quiet: bool = False
+    host: str | None = None,
+    port: int | None = None,
+    backends: list[str] | None = None,
+    *,
+    quiet: bool = False,
 ) -> Settings:
     """The settings in force, with what the command line says instead; logging is set up by them.
 
-    `quiet` is for a command whose table on the terminal should not be buried: there, only what is amiss is logged.
+    `quiet` is for a command whose table on the terminal should not be buried: there, only what is
+    amiss is logged.
     """
     instead = {"TALLY_BACKENDS": ",".join(backends)} if backends else {}
     usual = {"TALLY_LOG_LEVEL": "warning"} if quiet and sys.stderr.isatty() else {}
     with _explained():
         settings = read_settings(usual | os.environ | instead)
     settings = dataclasses.replace(
-        settings, host=settings.host if host is None else host, port=settings.port if port is None else port
+        settings,
+        host=settings.host if host is None else host,
+        port=settings.port if port is None else port,
     )
     logs.configure(settings, SystemClock())
     for sentence in unknown_variables(os.environ):

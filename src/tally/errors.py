@@ -1,9 +1,10 @@
 """What can go wrong, in the words of the domain.
 
-Models, services and repositories raise these; they know nothing of HTTP. Each error has a `code` for programs, a
-`message` for people and `details` that say more (the field, the limit). A class stands for a kind of trouble, and a
-code says which one: `NotFound("No device AA:BB", code="device_not_found")`. `tally.kit.http` has the one table from
-these classes to status codes, and each backend says how they look on its wire.
+Models, services and repositories raise these; they know nothing of HTTP. Each error has a `code`
+for programs, a `message` for people and `details` that say more (the field, the limit). A class
+stands for a kind of trouble, and a code says which one: `NotFound("No device AA:BB",
+code="device_not_found")`. `tally.kit.http` has the one table from these classes to status codes,
+and each backend says how they look on its wire.
 """
 
 from collections.abc import Mapping
@@ -69,7 +70,9 @@ class RateLimited(TallyError):
 
     default_code = "rate_limited"
 
-    def __init__(self, message: str, *, retry_after: float, code: str | None = None, **details: object) -> None:
+    def __init__(
+        self, message: str, *, retry_after: float, code: str | None = None, **details: object
+    ) -> None:
         super().__init__(message, code=code, **details)
         self.retry_after = retry_after
 
@@ -79,6 +82,13 @@ class Unavailable(TallyError):
 
     default_code = "unavailable"
 
-    def __init__(self, message: str, *, retry_after: float | None = None, code: str | None = None, **details: object) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        code: str | None = None,
+        **details: object,
+    ) -> None:
         super().__init__(message, code=code, **details)
         self.retry_after = retry_after

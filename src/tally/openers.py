@@ -1,6 +1,7 @@
 """How each backend is opened on what all of them share, with the secrets that are kept for it in the data directory.
 
-A backend has one function here and one line in `OPENERS`; `tally.app` opens those that the settings ask for.
+A backend has one function here and one line in `OPENERS`; `tally.app` opens those that the settings
+ask for.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,7 +31,8 @@ DEVICES_KEY_FILE: Final = "devices-admin.key"
 SCOREBOARD_ADMIN_FILE: Final = "scoreboard-admin.key"
 SCOREBOARD_INTERNAL_FILE: Final = "scoreboard-internal.key"
 CRICKET_ADMIN_FILE: Final = "cricket-admin.key"
-# Of which backend, the setting that would hold it, what it is, and the file in the data directory where one that was made lies.
+# Of which backend, the setting that would hold it, what it is, and the file in the data directory
+# where one that was made lies.
 KEY_FILES: Final = (
     ("devices", "devices_admin_token", "operator's token", DEVICES_KEY_FILE),
     ("collect", "collect_admin_token", "operator's token", COLLECT_KEY_FILE),
@@ -68,7 +70,8 @@ async def _collect(shared: Shared) -> AsyncIterator[Backend]:
         store=shared.store,
         secret=settings.collect_secret or shared.made("collect.key"),
         admin_token=settings.collect_admin_token or shared.made(COLLECT_KEY_FILE),
-        verify_token=settings.collect_strava_verify_token or shared.made("collect-strava-verify.key"),
+        verify_token=settings.collect_strava_verify_token
+        or shared.made("collect-strava-verify.key"),
     )
     async with open_collect(given) as collect:
         yield collect

@@ -1,7 +1,7 @@
 """`tally up`: everything in one process, with the outside world simulated and made-up people who use it.
 
-What is being made is told as it happens, and where everything is when it is ready. The people leave before the server stops, and
-what the simulators know is kept for the next start.
+What is being made is told as it happens, and where everything is when it is ready. The people leave
+before the server stops, and what the simulators know is kept for the next start.
 """
 
 import asyncio
@@ -47,7 +47,9 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 class Up:
     """One run of `tally up`."""
 
-    def __init__(self, settings: Settings, *, with_simulators: bool, console: Console | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, with_simulators: bool, console: Console | None = None
+    ) -> None:
         self._settings = settings
         self._with_simulators = with_simulators
         self._console = console or Console()
@@ -60,12 +62,21 @@ class Up:
             outside = Outside(settings=self._settings)
             if kept is not None:
                 with self._step("The outside world, simulated"):
-                    outside = await stack.enter_async_context(outside_world(self._settings, self._clock, kept))
+                    outside = await stack.enter_async_context(
+                        outside_world(self._settings, self._clock, kept)
+                    )
             with self._step(f"Tables and servers for {', '.join(self._settings.backends)}"):
                 parts = await stack.enter_async_context(assembled(outside.settings))
             await self._serve(parts, outside, kept, listening, stop)
 
-    async def _serve(self, parts: Parts, outside: Outside, kept: Kept | None, listening: socket, stop: asyncio.Event) -> None:
+    async def _serve(
+        self,
+        parts: Parts,
+        outside: Outside,
+        kept: Kept | None,
+        listening: socket,
+        stop: asyncio.Event,
+    ) -> None:
         url = url_of(listening)
         server_stop = asyncio.Event()
         server = Server(
@@ -113,11 +124,18 @@ class Up:
 
 
 def console_of(parts: Parts, outside: Outside | None, runner: JobRunner) -> Beside:
-    """The console of a program. In a demo on this machine alone, whoever can open it may look; elsewhere it has a password."""
+    """The console of a program.
+
+    In a demo on this machine alone, whoever can open it may look; elsewhere it has a password.
+    """
     # It takes seconds to load, which nobody should wait for who does not see it.
-    mount, desk, figures = (import_module(f"tally.console.{name}") for name in ("mount", "desk", "figures"))
+    mount, desk, figures = (
+        import_module(f"tally.console.{name}") for name in ("mount", "desk", "figures")
+    )
     settings = parts.settings
-    is_open = outside is not None and settings.console_password is None and settings.host in LOOPBACK
+    is_open = (
+        outside is not None and settings.console_password is None and settings.host in LOOPBACK
+    )
     made: Beside = mount.make_console(
         desk.Desk(
             settings=settings,
@@ -130,7 +148,9 @@ def console_of(parts: Parts, outside: Outside | None, runner: JobRunner) -> Besi
             figures=figures.Figures(parts.metrics, parts.clock),
             patterns=lambda: pattern_rows(CATALOGUE, parts.store.meters),
             outside=outside,
-            password=None if is_open else settings.console_password or read_or_make(settings.data_dir / "console.key"),
+            password=None
+            if is_open
+            else settings.console_password or read_or_make(settings.data_dir / "console.key"),
         ),
         read_or_make(settings.data_dir / "console-cookies.key"),
     )

@@ -39,7 +39,10 @@ class Busy:
     async def write_pairs(self, engine: Engine, author: str) -> None:
         """Two items at a time, both or none: an odd one shows a copy that is not of one moment."""
         for number in itertools.count(0, 2):
-            both = tuple(Put(NOTES, {"author": author, "number": number + each, "text": "x" * 300}) for each in (0, 1))
+            both = tuple(
+                Put(NOTES, {"author": author, "number": number + each, "text": "x" * 300})
+                for each in (0, 1)
+            )
             await engine.transact(Transaction(both))
             await self._note(self.pairs, (author, number))
 
@@ -48,7 +51,9 @@ class Busy:
         try:
             for number in itertools.count():
                 async with connection.transaction():
-                    await connection.execute("INSERT INTO notes VALUES ($1), ($2)", 2 * number, 2 * number + 1)
+                    await connection.execute(
+                        "INSERT INTO notes VALUES ($1), ($2)", 2 * number, 2 * number + 1
+                    )
                 await self._note(self.rows, 2 * number)
         finally:
             await connection.close()
@@ -63,13 +68,19 @@ class Busy:
 async def writing(folder: Path) -> AsyncIterator[Busy]:
     """Writers at work on the data directory until the block ends."""
     read_or_make(folder / "cursor.key")
-    async with open_sqlite(folder) as engine, open_postgres(folder, SystemClock(), durable=False) as address:
+    async with (
+        open_sqlite(folder) as engine,
+        open_postgres(folder, SystemClock(), durable=False) as address,
+    ):
         await engine.ensure_table(NOTES)
         connection = await asyncpg.connect(address)
         await connection.execute("CREATE TABLE notes (number bigint PRIMARY KEY)")
         await connection.close()
         busy = Busy(folder)
-        work = [asyncio.create_task(busy.write_pairs(engine, f"author {number}")) for number in range(WRITERS)]
+        work = [
+            asyncio.create_task(busy.write_pairs(engine, f"author {number}"))
+            for number in range(WRITERS)
+        ]
         work.append(asyncio.create_task(busy.write_rows(address)))
         try:
             yield busy

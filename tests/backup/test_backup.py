@@ -47,7 +47,9 @@ def expect_nothing_left(folder: Path, *names: str) -> None:
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
 
 
-async def test_all_that_was_acknowledged_before_is_in_a_backup_taken_under_load(tmp_path: Path) -> None:
+async def test_all_that_was_acknowledged_before_is_in_a_backup_taken_under_load(
+    tmp_path: Path,
+) -> None:
     """Both databases are written to all the while; the copy of each is of one moment, and the server's work goes on."""
     async with writing(tmp_path / "data") as busy:
         await busy.until_more(50)
@@ -55,7 +57,9 @@ async def test_all_that_was_acknowledged_before_is_in_a_backup_taken_under_load(
         taken = await take(busy.folder, tmp_path / "backup.tar", CLOCK)
         await busy.until_more(10)
     await put_back(taken.path, tmp_path / "other", CLOCK)
-    found = {(item["author"], int(item["number"])) for item in (await audit(tmp_path / "other"))["notes"]}
+    found = {
+        (item["author"], int(item["number"])) for item in (await audit(tmp_path / "other"))["notes"]
+    }
     assert pairs <= found
     assert {(author, number + 1) for author, number in found if number % 2 == 0} <= found
     async with open_postgres(tmp_path / "other", CLOCK, durable=False) as address:
@@ -64,14 +68,20 @@ async def test_all_that_was_acknowledged_before_is_in_a_backup_taken_under_load(
         await connection.close()
     assert rows <= kept
     assert {number + 1 for number in kept if number % 2 == 0} <= kept
-    assert (tmp_path / "other" / "cursor.key").read_bytes() == (tmp_path / "data" / "cursor.key").read_bytes()
+    assert (tmp_path / "other" / "cursor.key").read_bytes() == (
+        tmp_path / "data" / "cursor.key"
+    ).read_bytes()
     assert not (tmp_path / "other" / "postgres.dump").exists()
 
 
-async def test_keys_and_the_backup_itself_are_their_owners_alone(tmp_path: Path, backup: Path) -> None:
+async def test_keys_and_the_backup_itself_are_their_owners_alone(
+    tmp_path: Path, backup: Path
+) -> None:
     await put_back(backup, tmp_path / "other", CLOCK)
     made = [backup, tmp_path / "other", *(tmp_path / "other").iterdir()]
-    assert {path.name: oct(stat.S_IMODE(path.stat().st_mode) & 0o077) for path in made} == {path.name: "0o0" for path in made}
+    assert {path.name: oct(stat.S_IMODE(path.stat().st_mode) & 0o077) for path in made} == {
+        path.name: "0o0" for path in made
+    }
     expect_nothing_left(tmp_path, "original", "backup.tar", "other")
 
 
@@ -83,7 +93,9 @@ async def test_in_a_folder_a_backup_is_named_after_the_time(tmp_path: Path) -> N
     expect_nothing_left(tmp_path / "backups", taken.path.name)
 
 
-async def test_a_backup_never_replaces_a_file_nor_lies_in_what_it_saves(tmp_path: Path, backup: Path) -> None:
+async def test_a_backup_never_replaces_a_file_nor_lies_in_what_it_saves(
+    tmp_path: Path, backup: Path
+) -> None:
     before = inside(backup)
     with pytest.raises(NotTried, match="is there already"):
         await take(tmp_path / "original", backup, CLOCK)
@@ -111,7 +123,10 @@ async def test_a_damaged_store_is_not_backed_up_as_if_it_were_sound(tmp_path: Pa
 def inside(backup: Path) -> dict[str, tuple[int, int]]:
     """Where each file of the back-up begins and ends in it."""
     with tarfile.open(backup) as tar:
-        return {member.name: (member.offset_data, member.offset_data + member.size) for member in tar.getmembers()}
+        return {
+            member.name: (member.offset_data, member.offset_data + member.size)
+            for member in tar.getmembers()
+        }
 
 
 def cut(backup: Path, share: float) -> None:
@@ -129,7 +144,9 @@ def flip(backup: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 1.0])
-async def test_a_backup_that_was_cut_short_is_refused(tmp_path: Path, backup: Path, share: float) -> None:
+async def test_a_backup_that_was_cut_short_is_refused(
+    tmp_path: Path, backup: Path, share: float
+) -> None:
     cut(backup, share)
     with pytest.raises(Failed, match=r"cut short|damaged|no back-up"):
         await put_back(backup, tmp_path / "other", CLOCK)
@@ -162,11 +179,17 @@ async def test_what_is_no_backup_of_ours_is_refused(tmp_path: Path) -> None:
     folder.mkdir()
     (tmp_path / "text").write_text("not a tar at all " * 1000)
     tar_with(tmp_path / "tar", "something", b"else")
-    forge(tmp_path / "newer", folder, lambda found: Manifest(FORMAT + 1, "9.9", found.created, found.entries))
+    forge(
+        tmp_path / "newer",
+        folder,
+        lambda found: Manifest(FORMAT + 1, "9.9", found.created, found.entries),
+    )
     source.write_text("out")
     [entry] = describe(folder)
     outside = type(entry)("../files/escape", entry.size, entry.mode, entry.sha256)
-    forge(tmp_path / "outside", folder, lambda found: Manifest(FORMAT, "0", found.created, (outside,)))
+    forge(
+        tmp_path / "outside", folder, lambda found: Manifest(FORMAT, "0", found.created, (outside,))
+    )
     for name, words in (
         ("text", "damaged"),
         ("tar", "does not begin with"),
@@ -191,7 +214,9 @@ async def test_a_restore_takes_nobodys_place(tmp_path: Path, backup: Path) -> No
         await put_back(tmp_path / "none.tar", tmp_path / "other", CLOCK)
 
 
-async def test_who_comes_between_a_restore_and_its_end_keeps_the_directory(tmp_path: Path, backup: Path) -> None:
+async def test_who_comes_between_a_restore_and_its_end_keeps_the_directory(
+    tmp_path: Path, backup: Path
+) -> None:
     """Data that appears while a restore is under way is not replaced."""
     restoring = asyncio.create_task(put_back(backup, tmp_path / "other", CLOCK))
     await asyncio.sleep(0)  # it has looked at the directory, and unpacks beside it in a thread now

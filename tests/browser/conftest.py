@@ -1,6 +1,7 @@
 """One `tally up` and one Chromium for all tests; each test has a page of its own, and its screenshot is kept.
 
-Screenshots go to the folder `artefacts`, so that whoever looks at a failed run sees what the browser saw.
+Screenshots go to the folder `artefacts`, so that whoever looks at a failed run sees what the
+browser saw.
 """
 
 import asyncio
@@ -96,7 +97,9 @@ def town(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
 
 def _wait_until_up(program: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
     """By its own word: the table that it prints when it listens."""
-    with subprocess.Popen(["tail", "-f", "-n", "+1", str(log)], stdout=subprocess.PIPE, text=True) as tail:
+    with subprocess.Popen(
+        ["tail", "-f", "-n", "+1", str(log)], stdout=subprocess.PIPE, text=True
+    ) as tail:
         try:
             assert tail.stdout is not None
             for line in tail.stdout:

@@ -6,7 +6,8 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.browser.conftest import Town, eventually
 
-# The headline of each tile: its figure (the first part is minted a minute after the start), what it is of, and what is beside it.
+# The headline of each tile: its figure (the first part is minted a minute after the start), what it
+# is of, and what is beside it.
 HEADLINES = (
     ("cricket", r"[1-9]", r"match(es)? live", r"on \d+ Lock Screens · [\d.]+ pushes/s"),
     ("collect", r"\d", r"parts? minted this month", r"workouts? since the start"),
@@ -33,20 +34,29 @@ async def test_every_tile_leads_with_what_its_backend_is_there_for(town: Town, p
         await expect(tile.locator("[data-figure]")).to_have_text(re.compile(figure), timeout=60_000)
         await expect(tile.locator("[data-words]")).to_have_text(re.compile(words))
         await expect(tile.locator("[data-details]")).to_have_text(re.compile(details))
-        await expect(tile.locator("[data-traffic]")).to_have_text(re.compile(r"^[\d.,]+ requests/s"))
+        await expect(tile.locator("[data-traffic]")).to_have_text(
+            re.compile(r"^[\d.,]+ requests/s")
+        )
         await expect(tile.locator("[data-health]")).to_contain_text("well", timeout=60_000)
 
 
 async def test_headlines_and_traffic_move_while_one_looks(town: Town, page: Page) -> None:
     """Players play and boards measure: points, readings and requests rise without a click."""
     await page.goto(f"{town.console}/")
-    points, stored = page.locator("[data-tile=scoreboard] [data-figure]"), page.locator("[data-tile=devices] [data-details]")
+    points, stored = (
+        page.locator("[data-tile=scoreboard] [data-figure]"),
+        page.locator("[data-tile=devices] [data-details]"),
+    )
     traffic = page.locator("[data-tile=devices] [data-traffic]")
     await expect(points).to_have_text(re.compile(r"\d"))
     before, told = await number_in(points), await stored.inner_text()
 
     async def moves() -> bool:
-        return await number_in(points) > before and await stored.inner_text() != told and await number_in(traffic) > 0
+        return (
+            await number_in(points) > before
+            and await stored.inner_text() != told
+            and await number_in(traffic) > 0
+        )
 
     await eventually(moves)
 
@@ -58,20 +68,29 @@ async def test_the_store_and_the_databases_tell_their_figures(town: Town, page: 
         await expect(place).to_contain_text("works")
         for words in told:
             await expect(place).to_contain_text(words)
-    await expect(page.locator("[data-engine=store]")).to_contain_text(re.compile(r"Reads\s*[\d.,]+/s"))
-    await expect(page.locator("[data-engine=postgresql]")).to_contain_text(re.compile(r"Transactions\s*[\d.,]+/s"))
+    await expect(page.locator("[data-engine=store]")).to_contain_text(
+        re.compile(r"Reads\s*[\d.,]+/s")
+    )
+    await expect(page.locator("[data-engine=postgresql]")).to_contain_text(
+        re.compile(r"Transactions\s*[\d.,]+/s")
+    )
     await expect(page.locator("[data-engine=redis]")).to_contain_text(re.compile(r"Keys\s*[\d,]+"))
 
 
 async def test_jobs_are_listed_with_how_they_went(town: Town, page: Page) -> None:
     await page.goto(f"{town.console}/")
-    for name, what in (("ttl-sweep", "Deletes what has expired"), ("cricket-live-score", "Polls the scores")):
+    for name, what in (
+        ("ttl-sweep", "Deletes what has expired"),
+        ("cricket-live-score", "Polls the scores"),
+    ):
         row = page.locator("tbody tr", has_text=name)
         await expect(row).to_contain_text(what)
         await expect(row).to_contain_text(re.compile(r"succeeded, .*(ago|just now)|runs now"))
 
 
-async def test_without_redis_the_board_goes_on_and_with_it_again_it_is_back(town: Town, page: Page) -> None:
+async def test_without_redis_the_board_goes_on_and_with_it_again_it_is_back(
+    town: Town, page: Page
+) -> None:
     """It is switched off by hand: the first page says so, of the scoreboard too, whose tile is as alive as before."""
     await page.goto(f"{town.console}/scoreboard")
     await expect(page.get_by_text("Redis answers")).to_be_visible()

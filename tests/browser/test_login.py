@@ -11,11 +11,15 @@ from playwright.async_api import Browser, Page, expect
 PASSWORD = "the-password-of-the-console-0123456789"
 
 
-async def test_nobody_sees_the_console_of_a_server_without_its_password(browser: Browser, tmp_path: Path) -> None:
+async def test_nobody_sees_the_console_of_a_server_without_its_password(
+    browser: Browser, tmp_path: Path
+) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
     environ |= {"TALLY_CONSOLE_PASSWORD": PASSWORD, "TALLY_LOG_FORMAT": "json", "TALLY_PORT": "0"}
     words = (sys.executable, "-m", "tally.cli", "serve", "devices", "--console")
-    server = await asyncio.create_subprocess_exec(*words, cwd=tmp_path, env=environ, stderr=asyncio.subprocess.PIPE)
+    server = await asyncio.create_subprocess_exec(
+        *words, cwd=tmp_path, env=environ, stderr=asyncio.subprocess.PIPE
+    )
     try:
         url = await asyncio.wait_for(_address(server), 60)
         page = await browser.new_page()

@@ -19,11 +19,18 @@ async def test_a_tile_leads_to_its_backend_by_mouse_and_by_keyboard(town: Town, 
 
 async def test_the_ways_in_the_head_lead_to_every_page(town: Town, page: Page) -> None:
     await page.goto(f"{town.console}/")
-    for name, path in (("Cricket", "cricket"), ("Collect", "collect"), ("Devices", "devices"), ("Data", "data")):
+    for name, path in (
+        ("Cricket", "cricket"),
+        ("Collect", "collect"),
+        ("Devices", "devices"),
+        ("Data", "data"),
+    ):
         await page.get_by_role("navigation").get_by_role("button", name=name).click()
         await expect(page).to_have_url(f"{town.console}/{path}")
         await expect(page.get_by_role("heading", level=1)).to_have_text(name)
-        await expect(page.get_by_role("button", name=name)).to_have_attribute("aria-current", "page")
+        await expect(page.get_by_role("button", name=name)).to_have_attribute(
+            "aria-current", "page"
+        )
 
 
 async def test_a_match_is_shown_live_and_a_phone_follows_it(town: Town, page: Page) -> None:
@@ -46,7 +53,9 @@ async def test_a_match_is_shown_live_and_a_phone_follows_it(town: Town, page: Pa
     await expect(page.get_by_text("Nothing on the Lock Screen")).to_be_visible()
 
 
-async def test_an_athlete_is_shown_with_the_model_in_3d_the_ledger_and_the_audit_trail(town: Town, page: Page) -> None:
+async def test_an_athlete_is_shown_with_the_model_in_3d_the_ledger_and_the_audit_trail(
+    town: Town, page: Page
+) -> None:
     await page.goto(f"{town.console}/collect")
     await expect(page.get_by_text(re.compile(r"parts earned"))).to_be_visible(timeout=60_000)
     await expect(page.locator("[data-model] canvas")).to_be_visible()
@@ -54,7 +63,9 @@ async def test_an_athlete_is_shown_with_the_model_in_3d_the_ledger_and_the_audit
     await expect(page.get_by_role("heading", name="Ledger")).to_be_visible()
 
 
-async def test_playing_moves_the_guest_up_the_board_and_shows_the_history(town: Town, page: Page) -> None:
+async def test_playing_moves_the_guest_up_the_board_and_shows_the_history(
+    town: Town, page: Page
+) -> None:
     await page.goto(f"{town.console}/scoreboard")
     await page.locator("[data-play]").click()
     await expect(page.get_by_text("500 points")).to_be_visible()
@@ -64,7 +75,9 @@ async def test_playing_moves_the_guest_up_the_board_and_shows_the_history(town: 
     await expect(page.get_by_text("+500").first).to_be_visible()
 
 
-async def test_the_fleet_is_listed_and_a_board_has_a_chart_for_each_sensor(town: Town, page: Page) -> None:
+async def test_the_fleet_is_listed_and_a_board_has_a_chart_for_each_sensor(
+    town: Town, page: Page
+) -> None:
     await page.goto(f"{town.console}/devices")
     row = page.locator("tbody tr").first
     await expect(row).to_contain_text("bme280")

@@ -60,7 +60,9 @@ class Backstage:
 
 
 @asynccontextmanager
-async def backstage(engine: Engine, clock: Clock, parts: int = 12, model: Model | None = None) -> AsyncIterator[Backstage]:
+async def backstage(
+    engine: Engine, clock: Clock, parts: int = 12, model: Model | None = None
+) -> AsyncIterator[Backstage]:
     """With a new model of so many parts, or one that is in the table already."""
     store = Store(engine, clock)
     main, audit_log = CollectRepository(store), AuditRepository(store)
@@ -73,6 +75,15 @@ async def backstage(engine: Engine, clock: Clock, parts: int = 12, model: Model 
         progress = ProgressEngine(main, shelf, clock, audit, heard)
         milestones = MilestoneService(main, shelf, progress, audit, clock, SortableIds(clock))
         yield Backstage(
-            *(store, clock, main, SessionRepository(store), audit_log, IdempotencyRepository(store)),
-            *(audit, progress, milestones, model, heard),
+            store,
+            clock,
+            main,
+            SessionRepository(store),
+            audit_log,
+            IdempotencyRepository(store),
+            audit,
+            progress,
+            milestones,
+            model,
+            heard,
         )

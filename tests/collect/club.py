@@ -73,23 +73,33 @@ class Browser:
     url: str
     jar: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    async def send(self, method: str, url: str, body: object = None, headers: Mapping[str, str] | None = None) -> Answer:
+    async def send(
+        self, method: str, url: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
         where = url if url.startswith("http") else self.url + url
         host = urlsplit(where).netloc
         held = self.jar.setdefault(host, {})
-        told = {"Origin": "{0.scheme}://{0.netloc}".format(urlsplit(where))} if headers is None else dict(headers)
+        told = (
+            {"Origin": "{0.scheme}://{0.netloc}".format(urlsplit(where))}
+            if headers is None
+            else dict(headers)
+        )
         if held:
             told["Cookie"] = "; ".join(f"{name}={value}" for name, value in held.items())
         request = self.client.request(method, where).headers(told)
         if body is not None:
-            request = request.header("Content-Type", "application/json").body_bytes(msgspec.json.encode(body))
+            request = request.header("Content-Type", "application/json").body_bytes(
+                msgspec.json.encode(body)
+            )
         response = await request.build().send()
         for line in response.get_header_all("set-cookie"):
             for name, morsel in SimpleCookie(line).items():
                 held.pop(name, None)
                 if morsel.value and morsel["max-age"] != "0":
                     held[name] = morsel.value
-        return Answer(response.status, list(response.headers.items()), bytes(await response.bytes()))
+        return Answer(
+            response.status, list(response.headers.items()), bytes(await response.bytes())
+        )
 
     async def get(self, url: str) -> Answer:
         return await self.send("GET", url)
@@ -114,7 +124,12 @@ class Member:
     athlete_id: int
 
     async def milestone(self, **changes: Any) -> Any:
-        wanted = {"modelId": "fox", "sport": "RIDE", "metric": "DISTANCE_METERS", "totalTarget": 12_000} | changes
+        wanted = {
+            "modelId": "fox",
+            "sport": "RIDE",
+            "metric": "DISTANCE_METERS",
+            "totalTarget": 12_000,
+        } | changes
         answer = await self.browser.send("POST", "/milestones", wanted)
         assert answer.status == 201, answer
         return answer.json
@@ -210,7 +225,9 @@ class Club:
 
     async def audit(self, query: str) -> list[Any]:
         await self.collect.audit.flush()
-        answer = await self.browser().send("GET", f"/admin/audit?{query}", headers={"Authorization": f"Bearer {ADMIN}"})
+        answer = await self.browser().send(
+            "GET", f"/admin/audit?{query}", headers={"Authorization": f"Bearer {ADMIN}"}
+        )
         assert answer.status == 200, answer
         return list(answer.json["events"])
 
@@ -241,21 +258,29 @@ def signing_keys() -> SigningKeys:
 
 
 @contextlib.asynccontextmanager
-async def open_club(folder: Path, *, start: datetime = START, **changes: Any) -> AsyncIterator[Club]:
+async def open_club(
+    folder: Path, *, start: datetime = START, **changes: Any
+) -> AsyncIterator[Club]:
     """A club that nobody else has, on SQLite unless the settings say otherwise; its clock stands still at `start`."""
     clock = ManualClock(start)
     async with contextlib.AsyncExitStack() as stack:
         # A club goes through more than a day's worth of requests while its clock stands still.
         limits = RateLimits(clock, PLENTY, PLENTY)
-        strava = Strava(clock, application=Application(), limits=limits, subscription_id=SUBSCRIPTION)
+        strava = Strava(
+            clock, application=Application(), limits=limits, subscription_id=SUBSCRIPTION
+        )
         await stack.enter_async_context(strava.serving())
         issuer = Issuer(clock, keys=signing_keys(), auto_approve="Somebody")
         await stack.enter_async_context(issuer.serving())
-        parts = await stack.enter_async_context(assembled(settings_of(folder, strava, issuer, **changes), clock))
+        parts = await stack.enter_async_context(
+            assembled(settings_of(folder, strava, issuer, **changes), clock)
+        )
         # Nothing is applied but by `apply`: a test says when.
         parts = replace(parts, jobs=())
         url = await stack.enter_async_context(serving(build_app(parts), on_stopping=parts.drain))
-        client = await stack.enter_async_context(ClientBuilder().no_proxy().follow_redirects(False).build())
+        client = await stack.enter_async_context(
+            ClientBuilder().no_proxy().follow_redirects(False).build()
+        )
         await strava.webhooks.subscribe(f"{url}/collect/webhooks/strava", VERIFY)
         yield Club(f"{url}/collect", parts, clock, strava, issuer, client)
 

@@ -38,12 +38,16 @@ ENGINES = ("sqlite", "local", *(("given",) if given_url() else ()))
 
 
 @pytest.fixture(scope="session", params=ENGINES)
-async def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+async def engine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Engine]:
     """Each engine in turn, with the four tables made."""
     async with contextlib.AsyncExitStack() as stack:
         opened: Engine
         if request.param == "sqlite":
-            opened = await stack.enter_async_context(open_sqlite(tmp_path_factory.mktemp("collect")))
+            opened = await stack.enter_async_context(
+                open_sqlite(tmp_path_factory.mktemp("collect"))
+            )
         elif request.param == "local":
             opened = await stack.enter_async_context(local_engine())
         else:
@@ -65,17 +69,30 @@ class Ground:
         folder = self.folder / secrets.token_hex(8)
         if self.url is None:
             return folder, {}
-        prefix, region = f"tally-test-{secrets.token_hex(4)}-", os.environ.get("AWS_REGION", "us-east-1")
+        prefix, region = (
+            f"tally-test-{secrets.token_hex(4)}-",
+            os.environ.get("AWS_REGION", "us-east-1"),
+        )
         async with open_dynamodb(endpoint=self.url, region=region, table_prefix=prefix) as engine:
             for table in TABLES:
                 await engine.create_table(table)
-        chosen = {"store_engine": "dynamodb", "dynamodb_endpoint": self.url, "dynamodb_region": region}
-        # A service removes what has expired by its own clock, so the server's may not be far behind.
-        return folder, chosen | {"dynamodb_table_prefix": prefix, "start": datetime.now(UTC).replace(microsecond=0)}
+        chosen = {
+            "store_engine": "dynamodb",
+            "dynamodb_endpoint": self.url,
+            "dynamodb_region": region,
+        }
+        # A service removes what has expired by its own clock, so the server's may not be far
+        # behind.
+        return folder, chosen | {
+            "dynamodb_table_prefix": prefix,
+            "start": datetime.now(UTC).replace(microsecond=0),
+        }
 
 
 @pytest.fixture(scope="session", params=ENGINES)
-def ground(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def ground(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ground]:
     """Each engine in turn, for whole servers."""
     folder = tmp_path_factory.mktemp("ground")
     if request.param == "sqlite":

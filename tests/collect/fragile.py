@@ -81,7 +81,9 @@ class MadeUpStrava:
     async def deauthorize(self, access_token: str) -> None:
         del access_token
 
-    async def activity(self, access_token: str, activity_id: int, athlete_id: int) -> Workout | None:
+    async def activity(
+        self, access_token: str, activity_id: int, athlete_id: int
+    ) -> Workout | None:
         assert access_token == "access"
         assert athlete_id
         return self.activities.get(activity_id)
@@ -97,13 +99,25 @@ class Workshop:
 
 @asynccontextmanager
 async def workshop(
-    engine: Engine, clock: ManualClock, strava: MadeUpStrava, *, parts: int = 8, model: Model | None = None
+    engine: Engine,
+    clock: ManualClock,
+    strava: MadeUpStrava,
+    *,
+    parts: int = 8,
+    model: Model | None = None,
 ) -> AsyncIterator[Workshop]:
     """A process, as far as events are concerned."""
     async with backstage(engine, clock, parts, model) as stage:
         linking = Linking(stage.main, stage.sessions, strava, SEALER, stage.audit, clock)
         worker = InboxWorker(
-            stage.main, stage.idempotency, linking, strava, stage.engine, stage.audit, clock, InboxFigures(Metrics())
+            stage.main,
+            stage.idempotency,
+            linking,
+            strava,
+            stage.engine,
+            stage.audit,
+            clock,
+            InboxFigures(Metrics()),
         )
         yield Workshop(stage, Webhook(stage.main, clock, Secret("x" * 32), 0), worker, linking)
 
@@ -113,7 +127,9 @@ async def member(shop: Workshop) -> tuple[str, int]:
     name = people.user_id()
     assert await shop.stage.main.create_profile(people.profile(name))
     linked = people.connection(name)
-    sealed = SEALER.seal(msgspec.json.encode(["old", "refresh", 0]).decode(), f"{name} {linked.athlete_id}")
+    sealed = SEALER.seal(
+        msgspec.json.encode(["old", "refresh", 0]).decode(), f"{name} {linked.athlete_id}"
+    )
     assert await shop.stage.main.link(replace(linked, sealed=sealed, expires_at=0), None)
     return name, linked.athlete_id
 

@@ -38,7 +38,9 @@ def profile(user: str) -> Profile:
 
 
 def connection(user: str, athlete_id: int | None = None, **changes: Any) -> Connection:
-    linked = Connection(user, athlete_id or number(), "sealed", 1_767_225_600, "read,activity:read_all", MOMENT)
+    linked = Connection(
+        user, athlete_id or number(), "sealed", 1_767_225_600, "read,activity:read_all", MOMENT
+    )
     return replace(linked, **changes)
 
 
@@ -62,7 +64,10 @@ def model(parts: int = 12) -> Model:
     """A statue of so many plain blocks."""
     model_id = f"model-{secrets.token_hex(6)}"
     block = {"shape": "box", "position": [0, Decimal("1.5"), 0], "colour": "#aabbcc"}
-    made = tuple(Part(index, f"Part {index}", "A block", (block,), {"to": index - 1}) for index in range(1, parts + 1))
+    made = tuple(
+        Part(index, f"Part {index}", "A block", (block,), {"to": index - 1})
+        for index in range(1, parts + 1)
+    )
     return Model(ModelMeta(model_id, "Blocks", "A pile", parts), made)
 
 

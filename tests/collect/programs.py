@@ -31,9 +31,13 @@ async def second_server(club: Club) -> AsyncIterator[str]:
         "TALLY_COLLECT_STRAVA_VERIFY_TOKEN": VERIFY,
         "TALLY_COLLECT_STRAVA_SUBSCRIPTION_ID": str(SUBSCRIPTION),
     }
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")} | given
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
+    } | given
     words = (sys.executable, "-m", "tally.cli", "serve", "--port", "0")
-    process = await asyncio.create_subprocess_exec(*words, env=environment, stderr=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *words, env=environment, stderr=asyncio.subprocess.PIPE
+    )
     assert process.stderr is not None
     said = bytearray()
     reading = None

@@ -39,10 +39,17 @@ async def test_models_are_there_with_parts_that_can_be_drawn(club: Club) -> None
         ({"colour": "red"}, 400, "unknown_field"),
     ],
 )
-async def test_a_bad_goal_is_refused_by_its_field(club: Club, change: dict[str, object], status: int, code: str) -> None:
+async def test_a_bad_goal_is_refused_by_its_field(
+    club: Club, change: dict[str, object], status: int, code: str
+) -> None:
     """And nothing is made."""
     ann = await club.member()
-    wanted = {"modelId": "fox", "sport": "RUN", "metric": "ELEVATION_METERS", "totalTarget": 500} | change
+    wanted = {
+        "modelId": "fox",
+        "sport": "RUN",
+        "metric": "ELEVATION_METERS",
+        "totalTarget": 500,
+    } | change
     expect_refused(await ann.browser.send("POST", "/milestones", wanted), status, code)
     assert (await ann.browser.get("/milestones")).json == {"milestones": []}
 
@@ -69,7 +76,12 @@ async def test_the_last_part_comes_with_the_goal(club: Club) -> None:
     club.strava.record(ann.athlete_id, "VirtualRun", 0.1)
     await club.apply()
     done = await ann.shown(made["milestoneId"])
-    assert (done["status"], done["percent"], done["partsMinted"], done["nextPart"]) == ("COMPLETED", 100, 12, None)
+    assert (done["status"], done["percent"], done["partsMinted"], done["nextPart"]) == (
+        "COMPLETED",
+        100,
+        12,
+        None,
+    )
     club.strava.delete(run.id)
     await club.apply()
     again = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
@@ -80,11 +92,18 @@ async def test_twenty_recomputes_at_once_over_http_agree(club: Club) -> None:
     """Every part once, whoever minted it; all see the same in the end, and the version has risen by one."""
     ann = await club.member()
     made = await ann.milestone(periodStartAtUtc="2020-01-01T00:00:00Z", totalTarget=8_000)
-    item = {"sportType": "Ride", "startDateUtc": "2026-01-01T00:00:00Z", "distanceMeters": 5000, "totalElevationGain": 0}
+    item = {
+        "sportType": "Ride",
+        "startDateUtc": "2026-01-01T00:00:00Z",
+        "distanceMeters": 5000,
+        "totalElevationGain": 0,
+    }
     put = {**at(user(ann.user_id), f"WORKOUT#STRAVA#{1:012}"), "isDeleted": False, **item}
     await club.parts.store.engine.put(Put(COMMIT_COLLECT, put))
     path = f"/milestones/{made['milestoneId']}/recompute"
-    answers = await club.meanwhile(asyncio.gather(*(ann.browser.send("POST", path) for _ in range(20))))
+    answers = await club.meanwhile(
+        asyncio.gather(*(ann.browser.send("POST", path) for _ in range(20)))
+    )
     assert {answer.status for answer in answers} == {200}
     now = await ann.shown(made["milestoneId"])
     assert all(answer.json == now for answer in answers)
@@ -120,7 +139,9 @@ async def test_workouts_are_paged_by_cursors_that_are_ones_own(club: Club) -> No
     second = (await ann.browser.get(f"/workouts?limit=3&cursor={first['nextCursor']}")).json
     found = [each["activityId"] for each in (*first["workouts"], *second["workouts"])]
     assert found == rides[::-1]
-    expect_refused(await bob.browser.get(f"/workouts?cursor={first['nextCursor']}"), 400, "invalid_cursor")
+    expect_refused(
+        await bob.browser.get(f"/workouts?cursor={first['nextCursor']}"), 400, "invalid_cursor"
+    )
     expect_refused(await ann.browser.get("/workouts?cursor=AAAA"), 400, "invalid_cursor")
     for query in ("limit=0", "limit=201", "limit=x", "colour=red"):
         assert (await ann.browser.get(f"/workouts?{query}")).status == 400
@@ -130,10 +151,21 @@ async def test_too_many_workouts_are_a_409(club: Club) -> None:
     """And the milestone stands as it was."""
     ann = await club.member()
     made = await ann.milestone()
-    item = {"sportType": "Ride", "startDateUtc": "2026-01-01T00:00:00Z", "distanceMeters": 1, "totalElevationGain": 0}
-    puts = [{**at(user(ann.user_id), f"WORKOUT#STRAVA#{number:012}"), "isDeleted": False, **item} for number in range(3001)]
+    item = {
+        "sportType": "Ride",
+        "startDateUtc": "2026-01-01T00:00:00Z",
+        "distanceMeters": 1,
+        "totalElevationGain": 0,
+    }
+    puts = [
+        {**at(user(ann.user_id), f"WORKOUT#STRAVA#{number:012}"), "isDeleted": False, **item}
+        for number in range(3001)
+    ]
     engine = club.parts.store.engine
-    chunks = [BatchWrite(COMMIT_COLLECT, tuple(puts[start : start + 25])) for start in range(0, len(puts), 25)]
+    chunks = [
+        BatchWrite(COMMIT_COLLECT, tuple(puts[start : start + 25]))
+        for start in range(0, len(puts), 25)
+    ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
     answer = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
     expect_refused(answer, 409, "too_many_workouts")
@@ -189,13 +221,19 @@ async def test_events_of_a_deleted_account_write_nothing(club: Club) -> None:
     assert [item for item in await club.stored(COMMIT_COLLECT) if ann.user_id in str(item)] == []
 
 
-async def test_cookies_go_over_plain_http_only_on_this_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_cookies_go_over_plain_http_only_on_this_machine(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     """For the demo, and nowhere else."""
     async with open_club(tmp_path_factory.mktemp("plain"), collect_plain_http=True) as club:
         answer = await club.sign_in(club.browser(), "Yan")
         assert "secure" not in answer.cookies["cc_session"].lower()
     with pytest.raises(SettingsError, match="TALLY_COLLECT_PLAIN_HTTP"):
-        async with open_club(tmp_path_factory.mktemp("open"), collect_plain_http=True, host="0.0.0.0"):  # noqa: S104
+        async with open_club(
+            tmp_path_factory.mktemp("open"),
+            collect_plain_http=True,
+            host="0.0.0.0",  # noqa: S104
+        ):
             pass
 
 

@@ -22,7 +22,9 @@ async def kim(club: Club) -> Browser:
     return browser
 
 
-async def test_the_first_sign_in_makes_an_account_and_a_cookie_that_scripts_cannot_read(club: Club) -> None:
+async def test_the_first_sign_in_makes_an_account_and_a_cookie_that_scripts_cannot_read(
+    club: Club,
+) -> None:
     """HttpOnly, Secure, SameSite=Lax, thirty days; then the person is known."""
     browser = club.browser()
     expect_refused(await browser.get("/me"), 401, "invalid_session")
@@ -35,7 +37,12 @@ async def test_the_first_sign_in_makes_an_account_and_a_cookie_that_scripts_cann
     me = (await browser.get("/me")).json
     assert me["email"].startswith("ana")
     assert me["plan"] == "free"
-    assert me["strava"] == {"connected": False, "athleteId": None, "scope": None, "connectedAtUtc": None}
+    assert me["strava"] == {
+        "connected": False,
+        "athleteId": None,
+        "scope": None,
+        "connectedAtUtc": None,
+    }
     assert me["counts"] == {"workouts": 0, "milestones": 0, "awards": 0}
     events = await club.audit(f"user={me['userId']}")
     assert [event["eventType"] for event in events] == ["AUTH_REGISTERED"]
@@ -69,7 +76,9 @@ async def test_signing_out_ends_the_session_here_and_there(club: Club) -> None:
     """The cookie is taken back, and a copy of it is worth nothing."""
     browser = club.browser()
     await club.sign_in(browser, "Dora")
-    copy = Browser(club.client, club.url, {club.url.split("/")[2]: {"cc_session": browser.session or ""}})
+    copy = Browser(
+        club.client, club.url, {club.url.split("/")[2]: {"cc_session": browser.session or ""}}
+    )
     assert (await browser.send("POST", "/auth/logout")).status == 204
     assert browser.session is None
     expect_refused(await copy.get("/me"), 401, "invalid_session")
@@ -129,12 +138,16 @@ async def test_a_sign_in_must_end_within_ten_minutes(fresh: Club) -> None:
 @pytest.mark.parametrize("state", ["", "x", "x" * 5000, "%F0%9F%98%80"])
 async def test_a_made_up_state_is_refused(club: Club, state: str) -> None:
     """Nothing that a client sends makes a 5xx."""
-    expect_refused(await club.browser().get(f"/auth/callback?code=c&state={state}"), 400, "invalid_state")
+    expect_refused(
+        await club.browser().get(f"/auth/callback?code=c&state={state}"), 400, "invalid_state"
+    )
 
 
 async def test_a_refusal_of_the_issuer_is_told(club: Club) -> None:
     """With no code there is nothing to try."""
-    expect_refused(await club.browser().get("/auth/callback?error=access_denied&state=s"), 401, "login_refused")
+    expect_refused(
+        await club.browser().get("/auth/callback?error=access_denied&state=s"), 401, "login_refused"
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +175,9 @@ async def test_a_good_path_is_where_one_ends(club: Club) -> None:
     """Query and all."""
     browser = club.browser()
     begun = await browser.get("/auth/login?return_to=/console?tab=2")
-    assert (await club.return_from_issuer(browser, begun, "Jan")).header("location") == "/console?tab=2"
+    assert (await club.return_from_issuer(browser, begun, "Jan")).header(
+        "location"
+    ) == "/console?tab=2"
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -177,7 +192,9 @@ async def test_a_good_path_is_where_one_ends(club: Club) -> None:
         {"Sec-Fetch-Site": "cross-site", "Origin": "{own}"},
     ],
 )
-async def test_another_sites_page_changes_nothing(kim: Browser, change: str, headers: dict[str, str]) -> None:
+async def test_another_sites_page_changes_nothing(
+    kim: Browser, change: str, headers: dict[str, str]
+) -> None:
     """Every route that changes something refuses it, with the cookie and all."""
     method, path = change.split()
     own = kim.url.removesuffix("/collect")
@@ -186,8 +203,12 @@ async def test_another_sites_page_changes_nothing(kim: Browser, change: str, hea
     assert (await kim.get("/me")).status == 200
 
 
-@pytest.mark.parametrize("headers", [{"Sec-Fetch-Site": "same-origin"}, {"X-Requested-With": "curl"}, None])
-async def test_the_sites_own_pages_and_programs_may_change_things(club: Club, headers: dict[str, str] | None) -> None:
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Site": "same-origin"}, {"X-Requested-With": "curl"}, None]
+)
+async def test_the_sites_own_pages_and_programs_may_change_things(
+    club: Club, headers: dict[str, str] | None
+) -> None:
     """By what browsers say, or by a header that foreign pages cannot send."""
     browser = club.browser()
     await club.sign_in(browser, "Lea")
@@ -200,19 +221,27 @@ async def test_audit_look_ups_are_for_operators(club: Club) -> None:
     await club.sign_in(browser, "Max")
     expect_refused(await browser.get("/admin/audit?user=x"), 401, "missing_token")
     bad = {"Authorization": "Bearer nonsense"}
-    expect_refused(await browser.send("GET", "/admin/audit?user=x", headers=bad), 401, "invalid_token")
+    expect_refused(
+        await browser.send("GET", "/admin/audit?user=x", headers=bad), 401, "invalid_token"
+    )
     good = {"Authorization": f"Bearer {ADMIN}"}
     for query in ("", "user=a&event=b", "user=a&month=202601", "event=a&month=2026", "user="):
-        expect_refused(await browser.send("GET", f"/admin/audit?{query}", headers=good), 400, "invalid_field")
+        expect_refused(
+            await browser.send("GET", f"/admin/audit?{query}", headers=good), 400, "invalid_field"
+        )
     month = club.clock.now().strftime("%Y%m")
     events = await club.audit(f"event=AUTH_REGISTERED&month={month}&limit=2")
     assert len(events) == 2
 
 
-async def test_no_issuer_and_no_strava_are_said_clearly(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_no_issuer_and_no_strava_are_said_clearly(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     """A server that was not set up yet serves what it can."""
     folder = tmp_path_factory.mktemp("bare")
-    async with open_club(folder, collect_oidc_issuer=None, collect_strava_client_secret=None) as club:
+    async with open_club(
+        folder, collect_oidc_issuer=None, collect_strava_client_secret=None
+    ) as club:
         expect_refused(await club.browser().get("/auth/login"), 503, "login_not_set_up")
         assert (await club.browser().get("/models")).status == 200
         assert (await club.browser().get("/health")).status == 200

@@ -23,7 +23,13 @@ async def waiting(club: Club) -> int:
     return sum([len(await inbox.waiting(shard)) for shard in range(SHARDS)])
 
 
-def event(member: Member, activity_id: int, aspect: str = "create", time: int = 1_767_225_600, **updates: str) -> Event:
+def event(
+    member: Member,
+    activity_id: int,
+    aspect: str = "create",
+    time: int = 1_767_225_600,
+    **updates: str,
+) -> Event:
     return Event(
         aspect_type=aspect,
         event_time=time,
@@ -39,22 +45,34 @@ async def test_a_ride_becomes_a_workout_progress_and_parts(club: Club) -> None:
     """From the webhook to the award, with one correlation id all the way."""
     ann = await club.member()
     made = await ann.milestone()
-    ride = club.strava.record(ann.athlete_id, "GravelRide", 3500.4, total_elevation_gain=120.5, moving_time=600)
+    ride = club.strava.record(
+        ann.athlete_id, "GravelRide", 3500.4, total_elevation_gain=120.5, moving_time=600
+    )
     await club.apply()
     page = (await ann.browser.get("/workouts")).json
     assert page["nextCursor"] is None
-    assert [(each["activityId"], each["distanceMeters"], each["totalElevationGain"]) for each in page["workouts"]] == [
-        (ride.id, 3500.4, 120.5)
-    ]
+    assert [
+        (each["activityId"], each["distanceMeters"], each["totalElevationGain"])
+        for each in page["workouts"]
+    ] == [(ride.id, 3500.4, 120.5)]
     now = await ann.shown(made["milestoneId"])
-    assert (now["progress"], now["percent"], now["partsMinted"], now["status"]) == (3500.4, 29, 3, "ACTIVE")
+    assert (now["progress"], now["percent"], now["partsMinted"], now["status"]) == (
+        3500.4,
+        29,
+        3,
+        "ACTIVE",
+    )
     assert [(award["partIndex"], award["name"]) for award in now["awards"]] == [
         (1, "Meadow"),
         (2, "Haunches"),
         (3, "Hind paws"),
     ]
     assert now["nextPart"] == {"partIndex": 4, "threshold": 4000, "remaining": pytest.approx(499.6)}
-    assert (await ann.browser.get("/me")).json["counts"] == {"workouts": 1, "milestones": 1, "awards": 3}
+    assert (await ann.browser.get("/me")).json["counts"] == {
+        "workouts": 1,
+        "milestones": 1,
+        "awards": 3,
+    }
     correlation = now["awards"][0]["correlationId"]
     assert correlation
     events = await club.audit(f"correlation={correlation}")
@@ -90,7 +108,11 @@ async def test_events_that_piled_up_are_measured_together(club: Club) -> None:
         club.strava.record(ann.athlete_id, "Ride", 1000)
     await club.apply()
     now = await ann.shown(made["milestoneId"])
-    assert (now["progress"], now["partsMinted"], now["version"]) == (1000 * RIDES, RIDES, made["version"] + 1)
+    assert (now["progress"], now["partsMinted"], now["version"]) == (
+        1000 * RIDES,
+        RIDES,
+        made["version"] + 1,
+    )
     assert (await club.patterns())["Aggregate workouts"]["calls"] == before + 1
     assert len((await ann.browser.get("/workouts")).json["workouts"]) == RIDES
 
@@ -206,9 +228,15 @@ async def test_an_activity_of_nobody_here_is_taken_and_forgotten(club: Club) -> 
 async def test_the_handshake_wants_the_verify_token(club: Club) -> None:
     """The challenge comes back only to whoever knows it."""
     browser = club.browser()
-    good = await browser.get(f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=abc")
+    good = await browser.get(
+        f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=abc"
+    )
     assert (good.status, good.json) == (200, {"hub.challenge": "abc"})
-    for query in ("hub.mode=subscribe&hub.verify_token=x&hub.challenge=abc", f"hub.verify_token={VERIFY}", ""):
+    for query in (
+        "hub.mode=subscribe&hub.verify_token=x&hub.challenge=abc",
+        f"hub.verify_token={VERIFY}",
+        "",
+    ):
         expect_refused(await browser.get(f"/webhooks/strava?{query}"), 403, "invalid_verify_token")
 
 
@@ -224,9 +252,17 @@ async def test_the_handshake_wants_the_verify_token(club: Club) -> None:
         ({"updates": {"a": {"b": "c"}}}, 400, "invalid_field"),
     ],
 )
-async def test_bad_events_are_refused(club: Club, change: dict[str, object], status: int, code: str) -> None:
+async def test_bad_events_are_refused(
+    club: Club, change: dict[str, object], status: int, code: str
+) -> None:
     """And leave nothing behind."""
-    good = {"object_type": "activity", "object_id": 1, "aspect_type": "create", "owner_id": 1, "event_time": 1}
+    good = {
+        "object_type": "activity",
+        "object_id": 1,
+        "aspect_type": "create",
+        "owner_id": 1,
+        "event_time": 1,
+    }
     body = good | {"subscription_id": SUBSCRIPTION} | change
     expect_refused(await club.browser().send("POST", "/webhooks/strava", body), status, code)
     assert await waiting(club) == 0
@@ -237,7 +273,9 @@ async def test_without_access_to_activities_there_is_no_link(club: Club) -> None
     browser = club.browser()
     await club.sign_in(browser, "Ona")
     athlete = club.strava.add_athlete("Ona")
-    expect_refused(await club.link(browser, athlete.id, scope="read"), 403, "activity_access_missing")
+    expect_refused(
+        await club.link(browser, athlete.id, scope="read"), 403, "activity_access_missing"
+    )
     expect_refused(await club.link(browser, athlete.id, denied=True), 403, "strava_access_denied")
     assert (await browser.get("/strava/status")).json["connected"] is False
 
@@ -283,7 +321,9 @@ async def test_unlinking_revokes_and_forgets(club: Club) -> None:
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
     assert club.strava.authorizations.granted(ann.athlete_id) is None
     assert (await ann.browser.get("/strava/status")).json["connected"] is False
-    expect_refused(await ann.browser.send("DELETE", "/strava/connection"), 404, "strava_not_connected")
+    expect_refused(
+        await ann.browser.send("DELETE", "/strava/connection"), 404, "strava_not_connected"
+    )
     await club.strava.webhooks.settled()
     await club.clock.advance(5)
     assert (await club.link(ann.browser, ann.athlete_id)).status == 303
@@ -297,7 +337,11 @@ async def test_unlinking_cleans_up_where_the_owner_is_missing(club: Club) -> Non
     await club.parts.store.engine.delete(Delete(COMMIT_COLLECT, at(athlete(ann.athlete_id), OWNER)))
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
     assert club.strava.authorizations.granted(ann.athlete_id) is None
-    assert [item for item in await club.stored(COMMIT_COLLECT) if str(ann.athlete_id) in str(item.get("PK"))] == []
+    assert [
+        item
+        for item in await club.stored(COMMIT_COLLECT)
+        if str(ann.athlete_id) in str(item.get("PK"))
+    ] == []
     await club.strava.webhooks.settled()
     await club.clock.advance(5)
     assert (await club.link(ann.browser, ann.athlete_id)).status == 303
@@ -322,4 +366,6 @@ async def test_a_deauthorisation_at_strava_is_a_disconnect(club: Club) -> None:
     await club.apply()
     assert (await ann.browser.get("/strava/status")).json["connected"] is False
     assert len((await ann.browser.get("/workouts")).json["workouts"]) == 1
-    assert "STRAVA_DEAUTHORISED" in [event["eventType"] for event in await club.audit(f"user={ann.user_id}")]
+    assert "STRAVA_DEAUTHORISED" in [
+        event["eventType"] for event in await club.audit(f"user={ann.user_id}")
+    ]

@@ -24,7 +24,10 @@ class Table:
         await self.is_open.wait()
         if self.is_broken:
             raise Unavailable("The store cannot answer now")
-        if any((kept.request_id, kept.epoch, place) == (event.request_id, event.epoch, number) for kept, place in self.events):
+        if any(
+            (kept.request_id, kept.epoch, place) == (event.request_id, event.epoch, number)
+            for kept, place in self.events
+        ):
             return False
         self.events.append((event, number))
         return True
@@ -80,7 +83,9 @@ async def test_facts_are_masked_and_addresses_are_hashed_with_a_key() -> None:
     table = Table()
     table.is_open.set()
     async with trail_on(table) as trail:
-        trail.record("STRAVA_CONNECTED", "ann", {"access_token": "very-secret", "athlete": 7}, ip="192.0.2.7")
+        trail.record(
+            "STRAVA_CONNECTED", "ann", {"access_token": "very-secret", "athlete": 7}, ip="192.0.2.7"
+        )
     event, _ = table.events[0]
     assert event.facts["athlete"] == 7
     assert "very-secret" not in str(event)

@@ -21,19 +21,34 @@ from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
 from tests.collect import people
 from tests.collect.conftest import TABLES
-from tests.collect.fragile import SEALER, Died, MadeUpStrava, Mortal, Workshop, activity, member, told, waiting_of, workshop
+from tests.collect.fragile import (
+    SEALER,
+    Died,
+    MadeUpStrava,
+    Mortal,
+    Workshop,
+    activity,
+    member,
+    told,
+    waiting_of,
+    workshop,
+)
 from tests.collect.test_repository_beside import session
 
 MOST_WRITES = 40
 
 
 async def goal(shop: Workshop, name: str) -> Held:
-    wanted = Goal(shop.stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, 8000, people.MOMENT)
+    wanted = Goal(
+        shop.stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, 8000, people.MOMENT
+    )
     return await shop.stage.milestones.create(name, wanted)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(engine: Engine, after: bool) -> None:
+async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(
+    engine: Engine, after: bool
+) -> None:
     """The event is neither lost nor applied twice, wherever the process died."""
     for writes in range(MOST_WRITES):
         clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
@@ -53,7 +68,11 @@ async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(engine: E
             clock._elapsed += 61  # the lease is over
             await shop.worker.run()
             found = await shop.stage.milestones.get(name, held.milestone.milestone_id)
-            assert (found.milestone.progress, found.milestone.parts_minted, found.milestone.version) == (5000, 5, 2)
+            assert (
+                found.milestone.progress,
+                found.milestone.parts_minted,
+                found.milestone.version,
+            ) == (5000, 5, 2)
             assert found.ledger == {1, 2, 3, 4, 5}
             assert await waiting_of(shop, athlete_id) == []
             workouts, _ = await shop.stage.main.workouts(name, 10, None)
@@ -64,7 +83,9 @@ async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(engine: E
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(engine: Engine, after: bool) -> None:
+async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(
+    engine: Engine, after: bool
+) -> None:
     """Nothing of the account is left, wherever the first try died."""
     for writes in range(MOST_WRITES):
         clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
@@ -75,7 +96,9 @@ async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(engine
             await shop.stage.sessions.create(mine)
             died = False
             try:
-                async with workshop(Mortal(engine, writes, after=after), clock, strava, model=shop.stage.model) as doomed:
+                async with workshop(
+                    Mortal(engine, writes, after=after), clock, strava, model=shop.stage.model
+                ) as doomed:
                     await accounts(doomed, clock).delete(mine, None)
             except (Died, BaseExceptionGroup):
                 died = True
@@ -96,12 +119,19 @@ def accounts(shop: Workshop, clock: ManualClock) -> Accounts:
     async def forget(refresh_token: str) -> None:
         assert refresh_token
 
-    return Accounts(shop.stage.main, shop.stage.sessions, shop.linking, forget, SEALER, shop.stage.audit, clock)
+    return Accounts(
+        shop.stage.main, shop.stage.sessions, shop.linking, forget, SEALER, shop.stage.audit, clock
+    )
 
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("create"), st.integers(0, 4), st.integers(0, 4000), st.sampled_from(["Ride", "EBikeRide", "Run"])),
+        st.tuples(
+            st.just("create"),
+            st.integers(0, 4),
+            st.integers(0, 4000),
+            st.sampled_from(["Ride", "EBikeRide", "Run"]),
+        ),
         st.tuples(st.just("delete"), st.integers(0, 4), st.just(0), st.just("")),
         st.tuples(st.just("redeliver"), st.integers(0, 30), st.just(0), st.just("")),
         st.tuples(st.just("run"), st.just(0), st.just(0), st.just("")),
@@ -112,7 +142,9 @@ STEPS = st.lists(
 
 @settings(max_examples=15)
 @given(STEPS)
-def test_the_ledger_and_the_counter_agree_after_any_history(steps: list[tuple[str, int, int, str]]) -> None:
+def test_the_ledger_and_the_counter_agree_after_any_history(
+    steps: list[tuple[str, int, int, str]],
+) -> None:
     """Whatever is created, edited, deleted and redelivered: nothing goes down, and each part is there once."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(check_history(Path(folder), steps))
@@ -128,15 +160,22 @@ async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) ->
         name, athlete_id = await member(shop)
         before = await goal(shop, name)
         ids = [people.number() for _ in range(5)]
-        # The most that each activity ever had: more than their sum cannot have been seen at any moment.
+        # The most that each activity ever had: more than their sum cannot have been seen at any
+        # moment.
         peaks = dict.fromkeys(ids, 0)
         sent: list[Told] = []
         for kind, which, metres, sport_type in [*steps, ("run", 0, 0, "")]:
             clock._elapsed += 1
             if kind == "run":
                 await shop.worker.run()
-                riding = [one for one in strava.activities.values() if FAMILIES.get(one.sport_type) is Sport.RIDE]
-                before = await _checked(shop, before, (sum(one.distance for one in riding), sum(peaks.values())))
+                riding = [
+                    one
+                    for one in strava.activities.values()
+                    if FAMILIES.get(one.sport_type) is Sport.RIDE
+                ]
+                before = await _checked(
+                    shop, before, (sum(one.distance for one in riding), sum(peaks.values()))
+                )
             elif kind == "redeliver":
                 if sent:
                     await shop.webhook.receive(sent[which % len(sent)])

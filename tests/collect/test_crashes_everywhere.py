@@ -14,7 +14,18 @@ from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
 from tests.collect import people
 from tests.collect.conftest import TABLES
-from tests.collect.fragile import SEALER, Died, MadeUpStrava, Mortal, Workshop, activity, member, told, waiting_of, workshop
+from tests.collect.fragile import (
+    SEALER,
+    Died,
+    MadeUpStrava,
+    Mortal,
+    Workshop,
+    activity,
+    member,
+    told,
+    waiting_of,
+    workshop,
+)
 from tests.collect.test_crashes import MOST_WRITES, goal
 from tests.collect.test_repository_beside import session
 
@@ -120,7 +131,15 @@ class Deauthorisation(Event):
     """The link is gone on both sides, and what was collected stays."""
 
     def event(self) -> Told:
-        return Told("athlete", self.athlete_id, "update", self.athlete_id, 1, LONG_AGO + 60, {"authorized": "false"})
+        return Told(
+            "athlete",
+            self.athlete_id,
+            "update",
+            self.athlete_id,
+            1,
+            LONG_AGO + 60,
+            {"authorized": "false"},
+        )
 
     def expected(self) -> tuple[int, int, int]:
         return 3000, 2, 3
@@ -142,7 +161,13 @@ class Linking(Story):
     async def act(self, shop: Workshop) -> None:
         url = await shop.linking.begin(self.session, "https://here", "/")
         state = url.partition("?")[2]
-        await shop.linking.finish(self.session, state=state, code=str(self.second), scope="read,activity:read_all", error="")
+        await shop.linking.finish(
+            self.session,
+            state=state,
+            code=str(self.second),
+            scope="read,activity:read_all",
+            error="",
+        )
 
     async def check(self, shop: Workshop) -> None:
         linked = await shop.stage.main.connection(self.name)
@@ -197,13 +222,25 @@ class FirstSignIn(Story):
 
     def sign_in(self, shop: Workshop) -> SignIn:
         stage = shop.stage
-        return SignIn(stage.sessions, stage.main, MadeUpIssuer(self.newcomer), SEALER, stage.audit, stage.clock)
+        return SignIn(
+            stage.sessions,
+            stage.main,
+            MadeUpIssuer(self.newcomer),
+            SEALER,
+            stage.audit,
+            stage.clock,
+        )
 
     async def act(self, shop: Workshop) -> None:
         service = self.sign_in(shop)
         begun = await service.begin("https://here", "/")
         done = await service.finish(
-            state=begun.url, code="code", browser=begun.browser, redirect_uri="https://here", former="former", ip=None
+            state=begun.url,
+            code="code",
+            browser=begun.browser,
+            redirect_uri="https://here",
+            former="former",
+            ip=None,
         )
         self.session_id = done.session_id
 
@@ -227,16 +264,31 @@ class Goal(Story):
         found = await shop.stage.milestones.all(self.name)
         assert found
         for held in found:
-            assert (held.milestone.progress, held.milestone.parts_minted, held.milestone.version) == (5000, 5, 2)
+            assert (
+                held.milestone.progress,
+                held.milestone.parts_minted,
+                held.milestone.version,
+            ) == (5000, 5, 2)
             assert held.ledger == {1, 2, 3, 4, 5}
 
 
-STORIES: list[type[Story]] = [Update, Several, Deletion, Deauthorisation, Linking, Unlinking, FirstSignIn, Goal]
+STORIES: list[type[Story]] = [
+    Update,
+    Several,
+    Deletion,
+    Deauthorisation,
+    Linking,
+    Unlinking,
+    FirstSignIn,
+    Goal,
+]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("kind", STORIES)
-async def test_a_crash_at_any_write_is_made_good_by_doing_it_again(embedded: Engine, kind: type[Story], after: bool) -> None:
+async def test_a_crash_at_any_write_is_made_good_by_doing_it_again(
+    embedded: Engine, kind: type[Story], after: bool
+) -> None:
     """Wherever the process died, before or after a write became durable."""
     for writes in range(MOST_WRITES):
         clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()

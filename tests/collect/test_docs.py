@@ -23,7 +23,9 @@ async def work(club: Club) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_the_commands_of_the_page_work_in_order(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_the_commands_of_the_page_work_in_order(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     """From the first look at the models to the end of the account."""
     need_program("curl", "curl")
     bash = need_program("bash", "bash")
@@ -32,10 +34,17 @@ async def test_the_commands_of_the_page_work_in_order(tmp_path_factory: pytest.T
     folder = tmp_path_factory.mktemp("page")
     (folder / "collect-admin.key").write_text("the-token-of-the-operators-0123456789")
     async with open_club(folder, collect_plain_http=True) as club:
-        places = {"TALLY": club.url.removesuffix("/collect"), "STRAVA": club.strava.url, "ISSUER": club.issuer.url}
+        places = {
+            "TALLY": club.url.removesuffix("/collect"),
+            "STRAVA": club.strava.url,
+            "ISSUER": club.issuer.url,
+        }
         working = asyncio.create_task(work(club))
         process = await asyncio.create_subprocess_exec(
-            *(bash, "-eu", "-c", script),
+            bash,
+            "-eu",
+            "-c",
+            script,
             env=os.environ | places | {"TALLY_DATA_DIR": str(folder)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -70,14 +79,23 @@ class _Anything:
 def test_every_code_of_the_routes_is_on_the_page() -> None:
     """Whoever meets an error finds it explained."""
     usual = {"unavailable", "invalid_field"}
-    codes = {error.code for operation in operations().operations for error in operation.errors} - usual
+    codes = {
+        error.code for operation in operations().operations for error in operation.errors
+    } - usual
     assert {code for code in codes if f"`{code}`" not in PAGE} == set()
 
 
 def test_every_session_route_says_so() -> None:
     """What wants a cookie is declared to want one, and the rest is meant to be open."""
-    open_to_all = {operation.path for operation in operations().operations if not operation.security}
+    open_to_all = {
+        operation.path for operation in operations().operations if not operation.security
+    }
     assert open_to_all == {
-        *("/health", "/health/ready", "/auth/login", "/auth/callback", "/webhooks/strava"),
-        *("/models", "/models/{model_id}"),
+        "/health",
+        "/health/ready",
+        "/auth/login",
+        "/auth/callback",
+        "/webhooks/strava",
+        "/models",
+        "/models/{model_id}",
     }

@@ -29,7 +29,9 @@ async def stage(engine: Engine) -> AsyncIterator[Backstage]:
 
 
 async def begun(stage: Backstage, name: str, target: int = 8000) -> Held:
-    goal = Goal(stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, target, people.MOMENT)
+    goal = Goal(
+        stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, target, people.MOMENT
+    )
     return await stage.milestones.create(name, goal)
 
 
@@ -47,7 +49,11 @@ async def test_a_workout_moves_the_milestone_and_mints_what_it_earned(stage: Bac
     with logs.bound(correlation_id="from-the-webhook"):
         await stage.engine.move_all(name)
     now = await stage.milestones.get(name, held.milestone.milestone_id)
-    assert (now.milestone.progress, now.milestone.percent, now.milestone.parts_minted) == (2500, 31, 2)
+    assert (now.milestone.progress, now.milestone.percent, now.milestone.parts_minted) == (
+        2500,
+        31,
+        2,
+    )
     assert [award.part for award in now.awards] == list(stage.model.parts[:2])
     assert [(award.threshold, award.correlation_id) for award in now.awards] == [
         (1000, "from-the-webhook"),
@@ -77,7 +83,11 @@ async def test_deleted_and_edited_workouts_take_nothing_away(stage: Backstage) -
     assert await stage.main.put_workout(gone, athlete_id)
     now = await stage.engine.recompute(name, held.milestone.milestone_id)
     assert now.milestone.status is Status.COMPLETED
-    assert (now.milestone.progress, now.milestone.percent, now.milestone.parts_minted) == (8000, 100, 8)
+    assert (now.milestone.progress, now.milestone.percent, now.milestone.parts_minted) == (
+        8000,
+        100,
+        8,
+    )
     assert len(now.awards) == 8
 
 
@@ -121,7 +131,9 @@ async def test_a_wrong_counter_is_healed_by_the_next_run(stage: Backstage, engin
     right = await stage.engine.recompute(name, milestone_id)
     for wrong in (0, 7):
         damage = (F("partsMinted").set(wrong),)
-        await engine.update(Update(COMMIT_COLLECT, at(user(name), milestone_key(milestone_id)), damage))
+        await engine.update(
+            Update(COMMIT_COLLECT, at(user(name), milestone_key(milestone_id)), damage)
+        )
         healed = await stage.engine.recompute(name, milestone_id)
         assert healed.milestone.parts_minted == 3
         assert healed.awards == right.awards
@@ -167,9 +179,19 @@ async def test_more_workouts_than_can_be_inspected_are_a_conflict_and_nothing_is
     name, athlete_id = await stage.person()
     held = await begun(stage, name)
     await rode(stage, name, athlete_id, 3000)
-    template = {"sportType": "Ride", "startDateUtc": people.LATER, "totalElevationGain": 0, "isDeleted": False}
-    items = [{**at(user(name), f"WORKOUT#STRAVA#X{index}"), "distanceMeters": 1, **template} for index in range(3000)]
-    chunks = [BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])) for start in range(0, 3000, 25)]
+    template = {
+        "sportType": "Ride",
+        "startDateUtc": people.LATER,
+        "totalElevationGain": 0,
+        "isDeleted": False,
+    }
+    items = [
+        {**at(user(name), f"WORKOUT#STRAVA#X{index}"), "distanceMeters": 1, **template}
+        for index in range(3000)
+    ]
+    chunks = [
+        BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])) for start in range(0, 3000, 25)
+    ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
     for attempt in (stage.engine.recompute(name, held.milestone.milestone_id), begun(stage, name)):
         with pytest.raises(Conflict, match="more than 3000 workouts"):
@@ -181,14 +203,19 @@ async def test_a_milestone_that_starts_now_counts_from_now_on(stage: Backstage) 
     """What was done before is not counted, and one with a period in the past is moved at once."""
     name, athlete_id = await stage.person()
     await rode(stage, name, athlete_id, 4000)
-    fresh = await stage.milestones.create(name, Goal(stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, 8000))
+    fresh = await stage.milestones.create(
+        name, Goal(stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, 8000)
+    )
     past = await begun(stage, name)
     assert (fresh.milestone.progress, past.milestone.progress) == (0, 4000)
     assert past.ledger == {1, 2, 3, 4}
     assert await stage.milestones.all(name) == [fresh, past]
 
 
-@pytest.mark.parametrize("changes", [{"total_target": 0}, {"period_start": "soon"}, {"period_end": "2020-01-01T00:00:00Z"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"total_target": 0}, {"period_start": "soon"}, {"period_end": "2020-01-01T00:00:00Z"}],
+)
 async def test_a_bad_goal_is_refused(stage: Backstage, changes: dict[str, object]) -> None:
     """Before anything is written."""
     name, _ = await stage.person()
@@ -204,8 +231,15 @@ async def test_unknown_models_and_milestones_are_not_found(stage: Backstage) -> 
     other, _ = await stage.person()
     held = await begun(stage, name)
     with pytest.raises(NotFound, match="model"):
-        await stage.milestones.create(name, Goal("no-such-model", Sport.RUN, Metric.DISTANCE_METERS, 5))
-    for whose, milestone_id in ((name, ""), (name, "0"), (name, "A" * 26), (other, held.milestone.milestone_id)):
+        await stage.milestones.create(
+            name, Goal("no-such-model", Sport.RUN, Metric.DISTANCE_METERS, 5)
+        )
+    for whose, milestone_id in (
+        (name, ""),
+        (name, "0"),
+        (name, "A" * 26),
+        (other, held.milestone.milestone_id),
+    ):
         with pytest.raises(NotFound, match="milestone"):
             await stage.milestones.get(whose, milestone_id)
 

@@ -1,7 +1,8 @@
 """The OpenAPI document against the running server: what is documented is what is answered, whatever is asked.
 
-Schemathesis makes up requests from the document, good ones and ones that break it, with a session and without. No answer may be
-a 5xx, or have a status, a content type, a header or a body that the document does not tell.
+Schemathesis makes up requests from the document, good ones and ones that break it, with a session
+and without. No answer may be a 5xx, or have a status, a content type, a header or a body that the
+document does not tell.
 """
 
 import asyncio
@@ -27,13 +28,21 @@ class Good:
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     status: int = 200
-    # Without a session, or with one, the answer is the same: it is for everyone, or for nobody who comes like this.
+    # Without a session, or with one, the answer is the same: it is for everyone, or for nobody who
+    # comes like this.
     is_open: bool = False
-    # What would end the session or the link, or never end, is made up for nobody's session and nobody's milestone alone.
+    # What would end the session or the link, or never end, is made up for nobody's session and
+    # nobody's milestone alone.
     is_harmless: bool = True
 
 
-EVENT = {"object_type": "activity", "object_id": 1, "aspect_type": "create", "owner_id": 1, "event_time": 1}
+EVENT = {
+    "object_type": "activity",
+    "object_id": 1,
+    "aspect_type": "create",
+    "owner_id": 1,
+    "event_time": 1,
+}
 GOAL = {"modelId": "fox", "sport": "RUN", "metric": "DISTANCE_METERS", "totalTarget": 500}
 SHAKE = {"hub.mode": "subscribe", "hub.verify_token": VERIFY, "hub.challenge": "x"}
 OPERATIONS: dict[tuple[str, str], Good] = {
@@ -48,7 +57,9 @@ OPERATIONS: dict[tuple[str, str], Good] = {
     ("GET", "/strava/status"): Good(),
     ("DELETE", "/strava/connection"): Good(status=204, is_harmless=False),
     ("GET", "/webhooks/strava"): Good(SHAKE, is_open=True),
-    ("POST", "/webhooks/strava"): Good(body=EVENT | {"subscription_id": SUBSCRIPTION}, is_open=True),
+    ("POST", "/webhooks/strava"): Good(
+        body=EVENT | {"subscription_id": SUBSCRIPTION}, is_open=True
+    ),
     ("GET", "/workouts"): Good({"limit": 2}),
     ("GET", "/models"): Good(is_open=True),
     ("GET", "/models/{model_id}"): Good(is_open=True),
@@ -79,7 +90,11 @@ class Documented:
 def credentials(member: Member | None) -> dict[str, str]:
     """All that anybody can have: a session, a page of our own, and the operators' token."""
     session = "nobodys" if member is None else member.browser.session
-    return {"Cookie": f"cc_session={session}", "X-Requested-With": "test", "Authorization": f"Bearer {ADMIN}"}
+    return {
+        "Cookie": f"cc_session={session}",
+        "X-Requested-With": "test",
+        "Authorization": f"Bearer {ADMIN}",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +106,12 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         await club.apply()
         url = club.url.removesuffix("/collect")
         told = await club.browser().get(f"{url}/openapi.json")
-        yield Documented(club, Document.read(url, "collect", "/collect", told.json), member, milestone["milestoneId"])
+        yield Documented(
+            club,
+            Document.read(url, "collect", "/collect", told.json),
+            member,
+            milestone["milestoneId"],
+        )
 
 
 def test_the_document_has_every_route(documented: Documented) -> None:
@@ -106,14 +126,19 @@ def test_an_operation_is_told_with_examples(documented: Documented, method: str,
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-async def test_a_good_request_is_answered_as_documented(documented: Documented, method: str, path: str) -> None:
+async def test_a_good_request_is_answered_as_documented(
+    documented: Documented, method: str, path: str
+) -> None:
     """By somebody who may ask."""
     document, good = documented.document, OPERATIONS[method, path]
     ends_it = not good.is_harmless and not path.endswith("/events")
     member = await documented.club.member() if ends_it else documented.member
 
     def ask() -> int:
-        parts: dict[str, Any] = {"path_parameters": documented.known(path), "query": dict(good.query)}
+        parts: dict[str, Any] = {
+            "path_parameters": documented.known(path),
+            "query": dict(good.query),
+        }
         if good.body is not None:
             parts |= {"body": good.body, "media_type": "application/json"}
         case = document.operation(method, path).Case(**parts)
@@ -130,7 +155,11 @@ ASKED = [(*entry, mode) for entry in OPERATIONS for mode in GenerationMode]
 
 @pytest.mark.parametrize(
     ("method", "path", "mode"),
-    [entry for entry in ASKED if entry[1] not in ALWAYS_RIGHT or entry[2] is GenerationMode.POSITIVE],
+    [
+        entry
+        for entry in ASKED
+        if entry[1] not in ALWAYS_RIGHT or entry[2] is GenerationMode.POSITIVE
+    ],
 )
 async def test_whatever_is_asked_the_answer_is_documented(
     documented: Documented, method: str, path: str, mode: GenerationMode
@@ -140,22 +169,40 @@ async def test_whatever_is_asked_the_answer_is_documented(
     is_stream = path.endswith("/events")
     known = NOBODYS if is_stream else documented.known(path)
     member = documented.member if good.is_harmless or is_stream else None
-    check = partial(document.check_made_up, document.operation(method, path), mode, credentials(member), examples=EXAMPLES)
+    check = partial(
+        document.check_made_up,
+        document.operation(method, path),
+        mode,
+        credentials(member),
+        examples=EXAMPLES,
+    )
     await asyncio.to_thread(check, known=known)
     if known and mode is GenerationMode.POSITIVE:
         await asyncio.to_thread(check, known={})
 
 
-@pytest.mark.parametrize(("method", "path"), [entry for entry, good in OPERATIONS.items() if not good.is_open])
-async def test_without_a_session_the_answer_is_documented_too(documented: Documented, method: str, path: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "path"), [entry for entry, good in OPERATIONS.items() if not good.is_open]
+)
+async def test_without_a_session_the_answer_is_documented_too(
+    documented: Documented, method: str, path: str
+) -> None:
     """From a page of our own, with no cookie and with one of nobody's."""
 
     def ask() -> list[int]:
         operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
-        body: dict[str, Any] = {} if good.body is None else {"body": good.body, "media_type": "application/json"}
-        cases = [operation.Case(path_parameters=documented.known(path), query=dict(good.query), **body) for _ in range(2)]
+        body: dict[str, Any] = (
+            {} if good.body is None else {"body": good.body, "media_type": "application/json"}
+        )
+        cases = [
+            operation.Case(path_parameters=documented.known(path), query=dict(good.query), **body)
+            for _ in range(2)
+        ]
         page = {"X-Requested-With": "test"}
         strange = page | {"Cookie": "cc_session=x", "Authorization": "Bearer x"}
-        return [documented.document.answer_of(case, headers) for case, headers in zip(cases, (page, strange), strict=True)]
+        return [
+            documented.document.answer_of(case, headers)
+            for case, headers in zip(cases, (page, strange), strict=True)
+        ]
 
     assert await asyncio.to_thread(ask) == [401, 401]

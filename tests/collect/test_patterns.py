@@ -33,25 +33,52 @@ class Access:
 # In the order of the seed: the entities of the main table, its index, sessions, audit, idempotency.
 SEED = {
     "profile": Access("CommitCollect", "GetItem", None, ("PK=USER#{userId}", "SK=PROFILE")),
-    "profile, first login": Access("CommitCollect", "PutItem (conditional)", None, ("SK=PROFILE", "attribute_not_exists(PK)")),
+    "profile, first login": Access(
+        "CommitCollect", "PutItem (conditional)", None, ("SK=PROFILE", "attribute_not_exists(PK)")
+    ),
     "connection": Access("CommitCollect", "GetItem", None, ("SK=STRAVA#CONNECTION",)),
-    "link in one transaction": Access("CommitCollect", "TransactWriteItems", None, ("OWNER", "STRAVA#CONNECTION")),
+    "link in one transaction": Access(
+        "CommitCollect", "TransactWriteItems", None, ("OWNER", "STRAVA#CONNECTION")
+    ),
     "workout": Access("CommitCollect", "GetItem", None, ("SK=WORKOUT#STRAVA#{activityId}",)),
-    "aggregation, projected": Access("CommitCollect", "Query", None, ("begins_with(SK, WORKOUT#STRAVA#)", "five attributes")),
-    "milestones": Access("CommitCollect", "Query", None, ("PK=USER#{userId}", "begins_with(SK, MILESTONE#)")),
-    "minting in one transaction": Access("CommitCollect", "TransactWriteItems", None, ("version = :read", "#AWARD#{part}")),
+    "aggregation, projected": Access(
+        "CommitCollect", "Query", None, ("begins_with(SK, WORKOUT#STRAVA#)", "five attributes")
+    ),
+    "milestones": Access(
+        "CommitCollect", "Query", None, ("PK=USER#{userId}", "begins_with(SK, MILESTONE#)")
+    ),
+    "minting in one transaction": Access(
+        "CommitCollect", "TransactWriteItems", None, ("version = :read", "#AWARD#{part}")
+    ),
     "model and parts": Access("CommitCollect", "Query", None, ("PK=MODEL#{modelId}",)),
-    "shipped models in batches of 25": Access("CommitCollect", "BatchWriteItem", None, ("PART#{index}", "batches of 25")),
-    "owner of an athlete": Access("CommitCollect", "GetItem", None, ("PK=STRAVA#ATHLETE#{athleteId}", "SK=OWNER")),
-    "athlete to user": Access("CommitCollect", "Query (GSI)", "GSI1", ("GSI1PK=STRAVA#ATHLETE#{athleteId}",)),
-    "deletion in batches of 25": Access("CommitCollect", "Query + BatchWriteItem", None, ("PK=USER#{userId}", "batches of 25")),
+    "shipped models in batches of 25": Access(
+        "CommitCollect", "BatchWriteItem", None, ("PART#{index}", "batches of 25")
+    ),
+    "owner of an athlete": Access(
+        "CommitCollect", "GetItem", None, ("PK=STRAVA#ATHLETE#{athleteId}", "SK=OWNER")
+    ),
+    "athlete to user": Access(
+        "CommitCollect", "Query (GSI)", "GSI1", ("GSI1PK=STRAVA#ATHLETE#{athleteId}",)
+    ),
+    "deletion in batches of 25": Access(
+        "CommitCollect", "Query + BatchWriteItem", None, ("PK=USER#{userId}", "batches of 25")
+    ),
     "session": Access("CommitCollectSessions", "GetItem", None, ("PK=SESSION#", "SK=META")),
     "logout": Access("CommitCollectSessions", "DeleteItem", None, ("PK=SESSION#",)),
-    "audit by user": Access("CommitCollectAudit", "Query", None, ("PK=USER#{userId}", "begins_with(SK, AUDIT#)")),
-    "audit by correlation": Access("CommitCollectAudit", "Query (GSI)", "GSI1", ("GSI1PK=CORR#{correlationId}",)),
-    "audit by event": Access("CommitCollectAudit", "Query (GSI)", "GSI2", ("GSI2PK=EVENT#{eventType}#{yyyyMM}",)),
+    "audit by user": Access(
+        "CommitCollectAudit", "Query", None, ("PK=USER#{userId}", "begins_with(SK, AUDIT#)")
+    ),
+    "audit by correlation": Access(
+        "CommitCollectAudit", "Query (GSI)", "GSI1", ("GSI1PK=CORR#{correlationId}",)
+    ),
+    "audit by event": Access(
+        "CommitCollectAudit", "Query (GSI)", "GSI2", ("GSI2PK=EVENT#{eventType}#{yyyyMM}",)
+    ),
     "deduplication": Access(
-        "CommitCollectIdempotency", "UpdateItem (conditional) + GetItem (where it is not to be had)", None, ("PK=IdempotencyKey",)
+        "CommitCollectIdempotency",
+        "UpdateItem (conditional) + GetItem (where it is not to be had)",
+        None,
+        ("PK=IdempotencyKey",),
     ),
 }
 
@@ -130,7 +157,9 @@ async def partings(club: Club, ann: Member, bob: Member) -> None:
     await club.apply()
     assert (await club.link(bob.browser, bob.athlete_id)).status == 303
     owner = at(athlete(bob.athlete_id), OWNER)
-    await club.parts.store.engine.update(Update(COMMIT_COLLECT, owner, (F("userId").set("somebody-else"),)))
+    await club.parts.store.engine.update(
+        Update(COMMIT_COLLECT, owner, (F("userId").set("somebody-else"),))
+    )
     await expect(bob, "DELETE", "/strava/connection", 204)
     await expect(bob, "POST", "/auth/logout", 204)
     await expect(ann, "DELETE", "/account", 204)
@@ -142,11 +171,22 @@ async def tour(club: Club) -> None:
     milestone_id = (await ann.milestone())["milestoneId"]
     await watch(club, ann, milestone_id)
     await misadventures(club, ann)
-    for path in ("/health", "/health/ready", "/models", "/models/fox", "/me", "/workouts", "/strava/status", "/milestones"):
+    for path in (
+        "/health",
+        "/health/ready",
+        "/models",
+        "/models/fox",
+        "/me",
+        "/workouts",
+        "/strava/status",
+        "/milestones",
+    ):
         await expect(ann, "GET", path)
     await expect(ann, "GET", f"/milestones/{milestone_id}")
     await expect(ann, "POST", f"/milestones/{milestone_id}/recompute")
-    await expect(ann, "GET", f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=x")
+    await expect(
+        ann, "GET", f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=x"
+    )
     correlation = (await ann.shown(milestone_id))["awards"][0]["correlationId"]
     for query in (f"user={ann.user_id}", f"correlation={correlation}", "event=MILESTONE_CREATED"):
         assert await club.audit(query)
@@ -160,10 +200,15 @@ async def test_every_pattern_is_what_collect_does(fresh: Club) -> None:
     answer = await fresh.browser().get(f"{fresh.url.removesuffix('/collect')}/metrics")
     series = r'tally_http_request_seconds_count\{method="(\w+)",route="/collect(/[^"]*)",status="[23]\d\d"\}'
     answered = set(re.findall(series, answer.body.decode()))
-    assert {(operation.method, operation.path) for operation in fresh.collect.api.operations} - answered == set()
+    assert {
+        (operation.method, operation.path) for operation in fresh.collect.api.operations
+    } - answered == set()
     for name, row in (await fresh.patterns()).items():
         assert row["calls"] > 0, name
         assert row["errors"] == 0, name
         for operation in row["operations"]:
             assert operation["calls"] > 0, (name, operation["operation"])
-            assert operation["read_units"] + operation["write_units"] > 0, (name, operation["operation"])
+            assert operation["read_units"] + operation["write_units"] > 0, (
+                name,
+                operation["operation"],
+            )

@@ -18,7 +18,9 @@ from tests.collect.programs import second_server
 async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Club]:
     """A club that applies nothing by itself, and another server beside it that does."""
     async with (
-        open_club(tmp_path_factory.mktemp("pair"), start=datetime.now(UTC).replace(microsecond=0)) as club,
+        open_club(
+            tmp_path_factory.mktemp("pair"), start=datetime.now(UTC).replace(microsecond=0)
+        ) as club,
         second_server(club),
     ):
         yield club
@@ -35,7 +37,9 @@ async def test_whoever_watches_here_sees_what_was_minted_there(pair: Club) -> No
     ann = await pair.member()
     milestone_id = (await ann.milestone())["milestoneId"]
     url = f"{pair.url}/milestones/{milestone_id}/events"
-    requests = [pair.client.get(url).header("Cookie", f"cc_session={ann.browser.session}") for _ in range(2)]
+    requests = [
+        pair.client.get(url).header("Cookie", f"cc_session={ann.browser.session}") for _ in range(2)
+    ]
     one, other = (request.streamed_read_buffer_limit(0).build_streamed() for request in requests)
     async with one as first, other as second:
         told = [await heard_until(stream, b"event: milestone", 1) for stream in (first, second)]
@@ -48,7 +52,11 @@ async def test_whoever_watches_here_sees_what_was_minted_there(pair: Club) -> No
         for number, stream in enumerate((first, second)):
             told[number] += await heard_until(stream, b"event: minted", 3)
     for text in told:
-        minted = [msgspec.json.decode(block.split(b"data: ")[1]) for block in text.split(b"\n\n") if b"event: minted" in block]
+        minted = [
+            msgspec.json.decode(block.split(b"data: ")[1])
+            for block in text.split(b"\n\n")
+            if b"event: minted" in block
+        ]
         assert [award["partIndex"] for award in minted] == [1, 2, 3]
         assert b'"progress":3500.0' in text
     assert (await pair.patterns())["Look for moved milestones"]["calls"] == 1
@@ -107,5 +115,7 @@ async def test_two_workers_mint_every_part_once(pair: Club) -> None:
     assert (done["progress"], done["status"]) == (12_000, "COMPLETED")
     assert [award["partIndex"] for award in done["awards"]] == list(range(1, 13))
     events = await pair.audit(f"user={ann.user_id}&limit=200")
-    minted = [event["facts"]["part"] for event in events if event["eventType"] == "MILESTONE_PART_MINTED"]
+    minted = [
+        event["facts"]["part"] for event in events if event["eventType"] == "MILESTONE_PART_MINTED"
+    ]
     assert len(minted) == len(set(minted))

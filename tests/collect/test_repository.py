@@ -21,7 +21,9 @@ async def joined(main: CollectRepository) -> str:
     return name
 
 
-async def test_the_first_login_makes_the_profile_and_later_ones_leave_it(main: CollectRepository) -> None:
+async def test_the_first_login_makes_the_profile_and_later_ones_leave_it(
+    main: CollectRepository,
+) -> None:
     """A profile is made once, and stands as it was made."""
     name = people.user_id()
     assert await main.profile(name) is None
@@ -73,7 +75,9 @@ async def test_a_link_that_meets_another_change_does_nothing(main: CollectReposi
     assert await main.connection(name) == first
 
 
-async def test_unlinking_works_again_and_without_an_owner(main: CollectRepository, engine: Engine) -> None:
+async def test_unlinking_works_again_and_without_an_owner(
+    main: CollectRepository, engine: Engine
+) -> None:
     """Damage or a crash in between does not keep a person linked."""
     name = await joined(main)
     linked = people.connection(name)
@@ -115,7 +119,9 @@ async def test_a_workout_without_a_name_is_kept_as_well(main: CollectRepository)
     assert await main.workout(name, nameless.activity_id) == nameless
 
 
-async def test_no_workout_is_written_for_an_athlete_who_is_not_linked(main: CollectRepository) -> None:
+async def test_no_workout_is_written_for_an_athlete_who_is_not_linked(
+    main: CollectRepository,
+) -> None:
     """Whoever has unlinked, or deleted the account, gets no items any more."""
     name = await joined(main)
     made = people.workout(name)
@@ -123,7 +129,9 @@ async def test_no_workout_is_written_for_an_athlete_who_is_not_linked(main: Coll
     assert await main.workout(name, made.activity_id) is None
 
 
-async def test_workouts_come_newest_first_page_by_page_without_the_deleted(main: CollectRepository) -> None:
+async def test_workouts_come_newest_first_page_by_page_without_the_deleted(
+    main: CollectRepository,
+) -> None:
     """The order is that of the numbers of activities, also where they have different lengths."""
     name = await joined(main)
     linked = people.connection(name)
@@ -131,7 +139,9 @@ async def test_workouts_come_newest_first_page_by_page_without_the_deleted(main:
     ids = [7, 80, 900, 1_000, 20_000]
     for activity_id in ids:
         gone = activity_id == 900
-        assert await main.put_workout(people.workout(name, activity_id, is_deleted=gone), linked.athlete_id)
+        assert await main.put_workout(
+            people.workout(name, activity_id, is_deleted=gone), linked.athlete_id
+        )
     found, start = [], None
     while True:
         page, start = await main.workouts(name, 2, start)
@@ -143,7 +153,9 @@ async def test_workouts_come_newest_first_page_by_page_without_the_deleted(main:
     assert len(await main.efforts(name)) == 5
 
 
-async def test_three_thousand_workouts_are_read_and_one_more_is_refused(main: CollectRepository, engine: Engine) -> None:
+async def test_three_thousand_workouts_are_read_and_one_more_is_refused(
+    main: CollectRepository, engine: Engine
+) -> None:
     """The bound is exact, and passing it is a conflict that says so."""
     name = people.user_id()
     items = [
@@ -157,7 +169,10 @@ async def test_three_thousand_workouts_are_read_and_one_more_is_refused(main: Co
         }
         for index in range(MAX_WORKOUTS + 1)
     ]
-    chunks = [BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])) for start in range(0, MAX_WORKOUTS, 25)]
+    chunks = [
+        BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25]))
+        for start in range(0, MAX_WORKOUTS, 25)
+    ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
     assert len(await main.efforts(name)) == MAX_WORKOUTS
     await engine.batch_write(BatchWrite(COMMIT_COLLECT, (items[-1],)))
@@ -167,7 +182,9 @@ async def test_three_thousand_workouts_are_read_and_one_more_is_refused(main: Co
     assert await main.count_workouts(name) == MAX_WORKOUTS
 
 
-async def test_minting_writes_the_milestone_and_all_awards_or_nothing(main: CollectRepository) -> None:
+async def test_minting_writes_the_milestone_and_all_awards_or_nothing(
+    main: CollectRepository,
+) -> None:
     """A version that has moved on, or one award that is there already, leaves everything as it was."""
     name = await joined(main)
     made = people.milestone(name)
@@ -175,12 +192,22 @@ async def test_minting_writes_the_milestone_and_all_awards_or_nothing(main: Coll
     statue = people.model()
 
     def award(index: int) -> Award:
-        return Award(name, made.milestone_id, "model", statue.parts[index - 1], index * 1000, people.LATER, "corr")
+        return Award(
+            name,
+            made.milestone_id,
+            "model",
+            statue.parts[index - 1],
+            index * 1000,
+            people.LATER,
+            "corr",
+        )
 
     moved = replace(made, version=2, progress=2000, parts_minted=2)
     assert await main.mint(moved, [award(1), award(2)])
     assert not await main.mint(moved, [award(3)])
-    assert not await main.mint(replace(moved, version=3, status=Status.COMPLETED), [award(3), award(2)])
+    assert not await main.mint(
+        replace(moved, version=3, status=Status.COMPLETED), [award(3), award(2)]
+    )
     held = await main.milestone(name, made.milestone_id)
     assert held is not None
     assert held.milestone == moved
@@ -205,7 +232,9 @@ async def test_a_model_is_written_again_and_again_and_read_whole(main: CollectRe
     assert await main.model("no-such-model") is None
 
 
-async def test_an_event_is_in_the_inbox_once_however_often_it_is_delivered(main: CollectRepository) -> None:
+async def test_an_event_is_in_the_inbox_once_however_often_it_is_delivered(
+    main: CollectRepository,
+) -> None:
     """Fifty deliveries at once leave one item, found in the order of event times."""
     owner = people.number()
     second = people.event(owner, event_time=20)
@@ -222,11 +251,16 @@ async def test_an_event_is_in_the_inbox_once_however_often_it_is_delivered(main:
     assert mine == [replace(first, attempts=1, not_before=99)]
 
 
-async def test_a_partition_goes_in_bites_until_nothing_is_left(main: CollectRepository, engine: Engine) -> None:
+async def test_a_partition_goes_in_bites_until_nothing_is_left(
+    main: CollectRepository, engine: Engine
+) -> None:
     """A person with more items than one call removes is gone after a few calls, and others stay."""
     name, other = await joined(main), await joined(main)
     items = [at(user(name), workout_key(index)) for index in range(REMOVED_AT_ONCE + 20)]
-    chunks = [BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])) for start in range(0, len(items), 25)]
+    chunks = [
+        BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25]))
+        for start in range(0, len(items), 25)
+    ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
     await main.delete_profile(name)
     assert [await main.remove_some(name) for _ in range(3)] == [REMOVED_AT_ONCE, 20, 0]

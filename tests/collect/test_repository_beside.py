@@ -30,7 +30,9 @@ def session(user: str, expires_at: int = NOW + 1000) -> Session:
     return Session(people.user_id(), user, people.MOMENT, expires_at)
 
 
-async def test_a_session_is_gone_at_its_time_whether_or_not_it_was_swept(sessions: SessionRepository) -> None:
+async def test_a_session_is_gone_at_its_time_whether_or_not_it_was_swept(
+    sessions: SessionRepository,
+) -> None:
     """The read checks the time itself."""
     mine = session("ann")
     await sessions.create(mine)
@@ -54,17 +56,27 @@ async def test_a_state_works_once_in_its_browser_in_its_time(sessions: SessionRe
     """Of twenty uses at once one succeeds; a wrong browser, purpose or time neither gets nor spoils it."""
     pending = PendingState(people.user_id(), "login", "browser", NOW + 600, "/here", "sealed")
     await sessions.begin(pending)
-    for purpose, browser, now in (("strava", "browser", NOW), ("login", "other", NOW), ("login", "browser", NOW + 600)):
+    for purpose, browser, now in (
+        ("strava", "browser", NOW),
+        ("login", "other", NOW),
+        ("login", "browser", NOW + 600),
+    ):
         assert await sessions.use(pending.state, purpose, browser, now) is None
-    found = await asyncio.gather(*(sessions.use(pending.state, "login", "browser", NOW + 599) for _ in range(20)))
+    found = await asyncio.gather(
+        *(sessions.use(pending.state, "login", "browser", NOW + 599) for _ in range(20))
+    )
     assert [each for each in found if each is not None] == [pending]
 
 
-async def test_an_event_is_claimed_by_one_until_the_lease_runs_out(idempotency: IdempotencyRepository) -> None:
+async def test_an_event_is_claimed_by_one_until_the_lease_runs_out(
+    idempotency: IdempotencyRepository,
+) -> None:
     """Of many claims at once one succeeds; after a crash another may, and only the holder finishes."""
     key = people.user_id()
     tokens = [f"worker-{number}" for number in range(10)]
-    claims = await asyncio.gather(*(idempotency.claim(key, token, NOW + 100, 60) for token in tokens))
+    claims = await asyncio.gather(
+        *(idempotency.claim(key, token, NOW + 100, 60) for token in tokens)
+    )
     assert sorted(claim.value for claim in claims) == ["mine", *["taken"] * 9]
     first = tokens[claims.index(Claim.MINE)]
     assert await idempotency.claim(key, "late", NOW + 160, 60) is Claim.MINE
@@ -127,7 +139,10 @@ class Forbidden:
     async def endless_pages(self) -> None:
         page = await self.store.query(COMMIT_COLLECT, F("PK") == "MODEL#none", limit=1)
         await self.store.query(
-            COMMIT_COLLECT, F("PK") == "MODEL#none", limit=1, start=page.next or {"PK": "MODEL#none", "SK": "0"}
+            COMMIT_COLLECT,
+            F("PK") == "MODEL#none",
+            limit=1,
+            start=page.next or {"PK": "MODEL#none", "SK": "0"},
         )
 
     @access("Read all unbounded", Query, table=COMMIT_COLLECT)
@@ -137,7 +152,9 @@ class Forbidden:
 
     @access("Touch another table", GetItem, table=COMMIT_COLLECT)
     async def unconditional_write(self) -> None:
-        await self.store.update(COMMIT_COLLECT, {"PK": "a", "SK": "b"}, F("x").set(1), condition=present("PK"))
+        await self.store.update(
+            COMMIT_COLLECT, {"PK": "a", "SK": "b"}, F("x").set(1), condition=present("PK")
+        )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +168,9 @@ class Forbidden:
         ("unconditional_write", AccessViolation),
     ],
 )
-async def test_the_store_refuses_what_the_seed_forbids(engine: Engine, method: str, error: type[Exception]) -> None:
+async def test_the_store_refuses_what_the_seed_forbids(
+    engine: Engine, method: str, error: type[Exception]
+) -> None:
     """Not by good intentions: a method that tries is stopped before anything is read."""
     with pytest.raises(error):
         await getattr(Forbidden(Store(engine)), method)()

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tally.collect.model import Award, Effort, Held, Metric, Milestone, Sport, Status, measure, moment
+from tally.collect.model import (
+    Award,
+    Effort,
+    Held,
+    Metric,
+    Milestone,
+    Sport,
+    Status,
+    measure,
+    moment,
+)
 from tally.collect.rules import (
     FAMILIES,
     advance,
@@ -31,7 +41,14 @@ STATUE = people.model(99)
 
 
 def award(milestone: Milestone, index: int) -> Award:
-    return Award(milestone.user_id, milestone.milestone_id, milestone.model_id, STATUE.parts[index - 1], 1, people.LATER)
+    return Award(
+        milestone.user_id,
+        milestone.milestone_id,
+        milestone.model_id,
+        STATUE.parts[index - 1],
+        1,
+        people.LATER,
+    )
 
 
 @given(TARGETS, PARTS, METRES)
@@ -110,14 +127,23 @@ def test_a_workout_counts_by_sport_time_and_presence(effort: Effort, counts: boo
 
 def test_climbing_is_measured_by_elevation() -> None:
     """The metric says which number of a workout counts."""
-    assert measured(people.milestone("ann", metric=Metric.ELEVATION_METERS), [EFFORT, EFFORT]) == 100
+    assert (
+        measured(people.milestone("ann", metric=Metric.ELEVATION_METERS), [EFFORT, EFFORT]) == 100
+    )
 
 
 @pytest.mark.parametrize(
     ("sport_type", "family"),
     [
-        *(("VirtualRide", Sport.RIDE), ("MountainBikeRide", Sport.RIDE), ("TrailRun", Sport.RUN), ("VirtualRun", Sport.RUN)),
-        *(("TreadmillRun", Sport.RUN), ("Swim", Sport.SWIM), ("Hike", Sport.WALK), ("Walk", Sport.WALK), ("Yoga", None)),
+        ("VirtualRide", Sport.RIDE),
+        ("MountainBikeRide", Sport.RIDE),
+        ("TrailRun", Sport.RUN),
+        ("VirtualRun", Sport.RUN),
+        ("TreadmillRun", Sport.RUN),
+        ("Swim", Sport.SWIM),
+        ("Hike", Sport.WALK),
+        ("Walk", Sport.WALK),
+        ("Yoga", None),
     ],
 )
 def test_sport_types_fold_to_families(sport_type: str, family: Sport | None) -> None:
@@ -140,7 +166,12 @@ def test_goals_and_periods_that_make_no_sense_are_refused() -> None:
 
 def test_measures_that_make_no_sense_count_for_nothing() -> None:
     """What Strava sends is a float, and may be anything."""
-    assert [measure(value) for value in (None, Decimal("NaN"), Decimal(-1), Decimal("1e99"))] == [0, 0, 0, 0]
+    assert [measure(value) for value in (None, Decimal("NaN"), Decimal(-1), Decimal("1e99"))] == [
+        0,
+        0,
+        0,
+        0,
+    ]
     assert measure(Decimal("10.12345")) == Decimal("10.123")
 
 
@@ -158,4 +189,8 @@ def test_every_shipped_model_has_twelve_parts_that_can_be_drawn() -> None:
             for primitive in part.mesh:
                 assert set(primitive) == {"shape", "position", "rotation", "scale", "colour"}
                 assert primitive["shape"] in {"box", "sphere", "cylinder", "cone", "torus"}
-            assert part.attach["to"] is None if part.index == 1 else 1 <= part.attach["to"] < part.index
+            assert (
+                part.attach["to"] is None
+                if part.index == 1
+                else 1 <= part.attach["to"] < part.index
+            )

@@ -1,4 +1,7 @@
-"""What must never be written down: tokens, codes, session ids, keys. Not in a log, an audit item, a table, a file or an error."""
+"""What must never be written down: tokens, codes, session ids, keys.
+
+Not in a log, an audit item, a table, a file or an error.
+"""
 
 import io
 from pathlib import Path
@@ -22,7 +25,9 @@ def log(log_text: object) -> io.StringIO:
     """All that is logged, at the most talkative level; the usual configuration comes back afterwards."""
     assert log_text
     stream = io.StringIO()
-    logs.configure(Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream)
+    logs.configure(
+        Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream
+    )
     return stream
 
 
@@ -63,8 +68,17 @@ class Eavesdropper:
     def look_around(self) -> None:
         """Note what the outside systems have given out by now."""
         strava, issuer = self.club.strava, self.club.issuer
-        self.secrets |= {*strava.authorizations._access, *strava.authorizations._refresh, *issuer.grants._refresh_tokens}
-        self.secrets |= {strava.application.client_secret, issuer.clients["tally-collect"].secret or "", ADMIN, VERIFY}
+        self.secrets |= {
+            *strava.authorizations._access,
+            *strava.authorizations._refresh,
+            *issuer.grants._refresh_tokens,
+        }
+        self.secrets |= {
+            strava.application.client_secret,
+            issuer.clients["tally-collect"].secret or "",
+            ADMIN,
+            VERIFY,
+        }
         self.secrets |= {(self.club.parts.settings.data_dir / "collect.key").read_text().strip()}
 
 
@@ -88,7 +102,9 @@ async def a_life(club: Club, eve: Eavesdropper) -> int:
     club.issuer.flaws.append(Flaw.WRONG_NONCE)
     await stranger.sign_in("Mallory")
     await stranger.go("/auth/callback?code=a-made-up-code&state=a-made-up-state")
-    await stranger.go(f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}x&hub.challenge=c")
+    await stranger.go(
+        f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}x&hub.challenge=c"
+    )
     eve.secrets |= stranger.secrets | {"a-made-up-code"}
     eve.states |= stranger.states | {"a-made-up-state"}
     eve.answers += stranger.answers
@@ -108,7 +124,9 @@ async def test_no_secret_is_written_down_anywhere(ground: Ground, log: io.String
         await a_life(club, eve)
         await club.collect.audit.flush()
         items: list[Any] = [item for table in TABLES for item in await club.stored(table)]
-        audit = await club.browser().send("GET", "/admin/audit?event=AUTH_REGISTERED", headers=bearer())
+        audit = await club.browser().send(
+            "GET", "/admin/audit?event=AUTH_REGISTERED", headers=bearer()
+        )
         metrics = await club.browser().get(f"{club.url.removesuffix('/collect')}/metrics")
         assert (await eve.browser.send("DELETE", "/account")).status == 204
         eve.look_around()
@@ -120,11 +138,17 @@ async def test_no_secret_is_written_down_anywhere(ground: Ground, log: io.String
     secrets = {secret for secret in eve.secrets if secret}
     assert len(secrets) >= 14
     assert all(len(secret) > 10 for secret in secrets)
-    places = {"log": lines, "answers": bodies, "tables": str(items), "files": of_files(folder).decode(errors="replace")}
+    places = {
+        "log": lines,
+        "answers": bodies,
+        "tables": str(items),
+        "files": of_files(folder).decode(errors="replace"),
+    }
     for name, text in places.items():
         assert [secret for secret in secrets if secret in text] == [], name
         assert "eyJ" not in text, f"a token in the {name}"
-    # A state is in the table for ten minutes, and worth nothing outside the browser that began; logs are kept for longer.
+    # A state is in the table for ten minutes, and worth nothing outside the browser that began;
+    # logs are kept for longer.
     assert len(eve.states) >= 4
     assert [state for state in eve.states if state in lines + bodies] == []
 

@@ -16,7 +16,11 @@ EVENTS = st.builds(
     owner_id=NUMBERS,
     subscription_id=NUMBERS,
     event_time=NUMBERS,
-    updates=st.dictionaries(st.sampled_from(["title", "type", "private"]), st.sampled_from(["a", "b", "true"]), max_size=2),
+    updates=st.dictionaries(
+        st.sampled_from(["title", "type", "private"]),
+        st.sampled_from(["a", "b", "true"]),
+        max_size=2,
+    ),
 )
 
 

@@ -28,7 +28,9 @@ class Trail:
         for part in range(count):
             request = new_uuid()
             epoch = self.clock.seconds() - seconds_ago
-            event = AuditEvent(MINTED, "ana", epoch, request, request, {"milestone": "m", "part": part}, None)
+            event = AuditEvent(
+                MINTED, "ana", epoch, request, request, {"milestone": "m", "part": part}, None
+            )
             assert await self.repository.append(event, 1)
 
     async def counted(self) -> int:

@@ -50,7 +50,10 @@ def desk(parts: Parts) -> Desk:
 
 async def test_a_backend_that_nobody_uses_yet_has_a_headline_too(desk: Desk) -> None:
     tiles = await Pulse(desk).tiles.get()
-    assert {name: tile.headline and f"{tile.headline.figure} {tile.headline.words}" for name, tile in tiles.items()} == {
+    assert {
+        name: tile.headline and f"{tile.headline.figure} {tile.headline.words}"
+        for name, tile in tiles.items()
+    } == {
         "cricket": "0 matches live",
         "collect": "0 parts minted this month",
         "devices": "0 boards awake",
@@ -66,8 +69,13 @@ async def test_a_part_that_was_minted_is_told_by_its_name(desk: Desk, parts: Par
     linked = people.connection(user)
     assert await main.create_profile(people.profile(user))
     assert await main.link(linked, None)
-    await collect.handlers.milestones.create(user, Goal("fox", Sport.RIDE, Metric.DISTANCE_METERS, 12_000))
-    assert await main.put_workout(people.workout(user, distance=1_000, started_at=rfc3339(parts.clock.now())), linked.athlete_id)
+    await collect.handlers.milestones.create(
+        user, Goal("fox", Sport.RIDE, Metric.DISTANCE_METERS, 12_000)
+    )
+    assert await main.put_workout(
+        people.workout(user, distance=1_000, started_at=rfc3339(parts.clock.now())),
+        linked.athlete_id,
+    )
     await collect.handlers.engine.move_all(user)
     await collect.audit.flush()
     tile = (await Pulse(desk).tiles.get())["collect"]
@@ -76,7 +84,9 @@ async def test_a_part_that_was_minted_is_told_by_its_name(desk: Desk, parts: Par
     assert tile.headline.details[0] == "latest: somebody, Meadow of Fox"
 
 
-async def test_a_board_is_awake_for_some_minutes_after_it_was_heard_of(desk: Desk, parts: Parts, clock: ManualClock) -> None:
+async def test_a_board_is_awake_for_some_minutes_after_it_was_heard_of(
+    desk: Desk, parts: Parts, clock: ManualClock
+) -> None:
     pulse, registry = Pulse(desk), parts.backends["devices"].handlers.registry  # type: ignore[attr-defined]
     await registry.register("02:00:00:00:00:01", new_uuid(), "1.0", Capabilities())
     tile = (await pulse.tiles.get())["devices"]
@@ -88,21 +98,39 @@ async def test_a_board_is_awake_for_some_minutes_after_it_was_heard_of(desk: Des
     assert tile.headline.figure == "0"
 
 
-async def test_without_the_store_tiles_say_so_and_those_that_need_it_not_are_as_ever(desk: Desk, parts: Parts) -> None:
+async def test_without_the_store_tiles_say_so_and_those_that_need_it_not_are_as_ever(
+    desk: Desk, parts: Parts
+) -> None:
     pulse = Pulse(desk)
     (store,) = await pulse.engines.get()
-    assert (store.key, store.kind, store.state) == ("store", "SQLite, embedded in this process", "works")
-    assert {name for name, _ in store.facts} == {"File", "Log", "Tables", "Reads", "Writes", "Mean time"}
+    assert (store.key, store.kind, store.state) == (
+        "store",
+        "SQLite, embedded in this process",
+        "works",
+    )
+    assert {name for name, _ in store.facts} == {
+        "File",
+        "Log",
+        "Tables",
+        "Reads",
+        "Writes",
+        "Mean time",
+    }
     await parts.store.engine.close()
     tiles = await pulse.tiles.get()
-    assert (tiles["collect"].health, tiles["collect"].said) == (Health.TROUBLE, "The store cannot answer now")
+    assert (tiles["collect"].health, tiles["collect"].said) == (
+        Health.TROUBLE,
+        "The store cannot answer now",
+    )
     assert tiles["cricket"].headline is None
     assert tiles["devices"].health is Health.WELL
     (store,) = await Pulse(desk).engines.get()
     assert (store.state, store.is_well, store.facts) == ("away", False, ())
 
 
-async def test_a_backend_that_hangs_or_breaks_does_not_hold_up_the_others(desk: Desk, clock: ManualClock) -> None:
+async def test_a_backend_that_hangs_or_breaks_does_not_hold_up_the_others(
+    desk: Desk, clock: ManualClock
+) -> None:
     pulse = Pulse(desk)
 
     async def broken() -> None:
@@ -112,12 +140,17 @@ async def test_a_backend_that_hangs_or_breaks_does_not_hold_up_the_others(desk: 
     asking = asyncio.create_task(pulse.tiles.get())
     await clock.advance(ASK_SECONDS)
     tiles = await asking
-    assert (tiles["cricket"].health, tiles["cricket"].said) == (Health.TROUBLE, "It does not answer")
+    assert (tiles["cricket"].health, tiles["cricket"].said) == (
+        Health.TROUBLE,
+        "It does not answer",
+    )
     assert tiles["collect"].said == "Something is wrong: the log has more"
     assert tiles["devices"].health is Health.WELL
 
 
-async def test_failed_requests_and_jobs_are_a_worry(desk: Desk, parts: Parts, clock: ManualClock) -> None:
+async def test_failed_requests_and_jobs_are_a_worry(
+    desk: Desk, parts: Parts, clock: ManualClock
+) -> None:
     desk.runner.last_runs["collect-inbox"] = Run(clock.now(), 0.1, Outcome.FAILED, "it broke")
     desk.figures.sample()
     for _ in range(3):
@@ -125,6 +158,9 @@ async def test_failed_requests_and_jobs_are_a_worry(desk: Desk, parts: Parts, cl
     await clock.advance(1)
     desk.figures.sample()
     tiles = await Pulse(desk).tiles.get()
-    assert (tiles["collect"].health, tiles["collect"].said) == (Health.WORRIED, "collect-inbox failed")
+    assert (tiles["collect"].health, tiles["collect"].said) == (
+        Health.WORRIED,
+        "collect-inbox failed",
+    )
     assert (tiles["devices"].health, tiles["devices"].said) == (Health.WORRIED, "3.0 failures/s")
     assert tiles["cricket"].health is Health.WELL

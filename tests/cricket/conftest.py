@@ -1,6 +1,7 @@
 """An engine with the tables of cricket (SQLite, and DynamoDB Local where there are Java and npm), and what stands on it.
 
-Tests share tables, never keys: each makes matches, people and devices with names of its own (`made_up.py`).
+Tests share tables, never keys: each makes matches, people and devices with names of its own
+(`made_up.py`).
 """
 
 import contextlib
@@ -31,12 +32,16 @@ TABLES = tuple(table for repository in REPOSITORIES for table in tables_of(repos
 
 
 @pytest.fixture(scope="session", params=ENGINES)
-async def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+async def engine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Engine]:
     """Each engine in turn, with the fifteen tables made."""
     async with contextlib.AsyncExitStack() as stack:
         opened: Engine
         if request.param == "sqlite":
-            opened = await stack.enter_async_context(open_sqlite(tmp_path_factory.mktemp("cricket")))
+            opened = await stack.enter_async_context(
+                open_sqlite(tmp_path_factory.mktemp("cricket"))
+            )
         elif request.param == "local":
             opened = await stack.enter_async_context(local_engine())
         else:

@@ -62,7 +62,9 @@ class Caller:
             body = content if isinstance(content, bytes) else msgspec.json.encode(content)
             request = request.header("Content-Type", "application/json").body_bytes(body)
         response = await request.build().send()
-        answered = Answer(response.status, dict(response.headers.items()), bytes(await response.bytes()))
+        answered = Answer(
+            response.status, dict(response.headers.items()), bytes(await response.bytes())
+        )
         assert answered.headers["x-request-id"], "every answer has the id of its request"
         return answered
 
@@ -106,7 +108,9 @@ class Ground:
         return backend
 
     def person(self, user_id: str) -> Caller:
-        return Caller(self.client, self.url, {"Authorization": f"Bearer {self.cognito.user(user_id)}"})
+        return Caller(
+            self.client, self.url, {"Authorization": f"Bearer {self.cognito.user(user_id)}"}
+        )
 
     def operator(self) -> Caller:
         return Caller(self.client, self.url, {"X-Admin-Key": ADMIN})
@@ -151,10 +155,16 @@ async def open_ground(folder: Path, **changes: Any) -> AsyncIterator[Ground]:
         sportmonks = await stack.enter_async_context(SportMonks(clock).serving())
         cognito = await stack.enter_async_context(Cognito(clock, keys=signing_keys()).serving())
         apns = await stack.enter_async_context(Apns(clock).serving())
-        settings = apns.pointed_here(_settings(folder, sportmonks, cognito), folder / "authority.pem")
+        settings = apns.pointed_here(
+            _settings(folder, sportmonks, cognito), folder / "authority.pem"
+        )
         parts = await stack.enter_async_context(assembled(replace(settings, **changes), clock))
-        url = await stack.enter_async_context(serving(build_app(replace(parts, jobs=())), on_stopping=parts.drain))
-        client = await stack.enter_async_context(ClientBuilder().no_proxy().follow_redirects(False).build())
+        url = await stack.enter_async_context(
+            serving(build_app(replace(parts, jobs=())), on_stopping=parts.drain)
+        )
+        client = await stack.enter_async_context(
+            ClientBuilder().no_proxy().follow_redirects(False).build()
+        )
         yield Ground(f"{url}/cricket", parts, clock, sportmonks, cognito, apns, client)
 
 

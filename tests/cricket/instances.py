@@ -29,9 +29,14 @@ class Instance:
     toss: TossAnnouncer
 
 
-def make_instance(store: Store, apns: Apns, show: Show, owner: str, *, uses_channels: bool) -> Instance:
+def make_instance(
+    store: Store, apns: Apns, show: Show, owner: str, *, uses_channels: bool
+) -> Instance:
     clock, tables = store.clock, Tables.of(store)
-    starter, ender = Starter(tables.activities, tables.devices, apns, clock), Ender(tables.activities, apns, clock)
+    starter, ender = (
+        Starter(tables.activities, tables.devices, apns, clock),
+        Ender(tables.activities, apns, clock),
+    )
     alerts = alerts_of(tables, apns, clock)
 
     def locks(job: str) -> StoreLocks:
@@ -40,7 +45,13 @@ def make_instance(store: Store, apns: Apns, show: Show, owner: str, *, uses_chan
     channels = MatchChannels(tables.matches, apns, clock, uses_channels)
     return Instance(
         orchestrator=match_orchestrator(
-            tables, starter, ender, show, channels=channels, locks=locks("orchestrator"), owner=owner
+            tables,
+            starter,
+            ender,
+            show,
+            channels=channels,
+            locks=locks("orchestrator"),
+            owner=owner,
         ),
         activities=activity_service(tables, starter, ender, show),
         prematch=PrematchNotifier(
@@ -52,6 +63,10 @@ def make_instance(store: Store, apns: Apns, show: Show, owner: str, *, uses_chan
             clock=clock,
         ),
         toss=TossAnnouncer(
-            fixtures=tables.fixtures, alerts=alerts, locks=locks("toss"), clock=clock, told=Recent(clock, 3_600.0, 100)
+            fixtures=tables.fixtures,
+            alerts=alerts,
+            locks=locks("toss"),
+            clock=clock,
+            told=Recent(clock, 3_600.0, 100),
         ),
     )

@@ -7,9 +7,14 @@ from tally.store.api import Engine
 
 
 class Interleaved:
-    """Everything goes to the engine behind. When it has done `after`, `meanwhile` happens before the caller hears of it."""
+    """Everything goes to the engine behind.
 
-    def __init__(self, behind: Engine, after: str, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    When it has done `after`, `meanwhile` happens before the caller hears of it.
+    """
+
+    def __init__(
+        self, behind: Engine, after: str, meanwhile: Callable[[], Awaitable[None]]
+    ) -> None:
         self._behind = behind
         self._after = after
         self._meanwhile = meanwhile

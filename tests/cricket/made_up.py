@@ -81,7 +81,9 @@ def team_season(season_id: str, **changes: Any) -> TeamSeason:
 
 
 def league(**changes: Any) -> League:
-    return _with(League(league_id=number(), name="Cup", code=name("cup"), updated_at=MOMENT), changes)
+    return _with(
+        League(league_id=number(), name="Cup", code=name("cup"), updated_at=MOMENT), changes
+    )
 
 
 def device(user_id: str, **changes: Any) -> Device:
@@ -100,7 +102,9 @@ def device(user_id: str, **changes: Any) -> Device:
 
 
 def follow(match_id: str, **changes: Any) -> Follow:
-    made = Follow(match_id=match_id, user_id=name("user"), created_at=MOMENT, expires_at=NOW + 2 * DAY)
+    made = Follow(
+        match_id=match_id, user_id=name("user"), created_at=MOMENT, expires_at=NOW + 2 * DAY
+    )
     return _with(made, changes)
 
 
@@ -116,16 +120,30 @@ def subscription(match_id: str, **changes: Any) -> Subscription:
 
 
 def notice(match_id: str, **changes: Any) -> Notice:
-    made = Notice(match_id=match_id, user_id=name("user"), kind=NoticeKind.PREMATCH, sent_at=MOMENT, expires_at=NOW + 2 * DAY)
+    made = Notice(
+        match_id=match_id,
+        user_id=name("user"),
+        kind=NoticeKind.PREMATCH,
+        sent_at=MOMENT,
+        expires_at=NOW + 2 * DAY,
+    )
     return _with(made, changes)
 
 
 def state_hash(**changes: Any) -> StateHash:
-    return _with(StateHash(match_id=number(), team_id="neutral", hash="abc", updated_at=MOMENT), changes)
+    return _with(
+        StateHash(match_id=number(), team_id="neutral", hash="abc", updated_at=MOMENT), changes
+    )
 
 
 def cached_display(**changes: Any) -> CachedDisplay:
-    made = CachedDisplay(match_id=number(), team_id="neutral", content='{"score":"1/0"}', computed_at=MOMENT, expires_at=NOW + 30)
+    made = CachedDisplay(
+        match_id=number(),
+        team_id="neutral",
+        content='{"score":"1/0"}',
+        computed_at=MOMENT,
+        expires_at=NOW + 30,
+    )
     return _with(made, changes)
 
 
@@ -142,7 +160,13 @@ def cached_fixture(**changes: Any) -> CachedFixture:
 
 
 def processing(**changes: Any) -> Processing:
-    made = Processing(match_id=number(), last_ball_id=7, content="[1,2]", updated_at=MOMENT, expires_at=NOW + 7 * DAY)
+    made = Processing(
+        match_id=number(),
+        last_ball_id=7,
+        content="[1,2]",
+        updated_at=MOMENT,
+        expires_at=NOW + 7 * DAY,
+    )
     return _with(made, changes)
 
 
@@ -160,4 +184,6 @@ def activity(match_id: str, **changes: Any) -> LiveActivity:
 
 
 def active_match(**changes: Any) -> ActiveMatch:
-    return _with(ActiveMatch(match_id=number(), last_updated_at=MOMENT, owner="instance-1"), changes)
+    return _with(
+        ActiveMatch(match_id=number(), last_updated_at=MOMENT, owner="instance-1"), changes
+    )

@@ -27,7 +27,13 @@ NOTHING: Any = cast("Any", _Anything())
 def routes() -> str:
     rows = ["| method and path | for | does |", "|---|---|---|"]
     for operation in cricket_api(NOTHING, NOTHING).operations:
-        who = "operators" if "admin_key" in operation.security else "people" if operation.security else "everyone"
+        who = (
+            "operators"
+            if "admin_key" in operation.security
+            else "people"
+            if operation.security
+            else "everyone"
+        )
         rows.append(f"| `{operation.method} {operation.path}` | {who} | {operation.summary} |")
     return "\n".join(rows)
 
@@ -37,7 +43,9 @@ def tables() -> str:
     for table in (table for repository in REPOSITORIES for table in tables_of(repository)):
         key = ", ".join(f"`{name}`" for name in table.key_names)
         indexes = ", ".join(f"`{index.name}`" for index in table.indexes)
-        rows.append(f"| `{table.name}` | {key} | {indexes} | {f'`{table.ttl}`' if table.ttl else ''} |")
+        rows.append(
+            f"| `{table.name}` | {key} | {indexes} | {f'`{table.ttl}`' if table.ttl else ''} |"
+        )
     return "\n".join(rows)
 
 

@@ -1,6 +1,13 @@
 """Instances of the live pipeline on one store, with a score service and phones that a test holds in its hand."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +98,9 @@ class Phones:
         async for push in pushes:
             yield push, await self.send(push)
 
-    async def broadcast(self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0) -> Verdict:
+    async def broadcast(
+        self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0
+    ) -> Verdict:
         assert expiration
         verdict = self.verdict(Push(token=channel_id, payload=payload))
         if verdict.is_delivered:
@@ -119,7 +128,9 @@ class Phones:
 
 def _read(token: str, payload: bytes, priority: int) -> Received:
     aps = msgspec.json.decode(payload)["aps"]
-    return Received(token, aps["timestamp"], aps["event"], aps["content-state"], aps.get("alert"), priority)
+    return Received(
+        token, aps["timestamp"], aps["event"], aps["content-state"], aps.get("alert"), priority
+    )
 
 
 @dataclass
@@ -142,14 +153,21 @@ class Scores:
         self.polls += 1
         if self.is_away:
             raise Unavailable("SportMonks does not answer", retry_after=1)
-        feeds = tuple(msgspec.structs.replace(feed, received_at=self.clock.milliseconds()) for feed in self.now.values())
+        feeds = tuple(
+            msgspec.structs.replace(feed, received_at=self.clock.milliseconds())
+            for feed in self.now.values()
+        )
         return Poll(feeds, frozenset(self.now))
 
     async def match(self, match_id: str) -> MatchFeed | None:
         if self.is_away:
             raise Unavailable("SportMonks does not answer")
         feed = self.last.get(match_id) or self.now.get(match_id)
-        return None if feed is None else msgspec.structs.replace(feed, received_at=self.clock.milliseconds())
+        return (
+            None
+            if feed is None
+            else msgspec.structs.replace(feed, received_at=self.clock.milliseconds())
+        )
 
 
 @dataclass
@@ -159,7 +177,9 @@ class Announced:
     events: list[KeyEvent] = field(default_factory=list)
     displays: list[Mapping[str, Mapping[str, Any]]] = field(default_factory=list)
 
-    def __call__(self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]) -> None:
+    def __call__(
+        self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]
+    ) -> None:
         assert match_id
         self.events += events
         self.displays.append(displays)
@@ -203,11 +223,25 @@ class Instance:
 
 @asynccontextmanager
 async def instance(
-    engine: Engine, clock: Clock, scores: Any, apns: Any, *, name: str = "one", lock_seconds: float = 10
+    engine: Engine,
+    clock: Clock,
+    scores: Any,
+    apns: Any,
+    *,
+    name: str = "one",
+    lock_seconds: float = 10,
 ) -> AsyncIterator[Instance]:
     store = Store(engine, clock)
-    active, fixtures, processing = ActiveMatchRepository(store), FixtureRepository(store), ProcessingRepository(store)
-    activities, subscriptions, announced = LiveActivityRepository(store), SubscriptionRepository(store), Announced()
+    active, fixtures, processing = (
+        ActiveMatchRepository(store),
+        FixtureRepository(store),
+        ProcessingRepository(store),
+    )
+    activities, subscriptions, announced = (
+        LiveActivityRepository(store),
+        SubscriptionRepository(store),
+        Announced(),
+    )
     feeds = FeedCache(FixtureCacheRepository(store), clock, Recent(clock, 1, 100))
     pipeline = Pipeline(
         active=active,
@@ -222,14 +256,20 @@ async def instance(
         clock=clock,
         owner=name,
     )
-    async with MatchWorkers(pipeline, StoreLocks(LockRepository(store), clock, name), clock, lock_seconds) as workers:
+    async with MatchWorkers(
+        pipeline, StoreLocks(LockRepository(store), clock, name), clock, lock_seconds
+    ) as workers:
         score = LiveScore(
             scores=scores,
             workers=workers,
             reconciliation=Reconciliation(scores, workers, fixtures, active, clock),
             fixtures=fixtures,
             feeds=feeds,
-            replays=ReplayService(fixtures, processing, feeds, clock, SortableIds(clock), Recent(clock, 60, 10)),
+            replays=ReplayService(
+                fixtures, processing, feeds, clock, SortableIds(clock), Recent(clock, 60, 10)
+            ),
             clock=clock,
         )
-        yield Instance(score, pipeline, workers, announced, active, activities, subscriptions, fixtures, clock)
+        yield Instance(
+            score, pipeline, workers, announced, active, activities, subscriptions, fixtures, clock
+        )

@@ -1,15 +1,25 @@
 """Matches made up ball by ball from a few letters, and what a poll would say of them.
 
-A ball is one word: `.` `1` `4` `6` runs off the bat (`a4` an all-run four), `W` bowled, `C` caught, `R` run out, `S` stumped off
-a wide, `H` retired hurt, `wd` `wd2` `nb` `nb4` extras, `b1` `lb2` byes, `p5` penalty runs. Overs change by themselves, bowlers
-take turns, and an innings ends after ten wickets or twenty overs.
+A ball is one word: `.` `1` `4` `6` runs off the bat (`a4` an all-run four), `W` bowled, `C` caught,
+`R` run out, `S` stumped off a wide, `H` retired hurt, `wd` `wd2` `nb` `nb4` extras, `b1` `lb2`
+byes, `p5` penalty runs. Overs change by themselves, bowlers take turns, and an innings ends after
+ten wickets or twenty overs.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tally.cricket.model.feed import Ball, InningsFeed, MatchFeed, MatchStatus, Side, Target, Wicket, WicketKind
+from tally.cricket.model.feed import (
+    Ball,
+    InningsFeed,
+    MatchFeed,
+    MatchStatus,
+    Side,
+    Target,
+    Wicket,
+    WicketKind,
+)
 from tally.cricket.model.scorecard import scorecards
 
 HOME = Side("10", "Rovers", "ROV")
@@ -30,7 +40,9 @@ class Play:
     balls: list[Ball] = field(default_factory=list)
     bowlers: Sequence[str] = ("b1", "b2")
 
-    def innings(self, number: int, words: str | Iterable[str], *, bowlers: Sequence[str] | None = None) -> "Play":
+    def innings(
+        self, number: int, words: str | Iterable[str], *, bowlers: Sequence[str] | None = None
+    ) -> "Play":
         side = HOME if number % 2 else AWAY
         by = bowlers or [f"{name}of{number % 2}" for name in self.bowlers]
         striker, other, came_in = f"p{number}.1", f"p{number}.2", 2
@@ -66,7 +78,13 @@ class Place(NamedTuple):
 
 def _ball(word: str, place: Place, striker: str, other: str, bowler: str) -> Ball:
     kind = word.rstrip("0123456789") or "bat"
-    figure = int(word[len(kind) :]) if kind != "bat" and word[len(kind) :] else int(word) if kind == "bat" else 0
+    figure = (
+        int(word[len(kind) :])
+        if kind != "bat" and word[len(kind) :]
+        else int(word)
+        if kind == "bat"
+        else 0
+    )
     runs = figure if kind in {"bat", "a", "nb"} else 0
     wides = max(1, figure) if kind == "wd" else 1 if kind == "S" else 0
     noballs = 1 if kind == "nb" else 0
@@ -111,7 +129,11 @@ def feed_of(
     innings: tuple[InningsFeed, ...] | None = None,
 ) -> MatchFeed:
     """What a poll says when these balls are known; `scored` are those that the scores already have, if others."""
-    cards = innings if innings is not None else scorecards(scored if scored is not None else balls, super_overs)
+    cards = (
+        innings
+        if innings is not None
+        else scorecards(scored if scored is not None else balls, super_overs)
+    )
     return MatchFeed(
         "501",
         "1",

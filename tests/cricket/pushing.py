@@ -57,7 +57,9 @@ async def apple_nearby(
 
 def update(token: str, number: int = 0, **more: object) -> Push:
     """A push whose payload says which one it is."""
-    payload = json.dumps({"aps": {"timestamp": number, "event": "update", "content-state": {"number": number}}}).encode()
+    payload = json.dumps(
+        {"aps": {"timestamp": number, "event": "update", "content-state": {"number": number}}}
+    ).encode()
     return Push(token=token, payload=payload, **more)  # type: ignore[arg-type]
 
 
@@ -66,7 +68,9 @@ def number_in(payload: bytes) -> int:
     return number
 
 
-async def send_all(gateway: ApnsGateway, pushes: Iterable[Push], concurrency: int | None = None) -> list[tuple[Push, Verdict]]:
+async def send_all(
+    gateway: ApnsGateway, pushes: Iterable[Push], concurrency: int | None = None
+) -> list[tuple[Push, Verdict]]:
     async def streamed() -> AsyncIterator[Push]:
         for push in pushes:
             yield push

@@ -1,7 +1,7 @@
 """A match with followers, their phones, a push service on real sockets, and any number of instances that see to it.
 
-The phones here are as simple as can be: they hand in tokens when a test says so. What was pushed to them is in the record of the
-simulated service.
+The phones here are as simple as can be: they hand in tokens when a test says so. What was pushed to
+them is in the record of the simulated service.
 """
 
 import asyncio
@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from tally.cricket.model.feed import MatchStatus
-from tally.cricket.model.records import NEUTRAL, ActivityStatus, Device, Fixture, Follow, LiveActivity, start_text
+from tally.cricket.model.records import (
+    NEUTRAL,
+    ActivityStatus,
+    Device,
+    Fixture,
+    Follow,
+    LiveActivity,
+    start_text,
+)
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.catalogue import REPOSITORIES
 from tally.cricket.repository.devices import CRICKET_DEVICES, DeviceRepository
@@ -93,15 +101,28 @@ class Stadium:
 
     def instance(self, owner: str = "instance-1", *, uses_channels: bool = False) -> Instance:
         """Another program on the same store."""
-        return make_instance(Store(self.engine, self.clock), self.apple.gateway, self.show, owner, uses_channels=uses_channels)
+        return make_instance(
+            Store(self.engine, self.clock),
+            self.apple.gateway,
+            self.show,
+            owner,
+            uses_channels=uses_channels,
+        )
 
     async def match(self, **changes: Any) -> Fixture:
         """A match that is live, unless the changes say otherwise."""
         now = self.clock.milliseconds()
-        wanted = {"start_time": start_text(now), "status": MatchStatus.IN_PLAY, "live_updated_at": now} | changes
+        wanted = {
+            "start_time": start_text(now),
+            "status": MatchStatus.IN_PLAY,
+            "live_updated_at": now,
+        } | changes
         fixture = made_up.fixture(**wanted)
         await self.fixtures.write_batch([fixture])
-        teams = [{"id": "1", "name": "Lions", "code": "LIO"}, {"id": "2", "name": "Tigers", "code": "TIG"}]
+        teams = [
+            {"id": "1", "name": "Lions", "code": "LIO"},
+            {"id": "2", "name": "Tigers", "code": "TIG"},
+        ]
         self.contents[fixture.match_id] = {
             "matchId": fixture.match_id,
             "teams": teams,
@@ -112,7 +133,9 @@ class Stadium:
 
     def score(self, fixture: Fixture, line: str) -> None:
         """Something has happened."""
-        self.contents[fixture.match_id] = self.contents[fixture.match_id] | {"lines": {"lockScreen": line}}
+        self.contents[fixture.match_id] = self.contents[fixture.match_id] | {
+            "lines": {"lockScreen": line}
+        }
 
     async def phone(self, user_id: str, **changes: Any) -> Phone:
         """A registered device that can be reached and started on."""
@@ -134,7 +157,9 @@ class Stadium:
         await self.devices.register(device, is_only_one=False)
         return Phone(user_id, device_id, start, token)
 
-    async def follower(self, fixture: Fixture, phones: int = 1, **changes: Any) -> tuple[Follow, list[Phone]]:
+    async def follower(
+        self, fixture: Fixture, phones: int = 1, **changes: Any
+    ) -> tuple[Follow, list[Phone]]:
         """Somebody who follows the match, with so many phones."""
         now = self.clock.milliseconds()
         wanted = {"created_at": now, "expires_at": now // 1000 + 2 * DAY} | changes
@@ -147,7 +172,13 @@ class Stadium:
         now = self.clock.milliseconds()
         people = [f"user-{number:06}" for number in range(count)]
         follows = [
-            {"matchId": fixture.match_id, "userId": user, "teamId": NEUTRAL, "createdAt": now, "expiresAt": now // 1000 + DAY}
+            {
+                "matchId": fixture.match_id,
+                "userId": user,
+                "teamId": NEUTRAL,
+                "createdAt": now,
+                "expiresAt": now // 1000 + DAY,
+            }
             for user in people
         ]
         phones = [
@@ -164,11 +195,17 @@ class Stadium:
             for number, user in enumerate(people)
         ]
         for start in range(0, count, 25):
-            await self.engine.batch_write(BatchWrite(CRICKET_MATCH_FOLLOWS, tuple(follows[start : start + 25])))
-            await self.engine.batch_write(BatchWrite(CRICKET_DEVICES, tuple(phones[start : start + 25])))
+            await self.engine.batch_write(
+                BatchWrite(CRICKET_MATCH_FOLLOWS, tuple(follows[start : start + 25]))
+            )
+            await self.engine.batch_write(
+                BatchWrite(CRICKET_DEVICES, tuple(phones[start : start + 25]))
+            )
 
     async def shown(self, fixture: Fixture, phone: Phone) -> LiveActivity | None:
-        return await self.activities.get(fixture.match_id, phone.user_id, phone.device_id, self.clock.milliseconds())
+        return await self.activities.get(
+            fixture.match_id, phone.user_id, phone.device_id, self.clock.milliseconds()
+        )
 
     async def status(self, fixture: Fixture, phone: Phone) -> ActivityStatus | None:
         activity = await self.shown(fixture, phone)

@@ -26,7 +26,11 @@ async def test_without_a_token_nothing_is_told(ground: Ground) -> None:
     expect_refused(await ground.nobody().get("/matches"), 401, "missing_token")
     forged = Caller(ground.client, ground.url, {"Authorization": "Bearer a.b.c"})
     expect_refused(await forged.get("/matches"), 401, "invalid_token")
-    stranger = Caller(ground.client, ground.url, {"Authorization": f"Bearer {ground.cognito.token_for('x', client_id='other')}"})
+    stranger = Caller(
+        ground.client,
+        ground.url,
+        {"Authorization": f"Bearer {ground.cognito.token_for('x', client_id='other')}"},
+    )
     expect_refused(await stranger.get("/matches"), 401, "invalid_token", "audience")
 
 
@@ -44,7 +48,9 @@ async def test_a_live_match_is_listed_with_names_and_scores(ground: Ground, ana:
     assert listed in (await ana.found("/matches"))["matches"]
 
 
-async def test_names_that_were_noted_with_a_match_outlive_the_tables_they_came_from(ground: Ground, ana: Caller) -> None:
+async def test_names_that_were_noted_with_a_match_outlive_the_tables_they_came_from(
+    ground: Ground, ana: Caller
+) -> None:
     match = ground.live_match(12)
     await ground.sync()
     team = (await ana.found("/matches"))["matches"][0]["teams"][0]
@@ -55,7 +61,9 @@ async def test_names_that_were_noted_with_a_match_outlive_the_tables_they_came_f
     assert cached.enrichment is not None
     assert cached.enrichment["teams"][team["teamId"]]["name"] == "Renamed"
     await ground.sync()
-    assert (await ground.cricket.tables.cache.get(str(match.match.id), ground.clock.seconds())) == cached
+    assert (
+        await ground.cricket.tables.cache.get(str(match.match.id), ground.clock.seconds())
+    ) == cached
 
 
 async def test_what_is_not_there_is_not_found(ana: Caller) -> None:
@@ -69,13 +77,18 @@ async def test_what_is_not_there_is_not_found(ana: Caller) -> None:
     assert (await ana.found("/seasons/404/teams")) == {"teams": []}
 
 
-@pytest.mark.parametrize("query", ["from=yesterday", "to=2080-13-01", "from=2080-03-02&to=2080-03-01", "limit=0", "status=odd"])
+@pytest.mark.parametrize(
+    "query",
+    ["from=yesterday", "to=2080-13-01", "from=2080-03-02&to=2080-03-01", "limit=0", "status=odd"],
+)
 async def test_a_question_that_makes_no_sense_names_what_is_wrong(ana: Caller, query: str) -> None:
     answer = await ana.get(f"/matches?{query}")
     expect_refused(answer, 400, "invalid_field")
 
 
-async def test_pages_of_several_leagues_have_every_match_once_and_in_order(ground: Ground, ana: Caller) -> None:
+async def test_pages_of_several_leagues_have_every_match_once_and_in_order(
+    ground: Ground, ana: Caller
+) -> None:
     """Also where many matches start at the very same time, which is where a page may end."""
     first = ground.clock.now() + timedelta(hours=1)
     for league, apart in (("North", 0.0), ("South", 1800.0), ("West", 0.0)):
@@ -104,7 +117,9 @@ async def test_a_cursor_is_good_for_its_own_question_alone(ground: Ground, ana: 
     assert (await ana.get("/matches?cursor=made-up")).status == 400
 
 
-async def test_a_league_is_found_by_code_and_by_id_and_a_day_has_its_matches_alone(ground: Ground, ana: Caller) -> None:
+async def test_a_league_is_found_by_code_and_by_id_and_a_day_has_its_matches_alone(
+    ground: Ground, ana: Caller
+) -> None:
     day = ground.clock.now() + timedelta(days=3)
     ground.sportmonks.schedule(4, league_name="Northern Cup", first=day, apart=86_400)
     await ground.sync()
@@ -119,7 +134,9 @@ async def test_a_league_is_found_by_code_and_by_id_and_a_day_has_its_matches_alo
     assert (await ana.found(f"/matches?league={league['code']}&status=finished"))["matches"] == []
 
 
-async def test_the_display_state_is_that_of_a_side_or_of_nobody(ground: Ground, ana: Caller) -> None:
+async def test_the_display_state_is_that_of_a_side_or_of_nobody(
+    ground: Ground, ana: Caller
+) -> None:
     match = ground.live_match(12)
     await ground.sync()
     await ground.poll()
@@ -132,7 +149,9 @@ async def test_the_display_state_is_that_of_a_side_or_of_nobody(ground: Ground, 
     expect_refused(await ana.get(f"/matches/{match_id}/display?teamId=7"), 400, "team_not_in_match")
 
 
-async def test_a_match_that_has_not_begun_has_a_display_state_too(ground: Ground, ana: Caller) -> None:
+async def test_a_match_that_has_not_begun_has_a_display_state_too(
+    ground: Ground, ana: Caller
+) -> None:
     (match_id,) = ground.sportmonks.schedule(1, first=ground.clock.now() + timedelta(hours=2))
     await ground.sync()
     shown = await ana.found(f"/matches/{match_id}/display")
@@ -141,7 +160,9 @@ async def test_a_match_that_has_not_begun_has_a_display_state_too(ground: Ground
     assert shown == await ana.found(f"/matches/{match_id}/display")
 
 
-async def test_while_the_score_service_is_away_the_last_scores_are_served_and_marked_stale(ground: Ground, ana: Caller) -> None:
+async def test_while_the_score_service_is_away_the_last_scores_are_served_and_marked_stale(
+    ground: Ground, ana: Caller
+) -> None:
     match = ground.live_match(12)
     await ground.sync()
     await ground.poll()
@@ -173,20 +194,28 @@ async def _trouble(ground: Ground) -> None:
     await polling
 
 
-async def test_operators_change_teams_and_leagues_and_a_sync_leaves_that_alone(ground: Ground, ana: Caller) -> None:
+async def test_operators_change_teams_and_leagues_and_a_sync_leaves_that_alone(
+    ground: Ground, ana: Caller
+) -> None:
     ground.sportmonks.schedule(3, first=ground.clock.now() + timedelta(hours=1))
     await ground.sync()
     operator = ground.operator()
     team = (await ana.found("/teams"))["teams"][0]
-    changed = await operator.patch(f"/teams/{team['teamId']}", {"name": "Renamed", "color": "#102030"})
+    changed = await operator.patch(
+        f"/teams/{team['teamId']}", {"name": "Renamed", "color": "#102030"}
+    )
     assert changed.status == 200, changed
     league = (await ana.found("/leagues"))["leagues"][0]
-    assert (await operator.patch(f"/leagues/{league['leagueId']}", {"name": "Cup", "active": False})).status == 200
+    assert (
+        await operator.patch(f"/leagues/{league['leagueId']}", {"name": "Cup", "active": False})
+    ).status == 200
     await ground.sync()
     assert (await ana.found(f"/teams/{team['teamId']}"))["name"] == "Renamed"
     kept = await ana.found(f"/leagues/{league['leagueId']}")
     assert (kept["name"], kept["active"]) == ("Cup", False)
-    assert (await ana.found("/matches"))["matches"] == [], "the matches of a league that is not active are not listed"
+    assert (await ana.found("/matches"))["matches"] == [], (
+        "the matches of a league that is not active are not listed"
+    )
 
 
 async def test_a_deleted_league_is_gone_until_the_next_sync(ground: Ground, ana: Caller) -> None:
@@ -195,7 +224,9 @@ async def test_a_deleted_league_is_gone_until_the_next_sync(ground: Ground, ana:
     league = (await ana.found("/leagues"))["leagues"][0]
     assert (await ground.operator().delete(f"/leagues/{league['leagueId']}")).status == 204
     expect_refused(await ana.get(f"/leagues/{league['leagueId']}"), 404, "league_not_found")
-    expect_refused(await ground.operator().delete(f"/leagues/{league['leagueId']}"), 404, "league_not_found")
+    expect_refused(
+        await ground.operator().delete(f"/leagues/{league['leagueId']}"), 404, "league_not_found"
+    )
     await ground.sync()
     assert (await ana.found(f"/leagues/{league['leagueId']}"))["name"] == league["name"]
 
@@ -205,7 +236,11 @@ async def test_the_teams_of_a_season_are_those_that_play_it(ground: Ground, ana:
     await ground.sync()
     league = (await ana.found("/leagues"))["leagues"][0]
     found = (await ana.found(f"/seasons/{league['seasonId']}/teams"))["teams"]
-    playing = {team["teamId"] for match in (await ana.found("/matches"))["matches"] for team in match["teams"]}
+    playing = {
+        team["teamId"]
+        for match in (await ana.found("/matches"))["matches"]
+        for team in match["teams"]
+    }
     assert {team["teamId"] for team in found} == playing
 
 
@@ -221,7 +256,9 @@ async def test_the_teams_of_a_season_are_those_that_play_it(ground: Ground, ana:
         ("POST", "/admin/matches/1/replay", {}),
     ],
 )
-async def test_operators_routes_are_for_operators(ground: Ground, ana: Caller, method: str, path: str, body: object) -> None:
+async def test_operators_routes_are_for_operators(
+    ground: Ground, ana: Caller, method: str, path: str, body: object
+) -> None:
     expect_refused(await ana.send(method, path, body), 403, "not_an_operator")
     expect_refused(await ground.nobody().send(method, path, body), 401, "missing_token")
     wrong = Caller(ground.client, ground.url, {"X-Admin-Key": ADMIN[::-1]})
@@ -266,15 +303,21 @@ async def test_operators_see_what_the_pipeline_remembers(ground: Ground) -> None
     assert state["activities"] == {}
 
 
-async def test_a_recorded_match_is_played_again_and_its_replay_goes_when_its_time_is_over(ground: Ground, ana: Caller) -> None:
+async def test_a_recorded_match_is_played_again_and_its_replay_goes_when_its_time_is_over(
+    ground: Ground, ana: Caller
+) -> None:
     match = ground.live_match(10)
     await ground.sync()
     await ground.poll()
     operator = ground.operator()
-    expect_refused(await operator.post(f"/admin/matches/{match.match.id}/replay", {}), 409, "no_recording")
+    expect_refused(
+        await operator.post(f"/admin/matches/{match.match.id}/replay", {}), 409, "no_recording"
+    )
     match.play_out()
     await ground.poll()
-    begun = await operator.post(f"/admin/matches/{match.match.id}/replay", {"speed": 100, "keepMinutes": 1})
+    begun = await operator.post(
+        f"/admin/matches/{match.match.id}/replay", {"speed": 100, "keepMinutes": 1}
+    )
     assert begun.status == 201, begun
     replay_id = begun.json["matchId"]
     assert begun.json["replayOf"] == str(match.match.id)

@@ -21,15 +21,20 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-async def ground(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ground]:
+async def ground(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Ground]:
     """One server for all tests of the module, with a match that is live and three that come; each test has its own people."""
     async with contextlib.AsyncExitStack() as stack:
         changes: dict[str, Any] = {}
         if request.param == "local":
             changes = await _local_tables(
-                stack.enter_context(dynamodb_local()), stack.enter_context(pytest.MonkeyPatch.context())
+                stack.enter_context(dynamodb_local()),
+                stack.enter_context(pytest.MonkeyPatch.context()),
             )
-        opened = await stack.enter_async_context(open_ground(tmp_path_factory.mktemp("people"), **changes))
+        opened = await stack.enter_async_context(
+            open_ground(tmp_path_factory.mktemp("people"), **changes)
+        )
         opened.live_match(12)
         opened.sportmonks.schedule(3, first=opened.clock.now() + timedelta(hours=5))
         await opened.sync()
@@ -67,7 +72,12 @@ async def coming_id(ground: Ground, ana: Caller) -> str:
 
 def device(**changes: Any) -> dict[str, Any]:
     number = next(_numbers)
-    usual = {"deviceToken": f"{number:032x}", "deviceId": f"PHONE-{number}", "platform": "ios", "osVersion": "17.4"}
+    usual = {
+        "deviceToken": f"{number:032x}",
+        "deviceId": f"PHONE-{number}",
+        "platform": "ios",
+        "osVersion": "17.4",
+    }
     return usual | changes
 
 
@@ -84,10 +94,14 @@ async def test_a_device_is_registered_listed_and_forgotten(ground: Ground, ana: 
     assert (await ana.found("/user/device"))["devices"] == [made.json]
     assert (await ana.delete(f"/user/device?deviceToken={mine['deviceToken']}")).status == 204
     assert (await ana.found("/user/device")) == {"devices": []}
-    expect_refused(await ana.delete(f"/user/device?deviceId={mine['deviceId']}"), 404, "device_not_found")
+    expect_refused(
+        await ana.delete(f"/user/device?deviceId={mine['deviceId']}"), 404, "device_not_found"
+    )
 
 
-async def test_a_new_token_of_a_device_takes_the_place_of_the_old_one(ground: Ground, ana: Caller) -> None:
+async def test_a_new_token_of_a_device_takes_the_place_of_the_old_one(
+    ground: Ground, ana: Caller
+) -> None:
     mine = device()
     await ana.post("/user/device", mine)
     start = token()
@@ -100,12 +114,18 @@ async def test_a_new_token_of_a_device_takes_the_place_of_the_old_one(ground: Gr
     found = {each["deviceId"]: each for each in (await ana.found("/user/device"))["devices"]}
     assert set(found) == {mine["deviceId"], other["deviceId"]}
     assert found[mine["deviceId"]]["deviceToken"] != mine["deviceToken"]
-    assert found[mine["deviceId"]]["hasPushToStartToken"] is True, "what starts its Live Activities is still known"
+    assert found[mine["deviceId"]]["hasPushToStartToken"] is True, (
+        "what starts its Live Activities is still known"
+    )
 
 
 async def test_devices_are_told_apart_by_exactly_one_name(ana: Caller) -> None:
     expect_refused(await ana.delete("/user/device"), 400, "invalid_field")
-    expect_refused(await ana.put("/user/device/push-to-start", {"pushToStartToken": token()}), 400, "invalid_field")
+    expect_refused(
+        await ana.put("/user/device/push-to-start", {"pushToStartToken": token()}),
+        400,
+        "invalid_field",
+    )
     body = {"pushToStartToken": token(), "deviceId": "NOT-MINE"}
     expect_refused(await ana.put("/user/device/push-to-start", body), 404, "device_not_found")
 
@@ -122,7 +142,9 @@ async def test_devices_are_told_apart_by_exactly_one_name(ana: Caller) -> None:
         {"unknown": 1},
     ],
 )
-async def test_a_device_that_makes_no_sense_is_refused_by_the_field(ana: Caller, wrong: dict[str, Any]) -> None:
+async def test_a_device_that_makes_no_sense_is_refused_by_the_field(
+    ana: Caller, wrong: dict[str, Any]
+) -> None:
     answer = await ana.post("/user/device", device(**wrong))
     assert answer.status == 400, answer
     assert next(iter(wrong)) in answer.json["error"]["message"]
@@ -133,10 +155,14 @@ async def test_nobody_sees_or_deletes_the_devices_of_others(ground: Ground, ana:
     await ana.post("/user/device", mine)
     bob = ground.person(f"bob-{next(_numbers)}")
     assert (await bob.found("/user/device")) == {"devices": []}
-    expect_refused(await bob.delete(f"/user/device?deviceToken={mine['deviceToken']}"), 404, "device_not_found")
+    expect_refused(
+        await bob.delete(f"/user/device?deviceToken={mine['deviceToken']}"), 404, "device_not_found"
+    )
 
 
-async def test_a_match_is_followed_a_side_is_taken_and_left_again(ana: Caller, coming_id: str) -> None:
+async def test_a_match_is_followed_a_side_is_taken_and_left_again(
+    ana: Caller, coming_id: str
+) -> None:
     expect_refused(await ana.get(f"/user/follow/{coming_id}"), 404, "not_followed")
     made = await ana.post(f"/user/follow/{coming_id}", {})
     assert made.status == 200, made
@@ -144,12 +170,18 @@ async def test_a_match_is_followed_a_side_is_taken_and_left_again(ana: Caller, c
     home = (await ana.found(f"/matches/{coming_id}"))["teams"][0]["teamId"]
     assert (await ana.patch(f"/user/follow/{coming_id}", {"teamId": home})).json["teamId"] == home
     assert (await ana.found(f"/user/follow/{coming_id}"))["teamId"] == home
-    assert [each["matchId"] for each in (await ana.found("/user/follows"))["follows"]] == [coming_id]
+    assert [each["matchId"] for each in (await ana.found("/user/follows"))["follows"]] == [
+        coming_id
+    ]
     again = await ana.post(f"/user/follow/{coming_id}", {})
     assert again.json["createdAt"] == made.json["createdAt"]
     assert (await ana.delete(f"/user/follow/{coming_id}")).status == 204
-    assert (await ana.delete(f"/user/follow/{coming_id}")).status == 204, "the same again is no error"
-    expect_refused(await ana.patch(f"/user/follow/{coming_id}", {"teamId": None}), 404, "not_followed")
+    assert (await ana.delete(f"/user/follow/{coming_id}")).status == 204, (
+        "the same again is no error"
+    )
+    expect_refused(
+        await ana.patch(f"/user/follow/{coming_id}", {"teamId": None}), 404, "not_followed"
+    )
     assert (await ana.found("/user/follows"))["follows"] == []
 
 
@@ -163,7 +195,12 @@ async def test_both_spellings_of_the_follow_routes_do_the_same(ana: Caller, comi
 
 async def test_what_cannot_be_followed_is_refused(ana: Caller, coming_id: str) -> None:
     expect_refused(await ana.post("/user/follow/404", {}), 404, "match_not_found")
-    expect_refused(await ana.post(f"/user/follow/{coming_id}", {"teamId": "7"}), 400, "team_not_in_match", "team")
+    expect_refused(
+        await ana.post(f"/user/follow/{coming_id}", {"teamId": "7"}),
+        400,
+        "team_not_in_match",
+        "team",
+    )
     expect_refused(await ana.post("/user/follow/match", {"matchId": "a#b"}), 400, "invalid_field")
 
 
@@ -185,22 +222,40 @@ async def test_following_a_live_match_shows_it_at_once_and_starts_it_on_the_devi
     assert (active.status, active.json["status"]) == (200, "active")
     rotated = await ana.post(f"/matches/{live_id}/activity-token", body | {"updateToken": token()})
     assert rotated.json["createdAt"] == active.json["createdAt"]
-    assert (await ana.post(f"/matches/{live_id}/activity-dismissed", {"deviceId": phone})).status == 204
+    assert (
+        await ana.post(f"/matches/{live_id}/activity-dismissed", {"deviceId": phone})
+    ).status == 204
     expect_refused(await ana.get(f"/user/follow/{live_id}"), 404, "not_followed")
-    expect_refused(await ana.post(f"/matches/{live_id}/activity-token", body), 409, "activity_ended")
+    expect_refused(
+        await ana.post(f"/matches/{live_id}/activity-token", body), 409, "activity_ended"
+    )
 
 
-async def test_subscriptions_of_apps_are_kept_and_go_with_the_follow(ground: Ground, ana: Caller, live_id: str) -> None:
+async def test_subscriptions_of_apps_are_kept_and_go_with_the_follow(
+    ground: Ground, ana: Caller, live_id: str
+) -> None:
     await ana.post(f"/user/follow/{live_id}", {})
     first, second = token(), token()
     for each in (first, second):
         assert (await ana.post(f"/user/activity/{live_id}", {"pushToken": each})).status == 200
     assert (await ana.delete(f"/user/activity/{live_id}?pushToken={first}")).status == 204
-    expect_refused(await ana.delete(f"/user/activity/{live_id}?pushToken={first}"), 404, "subscription_not_found")
+    expect_refused(
+        await ana.delete(f"/user/activity/{live_id}?pushToken={first}"),
+        404,
+        "subscription_not_found",
+    )
     bob = ground.person(f"bob-{next(_numbers)}")
-    expect_refused(await bob.delete(f"/user/activity/{live_id}?pushToken={second}"), 404, "subscription_not_found")
+    expect_refused(
+        await bob.delete(f"/user/activity/{live_id}?pushToken={second}"),
+        404,
+        "subscription_not_found",
+    )
     await ana.delete(f"/user/follow/{live_id}")
-    expect_refused(await ana.delete(f"/user/activity/{live_id}?pushToken={second}"), 404, "subscription_not_found")
+    expect_refused(
+        await ana.delete(f"/user/activity/{live_id}?pushToken={second}"),
+        404,
+        "subscription_not_found",
+    )
 
 
 async def test_what_one_follows_comes_page_by_page(ground: Ground) -> None:
@@ -214,7 +269,9 @@ async def test_what_one_follows_comes_page_by_page(ground: Ground) -> None:
     assert sorted(found) == sorted(match["matchId"] for match in listed)
 
 
-async def test_whoever_watches_a_match_is_told_as_it_happens(ground: Ground, ana: Caller, live_id: str) -> None:
+async def test_whoever_watches_a_match_is_told_as_it_happens(
+    ground: Ground, ana: Caller, live_id: str
+) -> None:
     async with watching(ana, f"/matches/{live_id}/events") as watcher:
         first = await watcher.event()
         assert first["event"] == "display"
@@ -237,6 +294,8 @@ async def test_every_error_has_the_one_shape(ana: Caller, ground: Ground) -> Non
         await ana.send("POST", "/user/device", b"x" * 2_000_000),
     ]
     for answer, code in zip(
-        answers, ("malformed_json", "invalid_field", "method_not_allowed", "not_found", "too_large"), strict=True
+        answers,
+        ("malformed_json", "invalid_field", "method_not_allowed", "not_found", "too_large"),
+        strict=True,
     ):
         expect_refused(answer, answer.status, code)

@@ -44,7 +44,9 @@ async def settle() -> None:
 async def test_each_push_comes_out_once_with_its_verdict(count: int, limit: int) -> None:
     async with aclosing(Flow(at_once, limit).run(Source(count))) as verdicts:
         found = [(push.payload, verdict) async for push, verdict in verdicts]
-    assert sorted(payload for payload, _ in found) == sorted(update("", number).payload for number in range(1, count + 1))
+    assert sorted(payload for payload, _ in found) == sorted(
+        update("", number).payload for number in range(1, count + 1)
+    )
     assert {verdict.outcome for _, verdict in found} <= {Outcome.DELIVERED}
 
 

@@ -40,21 +40,37 @@ def apple(_apple: Apple) -> Apple:
 async def test_a_live_activity_push_goes_out_as_apple_wants_it(apple: Apple) -> None:
     """Path, topic, type, priority, expiration, id and body."""
     token = apple.token()
-    verdict = await apple.gateway.send(Push(token=token, payload=PAYLOAD, priority=5, expiration=1_900_000_000, apns_id=APNS_ID))
+    verdict = await apple.gateway.send(
+        Push(token=token, payload=PAYLOAD, priority=5, expiration=1_900_000_000, apns_id=APNS_ID)
+    )
     assert verdict == Verdict(Outcome.DELIVERED, 200, "", APNS_ID)
     seen = apple.sim.record.of(token)[0]
     assert (seen.method, seen.path) == ("POST", f"/3/device/{token}")
     assert seen.topic == f"{apple.sim.bundle_id}.push-type.liveactivity"
-    assert (seen.push_type, seen.priority, seen.expiration, seen.apns_id) == ("liveactivity", "5", "1900000000", APNS_ID)
+    assert (seen.push_type, seen.priority, seen.expiration, seen.apns_id) == (
+        "liveactivity",
+        "5",
+        "1900000000",
+        APNS_ID,
+    )
     assert seen.payload == PAYLOAD
 
 
 async def test_an_alert_goes_to_the_apps_own_topic(apple: Apple) -> None:
     token = apple.token(TokenKind.DEVICE)
-    push = Push(token=token, payload=notification(Alert("Toss", "India bat")), push_type="alert", collapse_id="toss-7")
+    push = Push(
+        token=token,
+        payload=notification(Alert("Toss", "India bat")),
+        push_type="alert",
+        collapse_id="toss-7",
+    )
     assert (await apple.gateway.send(push)).is_delivered
     seen = apple.sim.record.of(token)[0]
-    assert (seen.topic, seen.push_type, seen.collapse_id) == (apple.sim.bundle_id, "alert", "toss-7")
+    assert (seen.topic, seen.push_type, seen.collapse_id) == (
+        apple.sim.bundle_id,
+        "alert",
+        "toss-7",
+    )
 
 
 ANSWERS = [
@@ -86,13 +102,20 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("status", "reason", "outcome"), ANSWERS)
-async def test_every_answer_of_apples_has_its_meaning(apple: Apple, status: int, reason: str, outcome: Outcome) -> None:
+async def test_every_answer_of_apples_has_its_meaning(
+    apple: Apple, status: int, reason: str, outcome: Outcome
+) -> None:
     """What may pass is tried as often as patience allows; what is final, once."""
     token = apple.token()
     apple.sim.faults.add(PushFault(token=token, status=status, reason=reason, times=None))
     verdict = await apple.gateway.send(update(token))
     tries = 6 if outcome is Outcome.RETRY else 1
-    assert (verdict.outcome, verdict.status, verdict.reason, verdict.tries) == (outcome, status, reason, tries)
+    assert (verdict.outcome, verdict.status, verdict.reason, verdict.tries) == (
+        outcome,
+        status,
+        reason,
+        tries,
+    )
     assert len(apple.sim.record.of(token)) == tries
     assert outcome_of(status, reason) is outcome
 
@@ -106,7 +129,9 @@ async def test_a_token_that_is_gone_comes_with_the_moment_since_when(apple: Appl
     assert verdict.invalid_since_ms == apple.sim.devices.tokens[token].gone_since_ms
 
 
-@pytest.mark.parametrize("token", ["../4/broadcasts", "ab/cd", "a b", "é" * 64, "", "ab?x=1", "ab#"])
+@pytest.mark.parametrize(
+    "token", ["../4/broadcasts", "ab/cd", "a b", "é" * 64, "", "ab?x=1", "ab#"]
+)
 async def test_what_cannot_be_a_token_is_one_that_nobody_has(apple: Apple, token: str) -> None:
     """Whatever a client registered, no other path of Apple's is ever called with it."""
     assert (await apple.gateway.send(update(token))).outcome is Outcome.TOKEN_INVALID
@@ -127,9 +152,19 @@ async def test_refusals_are_logged_once_a_minute_without_the_token(apple: Apple)
 async def test_what_became_of_pushes_is_counted(apple: Apple) -> None:
     token, gone = apple.tokens(2)
     apple.sim.devices.retire(gone)
-    before = apple.metrics.registry.get_sample_value("tally_apns_pushes_total", {"outcome": "token_invalid"}) or 0
+    before = (
+        apple.metrics.registry.get_sample_value(
+            "tally_apns_pushes_total", {"outcome": "token_invalid"}
+        )
+        or 0
+    )
     await send_all(apple.gateway, [update(token), update(gone)])
-    assert apple.metrics.registry.get_sample_value("tally_apns_pushes_total", {"outcome": "token_invalid"}) == before + 1
+    assert (
+        apple.metrics.registry.get_sample_value(
+            "tally_apns_pushes_total", {"outcome": "token_invalid"}
+        )
+        == before + 1
+    )
     assert apple.metrics.registry.get_sample_value("tally_apns_under_way") == 0
 
 
@@ -139,9 +174,15 @@ async def test_a_channel_is_made_read_listed_used_and_deleted(apple: Apple) -> N
     assert await apple.gateway.read_channel(channel) == Channel(channel, keeps_latest=True)
     assert await apple.gateway.read_channel(brief) == Channel(brief, keeps_latest=False)
     assert set(await apple.gateway.list_channels()) >= {channel, brief}
-    assert (await apple.gateway.broadcast(channel, PAYLOAD, priority=5, expiration=1_900_000_000)).is_delivered
+    assert (
+        await apple.gateway.broadcast(channel, PAYLOAD, priority=5, expiration=1_900_000_000)
+    ).is_delivered
     seen = apple.sim.record.of(channel)[0]
-    assert (seen.path, seen.priority, seen.expiration) == (f"/4/broadcasts/apps/{apple.sim.bundle_id}", "5", "1900000000")
+    assert (seen.path, seen.priority, seen.expiration) == (
+        f"/4/broadcasts/apps/{apple.sim.bundle_id}",
+        "5",
+        "1900000000",
+    )
     assert await apple.gateway.delete_channel(channel)
     assert not await apple.gateway.delete_channel(channel)
     assert await apple.gateway.read_channel(channel) is None
@@ -157,14 +198,18 @@ async def test_all_channels_of_a_busy_app_are_listed(apple: Apple) -> None:
     assert set(await apple.gateway.list_channels()) >= known
 
 
-async def test_a_full_list_of_channels_is_a_conflict_and_a_busy_apple_unavailable(apple: Apple) -> None:
+async def test_a_full_list_of_channels_is_a_conflict_and_a_busy_apple_unavailable(
+    apple: Apple,
+) -> None:
     apple.sim.channels.most = len(apple.sim.channels.known)
     try:
         with pytest.raises(Conflict, match="CannotCreateChannelConfig"):
             await apple.gateway.create_channel()
     finally:
         apple.sim.channels.most = 10_000
-    apple.sim.faults.add(PushFault(path="/1/apps", status=503, reason="ServiceUnavailable", times=None))
+    apple.sim.faults.add(
+        PushFault(path="/1/apps", status=503, reason="ServiceUnavailable", times=None)
+    )
     with pytest.raises(Unavailable, match="ServiceUnavailable"):
         await apple.gateway.create_channel()
 
@@ -180,9 +225,14 @@ async def test_without_a_key_nothing_is_sent_and_everything_says_so() -> None:
     async with open_apns(Settings(), SystemClock(), Metrics()) as gateway:
         port: Apns = gateway
         assert not port.is_configured
-        found = [await gateway.send(update("ab" * 32)), await gateway.broadcast("c", PAYLOAD, priority=5)]
+        found = [
+            await gateway.send(update("ab" * 32)),
+            await gateway.broadcast("c", PAYLOAD, priority=5),
+        ]
         found += [verdict for _, verdict in await send_all(gateway, [update("ab" * 32)])]
-        assert {(verdict.outcome, verdict.reason) for verdict in found} == {(Outcome.RETRY, NOT_CONFIGURED)}
+        assert {(verdict.outcome, verdict.reason) for verdict in found} == {
+            (Outcome.RETRY, NOT_CONFIGURED)
+        }
         with pytest.raises(Unavailable, match="not set up"):
             await gateway.create_channel()
 
@@ -198,8 +248,12 @@ async def test_settings_that_do_not_hold_are_named(apple: Apple, tmp_path: Path)
     wrong = {
         "TALLY_CRICKET_APNS_BUNDLE_ID is needed": replace(whole, cricket_apns_bundle_id=""),
         "TALLY_CRICKET_APNS_KEY_ID is needed": replace(whole, cricket_apns_key_id=""),
-        "TALLY_CRICKET_APNS_KEY is neither": replace(whole, cricket_apns_key=Secret(str(tmp_path / "missing.p8"))),
-        "TALLY_CRICKET_APNS_AUTHORITY": replace(whole, cricket_apns_authority=tmp_path / "missing.pem"),
+        "TALLY_CRICKET_APNS_KEY is neither": replace(
+            whole, cricket_apns_key=Secret(str(tmp_path / "missing.p8"))
+        ),
+        "TALLY_CRICKET_APNS_AUTHORITY": replace(
+            whole, cricket_apns_authority=tmp_path / "missing.pem"
+        ),
     }
     for sentence, settings in wrong.items():
         with pytest.raises(SettingsError, match=sentence):
@@ -216,7 +270,9 @@ async def test_the_key_may_be_a_path_or_a_text_on_one_line(apple: Apple, tmp_pat
             assert (await gateway.send(update(apple.token()))).is_delivered
 
 
-async def test_a_server_with_a_certificate_that_nobody_vouches_for_gets_nothing(apple: Apple) -> None:
+async def test_a_server_with_a_certificate_that_nobody_vouches_for_gets_nothing(
+    apple: Apple,
+) -> None:
     """No push and no token of ours goes to somebody in the middle."""
     settings = replace(apple.settings, cricket_apns_authority=None)
     async with open_apns(settings, SystemClock(), Metrics(), QUICK) as gateway:
@@ -226,7 +282,9 @@ async def test_a_server_with_a_certificate_that_nobody_vouches_for_gets_nothing(
 
 
 async def test_the_payload_arrives_byte_by_byte(apple: Apple) -> None:
-    payload = json.dumps({"aps": {"content-state": {"text": "é" * 1000}}}, ensure_ascii=False).encode()
+    payload = json.dumps(
+        {"aps": {"content-state": {"text": "é" * 1000}}}, ensure_ascii=False
+    ).encode()
     token = apple.token()
     await apple.gateway.send(Push(token=token, payload=payload))
     assert apple.sim.record.payloads(token) == [payload]

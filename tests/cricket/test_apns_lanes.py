@@ -62,7 +62,9 @@ async def test_trouble_again_and_again_leaves_a_little(lanes: Lanes) -> None:
     assert LEAST < lane.limit < LEAST + 1
 
 
-async def test_a_lane_rests_after_trouble_and_the_other_goes_on(lanes: Lanes, clock: ManualClock) -> None:
+async def test_a_lane_rests_after_trouble_and_the_other_goes_on(
+    lanes: Lanes, clock: ManualClock
+) -> None:
     tired, fresh = lanes.lanes
     tired.begun = 1
     lanes.slow_down(tired, 1, 5.0, is_answered=True)
@@ -76,7 +78,9 @@ async def test_a_lane_rests_after_trouble_and_the_other_goes_on(lanes: Lanes, cl
     assert await waiting is tired
 
 
-async def test_a_wish_for_a_long_rest_is_heard_up_to_a_limit(lanes: Lanes, clock: ManualClock) -> None:
+async def test_a_wish_for_a_long_rest_is_heard_up_to_a_limit(
+    lanes: Lanes, clock: ManualClock
+) -> None:
     lane = lanes.lanes[0]
     lane.begun = 1
     lanes.slow_down(lane, 1, 3600.0, is_answered=True)
@@ -114,7 +118,9 @@ async def test_a_place_for_one_who_has_given_up_goes_to_the_next(lanes: Lanes) -
     assert lanes.under_way == 2 * FIRST
 
 
-async def test_three_requests_in_a_row_without_an_answer_bring_a_new_connection(lanes: Lanes) -> None:
+async def test_three_requests_in_a_row_without_an_answer_bring_a_new_connection(
+    lanes: Lanes,
+) -> None:
     lane = lanes.lanes[0]
     before = lane.client
     lanes.slow_down(lane, 1, 0, is_answered=False)

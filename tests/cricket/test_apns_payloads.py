@@ -58,13 +58,19 @@ def test_a_start_carries_the_attributes_an_alert_and_asks_for_a_token() -> None:
 
 
 def test_a_start_with_a_channel_subscribes_to_it_instead_of_asking_for_a_token() -> None:
-    payload = start(timestamp=1, content={}, attributes_type="M", attributes={}, alert=ALERT, channel_id="abc==")
+    payload = start(
+        timestamp=1, content={}, attributes_type="M", attributes={}, alert=ALERT, channel_id="abc=="
+    )
     assert aps(payload)["input-push-channel"] == "abc=="
     assert "input-push-token" not in aps(payload)
 
 
 def test_an_update_has_nothing_that_was_not_given() -> None:
-    assert aps(update(timestamp=5, content={"a": 1})) == {"timestamp": 5, "event": "update", "content-state": {"a": 1}}
+    assert aps(update(timestamp=5, content={"a": 1})) == {
+        "timestamp": 5,
+        "event": "update",
+        "content-state": {"a": 1},
+    }
 
 
 def test_an_end_says_when_it_is_to_go_away() -> None:
@@ -78,8 +84,13 @@ def test_an_end_says_when_it_is_to_go_away() -> None:
 
 
 def test_a_notification_carries_what_the_app_wants_beside_aps() -> None:
-    payload = json.loads(notification(Alert("Toss", "India bat", None), thread_id="match-7", extra={"matchId": "7"}))
-    assert payload == {"matchId": "7", "aps": {"alert": {"title": "Toss", "body": "India bat"}, "thread-id": "match-7"}}
+    payload = json.loads(
+        notification(Alert("Toss", "India bat", None), thread_id="match-7", extra={"matchId": "7"})
+    )
+    assert payload == {
+        "matchId": "7",
+        "aps": {"alert": {"title": "Toss", "body": "India bat"}, "thread-id": "match-7"},
+    }
 
 
 @pytest.mark.parametrize(("to_channel", "limit"), [(False, MOST_PUSHED), (True, MOST_BROADCAST)])
@@ -92,7 +103,13 @@ def test_a_payload_that_is_too_large_is_refused_with_its_size(to_channel: bool, 
 
 def test_attributes_beyond_their_share_are_refused() -> None:
     with pytest.raises(PayloadTooLarge, match="attributes"):
-        start(timestamp=1, content={}, attributes_type="M", attributes={"a": "x" * MOST_ATTRIBUTES}, alert=ALERT)
+        start(
+            timestamp=1,
+            content={},
+            attributes_type="M",
+            attributes={"a": "x" * MOST_ATTRIBUTES},
+            alert=ALERT,
+        )
 
 
 def test_what_is_no_json_is_refused() -> None:
@@ -121,9 +138,19 @@ def test_content_that_fits_its_room_fits_with_any_alert(title: str, body: str, t
                 stale_at=1_800_000_000,
                 relevance=33.333333333333336,
             ),
-            "update": lambda c: update(timestamp=1_800_000_000, content=c, alert=alert, stale_at=1_800_000_000, relevance=1 / 3),
-            "end": lambda c: end(timestamp=1_800_000_000, content=c, alert=alert, dismiss_at=1_800_000_000),
-            "broadcast": lambda c: update(timestamp=1_800_000_000, content=c, alert=alert, to_channel=True),
+            "update": lambda c: update(
+                timestamp=1_800_000_000,
+                content=c,
+                alert=alert,
+                stale_at=1_800_000_000,
+                relevance=1 / 3,
+            ),
+            "end": lambda c: end(
+                timestamp=1_800_000_000, content=c, alert=alert, dismiss_at=1_800_000_000
+            ),
+            "broadcast": lambda c: update(
+                timestamp=1_800_000_000, content=c, alert=alert, to_channel=True
+            ),
         }[kind](content)
         assert aps(payload)["content-state"] == content
         shown = aps(payload)["alert"]

@@ -5,7 +5,12 @@ from datetime import UTC, datetime, timedelta
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from tally.cricket.apns.provider import ProviderToken
 from tally.kit.clock import ManualClock
@@ -33,7 +38,10 @@ def test_the_token_names_the_key_and_the_team_and_is_signed_with_es256() -> None
     assert scheme == "bearer"
     assert jwt.get_unverified_header(token) == {"alg": "ES256", "kid": KEY.key_id}
     claims = jwt.decode(token, PRIVATE.public_key(), ["ES256"], options={"verify_iat": False})  # type: ignore[arg-type]
-    assert claims == {"iss": KEY.team_id, "iat": int(datetime(2026, 1, 1, 10, 30, tzinfo=UTC).timestamp())}
+    assert claims == {
+        "iss": KEY.team_id,
+        "iat": int(datetime(2026, 1, 1, 10, 30, tzinfo=UTC).timestamp()),
+    }
 
 
 @pytest.mark.parametrize("started", range(0, 60, 13))
@@ -100,7 +108,9 @@ def other_curve() -> str:
 
 
 @pytest.mark.parametrize(
-    "pem", ["not a key, but as long as one would be", KEY.pem[:120], other_curve()], ids=["text", "half", "curve"]
+    "pem",
+    ["not a key, but as long as one would be", KEY.pem[:120], other_curve()],
+    ids=["text", "half", "curve"],
 )
 def test_a_wrong_key_is_told_by_the_name_of_its_setting_and_without_its_content(pem: str) -> None:
     with pytest.raises(SettingsError, match="TALLY_CRICKET_APNS_KEY holds") as caught:

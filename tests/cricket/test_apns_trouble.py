@@ -36,12 +36,16 @@ def taken(apple: Apple) -> Counter[str]:
     return Counter(seen.target for seen in apple.sim.record.seen if seen.status == 200)
 
 
-# What goes wrong, and how many pushes at most Apple may have had without our knowing, so that they come twice.
+# What goes wrong, and how many pushes at most Apple may have had without our knowing, so that they
+# come twice.
 TROUBLES = {
     "429": (PushFault(status=429, reason="TooManyRequests", times=20, skip=50), 0),
     "503": (PushFault(status=503, reason="ServiceUnavailable", times=40, skip=50), 0),
     "500": (PushFault(status=500, reason="InternalServerError", times=20, skip=50), 0),
-    "503 with a wish": (PushFault(status=503, reason="Shutdown", times=3, skip=10, retry_after=0), 0),
+    "503 with a wish": (
+        PushFault(status=503, reason="Shutdown", times=3, skip=10, retry_after=0),
+        0,
+    ),
     "graceful goaway": (PushFault(goaway="graceful", times=3, skip=60), 0),
     "abrupt goaway": (PushFault(goaway="abrupt", times=2, skip=100), MANY),
     "connection cut before": (PushFault(cut="before", skip=100), MANY),
@@ -49,7 +53,10 @@ TROUBLES = {
     "stream refused": (PushFault(reset="refused", times=10, skip=30), 0),
     "stream failed": (PushFault(reset="failed", times=10, skip=30), 0),
     "slow": (PushFault(delay=0.2, times=20, skip=30), 0),
-    "expired provider token": (PushFault(status=403, reason="ExpiredProviderToken", times=30, skip=20), 0),
+    "expired provider token": (
+        PushFault(status=403, reason="ExpiredProviderToken", times=30, skip=20),
+        0,
+    ),
 }
 
 
@@ -71,7 +78,10 @@ async def test_every_push_arrives_in_spite_of(apple: Apple, name: str) -> None:
 async def test_the_order_of_a_tokens_pushes_is_kept_in_trouble(apple: Apple) -> None:
     """Whatever is tried again, a later push to the same token waits for it."""
     tokens = apple.tokens(20)
-    for fault in (PushFault(status=503, reason="ServiceUnavailable", times=60, skip=20), PushFault(cut="before", skip=150)):
+    for fault in (
+        PushFault(status=503, reason="ServiceUnavailable", times=60, skip=20),
+        PushFault(cut="before", skip=150),
+    ):
         apple.sim.faults.add(fault)
     pushes = [update(token, number) for number in range(15) for token in tokens]
     verdicts = await send_all(apple.gateway, pushes, concurrency=150)
@@ -85,12 +95,19 @@ async def test_the_order_of_a_tokens_pushes_is_kept_in_trouble(apple: Apple) -> 
 async def test_a_waiting_state_gives_way_to_a_newer_one(apple: Apple) -> None:
     """Never an old score after a new one, and no time spent on the old."""
     token = apple.token()
-    apple.sim.faults.add(PushFault(token=token, status=503, reason="ServiceUnavailable", times=1, retry_after=3))
+    apple.sim.faults.add(
+        PushFault(token=token, status=503, reason="ServiceUnavailable", times=1, retry_after=3)
+    )
     first = asyncio.create_task(apple.gateway.send(update(token, 1, is_state=True)))
     await apple.sim.record.until(lambda record: record.total == 1)
-    rest = [asyncio.create_task(apple.gateway.send(update(token, number, is_state=True))) for number in (2, 3, 4)]
+    rest = [
+        asyncio.create_task(apple.gateway.send(update(token, number, is_state=True)))
+        for number in (2, 3, 4)
+    ]
     verdicts = [await task for task in (first, *rest)]
-    assert [verdict.outcome for verdict in verdicts] == [Outcome.SUPERSEDED] * 3 + [Outcome.DELIVERED]
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.SUPERSEDED] * 3 + [
+        Outcome.DELIVERED
+    ]
     assert [number_in(payload) for payload in apple.sim.record.payloads(token)] == [4]
 
 
@@ -98,7 +115,9 @@ async def test_what_is_no_state_is_never_given_up_for_another(apple: Apple) -> N
     """Two starts to one phone are two matches."""
     token = apple.token()
     apple.sim.faults.add(PushFault(token=token, status=503, reason="ServiceUnavailable", times=2))
-    verdicts = await asyncio.gather(*(apple.gateway.send(update(token, number)) for number in (1, 2)))
+    verdicts = await asyncio.gather(
+        *(apple.gateway.send(update(token, number)) for number in (1, 2))
+    )
     assert [verdict.outcome for verdict in verdicts] == [Outcome.DELIVERED] * 2
     assert [number_in(payload) for payload in apple.sim.record.payloads(token)] == [1, 2]
 
@@ -106,7 +125,10 @@ async def test_what_is_no_state_is_never_given_up_for_another(apple: Apple) -> N
 async def test_broadcasts_to_a_channel_keep_their_order_and_the_newest_wins(apple: Apple) -> None:
     channel = await apple.gateway.create_channel()
     apple.sim.faults.add(PushFault(token=channel, status=503, reason="ServiceUnavailable", times=1))
-    sends = [apple.gateway.broadcast(channel, update("", number).payload, priority=5) for number in (1, 2, 3)]
+    sends = [
+        apple.gateway.broadcast(channel, update("", number).payload, priority=5)
+        for number in (1, 2, 3)
+    ]
     verdicts = await asyncio.gather(*sends)
     assert verdicts[-1].is_delivered
     assert number_in(apple.sim.record.payloads(channel)[-1]) == 3
@@ -115,7 +137,9 @@ async def test_broadcasts_to_a_channel_keep_their_order_and_the_newest_wins(appl
 async def test_patience_ends_and_the_push_comes_back_as_one_to_retry(apple: Apple) -> None:
     """With how long to wait, so that whoever sent it can decide."""
     token = apple.token()
-    apple.sim.faults.add(PushFault(token=token, status=503, reason="ServiceUnavailable", times=None, retry_after=7))
+    apple.sim.faults.add(
+        PushFault(token=token, status=503, reason="ServiceUnavailable", times=None, retry_after=7)
+    )
     verdict = await apple.gateway.send(update(token))
     assert (verdict.outcome, verdict.status, verdict.tries) == (Outcome.RETRY, 503, 1)
     assert verdict.retry_after >= 7
@@ -150,7 +174,9 @@ async def test_every_connection_lost_in_the_middle_of_a_stream_loses_no_push(app
     assert set(taken(apple)) == set(tokens)
 
 
-async def test_the_provider_token_is_renewed_within_its_hour_and_after_a_403(tmp_path: Path) -> None:
+async def test_the_provider_token_is_renewed_within_its_hour_and_after_a_403(
+    tmp_path: Path,
+) -> None:
     """Over two hours no push meets an expired token; and one that Apple calls expired all the same is replaced."""
     clock = ManualClock(datetime(2026, 1, 1, 10, 5, tzinfo=UTC))
     async with apple_nearby(tmp_path, clock) as apple:
@@ -175,7 +201,9 @@ async def test_one_slow_connection_does_not_hold_up_the_other(tmp_path: Path) ->
         assert line is not None
         first, second = line.lanes.lanes
         token = apple.token()
-        apple.sim.faults.add(PushFault(token=token, status=503, reason="ServiceUnavailable", times=1))
+        apple.sim.faults.add(
+            PushFault(token=token, status=503, reason="ServiceUnavailable", times=1)
+        )
         before = (first.limit, second.limit)
         await apple.gateway.send(update(token))
         changed = [lane.limit < limit for lane, limit in zip((first, second), before, strict=True)]

@@ -19,7 +19,9 @@ async def test_a_follow_of_a_live_match_starts_it_on_each_device(stadium: Stadiu
     fixture = await stadium.match()
     follow, phones = await stadium.follower(fixture, 2)
     now = stadium.clock.milliseconds()
-    await stadium.devices.register(made_up.device(follow.user_id, updated_at=now), is_only_one=False)
+    await stadium.devices.register(
+        made_up.device(follow.user_id, updated_at=now), is_only_one=False
+    )
     instance = stadium.instance()
     await instance.activities.followed(fixture, follow)
     await instance.activities.followed(fixture, follow)
@@ -31,7 +33,11 @@ async def test_a_follow_of_a_live_match_starts_it_on_each_device(stadium: Stadiu
 
 async def test_a_device_that_comes_later_shows_what_its_owner_follows(stadium: Stadium) -> None:
     """As soon as it can be started on; what is not live, or not followed, is left alone."""
-    fixture, coming, strange = await stadium.match(), await stadium.match(live_updated_at=None), await stadium.match()
+    fixture, coming, strange = (
+        await stadium.match(),
+        await stadium.match(live_updated_at=None),
+        await stadium.match(),
+    )
     follow, [phone] = await stadium.follower(fixture)
     await stadium.follower(coming, 0, user_id=follow.user_id)
     instance = stadium.instance()
@@ -51,7 +57,10 @@ async def test_each_device_has_its_own_activity_and_token(stadium: Stadium) -> N
     follow, [phone, tablet] = await stadium.follower(fixture, 2)
     instance = stadium.instance()
     await instance.activities.followed(fixture, follow)
-    first, second = await stadium.runs(instance, fixture, phone), await stadium.runs(instance, fixture, tablet)
+    first, second = (
+        await stadium.runs(instance, fixture, phone),
+        await stadium.runs(instance, fixture, tablet),
+    )
     now = stadium.clock.milliseconds()
     pages = stadium.activities.targets(fixture.match_id, now)
     targets = {each.device_id: each.update_token async for page in pages for each in page}
@@ -62,7 +71,9 @@ async def test_each_device_has_its_own_activity_and_token(stadium: Stadium) -> N
     assert [await stadium.status(fixture, each) for each in (phone, tablet)] == [ENDED, ACTIVE]
 
 
-async def test_who_hands_in_a_token_gets_what_has_happened_since_the_start(stadium: Stadium) -> None:
+async def test_who_hands_in_a_token_gets_what_has_happened_since_the_start(
+    stadium: Stadium,
+) -> None:
     """And nothing where nothing has happened: the start has shown it."""
     fixture = await stadium.match()
     follow, [prompt, slow] = await stadium.follower(fixture, 2)
@@ -76,7 +87,9 @@ async def test_who_hands_in_a_token_gets_what_has_happened_since_the_start(stadi
     assert (aps["event"], aps["content-state"]["lines"]["lockScreen"]) == ("update", "LIO 4/0")
 
 
-async def test_a_state_that_is_too_large_for_a_start_is_shown_in_part_and_then_whole(stadium: Stadium) -> None:
+async def test_a_state_that_is_too_large_for_a_start_is_shown_in_part_and_then_whole(
+    stadium: Stadium,
+) -> None:
     """An update has more room than a start: what had to be left out comes with the token."""
     fixture = await stadium.match()
     stadium.contents[fixture.match_id] |= {"need": "n" * 1_500, "result": "r" * 1_500}
@@ -90,7 +103,9 @@ async def test_a_state_that_is_too_large_for_a_start_is_shown_in_part_and_then_w
     assert max(len(seen.payload) for seen in stadium.apple.sim.record.seen) <= 4096
 
 
-async def test_an_activity_that_the_app_began_by_itself_is_registered_like_the_others(stadium: Stadium) -> None:
+async def test_an_activity_that_the_app_began_by_itself_is_registered_like_the_others(
+    stadium: Stadium,
+) -> None:
     """There was no start from here, so it is shown how things stand."""
     fixture = await stadium.match()
     _, [phone] = await stadium.follower(fixture, team_id="1")
@@ -115,7 +130,11 @@ async def test_a_rotated_token_replaces_the_old_one_in_place(stadium: Stadium) -
     assert before is not None
     assert after == replace(before, update_token=new, updated_at=stadium.clock.milliseconds())
     target = PushTarget(
-        match_id=fixture.match_id, user_id=phone.user_id, device_id=phone.device_id, team_id=NEUTRAL, update_token=old
+        match_id=fixture.match_id,
+        user_id=phone.user_id,
+        device_id=phone.device_id,
+        team_id=NEUTRAL,
+        update_token=old,
     )
     assert not await instance.activities.refused(target)
     assert await stadium.status(fixture, phone) is ACTIVE
@@ -123,18 +142,29 @@ async def test_a_rotated_token_replaces_the_old_one_in_place(stadium: Stadium) -
 
 
 async def test_swiping_it_away_ends_it_and_unfollows(stadium: Stadium) -> None:
-    """On the other device it is taken away; on this one it is gone already. The same again is no error."""
+    """On the other device it is taken away; on this one it is gone already.
+
+    The same again is no error.
+    """
     fixture = await stadium.match()
     follow, [phone, tablet] = await stadium.follower(fixture, 2)
     instance = stadium.instance()
     await instance.activities.followed(fixture, follow)
-    mine, other = await stadium.runs(instance, fixture, phone), await stadium.runs(instance, fixture, tablet)
+    mine, other = (
+        await stadium.runs(instance, fixture, phone),
+        await stadium.runs(instance, fixture, tablet),
+    )
     for _ in range(2):
         await instance.activities.dismiss(fixture.match_id, phone.user_id, phone.device_id)
     shown = [await stadium.shown(fixture, each) for each in (phone, tablet)]
-    assert [each and each.end_reason for each in shown] == [EndReason.USER_DISMISSED, EndReason.USER_UNFOLLOW]
+    assert [each and each.end_reason for each in shown] == [
+        EndReason.USER_DISMISSED,
+        EndReason.USER_UNFOLLOW,
+    ]
     assert (stadium.events(mine), stadium.events(other)) == ([], ["end"])
-    assert await stadium.follows.get(fixture.match_id, phone.user_id, stadium.clock.seconds()) is None
+    assert (
+        await stadium.follows.get(fixture.match_id, phone.user_id, stadium.clock.seconds()) is None
+    )
     await stadium.clock.advance(600)
     await instance.orchestrator.run()
     assert stadium.events(phone.start_token) == ["start"]
@@ -152,11 +182,18 @@ async def test_an_unfollow_takes_the_match_off_all_devices(stadium: Stadium) -> 
     subscribed = stadium.update_token(tablet)
     now = stadium.clock.milliseconds()
     await stadium.subscriptions.register(
-        made_up.subscription(fixture.match_id, user_id=follow.user_id, push_token=subscribed, expires_at=now // 1000 + 1000)
+        made_up.subscription(
+            fixture.match_id,
+            user_id=follow.user_id,
+            push_token=subscribed,
+            expires_at=now // 1000 + 1000,
+        )
     )
     await stadium.follows.unfollow(fixture.match_id, follow.user_id, now // 1000)
     for _ in range(2):
-        await instance.activities.unfollowed(fixture.match_id, follow.user_id, EndReason.USER_UNFOLLOW)
+        await instance.activities.unfollowed(
+            fixture.match_id, follow.user_id, EndReason.USER_UNFOLLOW
+        )
     assert [stadium.events(token) for token in (*tokens, subscribed)] == [["end"], [], ["end"]]
     [aps] = stadium.pushed(tokens[0])
     assert aps["dismissal-date"] < aps["timestamp"]
@@ -164,7 +201,9 @@ async def test_an_unfollow_takes_the_match_off_all_devices(stadium: Stadium) -> 
     assert [each and (each.status, each.end_reason, each.update_token) for each in shown] == [
         (ENDED, EndReason.USER_UNFOLLOW, None)
     ] * 2
-    assert [each async for each in stadium.subscriptions.of_match(fixture.match_id, now // 1000)] == []
+    assert [
+        each async for each in stadium.subscriptions.of_match(fixture.match_id, now // 1000)
+    ] == []
 
 
 async def test_who_follows_again_is_started_again(stadium: Stadium) -> None:
@@ -182,7 +221,9 @@ async def test_who_follows_again_is_started_again(stadium: Stadium) -> None:
 
 
 @pytest.mark.parametrize("why", ["unfollowed", "over", "ended"])
-async def test_a_token_that_comes_too_late_is_told_that_it_is_over(stadium: Stadium, why: str) -> None:
+async def test_a_token_that_comes_too_late_is_told_that_it_is_over(
+    stadium: Stadium, why: str
+) -> None:
     """The start was on its way when it ended: the app is refused, and the screen is cleared."""
     fixture = await stadium.match()
     follow, [phone] = await stadium.follower(fixture)
@@ -212,9 +253,14 @@ async def test_changing_sides_turns_what_is_shown(stadium: Stadium) -> None:
     await instance.activities.followed(fixture, follow)
     token = await stadium.runs(instance, fixture, phone)
     await instance.activities.followed(fixture, replace(follow, team_id="2"))
-    assert [(aps["event"], aps["content-state"]["view"]) for aps in stadium.pushed(token)] == [("update", "2")]
+    assert [(aps["event"], aps["content-state"]["view"]) for aps in stadium.pushed(token)] == [
+        ("update", "2")
+    ]
     shown = [await stadium.shown(fixture, each) for each in (phone, waiting)]
-    assert [each and (each.status, each.team_id) for each in shown] == [(ACTIVE, "2"), (PENDING, "2")]
+    assert [each and (each.status, each.team_id) for each in shown] == [
+        (ACTIVE, "2"),
+        (PENDING, "2"),
+    ]
     assert stadium.events(waiting.start_token) == ["start"]
 
 
@@ -241,9 +287,13 @@ async def test_a_push_service_that_does_not_answer_keeps_nobody_waiting(stadium:
     instance = stadium.instance()
     await instance.activities.followed(fixture, follow)
     token = await stadium.runs(instance, fixture, phone)
-    stadium.apple.sim.faults.add(PushFault(token=token, status=503, reason="ServiceUnavailable", times=None))
+    stadium.apple.sim.faults.add(
+        PushFault(token=token, status=503, reason="ServiceUnavailable", times=None)
+    )
     await stadium.follows.unfollow(fixture.match_id, follow.user_id, stadium.clock.seconds())
-    unfollowing = instance.activities.unfollowed(fixture.match_id, follow.user_id, EndReason.USER_UNFOLLOW)
+    unfollowing = instance.activities.unfollowed(
+        fixture.match_id, follow.user_id, EndReason.USER_UNFOLLOW
+    )
     await stadium.while_time_passes(unfollowing)
     activity = await stadium.shown(fixture, phone)
     assert activity is not None

@@ -31,7 +31,11 @@ def told(stadium: Stadium, phone: Phone) -> list[str]:
 
 
 def feed(fixture: Fixture, toss: Toss | None, overs: int | None = None) -> MatchFeed:
-    innings = () if overs is None else (InningsFeed(1, "1", is_super_over=False, runs=8, wickets=0, overs=Overs(overs, 0)),)
+    innings = (
+        ()
+        if overs is None
+        else (InningsFeed(1, "1", is_super_over=False, runs=8, wickets=0, overs=Overs(overs, 0)),)
+    )
     return MatchFeed(
         match_id=fixture.match_id,
         league_id="5",
@@ -51,7 +55,11 @@ def feed(fixture: Fixture, toss: Toss | None, overs: int | None = None) -> Match
 
 async def test_followers_are_told_half_an_hour_before_the_start(stadium: Stadium) -> None:
     """Once, on each device, as a notification that says which match; not those of a match that is further away."""
-    soon, later, inactive = await coming(stadium), await coming(stadium, 40), await coming(stadium, is_active=False)
+    soon, later, inactive = (
+        await coming(stadium),
+        await coming(stadium, 40),
+        await coming(stadium, is_active=False),
+    )
     _, phones = await stadium.follower(soon, 2)
     others = [(await stadium.follower(fixture))[1][0] for fixture in (later, inactive)]
     instance = stadium.instance()
@@ -128,7 +136,10 @@ async def test_the_toss_is_told_once(stadium: Stadium, toss: Toss, words: str) -
 
 
 async def test_a_toss_that_is_long_ago_is_no_news(stadium: Stadium) -> None:
-    """With ten overs gone nobody is told; that it was thought of is noted. An unknown match is passed over."""
+    """With ten overs gone nobody is told; that it was thought of is noted.
+
+    An unknown match is passed over.
+    """
     fixture = await coming(stadium)
     _, [phone] = await stadium.follower(fixture)
     instance = stadium.instance()

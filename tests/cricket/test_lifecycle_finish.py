@@ -27,7 +27,9 @@ async def running(stadium: Stadium, instance: Instance) -> tuple[Fixture, Phone,
     return fixture, phone, token, silent
 
 
-async def over(stadium: Stadium, fixture: Fixture, status: MatchStatus = MatchStatus.FINISHED) -> None:
+async def over(
+    stadium: Stadium, fixture: Fixture, status: MatchStatus = MatchStatus.FINISHED
+) -> None:
     """The match leaves the feed."""
     stadium.score(fixture, "Lions won by 7 runs")
     await stadium.fixtures.update(fixture.match_id, status=status)
@@ -39,7 +41,9 @@ async def expect_cleaned_up(stadium: Stadium, fixture: Fixture, *, follows: int 
     assert len([each async for each in stadium.follows.of_match(fixture.match_id, now)]) == follows
     assert [each async for each in stadium.subscriptions.of_match(fixture.match_id, now)] == []
     hashes = StateHashRepository(stadium.store)
-    assert [await hashes.get(fixture.match_id, view) for view in ("neutral", "1", "2")] == [None] * 3
+    assert [await hashes.get(fixture.match_id, view) for view in ("neutral", "1", "2")] == [
+        None
+    ] * 3
     match = await stadium.matches.get(fixture.match_id)
     assert match is not None
     assert (match.poller_state, match.expires_at is not None) == (PollerState.ENDED, True)
@@ -71,7 +75,9 @@ async def test_when_the_pipeline_is_gone_the_devices_are_told_from_here(stadium:
     fixture, phone, token, _ = await running(stadium, instance)
     subscribed = stadium.update_token(phone)
     expires_at = stadium.clock.seconds() + 10_000
-    await stadium.subscriptions.register(made_up.subscription(fixture.match_id, push_token=subscribed, expires_at=expires_at))
+    await stadium.subscriptions.register(
+        made_up.subscription(fixture.match_id, push_token=subscribed, expires_at=expires_at)
+    )
     await over(stadium, fixture)
     await instance.orchestrator.run()
     await stadium.clock.advance(30)
@@ -82,7 +88,10 @@ async def test_when_the_pipeline_is_gone_the_devices_are_told_from_here(stadium:
         await instance.orchestrator.run()
     for each in (token, subscribed):
         [aps] = stadium.pushed(each)
-        assert (aps["event"], aps["content-state"]["lines"]["lockScreen"]) == ("end", "Lions won by 7 runs")
+        assert (aps["event"], aps["content-state"]["lines"]["lockScreen"]) == (
+            "end",
+            "Lions won by 7 runs",
+        )
         assert aps["dismissal-date"] - aps["timestamp"] == 900
     await expect_cleaned_up(stadium, fixture)
 
@@ -94,12 +103,18 @@ async def test_nothing_is_cleaned_up_before_everybody_knows(stadium: Stadium) ->
     await over(stadium, fixture)
     await instance.orchestrator.run()
     await stadium.clock.advance(60)
-    stadium.apple.sim.faults.add(PushFault(token=token, status=503, reason="ServiceUnavailable", times=None))
+    stadium.apple.sim.faults.add(
+        PushFault(token=token, status=503, reason="ServiceUnavailable", times=None)
+    )
     # Not under its lock, which this clock would let expire while a real socket answers.
     await stadium.while_time_passes(instance.orchestrator.see_to(fixture.match_id))
     activity = await stadium.shown(fixture, phone)
     assert activity is not None
-    assert (activity.status, activity.end_reason, activity.update_token) == (ENDED, EndReason.MATCH_END, token)
+    assert (activity.status, activity.end_reason, activity.update_token) == (
+        ENDED,
+        EndReason.MATCH_END,
+        token,
+    )
     assert fixture.match_id in {each.match_id for each in await stadium.matches.all_on()}
     stadium.apple.sim.faults.clear()
     await stadium.clock.advance(30)
@@ -121,7 +136,9 @@ async def test_a_dead_token_does_not_hold_up_the_end(stadium: Stadium) -> None:
 
 
 @pytest.mark.parametrize("status", [MatchStatus.BREAK, MatchStatus.POSTPONED])
-async def test_a_match_that_will_go_on_keeps_its_followers(stadium: Stadium, status: MatchStatus) -> None:
+async def test_a_match_that_will_go_on_keeps_its_followers(
+    stadium: Stadium, status: MatchStatus
+) -> None:
     """For the night it is off the screen; when it is live again, it is started again, once."""
     instance = stadium.instance()
     fixture, phone, _, _ = await running(stadium, instance)
@@ -133,14 +150,20 @@ async def test_a_match_that_will_go_on_keeps_its_followers(stadium: Stadium, sta
     await expect_cleaned_up(stadium, fixture, follows=1)
     await stadium.clock.advance(12 * 3_600)
     now = stadium.clock.milliseconds()
-    await stadium.fixtures.update(fixture.match_id, status=MatchStatus.IN_PLAY, live_updated_at=now, archived_at=None)
+    await stadium.fixtures.update(
+        fixture.match_id, status=MatchStatus.IN_PLAY, live_updated_at=now, archived_at=None
+    )
     heir = stadium.instance("heir")
     for _ in range(2):
         await heir.orchestrator.run()
     assert stadium.events(phone.start_token) == ["start", "start"]
     match = await stadium.matches.get(fixture.match_id)
     assert match is not None
-    assert (match.poller_state, match.owner, match.expires_at) == (PollerState.POLLING, "heir", None)
+    assert (match.poller_state, match.owner, match.expires_at) == (
+        PollerState.POLLING,
+        "heir",
+        None,
+    )
 
 
 async def test_a_replay_that_was_deleted_is_wound_up_like_any_match(stadium: Stadium) -> None:
@@ -159,7 +182,9 @@ async def test_a_replay_that_was_deleted_is_wound_up_like_any_match(stadium: Sta
     await expect_cleaned_up(stadium, fixture)
 
 
-async def test_a_match_that_is_over_for_the_pipeline_is_started_for_nobody(stadium: Stadium) -> None:
+async def test_a_match_that_is_over_for_the_pipeline_is_started_for_nobody(
+    stadium: Stadium,
+) -> None:
     """Even while its fixture still says that it is live."""
     instance = stadium.instance()
     fixture = await stadium.match()
@@ -174,7 +199,10 @@ async def test_a_match_that_is_over_for_the_pipeline_is_started_for_nobody(stadi
 
 
 async def test_devices_that_can_listen_to_a_channel_share_one(stadium: Stadium) -> None:
-    """One channel for the match; who cannot, or is on a side, keeps a token. At the end, one request tells all listeners."""
+    """One channel for the match; who cannot, or is on a side, keeps a token.
+
+    At the end, one request tells all listeners.
+    """
     instance = stadium.instance(uses_channels=True)
     fixture = await stadium.match()
     follow, [old] = await stadium.follower(fixture)
@@ -186,14 +214,22 @@ async def test_devices_that_can_listen_to_a_channel_share_one(stadium: Stadium) 
     assert match is not None
     assert match.channel_id is not None
     assert list(await stadium.apple.gateway.list_channels()) == [match.channel_id]
-    assert [stadium.pushed(each.start_token)[0].get("input-push-channel") for each in (*new, old, partisan)] == [
+    assert [
+        stadium.pushed(each.start_token)[0].get("input-push-channel")
+        for each in (*new, old, partisan)
+    ] == [
         match.channel_id,
         match.channel_id,
         match.channel_id,
         None,
         None,
     ]
-    assert [await stadium.status(fixture, each) for each in (*new, old)] == [ACTIVE, ACTIVE, ACTIVE, PENDING]
+    assert [await stadium.status(fixture, each) for each in (*new, old)] == [
+        ACTIVE,
+        ACTIVE,
+        ACTIVE,
+        PENDING,
+    ]
     await over(stadium, fixture)
     await instance.orchestrator.run()
     await stadium.clock.advance(60)
@@ -218,6 +254,10 @@ async def test_without_channels_every_device_keeps_its_token(stadium: Stadium) -
     other = await stadium.match()
     follow, _ = await stadium.follower(other, 0)
     phone = await stadium.phone(follow.user_id, os_version="18.1")
-    stadium.apple.sim.faults.add(PushFault(path="/1/apps", status=503, reason="ServiceUnavailable", times=None))
-    await stadium.while_time_passes(stadium.instance(uses_channels=True).orchestrator.see_to(other.match_id))
+    stadium.apple.sim.faults.add(
+        PushFault(path="/1/apps", status=503, reason="ServiceUnavailable", times=None)
+    )
+    await stadium.while_time_passes(
+        stadium.instance(uses_channels=True).orchestrator.see_to(other.match_id)
+    )
     assert stadium.pushed(phone.start_token)[0]["input-push-token"] == 1

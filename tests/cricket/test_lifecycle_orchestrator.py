@@ -14,7 +14,9 @@ PENDING, ACTIVE, ENDED = ActivityStatus.PENDING, ActivityStatus.ACTIVE, Activity
 CYCLE = 30
 
 
-async def test_a_match_that_goes_live_is_started_on_every_device_of_every_follower(stadium: Stadium) -> None:
+async def test_a_match_that_goes_live_is_started_on_every_device_of_every_follower(
+    stadium: Stadium,
+) -> None:
     """Once, with all that the app needs; and the record of the match is made."""
     fixture = await stadium.match(live_updated_at=None)
     followers = [await stadium.follower(fixture, phones) for phones in (1, 2, 0)]
@@ -27,8 +29,16 @@ async def test_a_match_that_goes_live_is_started_on_every_device_of_every_follow
     phones = [phone for _, theirs in followers for phone in theirs]
     for phone in phones:
         [aps] = stadium.pushed(phone.start_token)
-        assert (aps["event"], aps["attributes-type"], aps["input-push-token"]) == ("start", "CricketMatchAttributes", 1)
-        assert aps["attributes"] == {"matchId": fixture.match_id, "teamId": "neutral", "title": "Lions v Tigers"}
+        assert (aps["event"], aps["attributes-type"], aps["input-push-token"]) == (
+            "start",
+            "CricketMatchAttributes",
+            1,
+        )
+        assert aps["attributes"] == {
+            "matchId": fixture.match_id,
+            "teamId": "neutral",
+            "title": "Lions v Tigers",
+        }
         assert aps["alert"]["title"] == "Lions v Tigers"
         assert await stadium.status(fixture, phone) is PENDING
     assert stadium.apple.sim.record.accepted == len(phones) == 3
@@ -46,17 +56,23 @@ async def test_followers_see_the_match_from_their_side(stadium: Stadium) -> None
     assert (aps["attributes"]["teamId"], aps["content-state"]["view"]) == ("2", "2")
 
 
-async def test_who_is_on_a_side_that_no_longer_plays_sees_the_match_from_no_side(stadium: Stadium) -> None:
+async def test_who_is_on_a_side_that_no_longer_plays_sees_the_match_from_no_side(
+    stadium: Stadium,
+) -> None:
     """The fixture was changed after they followed; the others are not held up."""
     fixture = await stadium.match()
     _, [odd] = await stadium.follower(fixture, team_id="99")
     _, [other] = await stadium.follower(fixture, team_id="1")
     await stadium.instance().orchestrator.run()
-    views = [stadium.pushed(phone.start_token)[0]["content-state"]["view"] for phone in (odd, other)]
+    views = [
+        stadium.pushed(phone.start_token)[0]["content-state"]["view"] for phone in (odd, other)
+    ]
     assert views == ["neutral", "1"]
 
 
-async def test_after_a_restart_what_is_missing_is_made_up_for_and_nothing_comes_twice(stadium: Stadium) -> None:
+async def test_after_a_restart_what_is_missing_is_made_up_for_and_nothing_comes_twice(
+    stadium: Stadium,
+) -> None:
     """The match was live all the time; one follower was started before, the other one is found now."""
     fixture = await stadium.match()
     _, [before] = await stadium.follower(fixture)
@@ -65,7 +81,10 @@ async def test_after_a_restart_what_is_missing_is_made_up_for_and_nothing_comes_
     _, [after] = await stadium.follower(fixture)
     await stadium.clock.advance(CYCLE)
     await stadium.instance("after").orchestrator.run()
-    assert [stadium.events(phone.start_token) for phone in (before, after)] == [["start"], ["start"]]
+    assert [stadium.events(phone.start_token) for phone in (before, after)] == [
+        ["start"],
+        ["start"],
+    ]
     assert await stadium.status(fixture, before) is ACTIVE
     match = await stadium.matches.get(fixture.match_id)
     assert match is not None
@@ -99,7 +118,9 @@ async def test_a_crowd_is_seen_to_page_by_page(stadium: Stadium) -> None:
     assert len({seen.target for seen in record.seen}) == record.accepted == PAGE + 1
     now = stadium.clock.milliseconds()
     pending = [each async for each in stadium.activities.of_match(fixture.match_id, now)]
-    tokens = [replace(each, update_token=f"{number:0158x}ff") for number, each in enumerate(pending)]
+    tokens = [
+        replace(each, update_token=f"{number:0158x}ff") for number, each in enumerate(pending)
+    ]
     await asyncio.gather(*(stadium.activities.activate(each) for each in tokens))
     record.clear()
     await stadium.fixtures.update(fixture.match_id, status=MatchStatus.FINISHED)
@@ -145,7 +166,11 @@ async def test_a_refused_token_is_healed_within_one_cycle(stadium: Stadium) -> N
     tokens = [await stadium.runs(instance, fixture, each) for each in (phone, gone)]
     for each, token in zip((phone, gone), tokens, strict=True):
         target = PushTarget(
-            match_id=fixture.match_id, user_id=each.user_id, device_id=each.device_id, team_id="neutral", update_token=token
+            match_id=fixture.match_id,
+            user_id=each.user_id,
+            device_id=each.device_id,
+            team_id="neutral",
+            update_token=token,
         )
         assert await instance.activities.refused(target)
         assert not await instance.activities.refused(target)
@@ -155,7 +180,10 @@ async def test_a_refused_token_is_healed_within_one_cycle(stadium: Stadium) -> N
     assert (ended.status, ended.end_reason) == (ENDED, EndReason.TOKEN_INVALID)
     await stadium.clock.advance(CYCLE)
     await instance.orchestrator.run()
-    assert [stadium.events(each.start_token) for each in (phone, gone)] == [["start", "start"], ["start"]]
+    assert [stadium.events(each.start_token) for each in (phone, gone)] == [
+        ["start", "start"],
+        ["start"],
+    ]
     await stadium.runs(instance, fixture, phone)
     assert [await stadium.status(fixture, each) for each in (phone, gone)] == [ACTIVE, ENDED]
 
@@ -187,7 +215,9 @@ async def test_a_token_that_dies_again_and_again_is_started_less_and_less(stadiu
             await stadium.runs(instance, fixture, phone)
             activity = await stadium.shown(fixture, phone)
             assert activity is not None
-            await stadium.activities.end(activity, EndReason.TOKEN_INVALID, stadium.clock.milliseconds())
+            await stadium.activities.end(
+                activity, EndReason.TOKEN_INVALID, stadium.clock.milliseconds()
+            )
         await stadium.clock.advance(CYCLE)
     assert len(stadium.pushed(phone.start_token)) == 6
 
@@ -259,10 +289,17 @@ async def test_a_match_that_nobody_renews_is_taken_over(stadium: Stadium) -> Non
     await stadium.clock.advance(CYCLE + 1)
     await second.orchestrator.run()
     taken = await stadium.matches.get(fixture.match_id)
-    assert taken == replace(match, owner="second", version=match.version + 1, last_updated_at=stadium.clock.milliseconds())
+    assert taken == replace(
+        match,
+        owner="second",
+        version=match.version + 1,
+        last_updated_at=stadium.clock.milliseconds(),
+    )
 
 
-async def test_trouble_with_one_match_does_not_touch_the_others(stadium: Stadium, log_text: LogText) -> None:
+async def test_trouble_with_one_match_does_not_touch_the_others(
+    stadium: Stadium, log_text: LogText
+) -> None:
     """The display state of one cannot be had; the followers of the other see theirs, and the log tells."""
     broken, fine = await stadium.match(), await stadium.match()
     stadium.contents[broken.match_id] = {"teams": 7}

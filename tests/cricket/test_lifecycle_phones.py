@@ -19,7 +19,9 @@ async def village(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Vil
         yield opened
 
 
-async def test_a_match_is_on_every_device_of_a_follower_from_its_start_to_its_end(village: Village) -> None:
+async def test_a_match_is_on_every_device_of_a_follower_from_its_start_to_its_end(
+    village: Village,
+) -> None:
     """Started by the orchestrator, updated with every change, ended by the result; and nobody follows it any more."""
     fixture = await village.match()
     phone, tablet = await village.phone("ana"), await village.phone("ana", "tablet")
@@ -53,7 +55,9 @@ async def test_a_match_is_on_every_device_of_a_follower_from_its_start_to_its_en
     assert phone.bell(fixture.match_id) is Bell.OUTLINE
 
 
-async def test_an_activity_that_ios_has_dropped_is_there_again_after_one_look(village: Village) -> None:
+async def test_an_activity_that_ios_has_dropped_is_there_again_after_one_look(
+    village: Village,
+) -> None:
     """Apple says that the token is gone; the orchestrator starts another one, and it shows the score of now."""
     fixture = await village.match()
     phone = await village.phone("ben")
@@ -99,7 +103,16 @@ async def test_a_server_that_starts_while_a_match_is_on_picks_it_up(village: Vil
         activity = device.shown(fixture.match_id)
         assert activity is not None
         assert "LIO 8/0" in activity.content["lines"]["lockScreen"]
-        assert len([each for each in device.kit.activities.values() if each.match_id == fixture.match_id]) == 1
+        assert (
+            len(
+                [
+                    each
+                    for each in device.kit.activities.values()
+                    if each.match_id == fixture.match_id
+                ]
+            )
+            == 1
+        )
 
 
 async def test_phones_that_can_listen_are_reached_by_one_request(village: Village) -> None:
@@ -121,8 +134,12 @@ async def test_phones_that_can_listen_are_reached_by_one_request(village: Villag
         assert "LIO 6/0" in activity.content["lines"]["lockScreen"]
     await village.poll(fixture, 6, MatchStatus.FINISHED)
     await village.look()
-    assert {activity.state for phone in (*phones, old) for activity in phone.kit.on_screen()} == {State.ENDED}
-    assert {(await village.record(fixture, phone)).end_reason for phone in (*phones, old)} == {EndReason.MATCH_END}
+    assert {activity.state for phone in (*phones, old) for activity in phone.kit.on_screen()} == {
+        State.ENDED
+    }
+    assert {(await village.record(fixture, phone)).end_reason for phone in (*phones, old)} == {
+        EndReason.MATCH_END
+    }
 
 
 async def test_a_phone_that_is_new_shows_what_its_owner_follows_already(village: Village) -> None:

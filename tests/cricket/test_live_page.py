@@ -15,7 +15,9 @@ NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 def test_a_test_that_the_page_names_exists(file: str, name: str) -> None:
     """Under this name, in this file."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    assert name in {
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
 
 
 def test_each_arrow_of_the_diagram_has_a_row_with_a_test() -> None:

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from tally.cricket.apns.payloads import Alert, room_for_content, update
 from tally.cricket.model.book import PATIENCE, Book
-from tally.cricket.model.cooldowns import COOLDOWN_SECONDS, Scene, cooldown_key, cooled, is_stale, pick
+from tally.cricket.model.cooldowns import (
+    COOLDOWN_SECONDS,
+    Scene,
+    cooldown_key,
+    cooled,
+    is_stale,
+    pick,
+)
 from tally.cricket.model.display import build, symbol_of
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import MatchFeed, MatchStatus, Side, Toss
@@ -20,7 +27,10 @@ from tally.cricket.model.texts import sentence_of, title_of
 from tests.cricket.play import AWAY, HOME, Play, feed_of
 
 ROOM = room_for_content("update")
-HOSTILE = st.text(st.one_of(st.characters(), st.sampled_from('👨‍👩‍👧‍👦🏏é\u0301\x00\x1f"\\\ud800\udfff\u202e')), max_size=4000)
+HOSTILE = st.text(
+    st.one_of(st.characters(), st.sampled_from('👨‍👩‍👧‍👦🏏é\u0301\x00\x1f"\\\ud800\udfff\u202e')),
+    max_size=4000,
+)
 
 
 def event(kind: EventKind, subject: str = "p1.1", **told: Any) -> KeyEvent:
@@ -36,7 +46,12 @@ def test_the_highest_rank_is_shown_and_of_two_of_a_kind_the_later() -> None:
 def test_the_first_six_kinds_alert() -> None:
     """And no other: the rest changes the screen quietly."""
     assert [kind.value for kind in EventKind if kind.is_alert] == [
-        *("match_end", "innings_end", "hat_trick", "hundred", "wicket", "fifty")
+        "match_end",
+        "innings_end",
+        "hat_trick",
+        "hundred",
+        "wicket",
+        "fifty",
     ]
 
 
@@ -61,7 +76,10 @@ def test_what_was_overtaken_is_stale(old: EventKind, newer: EventKind) -> None:
 def test_a_four_is_stale_an_over_later_and_a_wicket_after_two() -> None:
     """What a long gap brings is recorded, but not shown as news."""
     balls = Play().innings(1, "4 . . . . . . . . . . . . .").balls
-    four, wicket = event(EventKind.FOUR, ball_id=balls[0].id), event(EventKind.WICKET, ball_id=balls[0].id)
+    four, wicket = (
+        event(EventKind.FOUR, ball_id=balls[0].id),
+        event(EventKind.WICKET, ball_id=balls[0].id),
+    )
     assert [is_stale(four, Scene([four], balls[:count])) for count in (6, 7)] == [False, True]
     assert [is_stale(wicket, Scene([wicket], balls[:count])) for count in (12, 13)] == [False, True]
 
@@ -79,11 +97,23 @@ def test_the_same_is_not_shown_again_while_it_cools_down() -> None:
 def test_the_views_differ_in_what_is_said_and_in_nothing_else() -> None:
     """A side stands first in its own view, and knows whether the event is good for it and who needs what."""
     feed = feed_of(Play().innings(1, "6 6 6").innings(2, "1 W").balls)
-    out = KeyEvent(kind=EventKind.WICKET, innings=2, subject="p2.1", team_id=AWAY.team_id, runs=1, balls=2, reason="bowled")
+    out = KeyEvent(
+        kind=EventKind.WICKET,
+        innings=2,
+        subject="p2.1",
+        team_id=AWAY.team_id,
+        runs=1,
+        balls=2,
+        reason="bowled",
+    )
     neutral, home, away = (build(feed, view, timestamp=1, key_event=out) for view in views_of(feed))
     assert [team.id for team in neutral.teams] == [team.id for team in home.teams] == ["10", "20"]
     assert [team.id for team in away.teams] == ["20", "10"]
-    assert [each.key_event.mood for each in (neutral, home, away) if each.key_event] == ["neutral", "for", "against"]
+    assert [each.key_event.mood for each in (neutral, home, away) if each.key_event] == [
+        "neutral",
+        "for",
+        "against",
+    ]
     assert neutral.need == away.need == "WAN need 18 off 118"
     assert home.need == "must defend 18 off 118"
     assert neutral.batters == home.batters == away.batters
@@ -112,7 +142,16 @@ def test_before_the_first_ball_the_toss_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("word", "symbol"),
-    [("wd", "wd"), ("wd2", "2wd"), ("nb", "nb"), ("nb4", "5nb"), ("b4", "4b"), ("lb1", "1lb"), (".", "."), ("H", ".")],
+    [
+        ("wd", "wd"),
+        ("wd2", "2wd"),
+        ("nb", "nb"),
+        ("nb4", "5nb"),
+        ("b4", "4b"),
+        ("lb1", "1lb"),
+        (".", "."),
+        ("H", "."),
+    ],
 )
 def test_a_ball_is_written_as_scorers_do(word: str, symbol: str) -> None:
     """Extras with their letters, a dot for nothing."""
@@ -123,7 +162,16 @@ def test_a_ball_is_written_as_scorers_do(word: str, symbol: str) -> None:
 def test_every_kind_has_words() -> None:
     """Title and sentence, whatever is known of the event."""
     for kind in EventKind:
-        told = event(kind, player="Ann", other="Bob", runs=50, balls=30, count=3, reason="bowled", score="1/1")
+        told = event(
+            kind,
+            player="Ann",
+            other="Bob",
+            runs=50,
+            balls=30,
+            count=3,
+            reason="bowled",
+            score="1/1",
+        )
         assert title_of(told)
         assert sentence_of(told)
 
@@ -135,32 +183,55 @@ def hostile_feed(names: list[str]) -> MatchFeed:
         msgspec.structs.replace(
             card,
             batters=tuple(msgspec.structs.replace(line, name=names[4]) for line in card.batters),
-            bowlers=tuple(msgspec.structs.replace(line, name=names[5], is_bowling=True) for line in card.bowlers),
+            bowlers=tuple(
+                msgspec.structs.replace(line, name=names[5], is_bowling=True)
+                for line in card.bowlers
+            ),
         )
         for card in feed.innings
     )
-    return msgspec.structs.replace(feed, teams=sides, innings=innings, status_text=names[6], note=names[7])
+    return msgspec.structs.replace(
+        feed, teams=sides, innings=innings, status_text=names[6], note=names[7]
+    )
 
 
 @settings(max_examples=60)
-@given(st.lists(HOSTILE, min_size=10, max_size=10), st.sampled_from([400, 800, 1500, ROOM]), st.sampled_from(MatchStatus))
-def test_a_state_fits_and_is_valid_json_whatever_names_it_has(names: list[str], room: int, status: MatchStatus) -> None:
+@given(
+    st.lists(HOSTILE, min_size=10, max_size=10),
+    st.sampled_from([400, 800, 1500, ROOM]),
+    st.sampled_from(MatchStatus),
+)
+def test_a_state_fits_and_is_valid_json_whatever_names_it_has(
+    names: list[str], room: int, status: MatchStatus
+) -> None:
     """Emoji, surrogates, control characters, thousands of characters: never more bytes than there is room, never broken."""
     feed = msgspec.structs.replace(hostile_feed(names), status=status)
-    shown = event(EventKind.WICKET, player=names[8], other=names[9], reason=names[8], score=names[9])
+    shown = event(
+        EventKind.WICKET, player=names[8], other=names[9], reason=names[8], score=names[9]
+    )
     for view in views_of(feed):
-        content = content_of(build(feed, view, timestamp=9_999_999_999, key_event=shown, balls=()), room)
+        content = content_of(
+            build(feed, view, timestamp=9_999_999_999, key_event=shown, balls=()), room
+        )
         assert size_of(content) <= max(room, 640)
         assert msgspec.json.decode(msgspec.json.encode(content)) == content
         assert content["teams"][0]["score"]
-    payload = update(timestamp=9_999_999_999, content=content_of(build(feed, timestamp=1), ROOM), alert=Alert(names[8], names[9]))
+    payload = update(
+        timestamp=9_999_999_999,
+        content=content_of(build(feed, timestamp=1), ROOM),
+        alert=Alert(names[8], names[9]),
+    )
     assert len(payload) <= 4096
 
 
 def test_parts_are_dropped_in_the_stated_order() -> None:
     """The expanded line first, the event last, and nothing more than it takes."""
     feed = feed_of(Play().innings(1, "6 6 6").innings(2, "1 4 1").balls)
-    content = msgspec.to_builtins(build(feed, timestamp=1, key_event=event(EventKind.SIX, player="Ann"), balls=feed.balls or ()))
+    content = msgspec.to_builtins(
+        build(
+            feed, timestamp=1, key_event=event(EventKind.SIX, player="Ann"), balls=feed.balls or ()
+        )
+    )
     sizes = [size_of(content)]
     for drop in DROPPED:
         content = drop(content)
@@ -188,8 +259,16 @@ def test_the_fingerprint_is_of_what_is_seen() -> None:
     assert fingerprint(first) != fingerprint(first | {"isStale": True})
 
 
-def take(memory: Memory, book: Book, words: str, now: int, status: MatchStatus = MatchStatus.IN_PLAY) -> Step:
-    return step(memory, book, feed_of(Play().innings(1, words).balls, status, received_at=now), now=now, room=ROOM)
+def take(
+    memory: Memory, book: Book, words: str, now: int, status: MatchStatus = MatchStatus.IN_PLAY
+) -> Step:
+    return step(
+        memory,
+        book,
+        feed_of(Play().innings(1, words).balls, status, received_at=now),
+        now=now,
+        room=ROOM,
+    )
 
 
 def test_a_poll_without_news_changes_nothing() -> None:

@@ -14,7 +14,9 @@ from tally.cricket.model.feed import Ball, MatchFeed, MatchStatus, Wicket, Wicke
 from tally.cricket.model.history import history, untold
 from tests.cricket.play import Play, feed_of
 
-WORDS = st.sampled_from([*[".", "1", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb", "b1", "lb2", "a4", "S"]])
+WORDS = st.sampled_from(
+    [".", "1", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb", "b1", "lb2", "a4", "S"]
+)
 INNINGS = st.lists(WORDS, min_size=1, max_size=30)
 
 
@@ -52,7 +54,9 @@ def at_once(balls: Sequence[Ball]) -> list[tuple[str, int, str, int]]:
 
 @settings(max_examples=60)
 @given(INNINGS, INNINGS, st.lists(st.integers(0, 100), max_size=30), st.integers(0, 2**32))
-def test_any_partition_into_polls_tells_the_same(first: list[str], second: list[str], cuts: list[int], seed: int) -> None:
+def test_any_partition_into_polls_tells_the_same(
+    first: list[str], second: list[str], cuts: list[int], seed: int
+) -> None:
     """Polls that repeat, that bring balls twice, and any number of balls between two of them."""
     balls = match_of(first, second)
     chance, listener = random.Random(seed), Listener()
@@ -63,45 +67,65 @@ def test_any_partition_into_polls_tells_the_same(first: list[str], second: list[
         for _ in range(chance.randint(1, 2)):
             listener.hear(msgspec.structs.replace(feed_of(known), balls=tuple(shuffled)))
     listener.hear(whole(balls))
-    assert told_of([event for event in listener.told if event.kind is not EventKind.NEW_BATTER]) == [
-        each for each in at_once(balls) if each[0] != EventKind.NEW_BATTER
-    ]
+    assert told_of(
+        [event for event in listener.told if event.kind is not EventKind.NEW_BATTER]
+    ) == [each for each in at_once(balls) if each[0] != EventKind.NEW_BATTER]
     assert listener.hear(whole(balls)) == []
 
 
 @settings(max_examples=60)
 @given(INNINGS, INNINGS, st.integers(0, 2**32))
-def test_a_ball_that_a_poll_lacks_is_waited_for(first: list[str], second: list[str], seed: int) -> None:
+def test_a_ball_that_a_poll_lacks_is_waited_for(
+    first: list[str], second: list[str], seed: int
+) -> None:
     """Those after it are told when it is there, so that the order holds."""
     balls = match_of(first, second)
     chance, listener = random.Random(seed), Listener()
     for cut in range(1, len(balls) + 1, 4):
         known = balls[:cut]
         lost = chance.choice(known)
-        listener.hear(msgspec.structs.replace(feed_of(known), balls=tuple(ball for ball in known if ball is not lost)))
+        listener.hear(
+            msgspec.structs.replace(
+                feed_of(known), balls=tuple(ball for ball in known if ball is not lost)
+            )
+        )
         listener.hear(feed_of(known))
     listener.hear(whole(balls))
     events = [event for event in listener.told if event.kind is not EventKind.NEW_BATTER]
-    # A wide that is lost together with the ball after it leaves no trace, and is told of when it comes.
-    assert sorted(told_of(events)) == sorted(each for each in at_once(balls) if each[0] != EventKind.NEW_BATTER)
-    assert told_of([event for event in history(whole(balls), listener.book) if event.kind is not EventKind.NEW_BATTER]) == [
+    # A wide that is lost together with the ball after it leaves no trace, and is told of when it
+    # comes.
+    assert sorted(told_of(events)) == sorted(
         each for each in at_once(balls) if each[0] != EventKind.NEW_BATTER
-    ]
+    )
+    assert told_of(
+        [
+            event
+            for event in history(whole(balls), listener.book)
+            if event.kind is not EventKind.NEW_BATTER
+        ]
+    ) == [each for each in at_once(balls) if each[0] != EventKind.NEW_BATTER]
 
 
 def test_a_ball_in_the_middle_holds_those_after_it() -> None:
     """Until it comes, and then all are told in order."""
     balls = Play().innings(1, "1 . 4 6 .").balls
     listener = Listener()
-    assert listener.hear(msgspec.structs.replace(feed_of(balls), balls=(*balls[:2], *balls[3:]))) == []
-    assert [event.kind for event in listener.hear(feed_of(balls))] == [EventKind.FOUR, EventKind.SIX]
+    assert (
+        listener.hear(msgspec.structs.replace(feed_of(balls), balls=(*balls[:2], *balls[3:]))) == []
+    )
+    assert [event.kind for event in listener.hear(feed_of(balls))] == [
+        EventKind.FOUR,
+        EventKind.SIX,
+    ]
 
 
 def test_a_lost_wide_holds_too_since_the_scores_know_of_it() -> None:
     """No number is missing in the over, but a run is."""
     balls = Play().innings(1, "1 . wd 6 .").balls
     listener = Listener()
-    assert listener.hear(msgspec.structs.replace(feed_of(balls), balls=(*balls[:2], *balls[3:]))) == []
+    assert (
+        listener.hear(msgspec.structs.replace(feed_of(balls), balls=(*balls[:2], *balls[3:]))) == []
+    )
     assert [event.kind for event in listener.hear(feed_of(balls))] == [EventKind.SIX]
 
 
@@ -114,7 +138,10 @@ def test_a_ball_that_never_comes_is_given_up() -> None:
     assert [event.kind for new in heard for event in new] == [EventKind.SIX]
     assert heard[PATIENCE]
     assert [event.kind for event in listener.hear(feed_of(balls))] == [EventKind.FOUR]
-    assert [event.kind for event in history(feed_of(balls), listener.book)] == [EventKind.FOUR, EventKind.SIX]
+    assert [event.kind for event in history(feed_of(balls), listener.book)] == [
+        EventKind.FOUR,
+        EventKind.SIX,
+    ]
 
 
 def test_the_last_poll_waits_for_nothing() -> None:
@@ -137,7 +164,9 @@ def test_penalty_runs_between_balls_delay_no_more_than_once() -> None:
     def poll(count: int) -> MatchFeed:
         feed = feed_of(balls[:count])
         (card,) = feed.innings
-        return msgspec.structs.replace(feed, innings=(msgspec.structs.replace(card, runs=card.runs + 5),))
+        return msgspec.structs.replace(
+            feed, innings=(msgspec.structs.replace(card, runs=card.runs + 5),)
+        )
 
     for _ in range(PATIENCE + 1):
         listener.hear(poll(4))
@@ -162,8 +191,12 @@ def test_a_wicket_that_was_the_other_batters_is_the_same_wicket() -> None:
     wrong = balls[1]
     assert wrong.wicket is not None
     assert wrong.non_striker_id is not None
-    corrected = msgspec.structs.replace(wrong, wicket=Wicket(wrong.non_striker_id, "other", WicketKind.RUN_OUT))
-    later = msgspec.structs.replace(balls[4], wicket=Wicket(wrong.wicket.player_out_id, "first", WicketKind.CAUGHT))
+    corrected = msgspec.structs.replace(
+        wrong, wicket=Wicket(wrong.non_striker_id, "other", WicketKind.RUN_OUT)
+    )
+    later = msgspec.structs.replace(
+        balls[4], wicket=Wicket(wrong.wicket.player_out_id, "first", WicketKind.CAUGHT)
+    )
     listener = Listener()
     listener.hear(feed_of(balls[:3]))
     assert listener.hear(feed_of([balls[0], corrected, balls[2]])) == []
@@ -199,16 +232,20 @@ def test_a_poll_may_bring_only_the_latest_balls(count: int) -> None:
     listener = Listener()
     for known in range(count, len(balls) + count, count):
         window = balls[max(0, min(known, len(balls)) - count) : known]
-        feed = feed_of(balls[:known], MatchStatus.FINISHED if known >= len(balls) else MatchStatus.IN_PLAY)
+        feed = feed_of(
+            balls[:known], MatchStatus.FINISHED if known >= len(balls) else MatchStatus.IN_PLAY
+        )
         listener.hear(msgspec.structs.replace(feed, balls=tuple(window)))
-    assert told_of([event for event in listener.told if event.kind is not EventKind.NEW_BATTER]) == [
-        each for each in at_once(balls) if each[0] != EventKind.NEW_BATTER
-    ]
+    assert told_of(
+        [event for event in listener.told if event.kind is not EventKind.NEW_BATTER]
+    ) == [each for each in at_once(balls) if each[0] != EventKind.NEW_BATTER]
 
 
 @settings(max_examples=60)
 @given(INNINGS, st.lists(st.tuples(st.integers(0, 60), WORDS), max_size=5))
-def test_any_correction_ends_in_the_history_of_the_corrected_match(words: list[str], wrong: list[tuple[int, str]]) -> None:
+def test_any_correction_ends_in_the_history_of_the_corrected_match(
+    words: list[str], wrong: list[tuple[int, str]]
+) -> None:
     """Whatever was said before, and nothing that is still so is told twice."""
     right = Play().innings(1, words).balls
     first = list(words)

@@ -53,10 +53,15 @@ def test_keys_are_as_the_tables_want_them() -> None:
     assert display_key("7", "1") == "DISPLAY#7#1"
     assert activity_key("ann", "phone") == "ann#phone"
     assert match_lock("7") == "match:7"
-    assert (notice_key("ann", NoticeKind.PREMATCH), notice_key("ann", NoticeKind.TOSS)) == ("ann", "ann#toss")
+    assert (notice_key("ann", NoticeKind.PREMATCH), notice_key("ann", NoticeKind.TOSS)) == (
+        "ann",
+        "ann#toss",
+    )
 
 
-@pytest.mark.parametrize(("match_type", "days"), [("T20", 2), ("ODI", 2), ("", 2), ("4day", 5), ("Test", 6)])
+@pytest.mark.parametrize(
+    ("match_type", "days"), [("T20", 2), ("ODI", 2), ("", 2), ("4day", 5), ("Test", 6)]
+)
 def test_a_follow_outlives_its_match_by_two_days(match_type: str, days: int) -> None:
     """A match of several days is followed to its end."""
     assert follow_expiry(START, match_type) == NOW + days * DAY
@@ -104,9 +109,17 @@ def test_records_stand_in_tables_under_the_names_of_the_seeds() -> None:
     assert plain({"a": (MatchStatus.BREAK, {"b": [1]})}) == {"a": ["break", {"b": [1]}]}
 
 
-def shown(status: ActivityStatus, reason: EndReason | None = None, *, starts: int = 0, ago: int | None = None) -> LiveActivity:
+def shown(
+    status: ActivityStatus,
+    reason: EndReason | None = None,
+    *,
+    starts: int = 0,
+    ago: int | None = None,
+) -> LiveActivity:
     started_at = None if ago is None else MOMENT - ago
-    return made_up.activity("7", status=status, end_reason=reason, starts=starts, started_at=started_at)
+    return made_up.activity(
+        "7", status=status, end_reason=reason, starts=starts, started_at=started_at
+    )
 
 
 def test_what_is_not_there_is_started_and_what_runs_is_not() -> None:
@@ -120,14 +133,24 @@ def test_what_is_not_there_is_started_and_what_runs_is_not() -> None:
 def test_what_has_ended_is_begun_anew_only_for_a_reason(reason: EndReason) -> None:
     """By itself after a refused token and a pause of the match; by a person's wish always."""
     ended = shown(ActivityStatus.ENDED, reason)
-    assert is_start_due(ended, MOMENT, BEGUN_ANEW) is (reason in {EndReason.TOKEN_INVALID, EndReason.MATCH_END})
+    assert is_start_due(ended, MOMENT, BEGUN_ANEW) is (
+        reason in {EndReason.TOKEN_INVALID, EndReason.MATCH_END}
+    )
     assert is_start_due(ended, MOMENT, ANY_REASON)
     assert not is_start_due(ended, MOMENT, ())
 
 
 def test_waits_grow_and_are_forgotten() -> None:
     """Twice as long each time, up to half an hour; after that it is as if nothing had been."""
-    assert [wait_after(starts) // 1000 for starts in (0, 1, 2, 3, 5, 6, 99)] == [60, 60, 120, 240, 960, 1_800, 1_800]
+    assert [wait_after(starts) // 1000 for starts in (0, 1, 2, 3, 5, 6, 99)] == [
+        60,
+        60,
+        120,
+        240,
+        960,
+        1_800,
+        1_800,
+    ]
     assert [wait_after(starts, is_refused=True) // 1000 for starts in (1, 2)] == [20, 40]
     for ago, is_due in ((UNANSWERED_MS - 1, False), (UNANSWERED_MS, True)):
         assert is_start_due(shown(ActivityStatus.PENDING, starts=1, ago=ago), MOMENT, ()) is is_due
@@ -152,11 +175,15 @@ async def streamed(things: Sequence[T]) -> AsyncIterator[T]:
 
 
 USERS = st.sets(st.text(alphabet="abc", min_size=1, max_size=3))
-SHOWN = st.sets(st.tuples(st.text(alphabet="abc", min_size=1, max_size=3), st.sampled_from(["phone", "tablet"])))
+SHOWN = st.sets(
+    st.tuples(st.text(alphabet="abc", min_size=1, max_size=3), st.sampled_from(["phone", "tablet"]))
+)
 
 
 @given(users=USERS, pairs=SHOWN)
-def test_followers_and_their_activities_are_joined_as_they_stream_by(users: set[str], pairs: set[tuple[str, str]]) -> None:
+def test_followers_and_their_activities_are_joined_as_they_stream_by(
+    users: set[str], pairs: set[tuple[str, str]]
+) -> None:
     """Everybody once, by id, with all of their activities, whether or not they follow."""
     follows = [made_up.follow("7", user_id=user) for user in sorted(users)]
     ordered = sorted(pairs, key=lambda pair: activity_key(*pair))

@@ -73,30 +73,64 @@ def wanted(name: str) -> Iterator[tuple[str, int, str, str]]:
 def given_by(events: list[KeyEvent]) -> Iterator[tuple[str, int, str, str]]:
     for event in events:
         if event.kind not in OURS:
-            yield event.kind.value, event.innings, event.score, event.reason if event.kind == "innings_end" else ""
+            yield (
+                event.kind.value,
+                event.innings,
+                event.score,
+                event.reason if event.kind == "innings_end" else "",
+            )
 
 
 def expect_scorecards(replay: Replay, name: str) -> None:
     assert replay.feed is not None
     cards: list[dict[str, Any]] = expected(name)["innings"]
-    by_balls = scorecards(replay.book.balls, frozenset(each.number for each in replay.feed.innings if each.is_super_over))
+    by_balls = scorecards(
+        replay.book.balls,
+        frozenset(each.number for each in replay.feed.innings if each.is_super_over),
+    )
     assert len(replay.feed.innings) == len(cards) == len(by_balls)
     for told, counted, card in zip(replay.feed.innings, by_balls, cards, strict=True):
         for innings in (told, counted):
-            assert (innings.runs, innings.wickets, str(innings.overs)) == (card["runs"], card["wickets"], card["overs"])
+            assert (innings.runs, innings.wickets, str(innings.overs)) == (
+                card["runs"],
+                card["wickets"],
+                card["overs"],
+            )
             bowling = {
-                (each.name, each.wickets, each.runs, Overs(each.overs, each.balls), each.maidens) for each in innings.bowlers
+                (each.name, each.wickets, each.runs, Overs(each.overs, each.balls), each.maidens)
+                for each in innings.bowlers
             }
             assert bowling == {
-                (line["name"], line["wickets"], line["runs"], overs_of(Decimal(line["overs"])), line["maidens"])
+                (
+                    line["name"],
+                    line["wickets"],
+                    line["runs"],
+                    overs_of(Decimal(line["overs"])),
+                    line["maidens"],
+                )
                 for line in card["bowlers"]
             }
         batting = {
-            (line.name, line.runs, line.balls, line.fours, line.sixes, line.how_out.value if line.how_out else "not out")
+            (
+                line.name,
+                line.runs,
+                line.balls,
+                line.fours,
+                line.sixes,
+                line.how_out.value if line.how_out else "not out",
+            )
             for line in told.batters
         }
         assert batting == {
-            (line["name"], line["runs"], line["balls"], line["fours"], line["sixes"], line["how_out"]) for line in card["batters"]
+            (
+                line["name"],
+                line["runs"],
+                line["balls"],
+                line["fours"],
+                line["sixes"],
+                line["how_out"],
+            )
+            for line in card["batters"]
         }
 
 
@@ -135,5 +169,7 @@ def test_balls_that_were_told_wrongly_are_put_right(name: str) -> None:
     replay.play(chance, 8)
     assert list(given_by(replay.history)) == list(wanted(name))
     assert untold(replay.history, replay.memory.told) == []
-    assert len({(event.identity, event.ball_id) for event in replay.memory.told}) == len(replay.memory.told)
+    assert len({(event.identity, event.ball_id) for event in replay.memory.told}) == len(
+        replay.memory.told
+    )
     expect_scorecards(replay, name)

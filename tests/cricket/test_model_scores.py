@@ -11,12 +11,14 @@ from tally.cricket.model.history import history, untold
 from tally.cricket.model.laws import balls_left, current_innings, rate, target_of
 from tests.cricket.play import Play, feed_of
 
-WORDS = st.sampled_from([*[".", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb", "b1"]])
+WORDS = st.sampled_from([".", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb", "b1"])
 
 
 @settings(max_examples=40)
 @given(st.lists(WORDS, min_size=1, max_size=120), st.lists(st.integers(0, 120), max_size=12))
-def test_scores_alone_tell_what_balls_tell_but_for_the_balls(words: list[str], cuts: list[int]) -> None:
+def test_scores_alone_tell_what_balls_tell_but_for_the_balls(
+    words: list[str], cuts: list[int]
+) -> None:
     """Whatever lies between two polls: each wicket, milestone and newcomer once, and nothing that did not happen."""
     balls = Play().innings(1, words).balls
     told: list[KeyEvent] = []
@@ -45,7 +47,9 @@ def test_two_fifties_and_three_wickets_in_one_poll_are_all_told() -> None:
     assert new.count(EventKind.WICKET) == 3
 
 
-@pytest.mark.parametrize(("runs", "balls", "text"), [(0, 0, ""), (1, 6, "1.00"), (100, 63, "9.52"), (7, 4, "10.50")])
+@pytest.mark.parametrize(
+    ("runs", "balls", "text"), [(0, 0, ""), (1, 6, "1.00"), (100, 63, "9.52"), (7, 4, "10.50")]
+)
 def test_a_rate_has_two_digits(runs: int, balls: int, text: str) -> None:
     """Rounded, never a float, and empty before the first ball."""
     assert rate(runs, balls) == text
@@ -61,10 +65,16 @@ def test_a_target_is_that_of_the_feed_or_one_run_more() -> None:
     revised = feed_of(chase.balls, target=Target(9, Overs(5, 0)))
     assert target_of(revised, revised.innings[1]) == 9
     assert balls_left(revised, revised.innings[1]) == 29
-    test = feed_of(Play().innings(1, "6 6").innings(2, "4").innings(3, "2").innings(4, "1").balls, total_overs=None)
+    test = feed_of(
+        Play().innings(1, "6 6").innings(2, "4").innings(3, "2").innings(4, "1").balls,
+        total_overs=None,
+    )
     last = current_innings(test.innings)
     assert last is not None
     assert target_of(test, last) == 11
-    over = feed_of(Play().innings(1, "6").innings(2, "6").innings(3, "4").innings(4, "1").balls, super_overs=frozenset({3, 4}))
+    over = feed_of(
+        Play().innings(1, "6").innings(2, "6").innings(3, "4").innings(4, "1").balls,
+        super_overs=frozenset({3, 4}),
+    )
     assert target_of(over, over.innings[3]) == 5
     assert balls_left(over, over.innings[3]) == 5

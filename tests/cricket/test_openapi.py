@@ -1,7 +1,7 @@
 """The OpenAPI document against the running server: what is documented is what is answered, whatever is asked.
 
-Schemathesis makes up requests from the document, good ones and ones that break it. No answer may be a 5xx, or have a status, a
-content type, a header or a body that the document does not tell.
+Schemathesis makes up requests from the document, good ones and ones that break it. No answer may be
+a 5xx, or have a status, a content type, a header or a body that the document does not tell.
 """
 
 import asyncio
@@ -18,7 +18,12 @@ from tests.cricket.ground import ADMIN, Ground, open_ground
 from tests.openapi import Document, check_examples
 
 EXAMPLES = 8
-DEVICE = {"deviceToken": "8f2c1a90b48f2c1a90b4", "deviceId": "A1B2-C3D4", "platform": "ios", "osVersion": "17.4"}
+DEVICE = {
+    "deviceToken": "8f2c1a90b48f2c1a90b4",
+    "deviceId": "A1B2-C3D4",
+    "platform": "ios",
+    "osVersion": "17.4",
+}
 TOKEN = "80c1f7de80c1f7de80c1f7de"
 
 
@@ -50,7 +55,9 @@ OPERATIONS: dict[tuple[str, str], Good] = {
     ("GET", "/seasons/{season_id}/teams"): Good(),
     ("POST", "/user/device"): Good(body=DEVICE),
     ("GET", "/user/device"): Good(),
-    ("PUT", "/user/device/push-to-start"): Good(body={"pushToStartToken": TOKEN, "deviceId": DEVICE["deviceId"]}),
+    ("PUT", "/user/device/push-to-start"): Good(
+        body={"pushToStartToken": TOKEN, "deviceId": DEVICE["deviceId"]}
+    ),
     ("POST", "/user/follow/match"): Good(body={"matchId": "KNOWN"}),
     ("GET", "/user/follows"): Good({"limit": 3}),
     ("GET", "/user/follow/{match_id}"): Good(),
@@ -58,8 +65,12 @@ OPERATIONS: dict[tuple[str, str], Good] = {
     ("PATCH", "/user/follow/{match_id}"): Good(body={"teamId": None}),
     ("POST", "/user/activity/{match_id}"): Good(body={"pushToken": TOKEN}),
     ("DELETE", "/user/activity/{match_id}"): Good({"pushToken": TOKEN}, status=204),
-    ("POST", "/matches/{match_id}/activity-token"): Good(body={"deviceId": DEVICE["deviceId"], "updateToken": TOKEN}),
-    ("POST", "/matches/{match_id}/activity-dismissed"): Good(body={"deviceId": DEVICE["deviceId"]}, status=204),
+    ("POST", "/matches/{match_id}/activity-token"): Good(
+        body={"deviceId": DEVICE["deviceId"], "updateToken": TOKEN}
+    ),
+    ("POST", "/matches/{match_id}/activity-dismissed"): Good(
+        body={"deviceId": DEVICE["deviceId"]}, status=204
+    ),
     ("DELETE", "/user/follow/match"): Good({"matchId": "KNOWN"}, status=204),
     ("DELETE", "/user/follow/{match_id}"): Good(status=204),
     ("DELETE", "/user/device"): Good({"deviceId": DEVICE["deviceId"]}, status=204),
@@ -84,7 +95,10 @@ class Documented:
 
     @property
     def credentials(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.ground.cognito.user('somebody')}", "X-Admin-Key": ADMIN}
+        return {
+            "Authorization": f"Bearer {self.ground.cognito.user('somebody')}",
+            "X-Admin-Key": ADMIN,
+        }
 
     def known(self, path: str) -> dict[str, str]:
         known = {
@@ -97,7 +111,10 @@ class Documented:
 
     def filled(self, told: Any) -> Any:
         names = {"KNOWN": self.match_id, "KNOWN_LEAGUE": self.league_id}
-        return {name: names.get(value, value) if isinstance(value, str) else value for name, value in told.items()}
+        return {
+            name: names.get(value, value) if isinstance(value, str) else value
+            for name, value in told.items()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -137,13 +154,20 @@ async def test_good_requests_are_answered_as_documented(documented: Documented) 
     document = documented.document
 
     def ask(method: str, path: str, good: Good) -> int:
-        parts: dict[str, Any] = {"path_parameters": documented.known(path), "query": documented.filled(good.query)}
+        parts: dict[str, Any] = {
+            "path_parameters": documented.known(path),
+            "query": documented.filled(good.query),
+        }
         if good.body is not None:
             parts |= {"body": documented.filled(good.body), "media_type": "application/json"}
         case = document.operation(method, path).Case(**parts)
-        return (document.head_of if good.is_stream else document.answer_of)(case, documented.credentials)
+        return (document.head_of if good.is_stream else document.answer_of)(
+            case, documented.credentials
+        )
 
-    answered = {entry: await asyncio.to_thread(ask, *entry, good) for entry, good in OPERATIONS.items()}
+    answered = {
+        entry: await asyncio.to_thread(ask, *entry, good) for entry, good in OPERATIONS.items()
+    }
     assert answered == {entry: good.status for entry, good in OPERATIONS.items()}
 
 
@@ -153,12 +177,23 @@ BREAKABLE = {entry for entry, good in OPERATIONS.items() if good.body is not Non
 
 @pytest.mark.parametrize(
     ("method", "path", "mode"),
-    [(*entry, mode) for entry in OPERATIONS for mode in GenerationMode if mode is GenerationMode.POSITIVE or entry in BREAKABLE],
+    [
+        (*entry, mode)
+        for entry in OPERATIONS
+        for mode in GenerationMode
+        if mode is GenerationMode.POSITIVE or entry in BREAKABLE
+    ],
 )
 async def test_whatever_is_asked_the_answer_is_documented(
     documented: Documented, method: str, path: str, mode: GenerationMode
 ) -> None:
     document = documented.document
     known = {} if OPERATIONS[method, path].is_stream else documented.known(path)
-    check = partial(document.check_made_up, document.operation(method, path), mode, documented.credentials, examples=EXAMPLES)
+    check = partial(
+        document.check_made_up,
+        document.operation(method, path),
+        mode,
+        documented.credentials,
+        examples=EXAMPLES,
+    )
     await asyncio.to_thread(check, known=known)

@@ -22,7 +22,14 @@ async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
     environ |= {"TALLY_LOG_LEVEL": "error", "COLUMNS": "200"}
     program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tally.cli", "up", "--only", "cricket", "--port", "0"),
+        sys.executable,
+        "-m",
+        "tally.cli",
+        "up",
+        "--only",
+        "cricket",
+        "--port",
+        "0",
         cwd=tmp_path,
         env=environ,
         stdout=asyncio.subprocess.PIPE,
@@ -30,9 +37,15 @@ async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     try:
         places = await asyncio.wait_for(_places(program), 100)
         run = await asyncio.create_subprocess_exec(
-            *("bash", "-c", commands()),
+            "bash",
+            "-c",
+            commands(),
             cwd=tmp_path,
-            env=environ | {"TALLY": places["Documentation"].removesuffix("/docs"), "ISSUER": places["Sign-in for cricket"]},
+            env=environ
+            | {
+                "TALLY": places["Documentation"].removesuffix("/docs"),
+                "ISSUER": places["Sign-in for cricket"],
+            },
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -41,7 +54,13 @@ async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
         program.send_signal(signal.SIGTERM)
         await program.communicate()
     assert run.returncode == 0, (output.decode()[-2000:], errors.decode()[-2000:])
-    for told in (b'"isLive":true', b'"hasPushToStartToken":true', b'"lockScreen"', b"event: display", b'"pollerState":"polling"'):
+    for told in (
+        b'"isLive":true',
+        b'"hasPushToStartToken":true',
+        b'"lockScreen"',
+        b"event: display",
+        b'"pollerState":"polling"',
+    ):
         assert told in output, told
 
 
@@ -49,7 +68,9 @@ def commands() -> str:
     """All shell blocks of the page; it waits for the first poll, since a page has no clock."""
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     text = re.sub(r"export (TALLY|ISSUER)=.*\n", "", "".join(blocks))
-    is_live = 'curl -sf $TALLY/cricket/matches/live -H "Authorization: Bearer $TOKEN" | grep -q matchId'
+    is_live = (
+        'curl -sf $TALLY/cricket/matches/live -H "Authorization: Bearer $TOKEN" | grep -q matchId'
+    )
     wait = f"for _ in $(seq 200); do {is_live} && break; sleep 0.2; done\n"
     return "set -euo pipefail\n" + text.replace("# What is live now", wait + "# What is live now")
 

@@ -1,6 +1,7 @@
 """Every access of the design is a declared pattern in its words, and every declared pattern is one that the code makes.
 
-`designed.tsv` is the design, row for row. Where it contradicts itself or DynamoDB, `CORRECTED` has what stands instead, and why.
+`designed.tsv` is the design, row for row. Where it contradicts itself or DynamoDB, `CORRECTED` has
+what stands instead, and why.
 """
 
 import csv
@@ -25,7 +26,9 @@ FIELDS = ("table", "by", "operation", "key_condition", "trigger", "frequency")
 with Path(__file__).with_name("designed.tsv").open(newline="", encoding="utf-8") as designed:
     DESIGNED = {row["pattern"]: row for row in csv.DictReader(designed, delimiter="\t")}
 
-CONDITIONAL = {"operation": "UpdateItem (conditional)"}  # the condition is in its key condition: the store holds it to that
+CONDITIONAL = {
+    "operation": "UpdateItem (conditional)"
+}  # the condition is in its key condition: the store holds it to that
 BATCH_DELETE = {
     "operation": "Query + BatchWriteItem"
 }  # DynamoDB has no BatchDeleteItem, and its key condition begins with a Query
@@ -43,8 +46,11 @@ CORRECTED: dict[str, dict[str, str]] = {
     "Update follow team": CONDITIONAL,
     # The text under the table demands the condition.
     "Archive fixture": CONDITIONAL
-    | {"key_condition": "PK=matchId with attribute_exists(matchId), SETs archivedAt, REMOVEs liveUpdatedAt"},
-    # Written first, cleaned up afterwards: a device that registers twice at once is never without a record.
+    | {
+        "key_condition": "PK=matchId with attribute_exists(matchId), SETs archivedAt, REMOVEs liveUpdatedAt"
+    },
+    # Written first, cleaned up afterwards: a device that registers twice at once is never without a
+    # record.
     "Register device (upsert)": {
         "operation": "Query + DeleteItem + UpdateItem",
         "key_condition": "UpdateItem PK=userId, SK=deviceToken, then Query PK=userId to find stale records, Delete orphans",
@@ -54,9 +60,13 @@ CORRECTED: dict[str, dict[str, str]] = {
     "Remove user’s subscriptions for match": {"operation": "Query + DeleteItem"},  # noqa: RUF001
     # The key has two parts, and of several instances one may send.
     "Check if notification sent": {"key_condition": "PK=matchId, SK=userId"},
-    "Mark notification sent": {"key_condition": "PK=matchId, SK=userId, with 48h TTL, absent or expired"},
+    "Mark notification sent": {
+        "key_condition": "PK=matchId, SK=userId, with 48h TTL, absent or expired"
+    },
     # The table's own names.
-    "Acquire lock": {"key_condition": "PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now"},
+    "Acquire lock": {
+        "key_condition": "PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now"
+    },
     "Release lock": {"key_condition": "PK=lockKey with ConditionExpression: owner = :owner"},
     "Extend lock": {"key_condition": "PK=lockKey with ConditionExpression: owner = :owner"},
     # So that enrichment is never lost: see repository/fixture_cache.py.
@@ -64,9 +74,13 @@ CORRECTED: dict[str, dict[str, str]] = {
         "operation": "PutItem + GetItem (where something was added meanwhile)",
         "key_condition": "PK=matchId, absent or with the enrichment that the entry carries",
     },
-    "Batch put fixtures": {"operation": "BatchGetItem + BatchWriteItem + UpdateItem (around the match)"},
+    "Batch put fixtures": {
+        "operation": "BatchGetItem + BatchWriteItem + UpdateItem (around the match)"
+    },
     "Update enrichment only": CONDITIONAL
-    | {"key_condition": "PK=matchId with ConditionExpression: attribute_exists(matchId), around the match"},
+    | {
+        "key_condition": "PK=matchId with ConditionExpression: attribute_exists(matchId), around the match"
+    },
     "Hydrate cache from DynamoDB": {"operation": "GetItem (per match) + Scan"},
 }
 
@@ -87,15 +101,21 @@ def test_the_design_has_57_accesses_of_13_tables() -> None:
 
 
 @pytest.mark.parametrize("name", DESIGNED)
-def test_an_access_of_the_design_is_a_pattern_in_its_words(printed: Mapping[str, PatternRow], name: str) -> None:
+def test_an_access_of_the_design_is_a_pattern_in_its_words(
+    printed: Mapping[str, PatternRow], name: str
+) -> None:
     """Table, operation, key condition, trigger and frequency are what the design says, or what was corrected."""
     row = DESIGNED[name]
     expected = row | {"by": row["by"].lower()} | CORRECTED.get(name, {})
     found = printed[name]
-    assert {field: getattr(found, field) for field in FIELDS} == {field: expected[field] for field in FIELDS}
+    assert {field: getattr(found, field) for field in FIELDS} == {
+        field: expected[field] for field in FIELDS
+    }
 
 
-def test_every_table_has_one_repository_that_keeps_the_rules(printed: Mapping[str, PatternRow]) -> None:
+def test_every_table_has_one_repository_that_keeps_the_rules(
+    printed: Mapping[str, PatternRow],
+) -> None:
     """Fifteen tables, fifteen owners; every pattern says who and when, and every Scan its bound."""
     assert find_problems(CRICKET) == []
     assert len(CRICKET.tables()) == len(CRICKET.backends["cricket"]) == 15
@@ -114,4 +134,7 @@ async def test_every_pattern_is_what_its_method_does(engine: Engine) -> None:
         assert row.errors == 0, row.pattern
         for operation in row.operations:
             assert operation.calls > 0, (row.pattern, operation.operation)
-            assert operation.read_units + operation.write_units > 0, (row.pattern, operation.operation)
+            assert operation.read_units + operation.write_units > 0, (
+                row.pattern,
+                operation.operation,
+            )

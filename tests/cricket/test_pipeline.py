@@ -34,23 +34,35 @@ def scores(clock: ManualClock) -> Scores:
 
 
 @pytest.fixture
-async def one(engine: Engine, clock: ManualClock, scores: Scores, phones: Phones) -> AsyncIterator[Instance]:
+async def one(
+    engine: Engine, clock: ManualClock, scores: Scores, phones: Phones
+) -> AsyncIterator[Instance]:
     async with instance(engine, clock, scores, phones) as made:
         yield made
 
 
 def said(match_id: str, words: str, status: MatchStatus = MatchStatus.IN_PLAY) -> MatchFeed:
-    return msgspec.structs.replace(feed_of(Play().innings(1, words).balls, status), match_id=match_id)
+    return msgspec.structs.replace(
+        feed_of(Play().innings(1, words).balls, status), match_id=match_id
+    )
 
 
-async def poll(one: Instance, scores: Scores, match_id: str, words: str, status: MatchStatus = MatchStatus.IN_PLAY) -> None:
+async def poll(
+    one: Instance,
+    scores: Scores,
+    match_id: str,
+    words: str,
+    status: MatchStatus = MatchStatus.IN_PLAY,
+) -> None:
     scores.now[match_id] = said(match_id, words, status)
     assert isinstance(one.clock, ManualClock)
     await one.clock.advance(2.5)
     await one.poll()
 
 
-async def test_an_unchanged_state_is_never_pushed(one: Instance, scores: Scores, phones: Phones) -> None:
+async def test_an_unchanged_state_is_never_pushed(
+    one: Instance, scores: Scores, phones: Phones
+) -> None:
     """Many polls that say the same are one push to each device."""
     match_id = made_up.number()
     token = await one.follow(match_id, made_up.name())
@@ -61,13 +73,19 @@ async def test_an_unchanged_state_is_never_pushed(one: Instance, scores: Scores,
     assert [push.score for push in phones.of(token)] == ["5/0 -", "6/0 -"]
 
 
-async def test_alerts_are_loud_and_the_rest_is_quiet(one: Instance, scores: Scores, phones: Phones) -> None:
+async def test_alerts_are_loud_and_the_rest_is_quiet(
+    one: Instance, scores: Scores, phones: Phones
+) -> None:
     """A wicket has priority 10 and an alert; a four has priority 5 and none."""
     match_id = made_up.number()
     token = await one.follow(match_id, made_up.name())
     for words in ("1", "1 4", "1 4 W"):
         await poll(one, scores, match_id, words)
-    assert [(push.priority, push.alert is not None) for push in phones.of(token)] == [(5, False), (5, False), (10, True)]
+    assert [(push.priority, push.alert is not None) for push in phones.of(token)] == [
+        (5, False),
+        (5, False),
+        (10, True),
+    ]
     assert phones.of(token)[-1].content["keyEvent"]["kind"] == "wicket"
     assert phones.of(token)[1].content["keyEvent"]["kind"] == "four"
 
@@ -79,12 +97,18 @@ async def test_each_device_gets_its_own_view(one: Instance, scores: Scores, phon
     away = await one.follow(match_id, made_up.name(), team_id="20")
     elsewhere = await one.follow(match_id, made_up.name(), team_id="99")
     await poll(one, scores, match_id, "1 W")
-    assert phones.shown(neutral).content["view"] == phones.shown(elsewhere).content["view"] == "neutral"
+    assert (
+        phones.shown(neutral).content["view"]
+        == phones.shown(elsewhere).content["view"]
+        == "neutral"
+    )
     assert phones.shown(away).content["view"] == "20"
     assert phones.shown(away).content["keyEvent"]["mood"] == "for"
 
 
-async def test_the_end_goes_to_everyone_and_the_record_says_so(one: Instance, scores: Scores, phones: Phones) -> None:
+async def test_the_end_goes_to_everyone_and_the_record_says_so(
+    one: Instance, scores: Scores, phones: Phones
+) -> None:
     """With the end event, loudly; after that no poll changes anything."""
     match_id = made_up.number()
     token = await one.follow(match_id, made_up.name())
@@ -99,22 +123,37 @@ async def test_the_end_goes_to_everyone_and_the_record_says_so(one: Instance, sc
     assert len(phones.pushed) == count
 
 
-async def test_a_token_that_apple_does_not_know_ends_its_activity(one: Instance, scores: Scores, phones: Phones) -> None:
+async def test_a_token_that_apple_does_not_know_ends_its_activity(
+    one: Instance, scores: Scores, phones: Phones
+) -> None:
     """The others go on."""
     match_id = made_up.number()
-    good, bad = await one.follow(match_id, made_up.name()), await one.follow(match_id, made_up.name())
-    phones.verdict = lambda push: Verdict(Outcome.TOKEN_INVALID, 410, "Unregistered") if push.token == bad else DELIVERED
+    good, bad = (
+        await one.follow(match_id, made_up.name()),
+        await one.follow(match_id, made_up.name()),
+    )
+    phones.verdict = lambda push: (
+        Verdict(Outcome.TOKEN_INVALID, 410, "Unregistered") if push.token == bad else DELIVERED
+    )
     await poll(one, scores, match_id, "1 4")
     assert isinstance(one.clock, ManualClock)
     now = one.clock.milliseconds()
-    found = [each async for each in one.activities.of_match(match_id, now) if each.user_id == f"user-{bad}"]
-    assert [(each.status, each.end_reason) for each in found] == [(ActivityStatus.ENDED, EndReason.TOKEN_INVALID)]
+    found = [
+        each
+        async for each in one.activities.of_match(match_id, now)
+        if each.user_id == f"user-{bad}"
+    ]
+    assert [(each.status, each.end_reason) for each in found] == [
+        (ActivityStatus.ENDED, EndReason.TOKEN_INVALID)
+    ]
     await poll(one, scores, match_id, "1 4 6")
     assert len(phones.of(good)) == 2
     assert phones.of(bad) == []
 
 
-async def test_devices_on_the_channel_are_reached_by_one_request(one: Instance, scores: Scores, phones: Phones) -> None:
+async def test_devices_on_the_channel_are_reached_by_one_request(
+    one: Instance, scores: Scores, phones: Phones
+) -> None:
     """Those that cannot listen to it keep their token."""
     match_id = made_up.number()
     await poll(one, scores, match_id, "1")
@@ -127,7 +166,9 @@ async def test_devices_on_the_channel_are_reached_by_one_request(one: Instance, 
     assert [push.token for push in phones.pushed] == [token]
 
 
-async def test_what_was_last_known_stays_while_the_service_is_away(one: Instance, scores: Scores, phones: Phones) -> None:
+async def test_what_was_last_known_stays_while_the_service_is_away(
+    one: Instance, scores: Scores, phones: Phones
+) -> None:
     """No push, no error, and the first answer afterwards is taken."""
     match_id = made_up.number()
     token = await one.follow(match_id, made_up.name())
@@ -140,7 +181,9 @@ async def test_what_was_last_known_stays_while_the_service_is_away(one: Instance
     assert [push.score for push in phones.of(token)] == ["5/0 -", "11/0 -"]
 
 
-async def test_a_poll_is_soon_repeated_only_while_something_is_live(one: Instance, scores: Scores) -> None:
+async def test_a_poll_is_soon_repeated_only_while_something_is_live(
+    one: Instance, scores: Scores
+) -> None:
     """2.5 seconds, or a minute."""
     assert await one.score.run() == 60
     scores.now["7"] = said(made_up.number(), "1")
@@ -177,14 +220,18 @@ async def test_an_expired_replay_is_deleted(one: Instance, clock: ManualClock) -
     now = clock.milliseconds()
     kept, gone = made_up.number(), made_up.number()
     for match_id, until in ((kept, now + 60_000), (gone, now - 1)):
-        replay = made_up.fixture(match_id=match_id, replay_of="1", replay_expires_at=until, live_updated_at=now)
+        replay = made_up.fixture(
+            match_id=match_id, replay_of="1", replay_expires_at=until, live_updated_at=now
+        )
         await one.fixtures.write_batch([replay])
     await one.poll()
     assert await one.fixtures.get(kept) is not None
     assert await one.fixtures.get(gone) is None
 
 
-async def test_an_older_poll_after_a_newer_one_is_not_taken(one: Instance, scores: Scores, phones: Phones) -> None:
+async def test_an_older_poll_after_a_newer_one_is_not_taken(
+    one: Instance, scores: Scores, phones: Phones
+) -> None:
     """Two instances may be answered in one order and come to the lock in another."""
     match_id = made_up.number()
     token = await one.follow(match_id, made_up.name())
@@ -235,16 +282,25 @@ async def test_a_newer_state_takes_over_in_the_middle_of_a_round(
     for number, token in enumerate(tokens):
         marks = ["marked" in push.content for push in phones.of(token)]
         assert marks == ([False, True] if number <= 7 else [True])
-        assert [push.timestamp for push in phones.of(token)] == sorted({push.timestamp for push in phones.of(token)})
+        assert [push.timestamp for push in phones.of(token)] == sorted(
+            {push.timestamp for push in phones.of(token)}
+        )
         assert sum(push.alert is not None for push in phones.of(token)) == 1
 
 
-async def test_activities_that_apps_started_themselves_are_told_as_well(one: Instance, scores: Scores, phones: Phones) -> None:
+async def test_activities_that_apps_started_themselves_are_told_as_well(
+    one: Instance, scores: Scores, phones: Phones
+) -> None:
     """They are known by their token alone; one that Apple does not know is removed."""
     match_id = made_up.number()
     known = await one.follow(match_id, made_up.name())
-    tokens = [(await one.subscriptions.register(made_up.subscription(match_id))).push_token for _ in range(2)]
-    phones.verdict = lambda push: Verdict(Outcome.TOKEN_INVALID, 410) if push.token == tokens[1] else DELIVERED
+    tokens = [
+        (await one.subscriptions.register(made_up.subscription(match_id))).push_token
+        for _ in range(2)
+    ]
+    phones.verdict = lambda push: (
+        Verdict(Outcome.TOKEN_INVALID, 410) if push.token == tokens[1] else DELIVERED
+    )
     await poll(one, scores, match_id, "1 4")
     assert [push.token for push in phones.pushed] == [known, tokens[0]]
     left = [each.push_token async for each in one.subscriptions.of_match(match_id, 0)]

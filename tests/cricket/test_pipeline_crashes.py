@@ -45,7 +45,9 @@ def told(events: tuple[KeyEvent, ...]) -> list[tuple[str, int, str, int]]:
     return [(event.kind, event.innings, event.subject, event.ball_id) for event in events]
 
 
-async def play_through(one: Instance, scores: Scores, match_id: str, done: int = 0, mortal: Mortal | None = None) -> int:
+async def play_through(
+    one: Instance, scores: Scores, match_id: str, done: int = 0, mortal: Mortal | None = None
+) -> int:
     """Poll after poll from number `done` on; how many were over when the process died, or all."""
     assert isinstance(one.clock, ManualClock)
     for number, feed in enumerate(feeds(match_id)):
@@ -80,7 +82,9 @@ def expect_good_pushes(phones: Phones, token: str) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(engine: Engine, clock: ManualClock, after: bool) -> None:
+async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(
+    engine: Engine, clock: ManualClock, after: bool
+) -> None:
     """Whoever comes next, when the lock has expired, ends where a run without a crash would."""
     expected = await reference(engine, clock)
     for writes in range(MOST_WRITES):
@@ -102,7 +106,9 @@ async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(engine: E
     pytest.fail(f"the match takes more than {MOST_WRITES} writes")
 
 
-async def test_a_process_that_dies_in_its_fan_out_leaves_the_rest_to_the_next(engine: Engine, clock: ManualClock) -> None:
+async def test_a_process_that_dies_in_its_fan_out_leaves_the_rest_to_the_next(
+    engine: Engine, clock: ManualClock
+) -> None:
     """The state that not everybody had is delivered again, and not to be taken for an older one."""
     match_id, scores, phones = made_up.number(), Scores(clock), Phones()
     mortal = Mortal(engine)

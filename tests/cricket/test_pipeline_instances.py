@@ -27,20 +27,28 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engi
 
 def said(match_id: str, count: int) -> MatchFeed:
     status = MatchStatus.FINISHED if count >= len(WORDS) else MatchStatus.IN_PLAY
-    return msgspec.structs.replace(feed_of(Play().innings(1, WORDS[:count]).balls, status), match_id=match_id)
+    return msgspec.structs.replace(
+        feed_of(Play().innings(1, WORDS[:count]).balls, status), match_id=match_id
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3])
-async def test_each_push_and_event_is_sent_once_by_one_of_them(engine: Engine, clock: ManualClock, count: int) -> None:
+async def test_each_push_and_event_is_sent_once_by_one_of_them(
+    engine: Engine, clock: ManualClock, count: int
+) -> None:
     """All poll at once; whoever has the lock sees to the match, and the others leave it."""
     scores, phones = Scores(clock), Phones()
     matches = [made_up.number() for _ in range(4)]
     async with contextlib.AsyncExitStack() as stack:
         all_of_them = [
-            await stack.enter_async_context(instance(engine, clock, scores, phones, name=f"instance {number}"))
+            await stack.enter_async_context(
+                instance(engine, clock, scores, phones, name=f"instance {number}")
+            )
             for number in range(count)
         ]
-        tokens = {match_id: await all_of_them[0].follow(match_id, made_up.name()) for match_id in matches}
+        tokens = {
+            match_id: await all_of_them[0].follow(match_id, made_up.name()) for match_id in matches
+        }
         for balls in range(1, len(WORDS) + 1):
             for match_id in matches:
                 scores.now[match_id] = said(match_id, balls)
@@ -51,13 +59,19 @@ async def test_each_push_and_event_is_sent_once_by_one_of_them(engine: Engine, c
             assert stamps == sorted(set(stamps))
             assert phones.of(token)[-1].event == "end"
             memory = await all_of_them[0].memory(match_id)
-            assert len({(event.identity, event.ball_id) for event in memory.told}) == len(memory.told)
+            assert len({(event.identity, event.ball_id) for event in memory.told}) == len(
+                memory.told
+            )
         events = [event for each in all_of_them for event in each.announced.events]
-        told = [event for match_id in matches for event in (await all_of_them[0].memory(match_id)).told]
+        told = [
+            event for match_id in matches for event in (await all_of_them[0].memory(match_id)).told
+        ]
         assert len(events) == len(told)
 
 
-async def test_a_dead_instances_match_goes_on_elsewhere_within_the_locks_time(engine: Engine, clock: ManualClock) -> None:
+async def test_a_dead_instances_match_goes_on_elsewhere_within_the_locks_time(
+    engine: Engine, clock: ManualClock
+) -> None:
     """Until the lock is over nobody touches it; then the next poll of another instance takes it."""
     scores, phones, match_id = Scores(clock), Phones(), made_up.number()
     mortal = Mortal(engine)
@@ -90,7 +104,9 @@ async def test_a_dead_instances_match_goes_on_elsewhere_within_the_locks_time(en
         assert (await survivor.record(match_id)).poller_state is PollerState.ENDED
 
 
-async def test_whoever_sees_to_a_match_last_keeps_its_record_fresh(engine: Engine, clock: ManualClock) -> None:
+async def test_whoever_sees_to_a_match_last_keeps_its_record_fresh(
+    engine: Engine, clock: ManualClock
+) -> None:
     """Also where nothing changes any more: otherwise the match would be taken for one that has lost its instance."""
     scores, phones, match_id = Scores(clock), Phones(), made_up.number()
     async with instance(engine, clock, scores, phones, name="first") as first:

@@ -45,7 +45,9 @@ async def apple(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Apple
 
 
 def said(match_id: str, words: str, status: MatchStatus = MatchStatus.IN_PLAY) -> MatchFeed:
-    return msgspec.structs.replace(feed_of(Play().innings(1, words).balls, status), match_id=match_id)
+    return msgspec.structs.replace(
+        feed_of(Play().innings(1, words).balls, status), match_id=match_id
+    )
 
 
 async def sit_out(clock: ManualClock, work: Any) -> None:
@@ -65,7 +67,8 @@ async def play(one: Instance, clock: ManualClock, scores: Scores, match_id: str)
         await clock.advance(2.5)
         await one.score.run()
     scores.now[match_id] = said(match_id, WORDS[-1], MatchStatus.FINISHED)
-    # On a busy machine the test's clock may outrun the lock; then the next poll goes on where the last one stopped.
+    # On a busy machine the test's clock may outrun the lock; then the next poll goes on where the
+    # last one stopped.
     for _ in range(20):
         await clock.advance(2.5)
         await sit_out(clock, one.score.run())
@@ -76,7 +79,9 @@ async def play(one: Instance, clock: ManualClock, scores: Scores, match_id: str)
 
 
 @pytest.mark.parametrize("name", TROUBLES)
-async def test_devices_end_with_the_final_state_in_spite_of(engine: Engine, clock: ManualClock, apple: Apple, name: str) -> None:
+async def test_devices_end_with_the_final_state_in_spite_of(
+    engine: Engine, clock: ManualClock, apple: Apple, name: str
+) -> None:
     """And what each has seen never went back."""
     apple.sim.record.clear()
     apple.sim.faults.add(TROUBLES[name])
@@ -93,7 +98,9 @@ async def test_devices_end_with_the_final_state_in_spite_of(engine: Engine, cloc
         assert taken[-1]["content-state"]["status"] == "finished"
 
 
-async def test_tokens_that_are_gone_end_and_the_others_are_told(engine: Engine, clock: ManualClock, apple: Apple) -> None:
+async def test_tokens_that_are_gone_end_and_the_others_are_told(
+    engine: Engine, clock: ManualClock, apple: Apple
+) -> None:
     """410 and BadDeviceToken, each for that device alone."""
     scores, match_id = Scores(clock), made_up.number()
     tokens = apple.tokens(6)

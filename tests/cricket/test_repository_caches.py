@@ -40,7 +40,9 @@ async def test_a_hash_is_kept_for_each_view_of_a_match(store: Store) -> None:
     await hashes.put(neutral)
     await hashes.put(home)
     await hashes.put(replace(neutral, hash="xyz", updated_at=MOMENT + 1))
-    assert await hashes.get(neutral.match_id, "neutral") == replace(neutral, hash="xyz", updated_at=MOMENT + 1)
+    assert await hashes.get(neutral.match_id, "neutral") == replace(
+        neutral, hash="xyz", updated_at=MOMENT + 1
+    )
     assert await hashes.get(neutral.match_id, "1") == home
     await hashes.delete(neutral.match_id, "1")
     assert await hashes.get(neutral.match_id, "1") is None
@@ -70,7 +72,9 @@ async def test_progress_never_goes_back(store: Store) -> None:
     assert await repository.put(corrected)
     assert await repository.get(made.match_id, NOW) == corrected
     assert await repository.get(made.match_id, NOW + 7 * DAY) is None
-    assert await repository.put(replace(made, last_ball_id=1, updated_at=MOMENT + 7 * DAY * 1000, expires_at=NOW + 14 * DAY))
+    assert await repository.put(
+        replace(made, last_ball_id=1, updated_at=MOMENT + 7 * DAY * 1000, expires_at=NOW + 14 * DAY)
+    )
 
 
 async def test_memory_is_filled_from_the_table(store: Store) -> None:
@@ -89,13 +93,18 @@ async def test_memory_is_filled_from_the_table(store: Store) -> None:
 async def test_a_cached_fixture_comes_back_until_its_time(cache: FixtureCacheRepository) -> None:
     """Alone, among many, and in its league, the earliest start first."""
     league_id = made_up.name("league")
-    late = made_up.cached_fixture(league_id=league_id, starting_at="2096-10-04T12:00:00Z", content="{}" * 300_000)
+    late = made_up.cached_fixture(
+        league_id=league_id, starting_at="2096-10-04T12:00:00Z", content="{}" * 300_000
+    )
     early = made_up.cached_fixture(league_id=league_id, enrichment=ADDED, enriched_at=MOMENT)
     for each in (late, early):
         assert await cache.put(each) == each
     ids = [late.match_id, early.match_id]
     assert await cache.get(late.match_id, NOW) == late
-    assert await cache.get_many([*ids, made_up.number()], NOW) == {late.match_id: late, early.match_id: early}
+    assert await cache.get_many([*ids, made_up.number()], NOW) == {
+        late.match_id: late,
+        early.match_id: early,
+    }
     assert await cache.by_league(league_id, NOW) == [early, late]
     assert {each.match_id async for each in cache.all(NOW)} >= set(ids)
     over = NOW + 600
@@ -113,10 +122,15 @@ async def test_enrichment_is_added_to_what_is_there_and_near(cache: FixtureCache
     assert await cache.get(unknown, NOW) is None
     await cache.put(near)
     assert await cache.update_enrichment(near.match_id, ADDED, MOMENT + 5)
-    assert await cache.get(near.match_id, NOW) == replace(near, enrichment=ADDED, enriched_at=MOMENT + 5)
+    assert await cache.get(near.match_id, NOW) == replace(
+        near, enrichment=ADDED, enriched_at=MOMENT + 5
+    )
     assert not await cache.update_enrichment(near.match_id, {}, MOMENT + 4)
     assert not await cache.update_enrichment(near.match_id, ADDED, near.expires_at * 1000)
-    for starting_at in (start_text(MOMENT + ENRICHED_BEFORE_MS + 1000), start_text(MOMENT - ENRICHED_AFTER_MS - 1000)):
+    for starting_at in (
+        start_text(MOMENT + ENRICHED_BEFORE_MS + 1000),
+        start_text(MOMENT - ENRICHED_AFTER_MS - 1000),
+    ):
         far = made_up.cached_fixture(starting_at=starting_at)
         await cache.put(far)
         assert not await cache.update_enrichment(far.match_id, ADDED, MOMENT)
@@ -149,9 +163,14 @@ def starts() -> list[str]:
 
 
 @pytest.mark.parametrize("starting_at", starts())
-async def test_a_batch_keeps_the_enrichment_that_is_there(cache: FixtureCacheRepository, starting_at: str) -> None:
+async def test_a_batch_keeps_the_enrichment_that_is_there(
+    cache: FixtureCacheRepository, starting_at: str
+) -> None:
     """Whether it writes in batches or one by one; its own stands where it is newer."""
-    made = [made_up.cached_fixture(starting_at=starting_at, enrichment=ADDED, enriched_at=MOMENT) for _ in range(3)]
+    made = [
+        made_up.cached_fixture(starting_at=starting_at, enrichment=ADDED, enriched_at=MOMENT)
+        for _ in range(3)
+    ]
     fresh = [made_up.cached_fixture(starting_at=starting_at) for _ in range(30)]
     await asyncio.gather(*(cache.put(each) for each in made))
     bare = replace(made[0], content="told", enrichment=None, enriched_at=None)
@@ -160,7 +179,9 @@ async def test_a_batch_keeps_the_enrichment_that_is_there(cache: FixtureCacheRep
     await cache.put_batch([bare, older, newer, *fresh], MOMENT)
     kept = [replace(each, enrichment=ADDED, enriched_at=MOMENT) for each in (bare, older)]
     expected = [*kept, newer, *fresh]
-    assert await cache.get_many([each.match_id for each in expected], NOW) == {each.match_id: each for each in expected}
+    assert await cache.get_many([each.match_id for each in expected], NOW) == {
+        each.match_id: each for each in expected
+    }
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -178,13 +199,17 @@ async def test_what_is_added_between_the_read_and_the_write_of_a_batch_is_kept(
         await cache.put(replace(entry, content="polled"))
         taken.append(await cache.update_enrichment(entry.match_id, ADDED, MOMENT + 1))
 
-    racing = FixtureCacheRepository(Store(cast("Engine", Interleaved(engine, "batch_get", meanwhile))))
+    racing = FixtureCacheRepository(
+        Store(cast("Engine", Interleaved(engine, "batch_get", meanwhile)))
+    )
     await racing.put_batch([replace(entry, content="synced")], MOMENT)
     found = await cache.get(entry.match_id, NOW)
     assert found is not None
     assert found.content == "synced"
     assert found.enrichment == (ADDED if taken == [True] else None)
-    assert taken == [MOMENT - ENRICHED_AFTER_MS <= epoch_ms(starting_at) <= MOMENT + ENRICHED_BEFORE_MS]
+    assert taken == [
+        MOMENT - ENRICHED_AFTER_MS <= epoch_ms(starting_at) <= MOMENT + ENRICHED_BEFORE_MS
+    ]
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -206,10 +231,21 @@ async def test_a_batch_loses_no_enrichment_to_writers_at_its_side(
     async def tell(entry: CachedFixture) -> None:
         await cache.put(replace(entry, content="polled"))
 
-    syncs = [cache.put_batch([replace(each, content=f"sync {number}") for each in entries], MOMENT) for number in range(3)]
-    await asyncio.gather(*syncs, *(tell(entry) for entry in entries), *(enrich(entry) for entry in entries))
+    syncs = [
+        cache.put_batch([replace(each, content=f"sync {number}") for each in entries], MOMENT)
+        for number in range(3)
+    ]
+    await asyncio.gather(
+        *syncs, *(tell(entry) for entry in entries), *(enrich(entry) for entry in entries)
+    )
     for entry in entries:
-        found = (await engine.get(Get(CRICKET_FIXTURE_CACHE, {"matchId": entry.match_id}, consistent=True))).item
+        found = (
+            await engine.get(
+                Get(CRICKET_FIXTURE_CACHE, {"matchId": entry.match_id}, consistent=True)
+            )
+        ).item
         assert found is not None
-        assert found.get("enrichment") == ({"n": taken[entry.match_id]} if entry.match_id in taken else None)
+        assert found.get("enrichment") == (
+            {"n": taken[entry.match_id]} if entry.match_id in taken else None
+        )
     assert len(taken) >= (3 if is_there else 0)

@@ -57,11 +57,16 @@ async def test_many_fixtures_are_written_and_read_in_batches(fixtures: FixtureRe
 async def test_matches_of_a_league_are_paged_by_start(fixtures: FixtureRepository) -> None:
     """From the first to the last moment of the range, both included, and none of another league."""
     code = made_up.name("league")
-    written = [made_up.fixture(league_code=code, start_time=f"2096-10-{day:02}T12:00:00Z") for day in (5, 3, 4, 1, 9)]
+    written = [
+        made_up.fixture(league_code=code, start_time=f"2096-10-{day:02}T12:00:00Z")
+        for day in (5, 3, 4, 1, 9)
+    ]
     await fixtures.write_batch([*written, made_up.fixture(start_time="2096-10-04T12:00:00Z")])
     first, start = await fixtures.by_date(code, "2096-10-03T12:00:00Z", "2096-10-05T12:00:00Z", 2)
     assert start is not None
-    second, _ = await fixtures.by_date(code, "2096-10-03T12:00:00Z", "2096-10-05T12:00:00Z", 2, start)
+    second, _ = await fixtures.by_date(
+        code, "2096-10-03T12:00:00Z", "2096-10-05T12:00:00Z", 2, start
+    )
     assert [each.start_time[8:10] for each in first + second] == ["03", "04", "05"]
 
 
@@ -80,15 +85,21 @@ async def test_what_starts_soon_is_neither_live_nor_over(fixtures: FixtureReposi
             made_up.fixture(league_code=silent),
         ]
     )
-    found = await fixtures.starting_soon([one, other, one], "2096-10-02T12:00:00Z", "2096-10-02T12:30:00Z")
+    found = await fixtures.starting_soon(
+        [one, other, one], "2096-10-02T12:00:00Z", "2096-10-02T12:30:00Z"
+    )
     assert found == [sooner, soon]
 
 
-async def test_an_update_changes_what_it_names_and_makes_nothing(fixtures: FixtureRepository) -> None:
+async def test_an_update_changes_what_it_names_and_makes_nothing(
+    fixtures: FixtureRepository,
+) -> None:
     """What is None is taken away; a match that is not there stays away."""
     made = made_up.fixture(note="rain")
     await fixtures.write_batch([made])
-    changed = await fixtures.update(made.match_id, status=MatchStatus.DELAYED, note=None, toss_team_id="2")
+    changed = await fixtures.update(
+        made.match_id, status=MatchStatus.DELAYED, note=None, toss_team_id="2"
+    )
     assert changed == replace(made, status=MatchStatus.DELAYED, note="", toss_team_id="2")
     assert await fixtures.get(made.match_id) == changed
     unknown = made_up.number()
@@ -98,7 +109,9 @@ async def test_an_update_changes_what_it_names_and_makes_nothing(fixtures: Fixtu
     assert unknown not in {each.match_id for each in await fixtures.live()}
 
 
-async def test_updates_and_archivals_never_bring_back_what_is_deleted(fixtures: FixtureRepository) -> None:
+async def test_updates_and_archivals_never_bring_back_what_is_deleted(
+    fixtures: FixtureRepository,
+) -> None:
     """Whatever the order in which they arrive, nothing is left of a replay that was deleted."""
     replays = [made_up.fixture(replay_of="1", live_updated_at=MOMENT) for _ in range(10)]
     await fixtures.write_batch(replays)
@@ -118,13 +131,17 @@ async def test_updates_and_archivals_never_bring_back_what_is_deleted(fixtures: 
     assert ids.isdisjoint(each.match_id for each in await fixtures.live())
 
 
-async def test_archival_takes_a_match_out_of_the_live_ones_at_once(fixtures: FixtureRepository) -> None:
+async def test_archival_takes_a_match_out_of_the_live_ones_at_once(
+    fixtures: FixtureRepository,
+) -> None:
     """It keeps the rest, and a match that goes on the next day is live again."""
     made = made_up.fixture(live_updated_at=MOMENT)
     await fixtures.write_batch([made])
     assert made in await fixtures.live()
     assert await fixtures.archive(made.match_id, MOMENT + 5)
-    assert await fixtures.get(made.match_id) == replace(made, live_updated_at=None, archived_at=MOMENT + 5)
+    assert await fixtures.get(made.match_id) == replace(
+        made, live_updated_at=None, archived_at=MOMENT + 5
+    )
     assert made.match_id not in {each.match_id for each in await fixtures.live()}
     await fixtures.update(made.match_id, live_updated_at=MOMENT + 9, archived_at=None)
     assert replace(made, live_updated_at=MOMENT + 9) in await fixtures.live()
@@ -156,7 +173,11 @@ async def test_an_administrator_pages_through_a_league(fixtures: FixtureReposito
 @settings(max_examples=15)
 @given(
     steps=st.lists(
-        st.tuples(st.integers(0, 3), st.sampled_from(["write", "write live", "poll", "archive", "finish", "delete"])), max_size=40
+        st.tuples(
+            st.integers(0, 3),
+            st.sampled_from(["write", "write live", "poll", "archive", "finish", "delete"]),
+        ),
+        max_size=40,
     )
 )
 def test_the_index_holds_exactly_the_live_fixtures_at_all_times(

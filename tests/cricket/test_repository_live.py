@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from tally.cricket.model.records import ActivityStatus, EndReason, LiveActivity, PollerState, PushTarget
+from tally.cricket.model.records import (
+    ActivityStatus,
+    EndReason,
+    LiveActivity,
+    PollerState,
+    PushTarget,
+)
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.store.store import Store
@@ -38,32 +44,49 @@ async def test_of_many_who_create_an_activity_one_does(activities: LiveActivityR
     assert await activities.create(replace(made, device_id=made_up.name("device")))
 
 
-async def test_of_many_who_would_start_an_activity_one_may(activities: LiveActivityRepository) -> None:
+async def test_of_many_who_would_start_an_activity_one_may(
+    activities: LiveActivityRepository,
+) -> None:
     """Each claim counts, and the next one needs to have seen it; one that is not pending is not started."""
     made = made_up.activity(made_up.number())
     assert not await activities.claim_start(made, MOMENT, None, "")
     await activities.create(made)
-    claims = await asyncio.gather(*(activities.claim_start(made, MOMENT + 1, "channel", "hash") for _ in range(10)))
+    claims = await asyncio.gather(
+        *(activities.claim_start(made, MOMENT + 1, "channel", "hash") for _ in range(10))
+    )
     assert sum(claims) == 1
-    once = replace(made, starts=1, started_at=MOMENT + 1, updated_at=MOMENT + 1, channel_id="channel", shown="hash")
+    once = replace(
+        made,
+        starts=1,
+        started_at=MOMENT + 1,
+        updated_at=MOMENT + 1,
+        channel_id="channel",
+        shown="hash",
+    )
     assert await found(activities, made) == once
     assert await activities.claim_start(once, MOMENT + 2, None, "")
     assert await activities.activate(replace(made, update_token="token"))
     assert not await activities.claim_start(replace(made, starts=2), MOMENT + 3, None, "")
 
 
-async def test_a_token_makes_an_activity_active_and_another_replaces_it_in_place(activities: LiveActivityRepository) -> None:
+async def test_a_token_makes_an_activity_active_and_another_replaces_it_in_place(
+    activities: LiveActivityRepository,
+) -> None:
     """Also where the app began by itself; the moment of its making stays."""
     made = made_up.activity(made_up.number(), status=ACTIVE, update_token="token-1")
     first = await activities.activate(made)
     assert first == made
-    rotated = await activities.activate(replace(made, update_token="token-2", created_at=MOMENT + 9, updated_at=MOMENT + 9))
+    rotated = await activities.activate(
+        replace(made, update_token="token-2", created_at=MOMENT + 9, updated_at=MOMENT + 9)
+    )
     assert rotated == replace(made, update_token="token-2", updated_at=MOMENT + 9)
     assert [each async for each in activities.of_match(made.match_id, MOMENT)] == [rotated]
 
 
 @pytest.mark.parametrize("reason", list(EndReason))
-async def test_of_many_who_end_an_activity_one_says_why(activities: LiveActivityRepository, reason: EndReason) -> None:
+async def test_of_many_who_end_an_activity_one_says_why(
+    activities: LiveActivityRepository, reason: EndReason
+) -> None:
     """Its token stays while the device does not know; and nothing but a refused token lets a late one wake it up."""
     made = made_up.activity(made_up.number(), status=ACTIVE, update_token="token")
     assert await activities.end(made, reason, MOMENT) is None
@@ -71,7 +94,13 @@ async def test_of_many_who_end_an_activity_one_says_why(activities: LiveActivity
     ends = await asyncio.gather(*(activities.end(made, reason, MOMENT + 1) for _ in range(10)))
     assert [each for each in ends if each is not None] == [made]
     owes = reason in {EndReason.MATCH_END, EndReason.USER_UNFOLLOW}
-    over = replace(made, status=ENDED, end_reason=reason, updated_at=MOMENT + 1, update_token="token" if owes else None)
+    over = replace(
+        made,
+        status=ENDED,
+        end_reason=reason,
+        updated_at=MOMENT + 1,
+        update_token="token" if owes else None,
+    )
     assert await found(activities, made) == over
     assert [await activities.settle_end(made) for _ in range(2)] == [owes, False]
     assert await found(activities, made) == replace(over, update_token=None)
@@ -79,7 +108,9 @@ async def test_of_many_who_end_an_activity_one_says_why(activities: LiveActivity
     assert (woken is not None) == (reason is EndReason.TOKEN_INVALID)
 
 
-async def test_a_refused_token_does_not_end_an_activity_that_has_a_newer_one(activities: LiveActivityRepository) -> None:
+async def test_a_refused_token_does_not_end_an_activity_that_has_a_newer_one(
+    activities: LiveActivityRepository,
+) -> None:
     """The rotation was faster than the word of the refusal."""
     made = made_up.activity(made_up.number(), status=ACTIVE, update_token="old")
     await activities.activate(made)
@@ -89,7 +120,9 @@ async def test_a_refused_token_does_not_end_an_activity_that_has_a_newer_one(act
     assert await activities.end(made, EndReason.TOKEN_INVALID, MOMENT, only_token="new") is not None
 
 
-async def test_an_activity_begins_anew_only_after_the_reasons_given(activities: LiveActivityRepository) -> None:
+async def test_an_activity_begins_anew_only_after_the_reasons_given(
+    activities: LiveActivityRepository,
+) -> None:
     """Or when it has expired."""
     made = made_up.activity(made_up.number())
     await activities.create(made)
@@ -101,21 +134,36 @@ async def test_an_activity_begins_anew_only_after_the_reasons_given(activities: 
     assert await found(activities, made) == anew
     expired = made.expires_at * 1000
     assert await activities.get(made.match_id, made.user_id, made.device_id, expired) is None
-    assert await activities.create(replace(made, updated_at=expired, expires_at=made.expires_at + DAY))
+    assert await activities.create(
+        replace(made, updated_at=expired, expires_at=made.expires_at + DAY)
+    )
 
 
-async def test_pushes_go_to_what_is_active_and_know_no_more_than_they_need(activities: LiveActivityRepository) -> None:
+async def test_pushes_go_to_what_is_active_and_know_no_more_than_they_need(
+    activities: LiveActivityRepository,
+) -> None:
     """What is pending, over or expired is left out."""
     match_id = made_up.number()
-    on, channelled, pending, over, expired = (made_up.activity(match_id, user_id=f"user-{number}") for number in range(5))
-    on, channelled = replace(on, update_token="token", team_id="1"), replace(channelled, channel_id="channel")
+    on, channelled, pending, over, expired = (
+        made_up.activity(match_id, user_id=f"user-{number}") for number in range(5)
+    )
+    on, channelled = (
+        replace(on, update_token="token", team_id="1"),
+        replace(channelled, channel_id="channel"),
+    )
     for each in (on, over, replace(expired, expires_at=NOW)):
         await activities.activate(replace(each, status=ACTIVE, update_token="token"))
     for each in (pending, replace(channelled, status=ACTIVE)):
         await activities.create(each)
     await activities.end(over, EndReason.USER_DISMISSED, MOMENT)
     assert [each async for page in activities.targets(match_id, MOMENT) for each in page] == [
-        PushTarget(match_id=match_id, user_id=on.user_id, device_id=on.device_id, team_id="1", update_token="token"),
+        PushTarget(
+            match_id=match_id,
+            user_id=on.user_id,
+            device_id=on.device_id,
+            team_id="1",
+            update_token="token",
+        ),
         PushTarget(
             match_id=match_id,
             user_id=channelled.user_id,
@@ -131,7 +179,9 @@ async def test_pushes_go_to_what_is_active_and_know_no_more_than_they_need(activ
 async def test_one_persons_activities_are_theirs_alone(activities: LiveActivityRepository) -> None:
     """Even where another's id begins in the same way; changing sides makes nothing."""
     match_id, user = made_up.number(), made_up.name("user")
-    phone, tablet = (made_up.activity(match_id, user_id=user, device_id=device) for device in ("phone", "tablet"))
+    phone, tablet = (
+        made_up.activity(match_id, user_id=user, device_id=device) for device in ("phone", "tablet")
+    )
     stranger = made_up.activity(match_id, user_id=f"{user}#phone", device_id="phone")
     for each in (phone, tablet, stranger):
         await activities.create(each)
@@ -154,7 +204,9 @@ async def test_an_active_match_is_saved_only_as_it_was_read(matches: ActiveMatch
     assert await matches.save(made) is None
     assert sum(await asyncio.gather(*(matches.create(made) for _ in range(5)))) == 1
     assert await matches.get(made.match_id) == made
-    saves = await asyncio.gather(*(matches.save(replace(made, extra={"by": number})) for number in range(6)))
+    saves = await asyncio.gather(
+        *(matches.save(replace(made, extra={"by": number})) for number in range(6))
+    )
     [saved] = [each for each in saves if each is not None]
     assert saved.version == 1
     assert await matches.get(made.match_id) == saved
@@ -168,7 +220,8 @@ async def test_a_match_is_taken_over_when_nobody_renews_it(matches: ActiveMatchR
     assert await matches.renew(made.match_id, "instance-1", MOMENT + 1000)
     assert await matches.take_over(made.match_id, "instance-2", MOMENT + 2000, MOMENT) is None
     attempts = [
-        matches.take_over(made.match_id, f"instance-{number}", MOMENT + 40_000, MOMENT + 10_000) for number in range(2, 8)
+        matches.take_over(made.match_id, f"instance-{number}", MOMENT + 40_000, MOMENT + 10_000)
+        for number in range(2, 8)
     ]
     [taken] = [each for each in await asyncio.gather(*attempts) if each is not None]
     assert taken == replace(made, owner=taken.owner, last_updated_at=MOMENT + 40_000, version=1)
@@ -182,13 +235,19 @@ async def test_a_match_has_one_channel_until_it_is_over(matches: ActiveMatchRepo
     made = made_up.active_match()
     assert await matches.set_channel(made.match_id, "channel") is None
     await matches.create(made)
-    channels = await asyncio.gather(*(matches.set_channel(made.match_id, f"channel-{number}") for number in range(5)))
+    channels = await asyncio.gather(
+        *(matches.set_channel(made.match_id, f"channel-{number}") for number in range(5))
+    )
     [with_channel] = [each for each in channels if each is not None]
     assert await matches.get(made.match_id) == with_channel
     assert await matches.save(made) is None
     over = await matches.end(made.match_id, MOMENT + 9, NOW + DAY)
     assert over is not None
-    assert (over.poller_state, over.channel_id, over.expires_at) == (PollerState.ENDED, None, NOW + DAY)
+    assert (over.poller_state, over.channel_id, over.expires_at) == (
+        PollerState.ENDED,
+        None,
+        NOW + DAY,
+    )
     assert await matches.end(made_up.number(), MOMENT, NOW) is None
 
 

@@ -23,7 +23,9 @@ def of(locks: LockRepository, clock: ManualClock, owner: str) -> StoreLocks:
     return StoreLocks(locks, clock, owner)
 
 
-async def test_of_many_who_want_a_lock_one_has_it(locks: LockRepository, clock: ManualClock) -> None:
+async def test_of_many_who_want_a_lock_one_has_it(
+    locks: LockRepository, clock: ManualClock
+) -> None:
     """Its owner included: who has it cannot take it once more."""
     name = made_up.name("match")
     owners = [of(locks, clock, f"instance-{number}") for number in range(10)]
@@ -34,7 +36,9 @@ async def test_of_many_who_want_a_lock_one_has_it(locks: LockRepository, clock: 
     assert await winner.acquire(made_up.name("match"), SECONDS)
 
 
-async def test_a_lock_is_released_by_its_owner_alone(locks: LockRepository, clock: ManualClock) -> None:
+async def test_a_lock_is_released_by_its_owner_alone(
+    locks: LockRepository, clock: ManualClock
+) -> None:
     """Whoever else lets go of it changes nothing."""
     name = made_up.name("match")
     mine, theirs = of(locks, clock, "a"), of(locks, clock, "b")
@@ -47,7 +51,9 @@ async def test_a_lock_is_released_by_its_owner_alone(locks: LockRepository, cloc
     assert await theirs.acquire(name, SECONDS)
 
 
-async def test_a_lock_is_over_some_time_after_a_crash(locks: LockRepository, clock: ManualClock) -> None:
+async def test_a_lock_is_over_some_time_after_a_crash(
+    locks: LockRepository, clock: ManualClock
+) -> None:
     """Not before its time, and then for one of all who wait; the former owner can neither extend nor release it."""
     name = made_up.name("match")
     crashed = of(locks, clock, "crashed")

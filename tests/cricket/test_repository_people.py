@@ -69,16 +69,23 @@ async def test_a_new_token_of_a_device_replaces_the_old_one(devices: DeviceRepos
     registered = await devices.register(second, is_only_one=False)
     assert registered == replace(second, push_to_start_token="start-1")
     assert await devices.of_user(user, NOW) == [registered]
-    third = made_up.device(user, device_id=first.device_id, updated_at=MOMENT + 2, push_to_start_token="start-2")
+    third = made_up.device(
+        user, device_id=first.device_id, updated_at=MOMENT + 2, push_to_start_token="start-2"
+    )
     assert await devices.register(third, is_only_one=False) == third
     assert await devices.of_user(user, NOW) == [third]
 
 
 @pytest.mark.parametrize("is_only_one", [True, False])
-async def test_a_device_that_registers_many_times_at_once_has_one_record(devices: DeviceRepository, is_only_one: bool) -> None:
+async def test_a_device_that_registers_many_times_at_once_has_one_record(
+    devices: DeviceRepository, is_only_one: bool
+) -> None:
     """Never two, and never none."""
     user, device_id = made_up.name("user"), made_up.name("device")
-    attempts = [made_up.device(user, device_id=device_id, updated_at=MOMENT + number % 3) for number in range(8)]
+    attempts = [
+        made_up.device(user, device_id=device_id, updated_at=MOMENT + number % 3)
+        for number in range(8)
+    ]
     await asyncio.gather(*(devices.register(each, is_only_one=is_only_one) for each in attempts))
     [left] = await devices.of_user(user, NOW)
     assert left in attempts
@@ -112,7 +119,9 @@ async def test_of_several_devices_an_expired_one_hides_no_other(devices: DeviceR
     user = made_up.name("user")
     for token in ("a", "b", "c"):
         expires_at = NOW + (100 if token == "c" else 10)
-        await devices.register(made_up.device(user, device_token=token, expires_at=expires_at), is_only_one=False)
+        await devices.register(
+            made_up.device(user, device_token=token, expires_at=expires_at), is_only_one=False
+        )
     found = await devices.get(user, NOW + 50)
     assert found is not None
     assert found.device_token == "c"
@@ -125,7 +134,9 @@ async def test_the_token_for_starts_is_kept_until_it_is_refused(devices: DeviceR
     assert await devices.update_push_to_start(phone, "start-1", MOMENT, NOW + DAY) is None
     await devices.register(phone, is_only_one=False)
     first = await devices.update_push_to_start(phone, "start-1", MOMENT + 7, NOW + 91 * DAY)
-    assert first == replace(phone, push_to_start_token="start-1", updated_at=MOMENT + 7, expires_at=NOW + 91 * DAY)
+    assert first == replace(
+        phone, push_to_start_token="start-1", updated_at=MOMENT + 7, expires_at=NOW + 91 * DAY
+    )
     second = await devices.update_push_to_start(phone, "start-2", MOMENT + 8, NOW + 91 * DAY)
     assert second is not None
     assert not await devices.forget_push_to_start(first)
@@ -145,14 +156,18 @@ async def test_a_deleted_device_is_handed_back_once(devices: DeviceRepository) -
     assert await devices.delete(user, old.device_token, NOW) is None
 
 
-async def test_who_follows_twice_has_followed_since_the_first_time(follows: FollowRepository) -> None:
+async def test_who_follows_twice_has_followed_since_the_first_time(
+    follows: FollowRepository,
+) -> None:
     """The side changes, the moment does not."""
     made = made_up.follow(made_up.number())
     assert await follows.follow(made) == made
     again = replace(made, team_id="2", created_at=MOMENT + 50, expires_at=made.expires_at + 5)
     assert await follows.follow(again) == replace(again, created_at=MOMENT)
     assert await follows.get(made.match_id, made.user_id, NOW) == replace(again, created_at=MOMENT)
-    assert await follows.unfollow(made.match_id, made.user_id, NOW) == replace(again, created_at=MOMENT)
+    assert await follows.unfollow(made.match_id, made.user_id, NOW) == replace(
+        again, created_at=MOMENT
+    )
     assert await follows.unfollow(made.match_id, made.user_id, NOW) is None
     assert await follows.get(made.match_id, made.user_id, NOW) is None
 
@@ -183,7 +198,10 @@ async def test_an_expired_follow_is_not_there(follows: FollowRepository) -> None
 async def test_what_somebody_follows_is_paged(follows: FollowRepository) -> None:
     """Every match once, and nobody else's."""
     user = made_up.name("user")
-    made = sorted((made_up.follow(made_up.number(), user_id=user) for _ in range(5)), key=lambda each: each.match_id)
+    made = sorted(
+        (made_up.follow(made_up.number(), user_id=user) for _ in range(5)),
+        key=lambda each: each.match_id,
+    )
     for each in (*made, made_up.follow(made[0].match_id)):
         await follows.follow(each)
     found, start = await follows.of_user(user, NOW, 2)
@@ -193,17 +211,27 @@ async def test_what_somebody_follows_is_paged(follows: FollowRepository) -> None
     assert found == made
 
 
-async def test_followers_are_streamed_and_removed_page_by_page(follows: FollowRepository, engine: Engine) -> None:
+async def test_followers_are_streamed_and_removed_page_by_page(
+    follows: FollowRepository, engine: Engine
+) -> None:
     """More than one page holds; another match keeps its own."""
     other = await follows.follow(made_up.follow(made_up.number()))
     match_id = made_up.number()
     made = [made_up.follow(match_id, user_id=f"user-{number:04}") for number in range(PAGE + 10)]
     items = [
-        {"matchId": match_id, "userId": each.user_id, "teamId": each.team_id, "createdAt": MOMENT, "expiresAt": each.expires_at}
+        {
+            "matchId": match_id,
+            "userId": each.user_id,
+            "teamId": each.team_id,
+            "createdAt": MOMENT,
+            "expiresAt": each.expires_at,
+        }
         for each in made
     ]
     for start in range(0, len(items), 25):
-        await engine.batch_write(BatchWrite(CRICKET_MATCH_FOLLOWS, tuple(items[start : start + 25])))
+        await engine.batch_write(
+            BatchWrite(CRICKET_MATCH_FOLLOWS, tuple(items[start : start + 25]))
+        )
     assert [each async for each in follows.of_match(match_id, NOW)] == made
     assert await follows.remove_all(match_id) == PAGE + 10
     assert [each async for each in follows.of_match(match_id, NOW)] == []
@@ -211,26 +239,44 @@ async def test_followers_are_streamed_and_removed_page_by_page(follows: FollowRe
     assert await follows.get(other.match_id, other.user_id, NOW) == other
 
 
-async def test_a_person_has_a_subscription_for_each_token(subscriptions: SubscriptionRepository) -> None:
+async def test_a_person_has_a_subscription_for_each_token(
+    subscriptions: SubscriptionRepository,
+) -> None:
     """Registered again it changes; it is removed by its owner alone; and it expires."""
     match_id, user = made_up.number(), made_up.name("user")
-    phone, tablet = (made_up.subscription(match_id, user_id=user, push_token=token) for token in ("a", "b"))
+    phone, tablet = (
+        made_up.subscription(match_id, user_id=user, push_token=token) for token in ("a", "b")
+    )
     other = made_up.subscription(match_id, push_token="c", expires_at=NOW + 10)
     for each in (phone, tablet, other):
         assert await subscriptions.register(each) == each
-    assert await subscriptions.register(replace(phone, team_id="1", created_at=MOMENT + 9)) == replace(phone, team_id="1")
-    assert [each async for each in subscriptions.of_match(match_id, NOW)] == [replace(phone, team_id="1"), tablet, other]
-    assert [each async for each in subscriptions.of_match(match_id, NOW + 10)] == [replace(phone, team_id="1"), tablet]
+    assert await subscriptions.register(
+        replace(phone, team_id="1", created_at=MOMENT + 9)
+    ) == replace(phone, team_id="1")
+    assert [each async for each in subscriptions.of_match(match_id, NOW)] == [
+        replace(phone, team_id="1"),
+        tablet,
+        other,
+    ]
+    assert [each async for each in subscriptions.of_match(match_id, NOW + 10)] == [
+        replace(phone, team_id="1"),
+        tablet,
+    ]
     assert not await subscriptions.remove(match_id, "a", made_up.name("user"))
     assert await subscriptions.remove(match_id, "a", user)
     assert not await subscriptions.remove(match_id, "a", user)
     assert [each.push_token async for each in subscriptions.of_match(match_id, NOW)] == ["b", "c"]
 
 
-async def test_an_unfollow_takes_the_subscriptions_of_one_person(subscriptions: SubscriptionRepository) -> None:
+async def test_an_unfollow_takes_the_subscriptions_of_one_person(
+    subscriptions: SubscriptionRepository,
+) -> None:
     """Those of others, and of other matches, stay; the end of a match takes all."""
     match_id, user = made_up.number(), made_up.name("user")
-    mine = [made_up.subscription(match_id, user_id=user, push_token=f"mine-{number}") for number in range(3)]
+    mine = [
+        made_up.subscription(match_id, user_id=user, push_token=f"mine-{number}")
+        for number in range(3)
+    ]
     others = [made_up.subscription(match_id, push_token=f"other-{number}") for number in range(30)]
     elsewhere = made_up.subscription(made_up.number(), user_id=user)
     await asyncio.gather(*(subscriptions.register(each) for each in (*mine, *others, elsewhere)))
@@ -251,4 +297,6 @@ async def test_of_many_who_would_tell_a_person_one_may(notices: NoticeRepository
     assert not await notices.was_sent(made.match_id, made.user_id, NoticeKind.TOSS, NOW)
     assert await notices.mark_sent(replace(made, kind=NoticeKind.TOSS))
     assert not await notices.was_sent(made.match_id, made.user_id, made.kind, NOW + 2 * DAY)
-    assert await notices.mark_sent(replace(made, sent_at=MOMENT + 2 * DAY * 1000, expires_at=NOW + 4 * DAY))
+    assert await notices.mark_sent(
+        replace(made, sent_at=MOMENT + 2 * DAY * 1000, expires_at=NOW + 4 * DAY)
+    )

@@ -25,7 +25,9 @@ def leagues(store: Store) -> LeagueRepository:
 
 async def test_teams_are_written_in_batches_and_read_by_name(teams: TeamRepository) -> None:
     """All of them, whole, in the order of their names."""
-    made = [made_up.team(name=f"Team {number:02}", is_national=number % 2 == 0) for number in range(30)]
+    made = [
+        made_up.team(name=f"Team {number:02}", is_national=number % 2 == 0) for number in range(30)
+    ]
     await teams.write_batch(reversed(made))
     assert await teams.get(made[3].team_id) == made[3]
     assert await teams.get(made_up.number()) is None
@@ -38,7 +40,10 @@ async def test_a_change_to_a_team_makes_none(teams: TeamRepository) -> None:
     made = made_up.team()
     await teams.write_batch([made])
     changed = replace(made, name="Tigers", color="#ff8800", edited_at=MOMENT)
-    assert await teams.update(made.team_id, name="Tigers", color="#ff8800", edited_at=MOMENT) == changed
+    assert (
+        await teams.update(made.team_id, name="Tigers", color="#ff8800", edited_at=MOMENT)
+        == changed
+    )
     assert await teams.get(made.team_id) == changed
     unknown = made_up.number()
     assert await teams.update(unknown, name="Ghosts") is None
@@ -49,7 +54,9 @@ async def test_a_season_has_its_teams_and_their_figures(store: Store) -> None:
     """And none of another season's."""
     seasons = TeamSeasonRepository(store)
     season_id = made_up.number()
-    made = sorted((made_up.team_season(season_id) for _ in range(30)), key=lambda each: each.team_id)
+    made = sorted(
+        (made_up.team_season(season_id) for _ in range(30)), key=lambda each: each.team_id
+    )
     await seasons.write_batch([*made, made_up.team_season(made_up.number())])
     assert await seasons.of_season(season_id) == made
     assert await seasons.of_season(made_up.number()) == []
@@ -65,7 +72,9 @@ async def test_active_leagues_are_those_that_nobody_switched_off(leagues: League
     assert [each for each in await leagues.active() if each.league_id in mine] == [on]
 
 
-async def test_a_sync_does_not_undo_what_an_administrator_did_meanwhile(leagues: LeagueRepository) -> None:
+async def test_a_sync_does_not_undo_what_an_administrator_did_meanwhile(
+    leagues: LeagueRepository,
+) -> None:
     """A league is replaced only as it was read: whoever read too early reads again."""
     made = made_up.league()
     assert await leagues.put(made)

@@ -17,7 +17,13 @@ from tests.cricket.scores import open_scores
 from tests.recorded import NAMES, expected, recorded
 from tests.sim.sportmonks_files import AWAY, HOME, delivery, documents, innings, match_of
 
-EXTRAS = {"wides": "wides", "noballs": "noballs", "byes": "byes", "legbyes": "leg_byes", "penalty": "penalty"}
+EXTRAS = {
+    "wides": "wides",
+    "noballs": "noballs",
+    "byes": "byes",
+    "legbyes": "leg_byes",
+    "penalty": "penalty",
+}
 
 
 def expect_consistent(feed: MatchFeed) -> None:
@@ -31,7 +37,9 @@ def expect_consistent(feed: MatchFeed) -> None:
         assert sum(batter.runs for batter in card.batters) + card.extras.total == card.runs
         assert sum(ball.runs_total for ball in balls) == card.runs
         assert sum(ball.wicket is not None and ball.wicket.counts for ball in balls) == card.wickets
-        assert sum(ball.runs_against_bowler for ball in balls) == sum(bowler.runs for bowler in card.bowlers)
+        assert sum(ball.runs_against_bowler for ball in balls) == sum(
+            bowler.runs for bowler in card.bowlers
+        )
         credited = sum(ball.wicket is not None and ball.wicket.is_bowlers for ball in balls)
         assert credited == sum(bowler.wickets for bowler in card.bowlers)
 
@@ -53,28 +61,57 @@ def expect_scorecards(feed: MatchFeed, name: str) -> None:
     wanted = expected(name)
     assert feed.note == wanted["result"]
     assert feed.is_super_over == wanted["super_over"]
-    assert feed.status is (MatchStatus.ABANDONED if wanted["result"] == "No result" else MatchStatus.FINISHED)
+    assert feed.status is (
+        MatchStatus.ABANDONED if wanted["result"] == "No result" else MatchStatus.FINISHED
+    )
     for card, told_of in zip(feed.innings, wanted["innings"], strict=True):
         assert (card.number, card.is_super_over, card.runs, card.wickets, str(card.overs)) == (
-            *(told_of["innings"], told_of["super_over"], told_of["runs"], told_of["wickets"], told_of["overs"]),
+            told_of["innings"],
+            told_of["super_over"],
+            told_of["runs"],
+            told_of["wickets"],
+            told_of["overs"],
         )
         side = feed.side(card.team_id)
         assert side is not None
         assert side.name == told_of["team"]
         assert card.extras is not None
-        found = {theirs: getattr(card.extras, ours) for theirs, ours in EXTRAS.items() if getattr(card.extras, ours)}
+        found = {
+            theirs: getattr(card.extras, ours)
+            for theirs, ours in EXTRAS.items()
+            if getattr(card.extras, ours)
+        }
         assert found == told_of["extras"]
         assert [
-            (each.name, each.runs, each.balls, each.fours, each.sixes, "not out" if each.how_out is None else each.how_out.value)
+            (
+                each.name,
+                each.runs,
+                each.balls,
+                each.fours,
+                each.sixes,
+                "not out" if each.how_out is None else each.how_out.value,
+            )
             for each in card.batters
         ] == [
-            tuple(each[field] for field in ("name", "runs", "balls", "fours", "sixes", "how_out")) for each in told_of["batters"]
+            tuple(each[field] for field in ("name", "runs", "balls", "fours", "sixes", "how_out"))
+            for each in told_of["batters"]
         ]
         assert [
-            (each.name, each.wickets, each.runs, f"{each.overs}.{each.balls}", each.maidens, each.wides, each.noballs)
+            (
+                each.name,
+                each.wickets,
+                each.runs,
+                f"{each.overs}.{each.balls}",
+                each.maidens,
+                each.wides,
+                each.noballs,
+            )
             for each in card.bowlers
         ] == [
-            tuple(each[field] for field in ("name", "wickets", "runs", "overs", "maidens", "wides", "noballs"))
+            tuple(
+                each[field]
+                for field in ("name", "wickets", "runs", "overs", "maidens", "wides", "noballs")
+            )
             for each in told_of["bowlers"]
         ]
 
@@ -93,13 +130,17 @@ async def test_every_ball_of_the_match_that_comes_along_is_seen_as_it_falls() ->
             assert feed.is_live
             at_crease = [batter.name for batter in feed.innings[-1].batters if batter.is_at_crease]
             assert len(at_crease) == (2 if feed.balls[-1].wicket is None else 1)
-            assert [bowler.name for bowler in feed.innings[-1].bowlers if bowler.is_bowling] == [feed.balls[-1].bowler_name]
+            assert [bowler.name for bowler in feed.innings[-1].bowlers if bowler.is_bowling] == [
+                feed.balls[-1].bowler_name
+            ]
         assert seen > 90
         feed = await scores.feed_of(match)
         assert (feed.total_overs, feed.target) == (8, None)
 
 
-async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_one_request() -> None:
+async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_one_request() -> (
+    None
+):
     async with open_scores(shipped_match(1)) as scores:
         (marquee,) = scores.sportmonks.broadcasts.values()
         other = scores.sportmonks.add(match_of(innings(HOME, [delivery(4)] * 6)))
@@ -124,7 +165,9 @@ async def test_one_match_can_be_asked_for() -> None:
         assert feed is not None
         assert feed.balls is not None
         assert (feed.status, feed.man_of_match, feed.winner_team_id) == (
-            *(MatchStatus.FINISHED, "S Winterbourne", str(match.match.team_id("Harbour Herons"))),
+            MatchStatus.FINISHED,
+            "S Winterbourne",
+            str(match.match.team_id("Harbour Herons")),
         )
         assert await scores.gateway.match("2") is None
 
@@ -134,9 +177,17 @@ async def test_the_toss_is_told_before_the_match_begins() -> None:
         (match,) = scores.sportmonks.broadcasts.values()
         match.step()
         feed = await scores.feed_of(match)
-        assert (feed.status, feed.is_live, feed.innings, feed.balls) == (MatchStatus.NOT_STARTED, False, (), ())
+        assert (feed.status, feed.is_live, feed.innings, feed.balls) == (
+            MatchStatus.NOT_STARTED,
+            False,
+            (),
+            (),
+        )
         assert feed.toss is not None
-        assert (feed.toss.team_id, feed.toss.elected) == (str(match.match.team_id("Meadow Hares")), "bowling")
+        assert (feed.toss.team_id, feed.toss.elected) == (
+            str(match.match.team_id("Meadow Hares")),
+            "bowling",
+        )
         assert feed.starts_at == "2026-01-01T00:30:00Z"
 
 
@@ -165,7 +216,12 @@ def test_every_status_has_a_meaning(text: str, status: MatchStatus, is_live: boo
 
 def feed_of(broadcast: Broadcast) -> MatchFeed:
     """A feed without a socket between."""
-    return match_feed(msgspec.json.decode(msgspec.json.encode(broadcast.fixture()), type=wire.Fixture, strict=False), 0)
+    return match_feed(
+        msgspec.json.decode(
+            msgspec.json.encode(broadcast.fixture()), type=wire.Fixture, strict=False
+        ),
+        0,
+    )
 
 
 def told(match: Match) -> MatchFeed:
@@ -176,7 +232,9 @@ def told(match: Match) -> MatchFeed:
 
 def test_a_correction_comes_under_the_id_of_its_ball() -> None:
     broadcast = Broadcast(
-        shipped_match(), ManualClock(), mistakes=Mistakes(wrong={1: Wrong("dot", until=1)}, twice=frozenset({0}))
+        shipped_match(),
+        ManualClock(),
+        mistakes=Mistakes(wrong={1: Wrong("dot", until=1)}, twice=frozenset({0})),
     )
     broadcast.deliver(2)
     before = feed_of(broadcast).balls
@@ -207,7 +265,10 @@ def test_how_batters_went_is_told_in_our_words() -> None:
         "retired not out": WicketKind.RETIRED_NOT_OUT,
         "something new": WicketKind.OTHER,
     }
-    balls = [delivery(batter=f"{kind} batter", wickets=[{"kind": kind, "player_out": f"{kind} batter"}]) for kind in kinds]
+    balls = [
+        delivery(batter=f"{kind} batter", wickets=[{"kind": kind, "player_out": f"{kind} batter"}])
+        for kind in kinds
+    ]
     feed = told(match_of(innings(HOME, balls)))
     assert feed.balls is not None
     assert [ball.wicket and ball.wicket.kind for ball in feed.balls] == list(kinds.values())
@@ -216,17 +277,29 @@ def test_how_batters_went_is_told_in_our_words() -> None:
 
 
 def test_a_wicket_without_a_ball_is_no_delivery() -> None:
-    both = [{"kind": "caught", "player_out": "A Player"}, {"kind": "timed out", "player_out": "C Player"}]
+    both = [
+        {"kind": "caught", "player_out": "A Player"},
+        {"kind": "timed out", "player_out": "C Player"},
+    ]
     feed = told(match_of(innings(HOME, [delivery(wickets=both)])))
     assert feed.balls is not None
-    assert [(ball.is_delivery, ball.is_legal, ball.runs_total) for ball in feed.balls] == [(True, True, 0), (False, False, 0)]
+    assert [(ball.is_delivery, ball.is_legal, ball.runs_total) for ball in feed.balls] == [
+        (True, True, 0),
+        (False, False, 0),
+    ]
     assert [ball.wicket and ball.wicket.counts for ball in feed.balls] == [True, True]
     assert feed.innings[0].wickets == 2
 
 
 def test_rain_leaves_a_target_in_overs_and_balls() -> None:
     chase = innings(AWAY, [delivery(1)], target={"runs": 90, "overs": 11.3})
-    feed = told(match_of(innings(HOME, [delivery(1)]), chase, outcome={"winner": HOME, "by": {"runs": 3}, "method": "D/L"}))
+    feed = told(
+        match_of(
+            innings(HOME, [delivery(1)]),
+            chase,
+            outcome={"winner": HOME, "by": {"runs": 3}, "method": "D/L"},
+        )
+    )
     assert feed.target is not None
     assert (feed.target.runs, feed.target.overs, feed.total_overs) == (90, Overs(11, 3), 20)
 
@@ -270,20 +343,60 @@ def test_a_fixture_full_of_gaps_is_read_as_far_as_it_goes() -> None:
             {"team_id": 36, "inning": 2, "score": None, "wickets": None, "overs": None},
         ],
         "batting": [
-            {"scoreboard": "S1", "player_id": 5, "sort": 1, "score": 50, "ball": "44", "rate": 113, "bowling_player_id": 9},
-            {"scoreboard": "S1", "player_id": 6, "sort": 2, "score": 8, "ball": 7, "runout_by_id": 9, "active": False},
-            {"scoreboard": "S1", "player_id": 7, "sort": 3, "score": 3, "ball": 4, "active": True, "result": {"name": "Not Out"}},
+            {
+                "scoreboard": "S1",
+                "player_id": 5,
+                "sort": 1,
+                "score": 50,
+                "ball": "44",
+                "rate": 113,
+                "bowling_player_id": 9,
+            },
+            {
+                "scoreboard": "S1",
+                "player_id": 6,
+                "sort": 2,
+                "score": 8,
+                "ball": 7,
+                "runout_by_id": 9,
+                "active": False,
+            },
+            {
+                "scoreboard": "S1",
+                "player_id": 7,
+                "sort": 3,
+                "score": 3,
+                "ball": 4,
+                "active": True,
+                "result": {"name": "Not Out"},
+            },
         ],
-        "bowling": [{"scoreboard": "S1", "player_id": 9, "team_id": 36, "overs": 3.2, "medians": 0, "runs": 16, "rate": 4.8}],
+        "bowling": [
+            {
+                "scoreboard": "S1",
+                "player_id": 9,
+                "team_id": 36,
+                "overs": 3.2,
+                "medians": 0,
+                "runs": 16,
+                "rate": 4.8,
+            }
+        ],
         "weather_report": [],
     }
-    feed = match_feed(msgspec.json.decode(msgspec.json.encode(sparse), type=wire.Fixture, strict=False), 5)
+    feed = match_feed(
+        msgspec.json.decode(msgspec.json.encode(sparse), type=wire.Fixture, strict=False), 5
+    )
     first, second = feed.innings
     assert (feed.league_id, feed.season_id, feed.note, feed.balls) == ("3", "", "", None)
     assert feed.target == Target(120, Overs(17, 3))
     assert feed.toss == Toss("37", "batting")
     assert (first.runs, first.overs, first.extras) == (127, Overs(20, 0), None)
     assert (second.runs, second.wickets, second.overs) == (0, 0, Overs(0, 0))
-    assert [batter.how_out for batter in first.batters] == [WicketKind.OTHER, WicketKind.RUN_OUT, None]
+    assert [batter.how_out for batter in first.batters] == [
+        WicketKind.OTHER,
+        WicketKind.RUN_OUT,
+        None,
+    ]
     assert [batter.is_at_crease for batter in first.batters] == [False, False, True]
     assert [(bowler.overs, bowler.balls, bowler.name) for bowler in first.bowlers] == [(3, 2, "")]

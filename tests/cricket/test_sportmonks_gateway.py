@@ -48,7 +48,9 @@ async def expect_trouble(scores: Scores, kind: type[TallyError] = Unavailable) -
         Fault(path=LIVESCORES, drop="before", times=2),
         Fault(path=LIVESCORES, drop="after", times=1),
         Fault(path=LIVESCORES, status=200, body='{"data": [', times=1),
-        Fault(path=LIVESCORES, status=200, body="<html>busy</html>", content_type="text/html", times=2),
+        Fault(
+            path=LIVESCORES, status=200, body="<html>busy</html>", content_type="text/html", times=2
+        ),
     ],
 )
 async def test_what_passes_is_tried_again(fault: Fault) -> None:
@@ -88,8 +90,13 @@ async def test_a_slow_service_is_given_up_on() -> None:
         await scores.clock.advance(10**6)
 
 
-@pytest.mark.parametrize("garble", ["no_id", "no_teams", "text_for_numbers", "text_for_a_list", "not_an_object", "bad_ball"])
-async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(garble: Garble, log: io.StringIO) -> None:
+@pytest.mark.parametrize(
+    "garble",
+    ["no_id", "no_teams", "text_for_numbers", "text_for_a_list", "not_an_object", "bad_ball"],
+)
+async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
+    garble: Garble, log: io.StringIO
+) -> None:
     async with open_scores(shipped_match(1), shipped_match(2), shipped_match(3)) as scores:
         for match in scores.sportmonks.broadcasts.values():
             match.deliver(5)
@@ -191,7 +198,11 @@ async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match(
     async with open_scores(shipped_match(1), match_of(innings(HOME, [delivery(1)]))) as scores:
         made = scores.sportmonks.schedule(250, league_name="Long League", apart=3600)
         leagues = await scores.gateway.leagues()
-        assert sorted(league.name for league in leagues) == ["Lantern League", "Long League", "T20 friendlies"]
+        assert sorted(league.name for league in leagues) == [
+            "Lantern League",
+            "Long League",
+            "T20 friendlies",
+        ]
         wanted = [league for league in leagues if league.name != "T20 friendlies"]
         scores.sportmonks.broadcast(1).deliver(8)
         pages = [page async for page in scores.gateway.fixtures(wanted, "2025-12-31", "2026-01-31")]
@@ -199,14 +210,27 @@ async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match(
         found = {fixture.match_id: (fixture, feed) for page in pages for fixture, feed in page}
         assert found.keys() == {"1", *map(str, made)}
         fixture, feed = found["1"]
-        assert (fixture.league_code, fixture.status, fixture.start_time) == ("LL", feed.status, feed.starts_at)
-        assert (feed.innings[0].runs, feed.balls, feed.teams[0].name) == (14, None, "Harbour Herons")
+        assert (fixture.league_code, fixture.status, fixture.start_time) == (
+            "LL",
+            feed.status,
+            feed.starts_at,
+        )
+        assert (feed.innings[0].runs, feed.balls, feed.teams[0].name) == (
+            14,
+            None,
+            "Harbour Herons",
+        )
         assert fixture.team_ids == tuple(side.team_id for side in feed.teams)
         live = await scores.feed_of(scores.sportmonks.broadcast(1))
-        assert (feed.innings, feed.toss) == (live.innings, live.toss)  # the schedule says no less than the live scores
+        assert (feed.innings, feed.toss) == (
+            live.innings,
+            live.toss,
+        )  # the schedule says no less than the live scores
         few = [page async for page in scores.gateway.fixtures(wanted, "2026-01-02", "2026-01-02")]
         assert [len(page) for page in few] == [24]
-        assert [page async for page in scores.gateway.fixtures([], "2026-01-01", "2026-01-31")] == []
+        assert [
+            page async for page in scores.gateway.fixtures([], "2026-01-01", "2026-01-31")
+        ] == []
 
 
 async def test_teams_and_seasons_are_read() -> None:
@@ -214,7 +238,10 @@ async def test_teams_and_seasons_are_read() -> None:
         (league,) = await scores.gateway.leagues()
         assert (league.name, league.code, league.active) == ("Lantern League", "LL", True)
         teams = await scores.gateway.teams()
-        assert {(team.name, team.code) for team in teams} == {("Harbour Herons", "HH"), ("Meadow Hares", "MH")}
+        assert {(team.name, team.code) for team in teams} == {
+            ("Harbour Herons", "HH"),
+            ("Meadow Hares", "MH"),
+        }
         sides = await scores.gateway.season_teams(league)
         assert {(side.team_id, side.season_id, side.league_id) for side in sides} == {
             (team.team_id, league.season_id, league.league_id) for team in teams

@@ -31,10 +31,26 @@ from tally.cricket.sportmonks.words import Unreadable, overs_of, starts_at
         ("5 Wides", {"runs": 5, "ball": False}, Reading(wides=5)),
         ("1 Wide + 2 Byes", {"runs": 1, "bye": 2, "ball": False}, Reading(wides=3)),
         ("1 No Ball", {"runs": 1, "noball": 1, "ball": False}, Reading(noballs=1)),
-        ("2 No Balls", {"runs": 2, "noball": 1, "noball_runs": 2, "ball": False}, Reading(noballs=2)),
-        ("1 No Ball + 3 Runs", {"runs": 4, "noball": 1, "noball_runs": 3, "ball": False}, Reading(noballs=1, runs_bat=3)),
-        ("No Ball + SIX", {"runs": 7, "six": True, "noball": 1, "ball": False}, Reading(noballs=1, runs_bat=6, is_six=True)),
-        ("No Ball + 4 Bye", {"runs": 1, "bye": 4, "noball": 1, "ball": False}, Reading(noballs=1, byes=4)),
+        (
+            "2 No Balls",
+            {"runs": 2, "noball": 1, "noball_runs": 2, "ball": False},
+            Reading(noballs=2),
+        ),
+        (
+            "1 No Ball + 3 Runs",
+            {"runs": 4, "noball": 1, "noball_runs": 3, "ball": False},
+            Reading(noballs=1, runs_bat=3),
+        ),
+        (
+            "No Ball + SIX",
+            {"runs": 7, "six": True, "noball": 1, "ball": False},
+            Reading(noballs=1, runs_bat=6, is_six=True),
+        ),
+        (
+            "No Ball + 4 Bye",
+            {"runs": 1, "bye": 4, "noball": 1, "ball": False},
+            Reading(noballs=1, byes=4),
+        ),
         ("5 Penalty Runs", {}, Reading(penalty=5)),
         ("5 Penalty", {}, Reading(penalty=5)),
         ("2 Wides + 5 Penalty Runs", {"runs": 2, "ball": False}, Reading(wides=2, penalty=5)),
@@ -43,18 +59,36 @@ from tally.cricket.sportmonks.words import Unreadable, overs_of, starts_at
         ("Clean Bowled", {"is_wicket": True}, Reading(kind=WicketKind.BOWLED)),
         ("LBW OUT", {"is_wicket": True}, Reading(kind=WicketKind.LBW)),
         ("Run Out", {"is_wicket": True}, Reading(kind=WicketKind.RUN_OUT)),
-        ("Run Out + 1", {"runs": 1, "is_wicket": True}, Reading(runs_bat=1, kind=WicketKind.RUN_OUT)),
+        (
+            "Run Out + 1",
+            {"runs": 1, "is_wicket": True},
+            Reading(runs_bat=1, kind=WicketKind.RUN_OUT),
+        ),
         ("Run Out (Subs)", {"is_wicket": True}, Reading(kind=WicketKind.RUN_OUT)),
-        ("1 Bye + Run Out", {"bye": 1, "is_wicket": True}, Reading(byes=1, kind=WicketKind.RUN_OUT)),
+        (
+            "1 Bye + Run Out",
+            {"bye": 1, "is_wicket": True},
+            Reading(byes=1, kind=WicketKind.RUN_OUT),
+        ),
         ("1 Bye + Retired Hurt", {"bye": 1}, Reading(byes=1, kind=WicketKind.RETIRED_HURT)),
-        ("1 Wide + stump Out", {"runs": 1, "ball": False, "is_wicket": True}, Reading(wides=1, kind=WicketKind.STUMPED)),
+        (
+            "1 Wide + stump Out",
+            {"runs": 1, "ball": False, "is_wicket": True},
+            Reading(wides=1, kind=WicketKind.STUMPED),
+        ),
         ("Hit Wicket", {"is_wicket": True}, Reading(kind=WicketKind.HIT_WICKET)),
         ("Obstructing the field Out", {"is_wicket": True}, Reading(kind=WicketKind.OBSTRUCTING)),
-        ("Timed Out", {"is_wicket": True, "ball": False}, Reading(kind=WicketKind.TIMED_OUT, is_delivery=False)),
+        (
+            "Timed Out",
+            {"is_wicket": True, "ball": False},
+            Reading(kind=WicketKind.TIMED_OUT, is_delivery=False),
+        ),
         ("Not Out", {}, Reading()),
     ],
 )
-def test_a_name_is_read_as_a_scorer_would(name: str, figures: dict[str, Any], reading: Reading) -> None:
+def test_a_name_is_read_as_a_scorer_would(
+    name: str, figures: dict[str, Any], reading: Reading
+) -> None:
     assert read_score(Score(name, **figures)) == reading
 
 
@@ -69,14 +103,26 @@ def test_a_name_is_read_as_a_scorer_would(name: str, figures: dict[str, Any], re
         ({"is_wicket": True, "ball": True}, Reading(kind=WicketKind.OTHER)),
     ],
 )
-def test_a_name_that_nobody_knows_leaves_the_figures(figures: dict[str, Any], reading: Reading) -> None:
+def test_a_name_that_nobody_knows_leaves_the_figures(
+    figures: dict[str, Any], reading: Reading
+) -> None:
     assert read_score(Score("A new thing", **figures)) == reading
 
 
 @given(st.text(max_size=30), st.integers(-5, 9), st.booleans())
 def test_any_name_has_a_reading(name: str, runs: int, ball: bool) -> None:
     reading = read_score(Score(name, runs=runs, ball=ball))
-    assert min(reading.runs_bat, reading.wides, reading.noballs, reading.byes, reading.leg_byes, reading.penalty) >= 0
+    assert (
+        min(
+            reading.runs_bat,
+            reading.wides,
+            reading.noballs,
+            reading.byes,
+            reading.leg_byes,
+            reading.penalty,
+        )
+        >= 0
+    )
 
 
 @given(st.integers(0, 999), st.integers(0, 9))
@@ -91,7 +137,9 @@ def test_what_is_no_number_of_overs_is_unreadable(number: str) -> None:
         overs_of(Decimal(number))
 
 
-@pytest.mark.parametrize("text", ["2026-11-15T14:00:00.000000Z", "2026-11-15 14:00:00", "2026-11-15T15:00:00+01:00"])
+@pytest.mark.parametrize(
+    "text", ["2026-11-15T14:00:00.000000Z", "2026-11-15 14:00:00", "2026-11-15T15:00:00+01:00"]
+)
 def test_a_start_is_kept_in_one_form(text: str) -> None:
     assert starts_at(text) == "2026-11-15T14:00:00Z"
 

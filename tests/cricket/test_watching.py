@@ -29,5 +29,7 @@ async def test_a_page_on_one_instance_shows_what_another_has_seen(tmp_path: Path
                 told = [await asyncio.wait_for(watcher.event(), 20)]
                 while told[-1]["event"] != "display":
                     told.append(await asyncio.wait_for(watcher.event(), 20))
-    assert {event["event"] for event in told[:-1]} == {"event"}, "what happened comes before the state that it led to"
+    assert {event["event"] for event in told[:-1]} == {"event"}, (
+        "what happened comes before the state that it led to"
+    )
     assert str(match.match.id) in told[-1]["data"]

@@ -25,7 +25,17 @@ from tests.cricket.made_up import DAY, MOMENT, NOW
 
 async def call_everything(store: Store) -> None:
     """All accesses of all tables."""
-    for tour in (_fixtures, _reference, _devices, _followers, _notices_and_locks, _states, _fixture_cache, _activities, _matches):
+    for tour in (
+        _fixtures,
+        _reference,
+        _devices,
+        _followers,
+        _notices_and_locks,
+        _states,
+        _fixture_cache,
+        _activities,
+        _matches,
+    ):
         await tour(store)
 
 
@@ -45,7 +55,11 @@ async def _fixtures(store: Store) -> None:
 
 
 async def _reference(store: Store) -> None:
-    teams, seasons, leagues = TeamRepository(store), TeamSeasonRepository(store), LeagueRepository(store)
+    teams, seasons, leagues = (
+        TeamRepository(store),
+        TeamSeasonRepository(store),
+        LeagueRepository(store),
+    )
     team, season, league = made_up.team(), made_up.team_season("9"), made_up.league()
     await teams.write_batch([team])
     await teams.get(team.team_id)
@@ -65,7 +79,9 @@ async def _devices(store: Store) -> None:
     devices = DeviceRepository(store)
     phone = made_up.device(made_up.name("user"))
     await devices.register(phone, is_only_one=False)
-    phone = await devices.register(replace(phone, device_token="another", updated_at=MOMENT + 1), is_only_one=True)
+    phone = await devices.register(
+        replace(phone, device_token="another", updated_at=MOMENT + 1), is_only_one=True
+    )
     await devices.get(phone.user_id, NOW)
     await devices.of_user(phone.user_id, NOW)
     told = await devices.update_push_to_start(phone, "start", MOMENT, NOW + DAY)
@@ -106,8 +122,16 @@ async def _notices_and_locks(store: Store) -> None:
 
 
 async def _states(store: Store) -> None:
-    hashes, displays, progress = StateHashRepository(store), DisplayCacheRepository(store), ProcessingRepository(store)
-    state, display, processing = made_up.state_hash(), made_up.cached_display(), made_up.processing()
+    hashes, displays, progress = (
+        StateHashRepository(store),
+        DisplayCacheRepository(store),
+        ProcessingRepository(store),
+    )
+    state, display, processing = (
+        made_up.state_hash(),
+        made_up.cached_display(),
+        made_up.processing(),
+    )
     await hashes.put(state)
     await hashes.get(state.match_id, state.team_id)
     await hashes.delete(state.match_id, state.team_id)
@@ -121,7 +145,10 @@ async def _states(store: Store) -> None:
 
 async def _fixture_cache(store: Store) -> None:
     cache = FixtureCacheRepository(store)
-    near, far = made_up.cached_fixture(), made_up.cached_fixture(starting_at=start_text(MOMENT + 30 * DAY * 1000))
+    near, far = (
+        made_up.cached_fixture(),
+        made_up.cached_fixture(starting_at=start_text(MOMENT + 30 * DAY * 1000)),
+    )
     for _ in range(2):
         await cache.put_batch([near, far], MOMENT)
     await cache.update_enrichment(near.match_id, {"league": "Cup"}, MOMENT)

@@ -58,7 +58,13 @@ class Village:
     async def phone(self, owner: str, name: str = "phone", os_version: str = "17.4") -> Phone:
         """A phone whose owner has just launched the app."""
         device = f"{owner}/{name}"
-        phone = Phone(device.replace("/", "-"), self._api(owner), AppleHere(self.apns.devices), self.clock, os_version)
+        phone = Phone(
+            device.replace("/", "-"),
+            self._api(owner),
+            AppleHere(self.apns.devices),
+            self.clock,
+            os_version,
+        )
         phone.patience = AT_ONCE
         self.phones[device] = phone
         await phone.launch()
@@ -76,12 +82,16 @@ class Village:
         await self.cricket.tables.fixtures.write_batch([fixture])
         return fixture
 
-    async def poll(self, fixture: Fixture, runs: int, status: MatchStatus = MatchStatus.IN_PLAY) -> None:
+    async def poll(
+        self, fixture: Fixture, runs: int, status: MatchStatus = MatchStatus.IN_PLAY
+    ) -> None:
         """The score service says how the match stands; everybody who follows is told before this returns."""
         await self.clock.advance(2.5)
         now = self.clock.milliseconds()
         is_over = status.is_over
-        innings = InningsFeed(1, "1", is_super_over=False, runs=runs, wickets=0, overs=Overs(runs // 6, runs % 6))
+        innings = InningsFeed(
+            1, "1", is_super_over=False, runs=runs, wickets=0, overs=Overs(runs // 6, runs % 6)
+        )
         feed = MatchFeed(
             match_id=fixture.match_id,
             league_id=fixture.league_id,
@@ -98,7 +108,9 @@ class Village:
             note="Lions won by 7 runs" if is_over else "",
             winner_team_id="1" if is_over else None,
         )
-        await self.cricket.tables.fixtures.update(fixture.match_id, status=status, live_updated_at=now, updated_at=now)
+        await self.cricket.tables.fixtures.update(
+            fixture.match_id, status=status, live_updated_at=now, updated_at=now
+        )
         await self.cricket.live.workers.take(feed, is_final=is_over)
         await self.cricket.live.workers.idle()
         await self.deliver()
@@ -121,12 +133,16 @@ class Village:
     async def record(self, fixture: Fixture, phone: Phone) -> LiveActivity:
         owner = next(device.split("/")[0] for device, each in self.phones.items() if each is phone)
         now = self.clock.milliseconds()
-        found = await self.cricket.tables.activities.get(fixture.match_id, owner, phone.device_id, now)
+        found = await self.cricket.tables.activities.get(
+            fixture.match_id, owner, phone.device_id, now
+        )
         assert found is not None
         return found
 
 
-async def _start(stack: AsyncExitStack, settings: Settings, clock: ManualClock) -> tuple[Parts, str]:
+async def _start(
+    stack: AsyncExitStack, settings: Settings, clock: ManualClock
+) -> tuple[Parts, str]:
     parts = await stack.enter_async_context(assembled(settings, clock))
     return parts, await stack.enter_async_context(serving(build_app(parts)))
 
@@ -141,7 +157,10 @@ async def open_village(directory: Path) -> AsyncIterator[Village]:
         AsyncExitStack() as stack,
     ):
         given = Settings(
-            data_dir=directory, backends=("cricket",), cricket_issuer=cognito.issuer, cricket_client_id=cognito.client_id
+            data_dir=directory,
+            backends=("cricket",),
+            cricket_issuer=cognito.issuer,
+            cricket_client_id=cognito.client_id,
         )
         settings = apns.pointed_here(given, directory / "authority.pem")
         parts, url = await _start(stack, settings, clock)

@@ -4,8 +4,9 @@
 - `local`: AWS's DynamoDB Local, where there are Java and npm.
 - `given`: whatever `TALLY_TEST_DYNAMODB_URL` names.
 
-The clock of the shared server only ever goes forward. A test that needs empty tables asks for `fresh`; one that needs other
-settings or several servers asks for the `ground`, and opens them in a `place` of its own.
+The clock of the shared server only ever goes forward. A test that needs empty tables asks for
+`fresh`; one that needs other settings or several servers asks for the `ground`, and opens them in a
+`place` of its own.
 """
 
 import contextlib
@@ -74,7 +75,11 @@ async def engine_of(settings: Settings) -> AsyncIterator[Engine]:
                 await embedded.ensure_table(table)
             yield embedded
         return
-    where, region, prefix = settings.dynamodb_endpoint, settings.dynamodb_region, settings.dynamodb_table_prefix
+    where, region, prefix = (
+        settings.dynamodb_endpoint,
+        settings.dynamodb_region,
+        settings.dynamodb_table_prefix,
+    )
     async with open_dynamodb(endpoint=where, region=region, table_prefix=prefix) as engine:
         yield engine
 
@@ -92,7 +97,9 @@ def log() -> Iterator[io.StringIO]:
 
 
 @pytest.fixture(scope="session", params=ENGINES)
-def ground(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def ground(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ground]:
     """Each engine in turn."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":

@@ -6,7 +6,9 @@ from typing import Any, TypeAlias
 from tally.store.api import Engine, Transacted, Transaction
 from tally.store.errors import StoreError
 
-TransactEach: TypeAlias = Callable[[Sequence[Transaction]], Coroutine[Any, Any, list[Transacted | StoreError]]]
+TransactEach: TypeAlias = Callable[
+    [Sequence[Transaction]], Coroutine[Any, Any, list[Transacted | StoreError]]
+]
 
 
 class Faulty:

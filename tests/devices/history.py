@@ -15,12 +15,17 @@ from tests.devices.site import FIRST_MS, Board
 AT_ONCE = 8
 
 
-def made_up(board: Board, count: int, step_ms: int, chance: random.Random | None = None) -> Iterator[Reading]:
+def made_up(
+    board: Board, count: int, step_ms: int, chance: random.Random | None = None
+) -> Iterator[Reading]:
     """Readings at about equal distances, with values that wander and sensors that are away now and then."""
     chance = chance or random.Random(4)
     boot_id = new_uuid()
     for number in range(count):
-        sensors: dict[str, Number] = {"bme280_temp_c": Decimal(chance.randint(-400, 850)) / 10, "rounds": number}
+        sensors: dict[str, Number] = {
+            "bme280_temp_c": Decimal(chance.randint(-400, 850)) / 10,
+            "rounds": number,
+        }
         if chance.random() < 0.1:
             del sensors["bme280_temp_c"]
         yield Reading(

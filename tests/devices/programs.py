@@ -48,7 +48,9 @@ class Program:
 @asynccontextmanager
 async def serving(folder: Path, scribe_at: int = 3_000) -> AsyncIterator[Program]:
     """A server on the data in the folder, killed at the end if it still runs."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
+    }
     environment |= {
         "TALLY_DATA_DIR": str(folder),
         "TALLY_PORT": "0",
@@ -58,7 +60,13 @@ async def serving(folder: Path, scribe_at: int = 3_000) -> AsyncIterator[Program
         "TALLY_STORE_SCRIBE_AT": str(scribe_at),
     }
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tally.cli", "serve", "devices"), env=environment, stderr=asyncio.subprocess.PIPE
+        sys.executable,
+        "-m",
+        "tally.cli",
+        "serve",
+        "devices",
+        env=environment,
+        stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
     draining = None
@@ -102,7 +110,9 @@ class Sender:
         """Each readings' answer is put down before the next is sent; `progress` hears of every answered batch."""
         lengths, chance = random.Random(self.board.hardware_id), random.Random()
         for number in range(self.batches):
-            readings = [self._reading(number * 100 + more) for more in range(lengths.randint(1, 100))]
+            readings = [
+                self._reading(number * 100 + more) for more in range(lengths.randint(1, 100))
+            ]
             self.sent.update(reading["batch_id"] for reading in readings)
             receipt = await self._post(chance.choice(servers), readings)
             while receipt is None:
@@ -121,7 +131,13 @@ class Sender:
         body = msgspec.json.encode(self.board.data(*readings))
         headers = {"X-API-Key": self.key, "Content-Type": "application/json"}
         try:
-            response = await self.client.post(f"{server.url}/devices/data").headers(headers).body_bytes(body).build().send()
+            response = (
+                await self.client.post(f"{server.url}/devices/data")
+                .headers(headers)
+                .body_bytes(body)
+                .build()
+                .send()
+            )
             receipt: Json = await response.json()
         except PyreqwestError:
             return None
@@ -133,4 +149,6 @@ async def kept(client: Client, server: Program, board: Board) -> list[str]:
     url = f"{server.url}/devices/devices/{board.hardware_id}/export?format=ndjson"
     response = await client.get(url).bearer_auth(ADMIN).build().send()
     assert response.status == 200
-    return [str(msgspec.json.decode(line)["batch_id"]) for line in (await response.text()).splitlines()]
+    return [
+        str(msgspec.json.decode(line)["batch_id"]) for line in (await response.text()).splitlines()
+    ]

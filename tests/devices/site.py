@@ -27,10 +27,12 @@ Json: TypeAlias = dict[str, Any]
 ADMIN = "the-token-of-the-operators-0123456789"
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
-# Where the clock of a test stands at first: so late that no service takes what is stored for expired by its own clock.
+# Where the clock of a test stands at first: so late that no service takes what is stored for
+# expired by its own clock.
 START = datetime(2080, 1, 1, tzinfo=UTC)
 START_MS = int(START.timestamp()) * 1000
-# When the boards of the tests began to measure: lately enough to be kept, long enough ago for many readings.
+# When the boards of the tests began to measure: lately enough to be kept, long enough ago for many
+# readings.
 FIRST_MS = START_MS - 30 * DAY_MS
 
 
@@ -56,27 +58,50 @@ class Site:
     clock: ManualClock
     client: Client
 
-    async def send(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Answer:
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
         """The answer to a request at a path of the backend."""
-        request = self.client.request(method, f"{self.url}/devices{path}").headers(dict(headers or {}))
+        request = self.client.request(method, f"{self.url}/devices{path}").headers(
+            dict(headers or {})
+        )
         response = await (request if body is None else request.body_bytes(body)).build().send()
-        answered = Answer(response.status, dict(response.headers.items()), bytes(await response.bytes()))
+        answered = Answer(
+            response.status, dict(response.headers.items()), bytes(await response.bytes())
+        )
         assert answered.headers["x-request-id"], "every answer has the id of its request"
         return answered
 
     async def post(
-        self, path: str, content: object, *, key: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        content: object,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """What a board gets for a JSON body."""
-        told = {"Content-Type": "application/json"} | ({} if key is None else {"X-API-Key": key}) | dict(headers or {})
+        told = (
+            {"Content-Type": "application/json"}
+            | ({} if key is None else {"X-API-Key": key})
+            | dict(headers or {})
+        )
         return await self.send("POST", path, msgspec.json.encode(content), told)
 
-    async def ask(self, path: str, method: str = "GET", content: object = None, token: str | None = ADMIN) -> Answer:
+    async def ask(
+        self, path: str, method: str = "GET", content: object = None, token: str | None = ADMIN
+    ) -> Answer:
         """What an operator gets."""
         told = {} if token is None else {"Authorization": f"Bearer {token}"}
         if content is None:
             return await self.send(method, path, None, told)
-        return await self.send(method, path, msgspec.json.encode(content), told | {"Content-Type": "application/json"})
+        return await self.send(
+            method, path, msgspec.json.encode(content), told | {"Content-Type": "application/json"}
+        )
 
     async def found(self, path: str) -> Any:
         """What an operator is shown, as JSON."""
@@ -98,7 +123,9 @@ class Site:
             some = waiting[start : start + 100]
             answer = await self.post("/data", board.data(*some), key=key)
             assert answer.status == 200, answer
-            assert answer.json["acknowledged_batch_ids"] == [reading["batch_id"] for reading in some], answer
+            assert answer.json["acknowledged_batch_ids"] == [
+                reading["batch_id"] for reading in some
+            ], answer
 
     async def patterns(self) -> dict[str, Json]:
         """The access patterns of the backend by name, with what they have cost the server so far."""
@@ -130,7 +157,12 @@ async def running(settings: Settings, clock: Clock | None = None) -> AsyncIterat
 
 def settings_of(**changes: Any) -> Settings:
     """Settings with a known operator's token, and a rate that no test reaches by accident on a clock that stands still."""
-    usual: Json = {"backends": ("devices",), "devices_admin_token": Secret(ADMIN), "devices_rate_limit": 1_000_000, "port": 0}
+    usual: Json = {
+        "backends": ("devices",),
+        "devices_admin_token": Secret(ADMIN),
+        "devices_rate_limit": 1_000_000,
+        "port": 0,
+    }
     return Settings(**(usual | changes))
 
 
@@ -169,7 +201,11 @@ class Board:
         return self._head() | {"readings": list(readings)} | changes
 
     def _head(self) -> Json:
-        return {"hardware_id": self.hardware_id, "boot_id": self.boot_id, "firmware_version": self.firmware_version}
+        return {
+            "hardware_id": self.hardware_id,
+            "boot_id": self.boot_id,
+            "firmware_version": self.firmware_version,
+        }
 
 
 def expect_refused(answer: Answer, status: int, code: str, *words: str) -> Json:

@@ -26,7 +26,11 @@ async def test_a_board_is_confirmed_and_keeps_its_confirmation(site: Site, key: 
     assert uuid.UUID(first["confirmation_id"]).version == 4
     await site.clock.advance(60)
     rebooted = Board(board.hardware_id, firmware_version="2.0.0")
-    again = (await site.post("/register", rebooted.registration(capabilities={"sensors": ["ds18b20"]}), key=key)).json
+    again = (
+        await site.post(
+            "/register", rebooted.registration(capabilities={"sensors": ["ds18b20"]}), key=key
+        )
+    ).json
     assert again["status"] == "updated"
     assert again["confirmation_id"] == first["confirmation_id"]
     assert again["first_registered_at"] == first["first_registered_at"] < again["last_seen_at"]
@@ -38,7 +42,9 @@ async def test_a_board_is_confirmed_and_keeps_its_confirmation(site: Site, key: 
 async def test_of_many_first_registrations_at_once_one_is_the_first(site: Site, key: str) -> None:
     """And all of them are told the same confirmation id, whichever it is."""
     board = Board()
-    answers = await together(*(site.post("/register", board.registration(), key=key) for _ in range(8)))
+    answers = await together(
+        *(site.post("/register", board.registration(), key=key) for _ in range(8))
+    )
     assert sorted(answer.json["status"] for answer in answers) == ["registered"] + ["updated"] * 7
     assert len({answer.json["confirmation_id"] for answer in answers}) == 1
 
@@ -52,7 +58,10 @@ async def test_readings_are_acknowledged_once_and_then_duplicates(site: Site, ke
     again = await sent(site, key, board.data(*readings[::-1], board.reading(9)))
     assert again["duplicate_batch_ids"] == ids[::-1]
     assert again["acknowledged_batch_ids"] == [board.reading(9)["batch_id"]]
-    assert [each["batch_id"] for each in await site.readings(board)] == [*ids, board.reading(9)["batch_id"]]
+    assert [each["batch_id"] for each in await site.readings(board)] == [
+        *ids,
+        board.reading(9)["batch_id"],
+    ]
 
 
 async def test_what_was_sent_is_what_is_shown(site: Site, key: str) -> None:
@@ -61,9 +70,18 @@ async def test_what_was_sent_is_what_is_shown(site: Site, key: str) -> None:
     await site.post("/register", board.registration(), key=key)
     await site.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": "greenhouse"})
     older = str(uuid.uuid4())
-    sensors = {"bme280_temp_c": 22.5, "rounds": 12, "pressure_hpa": 1013.25, "below": -0.1, "tiny": 1e-100, "huge": 2**70}
+    sensors = {
+        "bme280_temp_c": 22.5,
+        "rounds": 12,
+        "pressure_hpa": 1013.25,
+        "below": -0.1,
+        "tiny": 1e-100,
+        "huge": 2**70,
+    }
     status = {"bme280": "error", "ds18b20": "ok"}
-    reading = board.reading(sensors=sensors, sensor_status=status, boot_id=older, firmware_version="0.9")
+    reading = board.reading(
+        sensors=sensors, sensor_status=status, boot_id=older, firmware_version="0.9"
+    )
     await site.store(board, [reading], key)
     assert await site.found(f"/devices/{board.hardware_id}/latest") == {
         "hardware_id": board.hardware_id,
@@ -77,13 +95,21 @@ async def test_what_was_sent_is_what_is_shown(site: Site, key: str) -> None:
         "clock_ahead": False,
     }
     device = await site.found(f"/devices/{board.hardware_id}")
-    assert device["last_boot_id"] == board.boot_id, "a reading from before the boot says nothing about the boot"
+    assert device["last_boot_id"] == board.boot_id, (
+        "a reading from before the boot says nothing about the boot"
+    )
 
 
 async def test_a_bad_reading_never_loses_the_good_ones_beside_it(site: Site, key: str) -> None:
     board = Board()
     good = board.readings(3)
-    bad = [board.reading(10, timestamp_ms=1), "no reading", None, {"batch_id": "b"}, board.reading(11, extra=1)]
+    bad = [
+        board.reading(10, timestamp_ms=1),
+        "no reading",
+        None,
+        {"batch_id": "b"},
+        board.reading(11, extra=1),
+    ]
     receipt = await sent(site, key, board.data(good[0], bad[0], bad[1], good[1], *bad[2:], good[2]))
     assert receipt["acknowledged_batch_ids"] == [reading["batch_id"] for reading in good]
     assert [(each["index"], each["field"]) for each in receipt["rejected"]] == [
@@ -116,39 +142,66 @@ async def test_only_bad_readings_store_nothing(site: Site, key: str) -> None:
     assert receipt == {
         "acknowledged_batch_ids": [],
         "duplicate_batch_ids": [],
-        "rejected": [{"index": 0, "field": "sensors.bme280_temp_c", "why": f"sensors.bme280_temp_c {NO_NUMBER}"}],
+        "rejected": [
+            {
+                "index": 0,
+                "field": "sensors.bme280_temp_c",
+                "why": f"sensors.bme280_temp_c {NO_NUMBER}",
+            }
+        ],
     }
     expect_refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
-async def test_a_batch_id_that_comes_thrice_in_a_request_comes_back_once(site: Site, key: str, order: tuple[int, ...]) -> None:
+async def test_a_batch_id_that_comes_thrice_in_a_request_comes_back_once(
+    site: Site, key: str, order: tuple[int, ...]
+) -> None:
     """Good, broken and malformed: it is acknowledged, and that is all."""
     board = Board()
     good = board.reading(0)
     thrice = [good, good | {"timestamp_ms": 1}, {"batch_id": good["batch_id"]}]
     receipt = await sent(site, key, board.data(*(thrice[place] for place in order)))
-    assert receipt == {"acknowledged_batch_ids": [good["batch_id"]], "duplicate_batch_ids": [], "rejected": []}
+    assert receipt == {
+        "acknowledged_batch_ids": [good["batch_id"]],
+        "duplicate_batch_ids": [],
+        "rejected": [],
+    }
     again = await sent(site, key, board.data(*(thrice[place] for place in order)))
-    assert again == {"acknowledged_batch_ids": [], "duplicate_batch_ids": [good["batch_id"]], "rejected": []}
+    assert again == {
+        "acknowledged_batch_ids": [],
+        "duplicate_batch_ids": [good["batch_id"]],
+        "rejected": [],
+    }
 
 
-async def test_a_hundred_readings_are_stored_and_a_hundred_and_one_refused(site: Site, key: str) -> None:
+async def test_a_hundred_readings_are_stored_and_a_hundred_and_one_refused(
+    site: Site, key: str
+) -> None:
     board = Board()
     too_many = await site.post("/data", board.data(*board.readings(101)), key=key)
     expect_refused(too_many, 400, "BATCH_SIZE_EXCEEDED", "100", "101")
-    expect_refused(await site.post("/data", board.data(*["?"] * 101), key=key), 400, "BATCH_SIZE_EXCEEDED")
-    expect_refused(await site.post("/data", board.data(), key=key), 400, "INVALID_FORMAT", "at least one")
+    expect_refused(
+        await site.post("/data", board.data(*["?"] * 101), key=key), 400, "BATCH_SIZE_EXCEEDED"
+    )
+    expect_refused(
+        await site.post("/data", board.data(), key=key), 400, "INVALID_FORMAT", "at least one"
+    )
     await site.store(board, board.readings(100), key)
     assert len(await site.readings(board)) == 100
 
 
-async def test_a_board_that_never_registered_is_heard_and_can_be_found(site: Site, key: str) -> None:
+async def test_a_board_that_never_registered_is_heard_and_can_be_found(
+    site: Site, key: str
+) -> None:
     board = Board()
     await site.store(board, board.readings(1), key)
     device = await site.found(f"/devices/{board.hardware_id}")
     assert device["capabilities"] == {"sensors": [], "features": {}}
-    assert (device["last_boot_id"], device["firmware_version"]) == (board.boot_id, board.firmware_version)
+    assert (device["last_boot_id"], device["firmware_version"]) == (
+        board.boot_id,
+        board.firmware_version,
+    )
     assert device["first_registered_at"] == device["last_seen_at"]
     registered = (await site.post("/register", board.registration(), key=key)).json
     assert registered["confirmation_id"] == device["confirmation_id"]
@@ -167,18 +220,26 @@ async def test_a_reading_from_the_future_is_stored_and_flagged(site: Site, key: 
 async def test_gzip_bodies_are_read(site: Site, key: str) -> None:
     board = Board()
     headers = {"X-API-Key": key, "Content-Type": "application/json", "Content-Encoding": "gzip"}
-    registered = await site.send("POST", "/register", gzip.compress(msgspec.json.encode(board.registration())), headers)
+    registered = await site.send(
+        "POST", "/register", gzip.compress(msgspec.json.encode(board.registration())), headers
+    )
     assert registered.status == 200
     body = gzip.compress(msgspec.json.encode(board.data(*board.readings(100))))
     answer = await site.send("POST", "/data", body, headers)
     assert len(answer.json["acknowledged_batch_ids"]) == 100
 
 
-async def test_the_same_readings_in_many_requests_at_once_are_stored_once(site: Site, key: str) -> None:
+async def test_the_same_readings_in_many_requests_at_once_are_stored_once(
+    site: Site, key: str
+) -> None:
     board = Board()
     readings = board.readings(20)
-    receipts = await together(*(sent(site, key, board.data(*readings[shift:], *readings[:shift])) for shift in range(6)))
-    acknowledged = [batch_id for receipt in receipts for batch_id in receipt["acknowledged_batch_ids"]]
+    receipts = await together(
+        *(sent(site, key, board.data(*readings[shift:], *readings[:shift])) for shift in range(6))
+    )
+    acknowledged = [
+        batch_id for receipt in receipts for batch_id in receipt["acknowledged_batch_ids"]
+    ]
     assert sorted(acknowledged) == sorted(reading["batch_id"] for reading in readings)
     for receipt in receipts:
         both = receipt["acknowledged_batch_ids"] + receipt["duplicate_batch_ids"]
@@ -189,7 +250,9 @@ async def test_the_same_readings_in_many_requests_at_once_are_stored_once(site: 
 async def test_ids_in_capitals_are_the_same_boot(site: Site, key: str) -> None:
     board = Board(boot_id=str(uuid.uuid4()).upper())
     await site.store(board, board.readings(1), key)
-    assert (await site.found(f"/devices/{board.hardware_id}"))["last_boot_id"] == board.boot_id.lower()
+    assert (await site.found(f"/devices/{board.hardware_id}"))[
+        "last_boot_id"
+    ] == board.boot_id.lower()
     assert (await site.readings(board))[0]["boot_id"] == board.boot_id.lower()
 
 

@@ -26,7 +26,9 @@ CONTROL_PLANE = [
 
 
 @pytest.mark.parametrize(("method", "path"), CONTROL_PLANE)
-async def test_the_control_plane_wants_the_operators_token(site: Site, method: str, path: str) -> None:
+async def test_the_control_plane_wants_the_operators_token(
+    site: Site, method: str, path: str
+) -> None:
     """None, an empty one, one of another kind, a wrong one, and one that only begins right."""
     expect_refused(await site.ask(path, method, token=None), 401, "MISSING_TOKEN", "Authorization")
     for header in ("Bearer", "Bearer ", f"Basic {ADMIN}", ADMIN):
@@ -44,9 +46,21 @@ async def test_the_data_plane_wants_an_api_key(site: Site, key: str, path: str) 
     content = board.registration() if path == "/register" else board.data(board.reading())
     expect_refused(await site.post(path, content), 401, "MISSING_API_KEY", "X-API-Key")
     expect_refused(await site.post(path, content, key=""), 401, "MISSING_API_KEY")
-    for wrong in ("x", "0" * 63, "0" * 65, "g" * 64, "0" * 64, key.upper() if key.upper() != key else "0", ADMIN):
+    for wrong in (
+        "x",
+        "0" * 63,
+        "0" * 65,
+        "g" * 64,
+        "0" * 64,
+        key.upper() if key.upper() != key else "0",
+        ADMIN,
+    ):
         expect_refused(await site.post(path, content, key=wrong), 401, "INVALID_API_KEY")
-    expect_refused(await site.post(path, content, headers={"Authorization": f"Bearer {ADMIN}"}), 401, "MISSING_API_KEY")
+    expect_refused(
+        await site.post(path, content, headers={"Authorization": f"Bearer {ADMIN}"}),
+        401,
+        "MISSING_API_KEY",
+    )
     expect_refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
 
 
@@ -74,7 +88,13 @@ async def test_keys_are_listed_newest_first(fresh: Site) -> None:
     rest = await fresh.found(f"/api-keys?limit=3&cursor={first['next_cursor']}")
     assert [key["key_id"] for key in first["api_keys"] + rest["api_keys"]] == ids[::-1]
     assert rest["next_cursor"] is None
-    assert set(first["api_keys"][0]) == {"key_id", "created_at", "is_active", "description", "last_used_at"}
+    assert set(first["api_keys"][0]) == {
+        "key_id",
+        "created_at",
+        "is_active",
+        "description",
+        "last_used_at",
+    }
 
 
 async def test_a_revoked_key_is_refused_within_five_seconds_by_every_server(ground: Ground) -> None:
@@ -97,15 +117,22 @@ async def test_a_revoked_key_is_refused_within_five_seconds_by_every_server(grou
 async def test_to_revoke_needs_a_key_that_exists(site: Site) -> None:
     expect_refused(await site.ask(f"/api-keys/{uuid.uuid4()}", "DELETE"), 404, "KEY_NOT_FOUND")
     for strange in ("x", "7c9e6679-7425-10de-944b-e07fc1f90ae7", "é"):
-        expect_refused(await site.ask(f"/api-keys/{strange}", "DELETE"), 400, "INVALID_FORMAT", "key_id")
+        expect_refused(
+            await site.ask(f"/api-keys/{strange}", "DELETE"), 400, "INVALID_FORMAT", "key_id"
+        )
 
 
-@pytest.mark.parametrize("content", [{"description": ""}, {"description": "x" * 257}, {"description": 7}, {"colour": 1}, [], 1])
+@pytest.mark.parametrize(
+    "content",
+    [{"description": ""}, {"description": "x" * 257}, {"description": 7}, {"colour": 1}, [], 1],
+)
 async def test_a_key_is_made_of_a_description_at_most(site: Site, content: object) -> None:
     expect_refused(await site.ask("/api-keys", "POST", content), 400, "INVALID_FORMAT")
 
 
-async def test_use_of_a_key_is_noted_every_five_minutes_and_never_back_in_time(ground: Ground) -> None:
+async def test_use_of_a_key_is_noted_every_five_minutes_and_never_back_in_time(
+    ground: Ground,
+) -> None:
     """By two servers, the clock of one of them three minutes behind."""
     place = await ground.place()
     behind = ManualClock(START - timedelta(minutes=3))
@@ -126,7 +153,9 @@ async def test_use_of_a_key_is_noted_every_five_minutes_and_never_back_in_time(g
         assert sorted(set(noted)) == [f"2080-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10)]
 
 
-async def test_activity_of_a_device_is_noted_every_five_minutes_and_never_back_in_time(ground: Ground) -> None:
+async def test_activity_of_a_device_is_noted_every_five_minutes_and_never_back_in_time(
+    ground: Ground,
+) -> None:
     """By two servers, the clock of one of them seven minutes behind; a registration is noted at once."""
     place = await ground.place()
     behind = ManualClock(START - timedelta(minutes=7))
@@ -143,7 +172,10 @@ async def test_activity_of_a_device_is_noted_every_five_minutes_and_never_back_i
                 noted.append(await last_seen())
                 await site.clock.advance(60)
         assert noted == sorted(noted)
-        times = ["2079-12-31T23:53:00Z", *(f"2080-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10))]
+        times = [
+            "2079-12-31T23:53:00Z",
+            *(f"2080-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10)),
+        ]
         assert list(dict.fromkeys(noted)) == times
         await late.post("/register", board.registration(), key=key)
         assert await last_seen() == times[-1]
@@ -178,7 +210,10 @@ async def test_a_device_has_a_name_while_a_person_wants_it(site: Site, key: str)
     await site.store(board, [board.reading(0)], key)
     assert (await site.ask(path, "PATCH", {"friendly_name": None})).json["friendly_name"] is None
     await site.store(board, [board.reading(1)], key)
-    assert [each["friendly_name"] for each in await site.readings(board)] == ["Gewächshaus 🌱", None]
+    assert [each["friendly_name"] for each in await site.readings(board)] == [
+        "Gewächshaus 🌱",
+        None,
+    ]
 
 
 async def test_another_server_takes_the_new_name_within_a_minute(ground: Ground) -> None:
@@ -198,20 +233,41 @@ async def test_a_name_is_short_and_printable(site: Site, key: str, name: object)
     await site.post("/register", board.registration(), key=key)
     answer = await site.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name})
     expect_refused(answer, 400, "INVALID_FORMAT", "friendly_name")
-    expect_refused(await site.ask(f"/devices/{board.hardware_id}", "PATCH", {}), 400, "MISSING_FIELD", "friendly_name")
+    expect_refused(
+        await site.ask(f"/devices/{board.hardware_id}", "PATCH", {}),
+        400,
+        "MISSING_FIELD",
+        "friendly_name",
+    )
 
 
 async def test_what_is_not_there_is_not_found(site: Site) -> None:
     nobody = new_hardware_id()
     for path in ("", "/latest", "/readings", "/series?sensor=x&from=0&to=1", "/export", "/stream"):
         expect_refused(await site.ask(f"/devices/{nobody}{path}"), 404, "DEVICE_NOT_FOUND", nobody)
-        expect_refused(await site.ask(f"/devices/{nobody.lower()}x{path}"), 400, "INVALID_FORMAT", "hardware_id")
-    expect_refused(await site.ask(f"/devices/{nobody}", "PATCH", {"friendly_name": "x"}), 404, "DEVICE_NOT_FOUND")
+        expect_refused(
+            await site.ask(f"/devices/{nobody.lower()}x{path}"),
+            400,
+            "INVALID_FORMAT",
+            "hardware_id",
+        )
+    expect_refused(
+        await site.ask(f"/devices/{nobody}", "PATCH", {"friendly_name": "x"}),
+        404,
+        "DEVICE_NOT_FOUND",
+    )
     expect_refused(await site.ask("/nowhere"), 404, "NOT_FOUND")
     expect_refused(await site.ask("/devices", "DELETE"), 405, "METHOD_NOT_ALLOWED", "GET")
 
 
 @pytest.mark.parametrize("path", ["/devices", "/api-keys"])
-@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=2", "colour=green", "limit=1.5"])
-async def test_a_list_refuses_what_it_does_not_understand(site: Site, path: str, query: str) -> None:
-    expect_refused(await site.ask(f"{path}?{query}"), 400, "INVALID_FORMAT", query.partition("=")[0])
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=2", "colour=green", "limit=1.5"],
+)
+async def test_a_list_refuses_what_it_does_not_understand(
+    site: Site, path: str, query: str
+) -> None:
+    expect_refused(
+        await site.ask(f"{path}?{query}"), 400, "INVALID_FORMAT", query.partition("=")[0]
+    )

@@ -10,7 +10,16 @@ from tally.kit.clock import ManualClock
 from tally.kit.cursors import Cursors, fingerprint
 from tally.settings import Secret
 from tests.devices.conftest import Ground
-from tests.devices.site import FIRST_MS, MINUTE_MS, START, START_MS, Board, Site, expect_refused, running
+from tests.devices.site import (
+    FIRST_MS,
+    MINUTE_MS,
+    START,
+    START_MS,
+    Board,
+    Site,
+    expect_refused,
+    running,
+)
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +42,16 @@ async def test_the_latest_is_the_one_measured_last(site: Site, board: Board) -> 
 async def test_a_device_without_readings_says_so(site: Site, key: str) -> None:
     silent = Board()
     await site.post("/register", silent.registration(), key=key)
-    expect_refused(await site.ask(f"/devices/{silent.hardware_id}/latest"), 404, "NO_READINGS", silent.hardware_id)
-    assert await site.found(f"/devices/{silent.hardware_id}/readings") == {"readings": [], "next_cursor": None}
+    expect_refused(
+        await site.ask(f"/devices/{silent.hardware_id}/latest"),
+        404,
+        "NO_READINGS",
+        silent.hardware_id,
+    )
+    assert await site.found(f"/devices/{silent.hardware_id}/readings") == {
+        "readings": [],
+        "next_cursor": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -51,7 +68,9 @@ async def test_a_device_without_readings_says_so(site: Site, key: str) -> None:
         ("?from=99999999999999&to=99999999999999", []),
     ],
 )
-async def test_a_range_is_what_was_asked_for(site: Site, board: Board, query: str, expected: list[int]) -> None:
+async def test_a_range_is_what_was_asked_for(
+    site: Site, board: Board, query: str, expected: list[int]
+) -> None:
     page = await site.found(f"/devices/{board.hardware_id}/readings{query}")
     assert numbers(page["readings"]) == expected
 
@@ -71,12 +90,26 @@ async def test_pages_hold_every_reading_once(site: Site, board: Board, order: st
 @pytest.mark.parametrize(
     "query",
     [
-        *("from=x", "to=-1", "to=1.5", "from=100000000000000", "from=5&to=4", "order=up", "order=", "limit=0", "limit=1001"),
-        *("colour=green", "from=1&from=2", "cursor=", "cursor=%00", "limit=99999999999999999999"),
+        "from=x",
+        "to=-1",
+        "to=1.5",
+        "from=100000000000000",
+        "from=5&to=4",
+        "order=up",
+        "order=",
+        "limit=0",
+        "limit=1001",
+        "colour=green",
+        "from=1&from=2",
+        "cursor=",
+        "cursor=%00",
+        "limit=99999999999999999999",
     ],
 )
 async def test_a_query_that_means_nothing_is_refused(site: Site, board: Board, query: str) -> None:
-    expect_refused(await site.ask(f"/devices/{board.hardware_id}/readings?{query}"), 400, "INVALID_FORMAT")
+    expect_refused(
+        await site.ask(f"/devices/{board.hardware_id}/readings?{query}"), 400, "INVALID_FORMAT"
+    )
 
 
 async def cursor_of(site: Site, board: Board, query: str = "limit=2") -> str:
@@ -107,16 +140,32 @@ async def test_a_forged_cursor_is_refused(site: Site, board: Board) -> None:
     """Every byte of it counts; and one that is sealed with another secret is as good as none."""
     cursor = await cursor_of(site, board)
     sealed = base64.urlsafe_b64decode(cursor + "==")
-    purpose: dict[str, str | int] = {"device": board.hardware_id, "from": 0, "to": 4_102_444_800_000, "order": "asc"}
+    purpose: dict[str, str | int] = {
+        "device": board.hardware_id,
+        "from": 0,
+        "to": 4_102_444_800_000,
+        "order": "asc",
+    }
     stranger = Cursors(Secret("another secret, as long as one must be"))
     page_key = {"hardware_id": board.hardware_id, "ts_batch": "0000000000000#"}
-    forged = [stranger.seal(fingerprint("devices.readings", **purpose), page_key), "x", "AAAA", cursor[:-2], cursor + "AA"]
+    forged = [
+        stranger.seal(fingerprint("devices.readings", **purpose), page_key),
+        "x",
+        "AAAA",
+        cursor[:-2],
+        cursor + "AA",
+    ]
     for position in range(0, len(sealed), 7):
         changed = bytearray(sealed)
         changed[position] ^= 1
         forged.append(base64.urlsafe_b64encode(bytes(changed)).rstrip(b"=").decode())
     for wrong in forged:
-        expect_refused(await site.ask(f"/devices/{board.hardware_id}/readings?cursor={wrong}"), 400, "INVALID_FORMAT", "cursor")
+        expect_refused(
+            await site.ask(f"/devices/{board.hardware_id}/readings?cursor={wrong}"),
+            400,
+            "INVALID_FORMAT",
+            "cursor",
+        )
 
 
 async def test_a_cursor_of_one_server_is_good_on_another(ground: Ground) -> None:

@@ -63,7 +63,10 @@ BAD_READINGS: dict[str, tuple[str, Json]] = {
     "time as text": ("timestamp_ms", changed(timestamp_ms=str(START_MS))),
     "time as a flag": ("timestamp_ms", changed(timestamp_ms=True)),
     "a boot id of version 1": ("boot_id", changed(boot_id="7c9e6679-7425-10de-944b-e07fc1f90ae7")),
-    "a boot id of another variant": ("boot_id", changed(boot_id="7c9e6679-7425-40de-c44b-e07fc1f90ae7")),
+    "a boot id of another variant": (
+        "boot_id",
+        changed(boot_id="7c9e6679-7425-40de-c44b-e07fc1f90ae7"),
+    ),
     "a boot id without dashes": ("boot_id", changed(boot_id="7c9e6679742540de944be07fc1f90ae7")),
     "an empty boot id": ("boot_id", changed(boot_id="")),
     "an empty version": ("firmware_version", changed(firmware_version="")),
@@ -71,7 +74,10 @@ BAD_READINGS: dict[str, tuple[str, Json]] = {
     "an endless version": ("firmware_version", changed(firmware_version="1" * 65)),
     "an unprintable version": ("firmware_version", changed(firmware_version="1\x00")),
     "65 sensors": ("sensors", changed(sensors={f"s{number}": 1 for number in range(65)})),
-    "65 states": ("sensor_status", changed(sensor_status={f"s{number}": "ok" for number in range(65)})),
+    "65 states": (
+        "sensor_status",
+        changed(sensor_status={f"s{number}": "ok" for number in range(65)}),
+    ),
     "a nameless sensor": ("sensors", changed(sensors={"": 1})),
     "a sensor with a long name": ("sensors", changed(sensors={"x" * 65: 1})),
     "a sensor with a space": ("sensors", changed(sensors={"a b": 1})),
@@ -89,7 +95,9 @@ BAD_READINGS: dict[str, tuple[str, Json]] = {
 
 
 @pytest.mark.parametrize("name", BAD_READINGS)
-async def test_what_breaks_a_rule_is_rejected_with_its_place_and_field(site: Site, key: str, name: str) -> None:
+async def test_what_breaks_a_rule_is_rejected_with_its_place_and_field(
+    site: Site, key: str, name: str
+) -> None:
     board = Board()
     field, changes = BAD_READINGS[name]
     receipt = await sent(site, key, board.data(board.reading(0), board.reading(1) | changes))
@@ -101,7 +109,9 @@ async def test_what_breaks_a_rule_is_rejected_with_its_place_and_field(site: Sit
 
 
 @pytest.mark.parametrize("field", ["batch_id", "timestamp_ms", "sensors"])
-async def test_a_reading_without_a_field_is_rejected_by_its_name(site: Site, key: str, field: str) -> None:
+async def test_a_reading_without_a_field_is_rejected_by_its_name(
+    site: Site, key: str, field: str
+) -> None:
     board = Board()
     incomplete = {name: value for name, value in board.reading().items() if name != field}
     receipt = await sent(site, key, board.data(incomplete))
@@ -117,21 +127,42 @@ BAD_HEADS: dict[str, Json] = {
 
 @pytest.mark.parametrize("route", ["/register", "/data"])
 @pytest.mark.parametrize("field", BAD_HEADS)
-async def test_a_board_that_does_not_say_properly_who_it_is_is_refused(site: Site, key: str, route: str, field: str) -> None:
+async def test_a_board_that_does_not_say_properly_who_it_is_is_refused(
+    site: Site, key: str, route: str, field: str
+) -> None:
     board = Board()
     content = board.registration() if route == "/register" else board.data(board.reading())
-    expect_refused(await site.post(route, content | BAD_HEADS[field], key=key), 400, "INVALID_FORMAT", field)
-    expect_refused(await site.post(route, content | {field: 7}, key=key), 400, "INVALID_FORMAT", field)
+    expect_refused(
+        await site.post(route, content | BAD_HEADS[field], key=key), 400, "INVALID_FORMAT", field
+    )
+    expect_refused(
+        await site.post(route, content | {field: 7}, key=key), 400, "INVALID_FORMAT", field
+    )
     missing = {name: value for name, value in content.items() if name != field}
     expect_refused(await site.post(route, missing, key=key), 400, "MISSING_FIELD", field)
     expect_refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
 
 
 @pytest.mark.parametrize(
-    "hardware_id", ["AA:BB:CC:DD:EE", "AA:BB:CC:DD:EE:FF:00", "AA-BB-CC-DD-EE-FF", "AA:BB:CC:DD:EE:GG", "AA:BB:CC:DD:EE:FF\n", ""]
+    "hardware_id",
+    [
+        "AA:BB:CC:DD:EE",
+        "AA:BB:CC:DD:EE:FF:00",
+        "AA-BB-CC-DD-EE-FF",
+        "AA:BB:CC:DD:EE:GG",
+        "AA:BB:CC:DD:EE:FF\n",
+        "",
+    ],
 )
-async def test_a_hardware_id_is_a_mac_address_in_capitals(site: Site, key: str, hardware_id: str) -> None:
-    expect_refused(await site.post("/register", Board(hardware_id).registration(), key=key), 400, "INVALID_FORMAT", "hardware_id")
+async def test_a_hardware_id_is_a_mac_address_in_capitals(
+    site: Site, key: str, hardware_id: str
+) -> None:
+    expect_refused(
+        await site.post("/register", Board(hardware_id).registration(), key=key),
+        400,
+        "INVALID_FORMAT",
+        "hardware_id",
+    )
 
 
 BAD_CAPABILITIES: dict[str, tuple[Any, str]] = {
@@ -157,10 +188,22 @@ async def test_capabilities_are_sensors_and_features(site: Site, key: str, name:
 async def test_a_registration_says_what_the_board_can_do(site: Site, key: str) -> None:
     content = Board().registration()
     del content["capabilities"]
-    expect_refused(await site.post("/register", content, key=key), 400, "MISSING_FIELD", "capabilities")
+    expect_refused(
+        await site.post("/register", content, key=key), 400, "MISSING_FIELD", "capabilities"
+    )
 
 
 async def test_unknown_fields_are_named(site: Site, key: str) -> None:
     board = Board(new_hardware_id())
-    expect_refused(await site.post("/register", board.registration(color=1), key=key), 400, "INVALID_FORMAT", "color")
-    expect_refused(await site.post("/data", board.data(board.reading(), color=1), key=key), 400, "INVALID_FORMAT", "color")
+    expect_refused(
+        await site.post("/register", board.registration(color=1), key=key),
+        400,
+        "INVALID_FORMAT",
+        "color",
+    )
+    expect_refused(
+        await site.post("/data", board.data(board.reading(), color=1), key=key),
+        400,
+        "INVALID_FORMAT",
+        "color",
+    )

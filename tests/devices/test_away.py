@@ -33,7 +33,9 @@ async def shared() -> AsyncIterator[Service]:
 @pytest.fixture(scope="module")
 async def site(shared: Service, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     folder = tmp_path_factory.mktemp("away")
-    async with running(settings_of(data_dir=folder, store_engine="dynamodb", dynamodb_endpoint=shared.url)) as site:
+    async with running(
+        settings_of(data_dir=folder, store_engine="dynamodb", dynamodb_endpoint=shared.url)
+    ) as site:
         yield site
 
 
@@ -57,7 +59,9 @@ def service(shared: Service) -> Service:
         *(f"/devices/{{device}}/export?format={name}" for name in FORMATS),
     ],
 )
-async def test_what_reads_is_refused_while_the_service_is_away(site: Site, service: Service, path: str) -> None:
+async def test_what_reads_is_refused_while_the_service_is_away(
+    site: Site, service: Service, path: str
+) -> None:
     service.replies += [closed] * 10
     refused = await site.ask(path.format(device=Board().hardware_id))
     expect_refused(refused, 503, "UNAVAILABLE", "store")
@@ -66,10 +70,17 @@ async def test_what_reads_is_refused_while_the_service_is_away(site: Site, servi
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_an_export_that_breaks_off_does_not_look_whole(site: Site, service: Service, name: str) -> None:
+async def test_an_export_that_breaks_off_does_not_look_whole(
+    site: Site, service: Service, name: str
+) -> None:
     """The connection ends without the mark of the end that a whole answer has, also for a client that counts no bytes."""
     board = Board()
-    service.replies += [answer({"Item": as_stored(device_of(board))}), page_of(board), closed, closed]
+    service.replies += [
+        answer({"Item": as_stored(device_of(board))}),
+        page_of(board),
+        closed,
+        closed,
+    ]
     received = await all_bytes(site, f"/devices/devices/{board.hardware_id}/export?format={name}")
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
@@ -83,7 +94,11 @@ async def test_an_export_that_breaks_off_does_not_look_whole(site: Site, service
 @pytest.mark.parametrize("name", FORMATS)
 async def test_an_export_that_is_whole_says_so(site: Site, service: Service, name: str) -> None:
     board = Board()
-    service.replies += [answer({"Item": as_stored(device_of(board))}), page_of(board), answer(NOTHING_MORE)]
+    service.replies += [
+        answer({"Item": as_stored(device_of(board))}),
+        page_of(board),
+        answer(NOTHING_MORE),
+    ]
     received = await all_bytes(site, f"/devices/devices/{board.hardware_id}/export?format={name}")
     assert received.endswith(b"\r\n0\r\n\r\n")
 
@@ -120,7 +135,12 @@ def page_of(board: Board) -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
     found = [reading_of(board, number) for number in range(PAGE)]
     last = {name: found[-1][name] for name in ("hardware_id", "ts_batch")}
     return answer(
-        {"Items": [as_stored(item) for item in found], "Count": PAGE, "ScannedCount": PAGE, "LastEvaluatedKey": as_stored(last)}
+        {
+            "Items": [as_stored(item) for item in found],
+            "Count": PAGE,
+            "ScannedCount": PAGE,
+            "LastEvaluatedKey": as_stored(last),
+        }
     )
 
 

@@ -18,7 +18,9 @@ from tests.devices.site import ADMIN, FIRST_MS, Board
 BOARDS = 8
 KILLS = 2
 # The writer's thread, or a process of its own as soon as there is anything to write.
-WHO_WRITES = pytest.mark.parametrize("scribe_at", [pytest.param(0, id="thread"), pytest.param(1, id="scribe")])
+WHO_WRITES = pytest.mark.parametrize(
+    "scribe_at", [pytest.param(0, id="thread"), pytest.param(1, id="scribe")]
+)
 
 
 @pytest.fixture
@@ -50,7 +52,9 @@ async def check(client: Client, server: Program, senders: list[Sender]) -> None:
 
 @pytest.mark.soak
 @WHO_WRITES
-async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, client: Client, scribe_at: int) -> None:
+async def test_what_was_acknowledged_survives_kill_9(
+    tmp_path: Path, client: Client, scribe_at: int
+) -> None:
     """The server is killed after a number of answers, in the middle of the next ones, and started again."""
     async with AsyncExitStack() as stack:
         folder = tmp_path / "data"
@@ -68,14 +72,18 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, client: Cli
             for sender in senders:
                 promised = before[sender.board.hardware_id]
                 if promised:
-                    assert promised <= set(await kept(client, servers[0], sender.board)), "an acknowledged reading is lost"
+                    assert promised <= set(await kept(client, servers[0], sender.board)), (
+                        "an acknowledged reading is lost"
+                    )
         await sending
         await check(client, servers[0], senders)
 
 
 @pytest.mark.soak
 @WHO_WRITES
-async def test_two_servers_on_one_data_directory_store_everything_once(tmp_path: Path, client: Client, scribe_at: int) -> None:
+async def test_two_servers_on_one_data_directory_store_everything_once(
+    tmp_path: Path, client: Client, scribe_at: int
+) -> None:
     """Every board sends to both, all at once; one of them is killed on the way, and the other goes on."""
     folder = tmp_path / "data"
     async with AsyncExitStack() as stack:
@@ -111,15 +119,22 @@ async def test_an_export_of_any_length_takes_no_more_memory(tmp_path: Path, clie
             await engine.ensure_table(table)
         await write(engine, made_up(board, LONG, 1_000))
     async with serving(folder) as server:
-        await Sender(client, await new_key(client, server), board, batches=1).run([server], asyncio.Queue())
+        await Sender(client, await new_key(client, server), board, batches=1).run(
+            [server], asyncio.Queue()
+        )
         short = {form: await downloaded(client, server, board, form, SHORT) for form in FORMATS}
         long = {form: await downloaded(client, server, board, form, LONG) for form in FORMATS}
     for form in FORMATS:
         assert long[form][0] > 3 * short[form][0]
-    assert max(memory for _, memory in long.values()) < max(memory for _, memory in short.values()) + 15_000_000
+    assert (
+        max(memory for _, memory in long.values())
+        < max(memory for _, memory in short.values()) + 15_000_000
+    )
 
 
-async def downloaded(client: Client, server: Program, board: Board, form: str, seconds: int) -> tuple[int, int]:
+async def downloaded(
+    client: Client, server: Program, board: Board, form: str, seconds: int
+) -> tuple[int, int]:
     """The length of a file that nobody keeps, and the most memory that the server had meanwhile."""
     url = f"{server.url}/devices/devices/{board.hardware_id}/export?format={form}&to={FIRST_MS + seconds * 1_000}"
     length = memory = 0

@@ -48,14 +48,18 @@ async def test_a_spreadsheet_has_every_reading(site: Site, board: Board) -> None
     text = (await exported(site, board, "format=csv")).decode()
     assert await exported(site, board, "") == text.encode(), "CSV unless told otherwise"
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    assert [from_row(row) for row in rows] == [comparable(reading) for reading in await site.readings(board)]
+    assert [from_row(row) for row in rows] == [
+        comparable(reading) for reading in await site.readings(board)
+    ]
     assert rows[-1]["time"] == "2096-10-02T07:06:40.123+00:00"
 
 
 async def test_a_parquet_file_has_every_reading(site: Site, board: Board) -> None:
     table = pq.read_table(io.BytesIO(await exported(site, board, "format=parquet")))
     rows = table.to_pylist()
-    assert [from_row(row) for row in rows] == [comparable(reading) for reading in await site.readings(board)]
+    assert [from_row(row) for row in rows] == [
+        comparable(reading) for reading in await site.readings(board)
+    ]
     assert rows[-1]["time"].isoformat(timespec="milliseconds") == "2096-10-02T07:06:40.123+00:00"
     assert rows[-1]["clock_ahead"] is True
 
@@ -79,7 +83,10 @@ def from_row(row: Json) -> Json:
 
 def comparable(reading: Json) -> Json:
     """With the named sensors as the floats that they are in a column."""
-    sensors = {name: float(value) if name in SENSORS else value for name, value in reading["sensors"].items()}
+    sensors = {
+        name: float(value) if name in SENSORS else value
+        for name, value in reading["sensors"].items()
+    }
     return reading | {"sensors": sensors}
 
 
@@ -99,7 +106,9 @@ async def test_a_file_says_what_it_is(site: Site, board: Board, form: str) -> No
 async def test_a_file_has_the_span_that_was_asked_for(site: Site, board: Board, form: str) -> None:
     span = f"from={FIRST_MS + 702 * MINUTE_MS}&to={FIRST_MS + 704 * MINUTE_MS}"
     body = await exported(site, board, f"format={form}&{span}")
-    assert [row["batch_id"] for row in rows_of(form, body)] == [board.reading(number)["batch_id"] for number in (702, 703, 704)]
+    assert [row["batch_id"] for row in rows_of(form, body)] == [
+        board.reading(number)["batch_id"] for number in (702, 703, 704)
+    ]
     assert rows_of(form, await exported(site, board, f"format={form}&to=1")) == []
 
 
@@ -112,16 +121,28 @@ def rows_of(form: str, body: bytes) -> list[Any]:
     return rows
 
 
-@pytest.mark.parametrize("query", ["format=xls", "format=", "from=2&to=1", "points=3", "format=csv&format=csv"])
-async def test_an_export_refuses_what_it_does_not_understand(site: Site, board: Board, query: str) -> None:
-    expect_refused(await site.ask(f"/devices/{board.hardware_id}/export?{query}"), 400, "INVALID_FORMAT")
+@pytest.mark.parametrize(
+    "query", ["format=xls", "format=", "from=2&to=1", "points=3", "format=csv&format=csv"]
+)
+async def test_an_export_refuses_what_it_does_not_understand(
+    site: Site, board: Board, query: str
+) -> None:
+    expect_refused(
+        await site.ask(f"/devices/{board.hardware_id}/export?{query}"), 400, "INVALID_FORMAT"
+    )
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", '=HYPERLINK("x")'])
-async def test_a_name_that_looks_like_a_formula_is_text_in_a_spreadsheet(site: Site, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", '=HYPERLINK("x")']
+)
+async def test_a_name_that_looks_like_a_formula_is_text_in_a_spreadsheet(
+    site: Site, name: str
+) -> None:
     board, key = Board(firmware_version=name), await site.new_key()
     await site.post("/register", board.registration(), key=key)
-    assert (await site.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name})).status == 200
+    assert (
+        await site.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name})
+    ).status == 200
     await site.store(board, [board.reading(batch_id=f"-{board.boot_id}")], key)
     [row] = rows_of("csv", await exported(site, board, "format=csv"))
     assert (row["friendly_name"], row["firmware_version"]) == (f"'{name}", f"'{name}")

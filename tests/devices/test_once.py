@@ -1,7 +1,8 @@
 """Each reading is stored exactly once, and each batch id of a request comes back in exactly one part of the answer.
 
-Hypothesis makes up boards, what they send in which order and how often, to which of two servers, what runs at once, and the
-luck of every transaction (`unlucky.py`). At the end every board sends everything once more, to a server that is well.
+Hypothesis makes up boards, what they send in which order and how often, to which of two servers,
+what runs at once, and the luck of every transaction (`unlucky.py`). At the end every board sends
+everything once more, to a server that is well.
 """
 
 import asyncio
@@ -28,7 +29,10 @@ pytestmark = pytest.mark.soak
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A request: which board sends which readings, in this order, to which server. A negative number is a broken copy."""
+    """A request: which board sends which readings, in this order, to which server.
+
+    A negative number is a broken copy.
+    """
 
     board: int
     server: int
@@ -97,7 +101,9 @@ async def run_wave(wave: Wave, boards: list[Board], servers: list[Server], told:
 
 
 async def stored(engine: Engine, board: Board) -> list[Any]:
-    page = await engine.query(Query(DEVICE_READINGS, F("hardware_id") == board.hardware_id, consistent=True))
+    page = await engine.query(
+        Query(DEVICE_READINGS, F("hardware_id") == board.hardware_id, consistent=True)
+    )
     return page.items
 
 
@@ -109,9 +115,16 @@ async def check_end(engine: Engine, boards: list[Board], servers: list[Server], 
         assert Counter(item["batch_id"] for item in items) == Counter(list(good))
         for item in items:
             sent = good[item["batch_id"]]
-            assert (item["timestamp_ms"], item["sensor_status"]) == (sent["timestamp_ms"], sent["sensor_status"])
-            assert {name: float(value) for name, value in item["sensors"].items()} == sent["sensors"]
-            seen = await engine.get(Get(PROCESSED_BATCHES, {"batch_id": item["batch_id"]}, consistent=True))
+            assert (item["timestamp_ms"], item["sensor_status"]) == (
+                sent["timestamp_ms"],
+                sent["sensor_status"],
+            )
+            assert {name: float(value) for name, value in item["sensors"].items()} == sent[
+                "sensors"
+            ]
+            seen = await engine.get(
+                Get(PROCESSED_BATCHES, {"batch_id": item["batch_id"]}, consistent=True)
+            )
             assert seen.item is not None
         assert set(told.acknowledged) | told.duplicate >= set(good)
     assert set(told.acknowledged.values()) <= {1}, "acknowledged twice"
@@ -122,12 +135,19 @@ async def check_end(engine: Engine, boards: list[Board], servers: list[Server], 
 
 async def play(engine: Engine, history: list[Wave]) -> None:
     boards, told = [Board(), Board()], Told()
-    servers = [Server(engine, ManualClock(START)), Server(engine, ManualClock(START - timedelta(minutes=10)))]
+    servers = [
+        Server(engine, ManualClock(START)),
+        Server(engine, ManualClock(START - timedelta(minutes=10))),
+    ]
     for wave in history:
         await run_wave(wave, boards, servers, told)
         for board in boards:
             kept = {item["batch_id"] for item in await stored(engine, board)}
-            promised = {each for each in set(told.acknowledged) | told.duplicate if each.startswith(board.hardware_id)}
+            promised = {
+                each
+                for each in set(told.acknowledged) | told.duplicate
+                if each.startswith(board.hardware_id)
+            }
             assert promised <= kept, "what was acknowledged is there"
     everything = [Post(board, 0, list(range(READINGS))) for board in range(2)]
     await run_wave(Wave(everything, ([], [])), boards, servers, told)
@@ -136,12 +156,16 @@ async def play(engine: Engine, history: list[Wave]) -> None:
 
 @settings(max_examples=20)
 @given(histories)
-async def test_every_reading_is_stored_once_whatever_happens(store: Store, history: list[Wave]) -> None:
+async def test_every_reading_is_stored_once_whatever_happens(
+    store: Store, history: list[Wave]
+) -> None:
     await play(store.engine, history)
 
 
 @settings(max_examples=40)
-@given(st.lists(st.one_of(st.integers(-READINGS, READINGS - 1), st.none()), min_size=1, max_size=100))
+@given(
+    st.lists(st.one_of(st.integers(-READINGS, READINGS - 1), st.none()), min_size=1, max_size=100)
+)
 async def test_a_request_is_answered_in_full(store: Store, picks: list[int | None]) -> None:
     """Also with a hundred readings, most of them copies, some of them no readings at all."""
     board, server, told = Board(), Server(store.engine, ManualClock(START)), Told()

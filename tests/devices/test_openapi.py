@@ -1,7 +1,8 @@
 """The OpenAPI document against the running server: what is documented is what is answered, whatever is asked.
 
-Schemathesis makes up requests from the document, good ones and ones that break it, with and without a credential. No answer may
-be a 5xx, or have a status, a content type, a header or a body that the document does not tell.
+Schemathesis makes up requests from the document, good ones and ones that break it, with and without
+a credential. No answer may be a 5xx, or have a status, a content type, a header or a body that the
+document does not tell.
 """
 
 import asyncio
@@ -78,7 +79,9 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         await site.store(BOARD, BOARD.readings(5), key)
         spare = (await site.ask("/api-keys", "POST", {})).json["key_id"]
         told = await site.client.get(f"{site.url}/openapi.json").build().send()
-        yield Documented(Document.read(site.url, "devices", "/devices", await told.json()), key, spare)
+        yield Documented(
+            Document.read(site.url, "devices", "/devices", await told.json()), key, spare
+        )
 
 
 def test_the_document_has_every_route(documented: Documented) -> None:
@@ -93,18 +96,34 @@ def test_an_operation_is_told_with_examples(documented: Documented, method: str,
 
 # Those of the specification, and the kit's for what it leaves to HTTP.
 CODES = {
-    *("MISSING_API_KEY", "INVALID_API_KEY", "KEY_REVOKED", "MISSING_TOKEN", "INVALID_TOKEN", "MISSING_FIELD", "INVALID_FORMAT"),
-    *("BATCH_SIZE_EXCEEDED", "DEVICE_NOT_FOUND", "NO_READINGS", "KEY_NOT_FOUND"),
-    *("TOO_LARGE", "UNSUPPORTED_MEDIA", "RATE_LIMITED", "UNAVAILABLE"),
+    "MISSING_API_KEY",
+    "INVALID_API_KEY",
+    "KEY_REVOKED",
+    "MISSING_TOKEN",
+    "INVALID_TOKEN",
+    "MISSING_FIELD",
+    "INVALID_FORMAT",
+    "BATCH_SIZE_EXCEEDED",
+    "DEVICE_NOT_FOUND",
+    "NO_READINGS",
+    "KEY_NOT_FOUND",
+    "TOO_LARGE",
+    "UNSUPPORTED_MEDIA",
+    "RATE_LIMITED",
+    "UNAVAILABLE",
 }
 
 
 def test_the_document_tells_every_code(documented: Documented) -> None:
-    assert {body["error"] for entry in OPERATIONS for body in documented.document.errors(*entry)} == CODES
+    assert {
+        body["error"] for entry in OPERATIONS for body in documented.document.errors(*entry)
+    } == CODES
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-async def test_a_good_request_is_answered_as_documented(documented: Documented, method: str, path: str) -> None:
+async def test_a_good_request_is_answered_as_documented(
+    documented: Documented, method: str, path: str
+) -> None:
     document, good = documented.document, OPERATIONS[method, path]
 
     def ask() -> int:
@@ -119,13 +138,23 @@ async def test_a_good_request_is_answered_as_documented(documented: Documented, 
 
 
 @pytest.mark.parametrize("mode", GenerationMode)
-@pytest.mark.parametrize(("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"])
+@pytest.mark.parametrize(
+    ("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"]
+)
 async def test_whatever_is_asked_the_answer_is_documented(
     documented: Documented, method: str, path: str, mode: GenerationMode
 ) -> None:
     document, good = documented.document, OPERATIONS[method, path]
-    check = partial(document.check_made_up, document.operation(method, path), mode, documented.credentials, examples=EXAMPLES)
-    known = documented.known(path) if good.fuzz_known else (NOBODY if "{hardware_id}" in path else {})
+    check = partial(
+        document.check_made_up,
+        document.operation(method, path),
+        mode,
+        documented.credentials,
+        examples=EXAMPLES,
+    )
+    known = (
+        documented.known(path) if good.fuzz_known else (NOBODY if "{hardware_id}" in path else {})
+    )
     if "key_id" in known:
         known = {}
     await asyncio.to_thread(check, known=known)
@@ -133,13 +162,25 @@ async def test_whatever_is_asked_the_answer_is_documented(
         await asyncio.to_thread(check, known={})
 
 
-@pytest.mark.parametrize(("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"])
-async def test_without_a_credential_the_answer_is_documented_too(documented: Documented, method: str, path: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"]
+)
+async def test_without_a_credential_the_answer_is_documented_too(
+    documented: Documented, method: str, path: str
+) -> None:
     def ask() -> list[int]:
         operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
-        body: Json = {} if good.body is None else {"body": good.body, "media_type": "application/json"}
-        cases = [operation.Case(path_parameters=documented.known(path), query=dict(good.query), **body) for _ in range(2)]
+        body: Json = (
+            {} if good.body is None else {"body": good.body, "media_type": "application/json"}
+        )
+        cases = [
+            operation.Case(path_parameters=documented.known(path), query=dict(good.query), **body)
+            for _ in range(2)
+        ]
         strange = {"X-API-Key": "x", "Authorization": "Bearer x"}
-        return [documented.document.answer_of(case, headers) for case, headers in zip(cases, ({}, strange), strict=True)]
+        return [
+            documented.document.answer_of(case, headers)
+            for case, headers in zip(cases, ({}, strange), strict=True)
+        ]
 
     assert await asyncio.to_thread(ask) == [401, 401]

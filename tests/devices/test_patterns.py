@@ -23,23 +23,43 @@ class Access:
     key: tuple[str, ...] = ()
 
 
-# In the order of the seed: its query patterns, idempotency pattern and update patterns, table by table.
+# In the order of the seed: its query patterns, idempotency pattern and update patterns, table by
+# table.
 SEED = {
     "devices: register": Access("devices", "UpdateItem", None, ("hardware_id",)),
     "devices: detail": Access("devices", "GetItem", None, ("hardware_id",)),
-    "devices: last seen": Access("devices", "UpdateItem (conditional)", None, ("hardware_id", "last_seen_at")),
-    "devices: listing by activity": Access("devices", "Query (GSI)", "gsi1", ('gsi1pk = "devices"', "newest first")),
-    "devices: friendly name": Access("devices", "UpdateItem (conditional)", None, ("attribute_exists(hardware_id)",)),
-    "readings: latest": Access("device_readings", "Query", None, ("hardware_id = :", "newest first", "Limit 1")),
-    "readings: time range": Access("device_readings", "Query", None, ("hardware_id = :", "ts_batch BETWEEN :from AND :to")),
+    "devices: last seen": Access(
+        "devices", "UpdateItem (conditional)", None, ("hardware_id", "last_seen_at")
+    ),
+    "devices: listing by activity": Access(
+        "devices", "Query (GSI)", "gsi1", ('gsi1pk = "devices"', "newest first")
+    ),
+    "devices: friendly name": Access(
+        "devices", "UpdateItem (conditional)", None, ("attribute_exists(hardware_id)",)
+    ),
+    "readings: latest": Access(
+        "device_readings", "Query", None, ("hardware_id = :", "newest first", "Limit 1")
+    ),
+    "readings: time range": Access(
+        "device_readings", "Query", None, ("hardware_id = :", "ts_batch BETWEEN :from AND :to")
+    ),
     "batches: idempotency": Access(
-        "device_readings", "TransactWriteItems with processed_batches", None, ("attribute_not_exists(batch_id)",)
+        "device_readings",
+        "TransactWriteItems with processed_batches",
+        None,
+        ("attribute_not_exists(batch_id)",),
     ),
     "keys: create": Access("api_keys", "PutItem (conditional)", None, ("key_id",)),
-    "keys: look up by hash": Access("api_keys", "Query (GSI)", "api_key_hash_index", ("api_key_hash = :hash",)),
-    "keys: listing by creation": Access("api_keys", "Query (GSI)", "gsi1", ('gsi1pk = "api_keys"', "newest first")),
+    "keys: look up by hash": Access(
+        "api_keys", "Query (GSI)", "api_key_hash_index", ("api_key_hash = :hash",)
+    ),
+    "keys: listing by creation": Access(
+        "api_keys", "Query (GSI)", "gsi1", ('gsi1pk = "api_keys"', "newest first")
+    ),
     "keys: last used": Access("api_keys", "UpdateItem (conditional)", None, ("last_used_at",)),
-    "keys: revoke": Access("api_keys", "UpdateItem (conditional)", None, ("attribute_exists(key_id)",)),
+    "keys: revoke": Access(
+        "api_keys", "UpdateItem (conditional)", None, ("attribute_exists(key_id)",)
+    ),
 }
 
 
@@ -77,7 +97,11 @@ async def tour(site: Site) -> set[tuple[str, str]]:
     key = await site.new_key()
     board = Board()
     device = f"/devices/{board.hardware_id}"
-    told = {"X-API-Key": key, "Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+    told = {
+        "X-API-Key": key,
+        "Authorization": f"Bearer {ADMIN}",
+        "Content-Type": "application/json",
+    }
     key_id = (await site.found("/api-keys"))["api_keys"][0]["key_id"]
     requests: list[tuple[str, str, str, Json | None]] = [
         ("GET", "/health", "/health", None),
@@ -90,13 +114,20 @@ async def tour(site: Site) -> set[tuple[str, str]]:
         ("PATCH", "/devices/{hardware_id}", device, {"friendly_name": "x"}),
         ("GET", "/devices/{hardware_id}/latest", f"{device}/latest", None),
         ("GET", "/devices/{hardware_id}/readings", f"{device}/readings", None),
-        ("GET", "/devices/{hardware_id}/series", f"{device}/series?sensor=humidity_pct&from={FIRST_MS}&to={FIRST_MS + 9}", None),
+        (
+            "GET",
+            "/devices/{hardware_id}/series",
+            f"{device}/series?sensor=humidity_pct&from={FIRST_MS}&to={FIRST_MS + 9}",
+            None,
+        ),
         ("GET", "/devices/{hardware_id}/export", f"{device}/export", None),
         ("DELETE", "/api-keys/{key_id}", f"/api-keys/{key_id}", None),
     ]
     answered = set()
     for method, route, path, content in requests:
-        answer = await site.send(method, path, None if content is None else msgspec.json.encode(content), told)
+        answer = await site.send(
+            method, path, None if content is None else msgspec.json.encode(content), told
+        )
         assert answer.status in (200, 201, 204), answer
         answered.add((method, route))
     stream = await site.send("HEAD", f"{device}/stream", None, told)
@@ -117,4 +148,7 @@ async def test_every_pattern_is_what_the_routes_do(fresh: Site) -> None:
         assert row["errors"] == 0, name
         for operation in row["operations"]:
             assert operation["calls"] > 0, (name, operation["operation"])
-            assert operation["read_units"] + operation["write_units"] > 0, (name, operation["operation"])
+            assert operation["read_units"] + operation["write_units"] > 0, (
+                name,
+                operation["operation"],
+            )

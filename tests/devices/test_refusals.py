@@ -14,7 +14,12 @@ from tests.store.misbehaving import closed, misbehaving
 
 MIB = 1024 * 1024
 JSON = {"Content-Type": "application/json"}
-ROUTES = [("POST", "/register"), ("POST", "/data"), ("POST", "/api-keys"), ("PATCH", "/devices/AA:BB:CC:DD:EE:FF")]
+ROUTES = [
+    ("POST", "/register"),
+    ("POST", "/data"),
+    ("POST", "/api-keys"),
+    ("PATCH", "/devices/AA:BB:CC:DD:EE:FF"),
+]
 TAKES_GZIP = ("/register", "/data")
 
 
@@ -32,14 +37,20 @@ async def who(embedded: Site) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_a_body_over_a_mebibyte_is_refused(embedded: Site, who: dict[str, str], method: str, path: str) -> None:
+async def test_a_body_over_a_mebibyte_is_refused(
+    embedded: Site, who: dict[str, str], method: str, path: str
+) -> None:
     """By what it announces, by what it brings, and by what it unpacks to."""
     body = b'"' + b"x" * MIB + b'"'
     expect_refused(await embedded.send(method, path, body, who | JSON), 413, "TOO_LARGE", str(MIB))
     if path in TAKES_GZIP:
         bomb = gzip.compress(b" " * (50 * MIB))
         assert len(bomb) < MIB / 10
-        expect_refused(await embedded.send(method, path, bomb, who | JSON | {"Content-Encoding": "gzip"}), 413, "TOO_LARGE")
+        expect_refused(
+            await embedded.send(method, path, bomb, who | JSON | {"Content-Encoding": "gzip"}),
+            413,
+            "TOO_LARGE",
+        )
 
 
 async def test_a_mebibyte_is_read(embedded: Site, who: dict[str, str]) -> None:
@@ -50,22 +61,35 @@ async def test_a_mebibyte_is_read(embedded: Site, who: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""])
-async def test_a_body_is_json(embedded: Site, who: dict[str, str], method: str, path: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""],
+)
+async def test_a_body_is_json(
+    embedded: Site, who: dict[str, str], method: str, path: str, kind: str
+) -> None:
     expect_refused(
-        await embedded.send(method, path, b"{}", who | ({"Content-Type": kind} if kind else {})), 415, "UNSUPPORTED_MEDIA"
+        await embedded.send(method, path, b"{}", who | ({"Content-Type": kind} if kind else {})),
+        415,
+        "UNSUPPORTED_MEDIA",
     )
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_an_encoding_that_is_not_read_is_refused(embedded: Site, who: dict[str, str], method: str, path: str) -> None:
+async def test_an_encoding_that_is_not_read_is_refused(
+    embedded: Site, who: dict[str, str], method: str, path: str
+) -> None:
     for encoding in ("br", "deflate", "gzip, gzip", *(() if path in TAKES_GZIP else ("gzip",))):
-        answer = await embedded.send(method, path, gzip.compress(b"{}"), who | JSON | {"Content-Encoding": encoding})
+        answer = await embedded.send(
+            method, path, gzip.compress(b"{}"), who | JSON | {"Content-Encoding": encoding}
+        )
         expect_refused(answer, 415, "UNSUPPORTED_MEDIA", "encoding")
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe", b"[" * 5_000, b'{"a":' * 5_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe", b"[" * 5_000, b'{"a":' * 5_000]
+)
 async def test_a_body_that_is_no_object_is_refused(
     embedded: Site, who: dict[str, str], method: str, path: str, body: bytes
 ) -> None:
@@ -82,8 +106,12 @@ NO_GZIP = {
 
 
 @pytest.mark.parametrize("name", NO_GZIP)
-async def test_a_body_that_is_no_gzip_is_refused(embedded: Site, who: dict[str, str], name: str) -> None:
-    answer = await embedded.send("POST", "/data", NO_GZIP[name], who | JSON | {"Content-Encoding": "gzip"})
+async def test_a_body_that_is_no_gzip_is_refused(
+    embedded: Site, who: dict[str, str], name: str
+) -> None:
+    answer = await embedded.send(
+        "POST", "/data", NO_GZIP[name], who | JSON | {"Content-Encoding": "gzip"}
+    )
     expect_refused(answer, 400, "INVALID_FORMAT")
 
 
@@ -122,12 +150,20 @@ async def test_pages_of_other_origins_may_call_the_api(site: Site, key: str) -> 
     answer = await site.send("GET", "/devices", None, {"Origin": "https://console.example"})
     expect_refused(answer, 401, "MISSING_TOKEN")
     assert answer.headers["access-control-allow-origin"] == "*"
-    assert {"x-request-id", "retry-after"} <= set(answer.headers["access-control-expose-headers"].lower().split(", "))
+    assert {"x-request-id", "retry-after"} <= set(
+        answer.headers["access-control-expose-headers"].lower().split(", ")
+    )
 
 
 async def test_only_the_named_origins_may_call_where_some_are_named(tmp_path: Path) -> None:
-    async with running(settings_of(data_dir=tmp_path, devices_cors_origins="https://a.example, https://b.example")) as site:
-        for origin, may in (("https://a.example", True), ("https://b.example", True), ("https://c.example", False)):
+    async with running(
+        settings_of(data_dir=tmp_path, devices_cors_origins="https://a.example, https://b.example")
+    ) as site:
+        for origin, may in (
+            ("https://a.example", True),
+            ("https://b.example", True),
+            ("https://c.example", False),
+        ):
             asked = {"Origin": origin, "Access-Control-Request-Method": "GET"}
             preflight = await site.send("OPTIONS", "/devices", None, asked)
             assert (preflight.status, preflight.headers.get("access-control-allow-origin")) == (
@@ -154,15 +190,21 @@ async def test_a_store_that_went_away_is_a_503_that_says_when_to_come_back(tmp_p
         assert len(await site.readings(board)) == 2
 
 
-async def test_a_service_that_breaks_off_is_a_503_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_service_that_breaks_off_is_a_503_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """DynamoDB: the connection ends in the middle of a write, and nobody knows whether it was carried out."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "tally")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tally-secret")
     async with misbehaving() as service:
-        place = settings_of(data_dir=tmp_path, store_engine="dynamodb", dynamodb_endpoint=service.url)
+        place = settings_of(
+            data_dir=tmp_path, store_engine="dynamodb", dynamodb_endpoint=service.url
+        )
         async with running(place) as site:
             service.replies.append(closed)
             answer = await site.ask("/api-keys", "POST", {})
             expect_refused(answer, 503, "UNAVAILABLE")
             assert answer.headers["retry-after"] == "1"
-            assert [sent.operation for sent in service.sent] == ["PutItem"], "not sent again: it may have been carried out"
+            assert [sent.operation for sent in service.sent] == ["PutItem"], (
+                "not sent again: it may have been carried out"
+            )

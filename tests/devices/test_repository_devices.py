@@ -39,12 +39,16 @@ def device(hardware_id: str | None = None, minute: int = 0, **changes: Any) -> D
 
 
 async def stored(devices: DeviceRepository, hardware_id: str) -> dict[str, Any]:
-    found = await devices.store.engine.get(Get(DEVICES, {"hardware_id": hardware_id}, consistent=True))
+    found = await devices.store.engine.get(
+        Get(DEVICES, {"hardware_id": hardware_id}, consistent=True)
+    )
     assert found.item is not None
     return dict(found.item)
 
 
-async def test_a_new_device_is_stored_with_all_the_attributes_of_the_schema(devices: DeviceRepository) -> None:
+async def test_a_new_device_is_stored_with_all_the_attributes_of_the_schema(
+    devices: DeviceRepository,
+) -> None:
     asked = device()
     assert await devices.register(asked) == asked
     assert await devices.get(asked.hardware_id) == asked
@@ -59,17 +63,26 @@ async def test_a_device_that_was_never_heard_of_is_none(devices: DeviceRepositor
     assert await devices.get(new_hardware_id()) is None
 
 
-async def test_a_second_registration_keeps_the_confirmation_id_the_first_moment_and_the_name(devices: DeviceRepository) -> None:
+async def test_a_second_registration_keeps_the_confirmation_id_the_first_moment_and_the_name(
+    devices: DeviceRepository,
+) -> None:
     first = await devices.register(device())
     await devices.rename(first.hardware_id, "greenhouse")
-    asked = device(first.hardware_id, 10, capabilities=Capabilities(("ds18b20",)), firmware_version="2.0")
+    asked = device(
+        first.hardware_id, 10, capabilities=Capabilities(("ds18b20",)), firmware_version="2.0"
+    )
     again = await devices.register(asked)
     assert again == replace(
-        asked, confirmation_id=first.confirmation_id, first_registered_at=first.first_registered_at, friendly_name="greenhouse"
+        asked,
+        confirmation_id=first.confirmation_id,
+        first_registered_at=first.first_registered_at,
+        friendly_name="greenhouse",
     )
 
 
-async def test_a_registration_by_a_server_whose_clock_is_behind_does_not_take_time_back(devices: DeviceRepository) -> None:
+async def test_a_registration_by_a_server_whose_clock_is_behind_does_not_take_time_back(
+    devices: DeviceRepository,
+) -> None:
     """What the board says of itself is taken all the same."""
     later = await devices.register(device(minute=30))
     again = await devices.register(device(later.hardware_id, 20, firmware_version="2.0"))
@@ -81,13 +94,17 @@ async def test_being_seen_is_noted_unless_it_was_noted_lately(devices: DeviceRep
     known = await devices.register(device())
     assert not await devices.seen(device(known.hardware_id, 4), before="2025-12-31T23:59:00Z")
     assert (await stored(devices, known.hardware_id))["last_seen_at"] == moment(0)
-    assert await devices.seen(device(known.hardware_id, 5, last_boot_id=known.last_boot_id), before=moment(0))
+    assert await devices.seen(
+        device(known.hardware_id, 5, last_boot_id=known.last_boot_id), before=moment(0)
+    )
     item = await stored(devices, known.hardware_id)
     assert item["last_seen_at"] == item["gsi1sk"] == moment(5)
     assert item["capabilities"]["sensors"] == ["bme280"]
 
 
-async def test_a_device_that_only_sends_gets_a_minimal_record_which_a_registration_completes(devices: DeviceRepository) -> None:
+async def test_a_device_that_only_sends_gets_a_minimal_record_which_a_registration_completes(
+    devices: DeviceRepository,
+) -> None:
     unknown = device(capabilities=Capabilities())
     assert await devices.seen(unknown, before="2025-12-31T23:55:00Z")
     assert await devices.get(unknown.hardware_id) == unknown
@@ -98,7 +115,9 @@ async def test_a_device_that_only_sends_gets_a_minimal_record_which_a_registrati
 
 async def test_a_name_is_given_and_taken_away(devices: DeviceRepository) -> None:
     known = await devices.register(device())
-    assert await devices.rename(known.hardware_id, "Gewächshaus 🌱") == replace(known, friendly_name="Gewächshaus 🌱")
+    assert await devices.rename(known.hardware_id, "Gewächshaus 🌱") == replace(
+        known, friendly_name="Gewächshaus 🌱"
+    )
     assert await devices.rename(known.hardware_id, None) == known
     assert "friendly_name" not in await stored(devices, known.hardware_id)
 
@@ -128,7 +147,12 @@ async def test_devices_are_listed_by_activity_page_by_page(ground: Ground) -> No
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(("register", "seen", "rename")), st.integers(0, 59), st.sampled_from((1, 5, 20))), max_size=8
+    st.tuples(
+        st.sampled_from(("register", "seen", "rename")),
+        st.integers(0, 59),
+        st.sampled_from((1, 5, 20)),
+    ),
+    max_size=8,
 )
 
 

@@ -20,7 +20,13 @@ def keys(store: Store) -> KeyRepository:
 
 
 def api_key(minute: int = 0, description: str | None = None) -> ApiKey:
-    return ApiKey(new_uuid(), new_uuid() * 2, f"2026-01-01T00:{minute:02}:00Z", is_active=True, description=description)
+    return ApiKey(
+        new_uuid(),
+        new_uuid() * 2,
+        f"2026-01-01T00:{minute:02}:00Z",
+        is_active=True,
+        description=description,
+    )
 
 
 async def stored(keys: KeyRepository, key_id: str) -> dict[str, Any] | None:

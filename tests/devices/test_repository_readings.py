@@ -55,7 +55,9 @@ async def test_a_reading_and_its_batch_id_are_stored_together(readings: ReadingR
     assert found.item is not None
     assert set(found.item) == {attribute.name for attribute in DEVICE_READINGS.attributes}
     assert found.item["expiration_time"] == made.timestamp_ms // 1000 + RETENTION
-    seen = await readings.store.engine.get(Get(PROCESSED_BATCHES, {"batch_id": made.batch_id}, consistent=True))
+    seen = await readings.store.engine.get(
+        Get(PROCESSED_BATCHES, {"batch_id": made.batch_id}, consistent=True)
+    )
     assert seen.item == {
         "batch_id": made.batch_id,
         "hardware_id": made.hardware_id,
@@ -65,12 +67,16 @@ async def test_a_reading_and_its_batch_id_are_stored_together(readings: ReadingR
     assert await readings.latest(made.hardware_id) == made
 
 
-async def test_a_batch_id_is_stored_once_and_the_first_reading_stays(readings: ReadingRepository) -> None:
+async def test_a_batch_id_is_stored_once_and_the_first_reading_stays(
+    readings: ReadingRepository,
+) -> None:
     first = reading(new_hardware_id())
     again = replace(first, timestamp_ms=first.timestamp_ms + 1, sensors={"bme280_temp_c": 99})
     assert await store_all(readings, first) == [True]
     assert await store_all(readings, first, again) == [False, False]
-    found, _ = await readings.between(first.hardware_id, (0, 2 * START_MS), forward=True, limit=10, start=None)
+    found, _ = await readings.between(
+        first.hardware_id, (0, 2 * START_MS), forward=True, limit=10, start=None
+    )
     assert found == [first]
 
 
@@ -82,9 +88,16 @@ async def test_of_many_at_once_with_one_batch_id_one_is_stored(readings: Reading
 
 
 @pytest.mark.parametrize(
-    "codes", [("TransactionConflict", "None"), ("None", "ConditionalCheckFailed"), ("None", "ThrottlingError")]
+    "codes",
+    [
+        ("TransactionConflict", "None"),
+        ("None", "ConditionalCheckFailed"),
+        ("None", "ThrottlingError"),
+    ],
 )
-async def test_only_the_first_reason_means_a_duplicate(store: Store, codes: tuple[str, str]) -> None:
+async def test_only_the_first_reason_means_a_duplicate(
+    store: Store, codes: tuple[str, str]
+) -> None:
     """A transaction that was cancelled for anything else was not stored before, and says so."""
 
     async def cancel(asked: Sequence[Transaction]) -> list[Transacted | StoreError]:
@@ -93,7 +106,9 @@ async def test_only_the_first_reason_means_a_duplicate(store: Store, codes: tupl
     readings = ReadingRepository(Store(Faulty(store.engine, cancel)))
     (outcome,) = await store_all(readings, reading(new_hardware_id()))
     assert isinstance(outcome, Unavailable)
-    assert not any(code in outcome.message for code in codes), "why exactly is for the log, not for a client"
+    assert not any(code in outcome.message for code in codes), (
+        "why exactly is for the log, not for a client"
+    )
 
 
 async def test_the_latest_reading_is_the_one_measured_last(readings: ReadingRepository) -> None:
@@ -104,28 +119,36 @@ async def test_the_latest_reading_is_the_one_measured_last(readings: ReadingRepo
     assert await readings.latest(new_hardware_id()) is None
 
 
-async def test_a_range_has_both_its_ends_and_every_batch_of_a_millisecond(readings: ReadingRepository) -> None:
+async def test_a_range_has_both_its_ends_and_every_batch_of_a_millisecond(
+    readings: ReadingRepository,
+) -> None:
     hardware_id = new_hardware_id()
     batches = ("0", "zz", "_", "A:B.C-d")
     inside = [reading(hardware_id, 10, batch_id=f"{hardware_id}{end}") for end in batches]
     inside += [reading(hardware_id, 20, batch_id=f"z{end}{hardware_id}") for end in batches]
     outside = [reading(hardware_id, at) for at in (9, 21)]
     await store_all(readings, *inside, *outside)
-    found, start = await readings.between(hardware_id, (START_MS + 10, START_MS + 20), forward=True, limit=100, start=None)
+    found, start = await readings.between(
+        hardware_id, (START_MS + 10, START_MS + 20), forward=True, limit=100, start=None
+    )
     assert sorted(each.batch_id for each in found) == sorted(each.batch_id for each in inside)
     assert [each.timestamp_ms for each in found] == sorted(each.timestamp_ms for each in found)
     assert start is None
 
 
 @pytest.mark.parametrize("forward", [True, False])
-async def test_a_range_is_read_in_pages_both_ways(readings: ReadingRepository, forward: bool) -> None:
+async def test_a_range_is_read_in_pages_both_ways(
+    readings: ReadingRepository, forward: bool
+) -> None:
     hardware_id = new_hardware_id()
     made = [reading(hardware_id, at) for at in range(7)]
     await store_all(readings, *made)
     found: list[Reading] = []
     start = None
     while True:
-        page, start = await readings.between(hardware_id, (0, 2 * START_MS), forward=forward, limit=3, start=start)
+        page, start = await readings.between(
+            hardware_id, (0, 2 * START_MS), forward=forward, limit=3, start=start
+        )
         found += page
         if start is None:
             break
@@ -135,16 +158,30 @@ async def test_a_range_is_read_in_pages_both_ways(readings: ReadingRepository, f
 async def test_times_of_other_lengths_sort_as_numbers_do(readings: ReadingRepository) -> None:
     """A reading of 2001 has twelve digits; the sort key has thirteen."""
     hardware_id = new_hardware_id()
-    made = [reading(hardware_id, timestamp_ms=at) for at in (978_307_200_000, 1_000_000_000_000, 4_102_444_799_999)]
+    made = [
+        reading(hardware_id, timestamp_ms=at)
+        for at in (978_307_200_000, 1_000_000_000_000, 4_102_444_799_999)
+    ]
     await store_all(readings, *made[::-1])
-    found, _ = await readings.between(hardware_id, (0, 4_102_444_800_000), forward=True, limit=10, start=None)
+    found, _ = await readings.between(
+        hardware_id, (0, 4_102_444_800_000), forward=True, limit=10, start=None
+    )
     assert found == made
 
 
-async def test_the_values_of_a_sensor_come_in_order_up_to_a_bound(readings: ReadingRepository) -> None:
+async def test_the_values_of_a_sensor_come_in_order_up_to_a_bound(
+    readings: ReadingRepository,
+) -> None:
     hardware_id = new_hardware_id()
-    names: list[dict[str, Number]] = [{"a.b": 1}, {"other": 7}, {"a.b": Decimal("2.5"), "other": 8}, {"a.b": 3}]
-    await store_all(readings, *(reading(hardware_id, at, sensors=sensors) for at, sensors in enumerate(names)))
+    names: list[dict[str, Number]] = [
+        {"a.b": 1},
+        {"other": 7},
+        {"a.b": Decimal("2.5"), "other": 8},
+        {"a.b": 3},
+    ]
+    await store_all(
+        readings, *(reading(hardware_id, at, sensors=sensors) for at, sensors in enumerate(names))
+    )
     span = (START_MS, START_MS + DAY_MS)
     everything = [(START_MS, 1), (START_MS + 2, Decimal("2.5")), (START_MS + 3, 3)]
     assert await readings.values(hardware_id, "a.b", span, 100) == (everything, True)
@@ -156,4 +193,6 @@ async def test_all_of_a_span_is_streamed_in_order(readings: ReadingRepository) -
     hardware_id = new_hardware_id()
     made = [reading(hardware_id, at) for at in range(12)]
     await store_all(readings, *made)
-    assert [each async for each in readings.all_between(hardware_id, (START_MS + 1, START_MS + 10))] == made[1:11]
+    assert [
+        each async for each in readings.all_between(hardware_id, (START_MS + 1, START_MS + 10))
+    ] == made[1:11]

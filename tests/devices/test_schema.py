@@ -26,8 +26,8 @@ def attributes(**fields: tuple[str, bool]) -> dict[str, Any]:
     return {name: {"type": kind, "required": required} for name, (kind, required) in fields.items()}
 
 
-# The seed's tables, word for word; what is part of the primary key stands there alone. `clock_ahead` is our one addition: an
-# optional attribute, which by the seed's own rules is safe.
+# The seed's tables, word for word; what is part of the primary key stands there alone.
+# `clock_ahead` is our one addition: an optional attribute, which by the seed's own rules is safe.
 SEED: dict[str, dict[str, Any]] = {
     "devices": {
         "version": "1.0.0",
@@ -66,7 +66,11 @@ SEED: dict[str, dict[str, Any]] = {
         "version": "1.0.0",
         "partition": key("batch_id"),
         "ttl": "expiration_time",
-        "attributes": attributes(hardware_id=("S", REQUIRED), received_at=("S", REQUIRED), expiration_time=("N", REQUIRED)),
+        "attributes": attributes(
+            hardware_id=("S", REQUIRED),
+            received_at=("S", REQUIRED),
+            expiration_time=("N", REQUIRED),
+        ),
     },
     "api_keys": {
         "version": "1.0.0",

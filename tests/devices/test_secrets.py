@@ -19,7 +19,9 @@ PEPPER = "a pepper of at least 32 characters, for the tests"
 async def test_a_raw_key_is_found_nowhere(tmp_path: Path) -> None:
     """Whatever was done with it, at the most talkative level, with an error in the middle of a request."""
     stream = io.StringIO()
-    logs.configure(Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream)
+    logs.configure(
+        Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream
+    )
     folder = tmp_path / "data"
     place = settings_of(data_dir=folder, devices_key_pepper=Secret(PEPPER), access_log=True)
     async with running(place) as site:
@@ -29,11 +31,18 @@ async def test_a_raw_key_is_found_nowhere(tmp_path: Path) -> None:
             await site.post("/data", board.data(board.reading()), key=sent)
             await site.post(f"/data?key={sent}", board.data(board.reading()), key=sent)
         (folder / "store.db").rename(tmp_path / "away.db")
-        expect_refused(await site.post("/data", board.data(board.reading()), key=key), 503, "UNAVAILABLE")
+        expect_refused(
+            await site.post("/data", board.data(board.reading()), key=key), 503, "UNAVAILABLE"
+        )
         (tmp_path / "away.db").rename(folder / "store.db")
         items = (await site.parts.store.engine.scan(Scan(API_KEYS))).items
         shown = (await site.ask("/api-keys")).body.decode()
-    secrets = {key: "the key", unknown: "a wrong key", ADMIN: "the operators' token", PEPPER: "the pepper"}
+    secrets = {
+        key: "the key",
+        unknown: "a wrong key",
+        ADMIN: "the operators' token",
+        PEPPER: "the pepper",
+    }
     files = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
     assert len(files) > 10_000
     for secret, name in secrets.items():
@@ -41,7 +50,9 @@ async def test_a_raw_key_is_found_nowhere(tmp_path: Path) -> None:
         assert secret not in shown
         assert secret.encode() not in files, name
         assert bytes.fromhex(key) not in files
-    assert [item["api_key_hash"] for item in items] == [hashlib.sha256((PEPPER + key).encode()).hexdigest()]
+    assert [item["api_key_hash"] for item in items] == [
+        hashlib.sha256((PEPPER + key).encode()).hexdigest()
+    ]
 
 
 async def test_the_lines_of_a_request_have_its_id(tmp_path: Path) -> None:

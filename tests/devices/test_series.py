@@ -46,7 +46,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tally.devices.service.history.MOST_AT_ONCE", 200)
 
 
-async def series(site: Site, board: Board, span: tuple[int, int], points: int, sensor: str = SENSOR) -> Json:
+async def series(
+    site: Site, board: Board, span: tuple[int, int], points: int, sensor: str = SENSOR
+) -> Json:
     query = f"sensor={sensor}&from={span[0]}&to={span[1]}&points={points}"
     found: Json = await site.found(f"/devices/{board.hardware_id}/series?{query}")
     assert (found["hardware_id"], found["sensor"]) == (board.hardware_id, sensor)
@@ -64,7 +66,11 @@ def recomputed(readings: list[Reading], span: tuple[int, int], points: int) -> l
         found = [reading.sensors for reading in readings if begin <= reading.timestamp_ms <= end]
         values = [Decimal(sensors[SENSOR]) for sensors in found if SENSOR in sensors]
         if values:
-            figures = {"min": float(min(values)), "max": float(max(values)), "mean": float(sum(values) / len(values))}
+            figures = {
+                "min": float(min(values)),
+                "max": float(max(values)),
+                "mean": float(sum(values) / len(values)),
+            }
             buckets.append({"from_ms": begin, "to_ms": end, "count": len(values)} | figures)
     return buckets
 
@@ -75,7 +81,9 @@ def recomputed(readings: list[Reading], span: tuple[int, int], points: int) -> l
     length=st.integers(0, 400 * STEP_MS),
     points=st.integers(1, 500),
 )
-async def test_a_chart_is_exact(site: Site, short: History, first: int, length: int, points: int) -> None:
+async def test_a_chart_is_exact(
+    site: Site, short: History, first: int, length: int, points: int
+) -> None:
     """Every bucket has the least, the most, the mean and the count of what was measured in it, whatever the span."""
     span = (first, first + length)
     found = await series(site, short.board, span, points)
@@ -84,7 +92,9 @@ async def test_a_chart_is_exact(site: Site, short: History, first: int, length: 
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_long_range_is_exact_where_no_bucket_has_too_many(site: Site, short: History) -> None:
+async def test_a_long_range_is_exact_where_no_bucket_has_too_many(
+    site: Site, short: History
+) -> None:
     """Read bucket by bucket, none up to its share: nothing is left out, so the chart is not called sampled."""
     first, _ = short.span()
     span = (first, first + 120 * STEP_MS)
@@ -110,15 +120,23 @@ async def test_a_chart_of_very_much_is_sampled_and_says_so(site: Site, short: Hi
 
 async def test_the_chart_has_two_hundred_points_unless_told(site: Site, short: History) -> None:
     first, last = short.span()
-    found = await site.found(f"/devices/{short.board.hardware_id}/series?sensor={SENSOR}&from={first}&to={last}")
+    found = await site.found(
+        f"/devices/{short.board.hardware_id}/series?sensor={SENSOR}&from={first}&to={last}"
+    )
     assert found["buckets"] == recomputed(short.readings, short.span(), 200)
 
 
-@pytest.mark.parametrize("sensor", ["unknown", "a.b", "%5B0%5D", "rounds%23", "%F0%9F%8C%B1", "sensors", "%27"])
-async def test_a_sensor_that_nobody_has_makes_an_empty_chart(site: Site, short: History, sensor: str) -> None:
+@pytest.mark.parametrize(
+    "sensor", ["unknown", "a.b", "%5B0%5D", "rounds%23", "%F0%9F%8C%B1", "sensors", "%27"]
+)
+async def test_a_sensor_that_nobody_has_makes_an_empty_chart(
+    site: Site, short: History, sensor: str
+) -> None:
     """However strange its name."""
     first, last = short.span()
-    found = await site.found(f"/devices/{short.board.hardware_id}/series?sensor={sensor}&from={first}&to={last}")
+    found = await site.found(
+        f"/devices/{short.board.hardware_id}/series?sensor={sensor}&from={first}&to={last}"
+    )
     assert (found["buckets"], found["sampled"]) == ([], False)
 
 
@@ -136,12 +154,16 @@ async def test_a_sensor_that_nobody_has_makes_an_empty_chart(site: Site, short: 
         ("sensor=x&from=-1&to=1", "INVALID_FORMAT"),
     ],
 )
-async def test_a_chart_needs_a_sensor_and_a_span(site: Site, short: History, query: str, code: str) -> None:
+async def test_a_chart_needs_a_sensor_and_a_span(
+    site: Site, short: History, query: str, code: str
+) -> None:
     expect_refused(await site.ask(f"/devices/{short.board.hardware_id}/series?{query}"), 400, code)
 
 
 async def test_a_chart_may_end_long_after_all_readings(site: Site, short: History) -> None:
     """Up to where milliseconds have a digit more; the buckets then end with the time that a reading can have."""
     found = await series(site, short.board, (0, 99_999_999_999_999), 1)
-    assert found["buckets"][0]["count"] == sum(SENSOR in reading.sensors for reading in short.readings)
+    assert found["buckets"][0]["count"] == sum(
+        SENSOR in reading.sensors for reading in short.readings
+    )
     assert found["buckets"][0]["to_ms"] == 4_102_444_800_000

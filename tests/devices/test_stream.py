@@ -38,7 +38,9 @@ class Watcher:
 async def watching(site: Site, board: Board, last_event_id: str = "") -> AsyncIterator[Watcher]:
     parts = urlsplit(site.url)
     connection = socket.create_connection((parts.hostname, parts.port))
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)  # so that who does not read is full soon
+    connection.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536
+    )  # so that who does not read is full soon
     reader, writer = await asyncio.open_connection(sock=connection, limit=2**24)
     last = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
     head = f"GET /devices/devices/{board.hardware_id}/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN}\r\n{last}\r\n"
@@ -58,7 +60,11 @@ async def test_readings_arrive_as_they_are_stored(site: Site, key: str) -> None:
     await site.store(board, [board.reading(0)], key)
     async with watching(site, board) as one, watching(site, board) as two:
         await site.store(other, [other.reading(0)], key)
-        await site.post("/data", board.data(board.reading(0), board.reading(1), "bad", board.reading(2)), key=key)
+        await site.post(
+            "/data",
+            board.data(board.reading(0), board.reading(1), "bad", board.reading(2)),
+            key=key,
+        )
         await site.store(board, [board.reading(3)], key)
         shown = (await site.readings(board))[1:]
         assert await one.readings(3) == shown
@@ -85,7 +91,9 @@ async def test_who_comes_back_gets_what_it_missed(site: Site, key: str) -> None:
         seen = await watcher.event()
     await site.store(board, [board.reading(1), board.reading(2)], key)
     async with watching(site, board, seen["id"]) as again:
-        assert [each["batch_id"] for each in await again.readings(2)] == [board.reading(n)["batch_id"] for n in (1, 2)]
+        assert [each["batch_id"] for each in await again.readings(2)] == [
+            board.reading(n)["batch_id"] for n in (1, 2)
+        ]
 
 
 async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(tmp_path: Path) -> None:
@@ -101,7 +109,9 @@ async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(tmp_path: 
             while figure("tally_stream_clients") == 2:
                 batch = [board.reading(number + more, sensors=full) for more in range(100)]
                 await site.store(board, batch, key)
-                assert [each["batch_id"] for each in await reading.readings(100)] == [each["batch_id"] for each in batch]
+                assert [each["batch_id"] for each in await reading.readings(100)] == [
+                    each["batch_id"] for each in batch
+                ]
                 number += 100
             assert figure("tally_stream_dropped_total") == 1
             stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]

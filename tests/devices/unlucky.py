@@ -1,6 +1,7 @@
 """Servers with bad luck, on one engine: transactions fail, answers get lost, and a server may die at any of them.
 
-A `Server` is all of the ingestion with caches of its own. Its luck is a list of words, one for each transaction:
+A `Server` is all of the ingestion with caches of its own. Its luck is a list of words, one for each
+transaction:
 
 | word | the transaction |
 |---|---|
@@ -55,8 +56,15 @@ class Server:
         """Begin with nothing in memory."""
         self._dead = asyncio.Event()
         store = Store(Faulty(self._engine, self._transact_each))
-        registry = Registry(DeviceRepository(store), self._clock, Recent(self._clock, 5, 100), Recent(self._clock, 300, 100))
-        self._ingestion = Ingestion(ReadingRepository(store), registry, self._clock, 90 * 86_400, self._announce)
+        registry = Registry(
+            DeviceRepository(store),
+            self._clock,
+            Recent(self._clock, 5, 100),
+            Recent(self._clock, 300, 100),
+        )
+        self._ingestion = Ingestion(
+            ReadingRepository(store), registry, self._clock, 90 * 86_400, self._announce
+        )
 
     def wish(self, luck: Iterable[str]) -> None:
         """What the next transactions come to; after these, all is well."""
@@ -92,13 +100,22 @@ class Server:
     def _announce(self, readings: Sequence[Reading]) -> None:
         self.announced += [reading.batch_id for reading in readings]
 
-    async def _transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
+    async def _transact_each(
+        self, operations: Sequence[Transaction]
+    ) -> list[Transacted | StoreError]:
         """Those with luck go to the engine, all together; the others come to what their luck is."""
         luck = [next(self._luck, "ok") for _ in operations]
-        done = [operation for operation, word in zip(operations, luck, strict=True) if word in CARRIED_OUT]
+        done = [
+            operation
+            for operation, word in zip(operations, luck, strict=True)
+            if word in CARRIED_OUT
+        ]
         outcomes = iter(await self._engine.transact_each(done) if done else [])
         if {"dies before", "dies after"} & set(luck):
             self._dead.set()
             await asyncio.Event().wait()  # until it is cancelled: nothing happens here any more
         answers = [next(outcomes) if word in CARRIED_OUT else ERRORS[word]() for word in luck]
-        return [ERRORS["lost"]() if word == "lost" else answer for word, answer in zip(luck, answers, strict=True)]
+        return [
+            ERRORS["lost"]() if word == "lost" else answer
+            for word, answer in zip(luck, answers, strict=True)
+        ]

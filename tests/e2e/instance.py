@@ -53,7 +53,10 @@ async def run(folder: Path, url: str, leagues: str, stop: asyncio.Event) -> None
             store=Store(engine, clock),
             admin_key=SECRET,
         )
-        async with open_cricket(given) as cricket, JobRunner(cricket.jobs, clock, metrics, None, grace=5):
+        async with (
+            open_cricket(given) as cricket,
+            JobRunner(cricket.jobs, clock, metrics, None, grace=5),
+        ):
             logs.logger().info("Up", action="instance_up")
             await stop.wait()
 

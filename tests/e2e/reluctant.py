@@ -1,7 +1,8 @@
 """Stores that do not do all they are asked to at once: batches come back by halves, and requests are told to slow down.
 
-`Reluctant` stands in front of an engine. `throttling` stands in front of a service that speaks DynamoDB, on a socket of its
-own, and sends some requests away as the service does when it has had too many.
+`Reluctant` stands in front of an engine. `throttling` stands in front of a service that speaks
+DynamoDB, on a socket of its own, and sends some requests away as the service does when it has had
+too many.
 """
 
 import random
@@ -35,19 +36,25 @@ class Reluctant:
 
     async def batch_write(self, operation: BatchWrite) -> BatchWritten:
         """Writes some of the puts, or none, and says which are left."""
-        keep = self._chance.choice((0, len(operation.puts) // 2, len(operation.puts), len(operation.puts)))
+        keep = self._chance.choice(
+            (0, len(operation.puts) // 2, len(operation.puts), len(operation.puts))
+        )
         if keep == len(operation.puts):
             return await self._behind.batch_write(operation)
         self.left_undone += len(operation.puts) - keep
         rest = BatchWrite(operation.table, operation.puts[keep:], operation.deletes)
         if not keep:
             return BatchWritten(rest, (await self._nothing(operation)).capacity)
-        done = await self._behind.batch_write(BatchWrite(operation.table, operation.puts[:keep], ()))
+        done = await self._behind.batch_write(
+            BatchWrite(operation.table, operation.puts[:keep], ())
+        )
         return BatchWritten(rest, done.capacity)
 
     async def batch_get(self, operation: BatchGet) -> BatchFound:
         """Reads some of the keys, or none, and says which are left."""
-        keep = self._chance.choice((0, len(operation.keys) // 2, len(operation.keys), len(operation.keys)))
+        keep = self._chance.choice(
+            (0, len(operation.keys) // 2, len(operation.keys), len(operation.keys))
+        )
         found = await self._behind.batch_get(operation)
         if keep == len(operation.keys):
             return found
@@ -83,11 +90,17 @@ async def throttling(behind: str, chance: random.Random, share: float) -> AsyncI
                 return Response(THROTTLED, 400, media_type="application/x-amz-json-1.0")
             throttle.passed += 1
             headers = {
-                name: value for name, value in request.headers.items() if name not in {"host", "content-length", "connection"}
+                name: value
+                for name, value in request.headers.items()
+                if name not in {"host", "content-length", "connection"}
             }
             sent = client.post(behind).headers(headers).body_bytes(await request.body())
             answer = await sent.build().send()
-            kept = {name: value for name, value in answer.headers.items() if name.lower() in {"content-type", "x-amz-crc32"}}
+            kept = {
+                name: value
+                for name, value in answer.headers.items()
+                if name.lower() in {"content-type", "x-amz-crc32"}
+            }
             return Response(bytes(await answer.bytes()), answer.status, kept)
 
         async with serving(Starlette(routes=[Route("/", forward, methods=["POST"])])) as url:

@@ -49,7 +49,9 @@ class Server:
 
 
 @asynccontextmanager
-async def servers(folder: Path, sportmonks: SportMonks, count: int = 1) -> AsyncIterator[list[Server]]:
+async def servers(
+    folder: Path, sportmonks: SportMonks, count: int = 1
+) -> AsyncIterator[list[Server]]:
     """So many instances on the same data, started; killed at the end if they still run."""
     leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.broadcasts.values()}
     arguments = (str(folder / "data"), sportmonks.api, ",".join(leagues))

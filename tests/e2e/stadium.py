@@ -26,7 +26,9 @@ from tally.sim.sportmonks.world import API_TOKEN
 ADMIN = "an operator's key of thirty-two characters"
 
 
-def settings_for(directory: Path, sportmonks: SportMonks, cognito: Cognito | None = None, **more: Any) -> Settings:
+def settings_for(
+    directory: Path, sportmonks: SportMonks, cognito: Cognito | None = None, **more: Any
+) -> Settings:
     """All leagues that are played are marquee leagues, so that every ball is followed."""
     leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.broadcasts.values()}
     given: dict[str, Any] = {
@@ -68,7 +70,11 @@ class Stadium:
         return await task
 
     async def sync(self) -> None:
-        for work in (self.cricket.sync.sync_leagues, self.cricket.sync.sync_teams, self.cricket.sync.sync_fixtures):
+        for work in (
+            self.cricket.sync.sync_leagues,
+            self.cricket.sync.sync_teams,
+            self.cricket.sync.sync_fixtures,
+        ):
             await work()
 
     async def memory(self, match_id: int) -> Memory:
@@ -92,7 +98,9 @@ async def open_stadium(
         sportmonks.limits.hourly = 10**9
         for match in matches:
             sportmonks.add(match)
-        async with assembled(settings_for(directory, sportmonks, cognito, **settings), clock) as parts:
+        async with assembled(
+            settings_for(directory, sportmonks, cognito, **settings), clock
+        ) as parts:
             cricket = parts.backends["cricket"]
             assert isinstance(cricket, Cricket)
             yield Stadium(sportmonks, clock, parts, cricket)
@@ -107,7 +115,12 @@ class Visitor:
     token: str
 
     async def get(self, path: str) -> Any:
-        response = await self.client.get(f"{self.url}/cricket{path}").bearer_auth(self.token).build().send()
+        response = (
+            await self.client.get(f"{self.url}/cricket{path}")
+            .bearer_auth(self.token)
+            .build()
+            .send()
+        )
         body = msgspec.json.decode(bytes(await response.bytes()))
         assert response.status == 200, body
         return body
@@ -115,6 +128,12 @@ class Visitor:
 
 @asynccontextmanager
 async def served(parts: Parts, token: str) -> AsyncIterator[Visitor]:
-    """The program on a socket, and somebody who asks it. Its jobs are left to the test, which moves the clock."""
-    async with serving(build_app(replace(parts, jobs=()))) as url, ClientBuilder().build() as client:
+    """The program on a socket, and somebody who asks it.
+
+    Its jobs are left to the test, which moves the clock.
+    """
+    async with (
+        serving(build_app(replace(parts, jobs=()))) as url,
+        ClientBuilder().build() as client,
+    ):
         yield Visitor(client, url, token)

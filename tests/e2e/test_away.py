@@ -20,7 +20,8 @@ PATH = f"/matches/{MATCH_ID}"
 @asynccontextmanager
 async def watched(directory: Path) -> AsyncIterator[tuple[Stadium, Visitor]]:
     """A match after eight balls, and somebody who watches it."""
-    # Tokens are checked by the server's clock, which the issuer does not share: these hold for long enough.
+    # Tokens are checked by the server's clock, which the issuer does not share: these hold for long
+    # enough.
     async with Cognito(ManualClock()).serving() as cognito:
         how: dict[str, Any] = {"cricket_sportmonks_timeout": 1}
         async with open_stadium(directory, shipped_match(), cognito=cognito, **how) as stadium:
@@ -33,10 +34,18 @@ async def watched(directory: Path) -> AsyncIterator[tuple[Stadium, Visitor]]:
 
 async def expect_shown(ana: Visitor, score: str, *, is_stale: bool) -> None:
     """The match, the list of live ones and the display all say the same."""
-    match, live, display = await ana.get(PATH), await ana.get("/matches/live"), await ana.get(f"{PATH}/display")
+    match, live, display = (
+        await ana.get(PATH),
+        await ana.get("/matches/live"),
+        await ana.get(f"{PATH}/display"),
+    )
     assert [team["scores"] for team in match["teams"]] == [[score], []]
     assert [each["matchId"] for each in live["matches"]] == [str(MATCH_ID)]
-    assert (match["isStale"], live["matches"][0]["isStale"], display["isStale"]) == (is_stale, is_stale, is_stale)
+    assert (match["isStale"], live["matches"][0]["isStale"], display["isStale"]) == (
+        is_stale,
+        is_stale,
+        is_stale,
+    )
     assert display["display"]["teams"][0]["score"] == score.split(" ", maxsplit=1)[0]
 
 
@@ -52,7 +61,9 @@ async def expect_shown(ana: Visitor, score: str, *, is_stale: bool) -> None:
     ],
     ids=["down", "dropping", "slow", "malformed", "rate-limited", "refusing"],
 )
-async def test_the_last_known_scores_are_shown_and_marked_until_it_is_back(fault: Fault, tmp_path: Path) -> None:
+async def test_the_last_known_scores_are_shown_and_marked_until_it_is_back(
+    fault: Fault, tmp_path: Path
+) -> None:
     async with watched(tmp_path) as (stadium, ana):
         await expect_shown(ana, "14/0 (1.1)", is_stale=False)
         stadium.sportmonks.faults.add(fault)
@@ -77,8 +88,16 @@ async def test_a_match_that_cannot_be_read_goes_stale_alone(tmp_path: Path) -> N
             other.deliver()
             await stadium.poll(12)
         bad, good = await ana.get(PATH), await ana.get("/matches/7")
-        assert (bad["isLive"], bad["isStale"], bad["teams"][0]["scores"]) == (True, True, ["14/0 (1.1)"])
-        assert (good["isLive"], good["isStale"], good["teams"][0]["scores"]) == (True, False, ["13/0 (1.1)"])
+        assert (bad["isLive"], bad["isStale"], bad["teams"][0]["scores"]) == (
+            True,
+            True,
+            ["14/0 (1.1)"],
+        )
+        assert (good["isLive"], good["isStale"], good["teams"][0]["scores"]) == (
+            True,
+            False,
+            ["13/0 (1.1)"],
+        )
         stadium.sportmonks.broadcast(MATCH_ID).garble = None
         await stadium.poll()
         assert not (await ana.get(PATH))["isStale"]

@@ -68,7 +68,9 @@ async def play(sportmonks: SportMonks) -> None:
         await asyncio.sleep(STEP_SECONDS)
 
 
-@pytest.mark.parametrize(("names", "count", "kills"), [(["1304076", "1082625"], 1, 3), (["1175368"], 2, 2)])
+@pytest.mark.parametrize(
+    ("names", "count", "kills"), [(["1304076", "1082625"], 1, 3), (["1175368"], 2, 2)]
+)
 async def test_killed_instances_lose_nothing_and_tell_nothing_twice(
     tmp_path: Path, names: list[str], count: int, kills: int
 ) -> None:

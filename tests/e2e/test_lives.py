@@ -44,7 +44,9 @@ async def bowl(theatre: Theatre, balls: int, *phones: Phone) -> None:
     await theatre.until(lambda: all(shows(phone, theatre) for phone in phones))
 
 
-async def test_a_match_that_goes_live_is_started_updated_and_ended_on_the_phone(theatre: Theatre) -> None:
+async def test_a_match_that_goes_live_is_started_updated_and_ended_on_the_phone(
+    theatre: Theatre,
+) -> None:
     """By the orchestrator's start, updates ball by ball, and match_end; afterwards nothing of it is left but the record."""
     phone = await theatre.phone("ana", "ana-phone")
     await follow(theatre, phone)
@@ -92,7 +94,9 @@ async def test_a_token_that_became_invalid_is_healed_within_one_cycle(theatre: T
     await bowl(theatre, 3, phone)
 
 
-async def test_a_follow_of_a_live_match_shows_it_at_once_and_an_unfollow_takes_it_away(theatre: Theatre) -> None:
+async def test_a_follow_of_a_live_match_shows_it_at_once_and_an_unfollow_takes_it_away(
+    theatre: Theatre,
+) -> None:
     """Without waiting for the orchestrator, in both directions; after that no push comes."""
     await go_live(theatre)
     await theatre.until_heard()
@@ -115,7 +119,10 @@ async def test_a_follow_of_a_live_match_shows_it_at_once_and_an_unfollow_takes_i
 
 async def test_swiping_it_away_ends_it_everywhere(theatre: Theatre) -> None:
     """The device says user_dismissed, and no device of the person shows it any more."""
-    phone, tablet = await theatre.phone("dev", "dev-phone"), await theatre.phone("dev", "dev-tablet")
+    phone, tablet = (
+        await theatre.phone("dev", "dev-phone"),
+        await theatre.phone("dev", "dev-tablet"),
+    )
     await follow(theatre, phone)
     await go_live(theatre, phone, tablet)
     await phone.swipe_away(theatre.match_id)
@@ -150,7 +157,9 @@ async def test_phones_of_ios_18_are_reached_by_the_matchs_channel(theatre: Theat
     for phone in (*new, old):
         await follow(theatre, phone)
     await go_live(theatre, *new, old)
-    shown = [activity for phone in (*new, old) if (activity := phone.shown(theatre.match_id)) is not None]
+    shown = [
+        activity for phone in (*new, old) if (activity := phone.shown(theatre.match_id)) is not None
+    ]
     taken = theatre.apns.record.accepted
     await bowl(theatre, 3, *new, old)
     assert theatre.apns.record.accepted == taken + 2

@@ -30,18 +30,30 @@ from tests.test_cli import LONG_ENOUGH, PROGRAM, read_until
 COMPOSE = Path(__file__).parent.parent.parent / "deploy" / "compose.yaml"
 
 
-def variables_of(service: dict[str, Any], addresses: dict[str, str], folder: Path) -> dict[str, str]:
+def variables_of(
+    service: dict[str, Any], addresses: dict[str, str], folder: Path
+) -> dict[str, str]:
     """What the compose file tells a service, with the servers of this test in the place of those in containers."""
     told = {name: addresses.get(name, value) for name, value in service["environment"].items()}
-    assert set(addresses) & set(service["environment"]), "the compose file names its servers otherwise"
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("TALLY_", "AWS_"))}
-    return ours | told | {"TALLY_DATA_DIR": str(folder / "data"), "TALLY_PORT": "0", "TALLY_LOG_FORMAT": "json"}
+    assert set(addresses) & set(service["environment"]), (
+        "the compose file names its servers otherwise"
+    )
+    ours = {
+        name: value for name, value in os.environ.items() if not name.startswith(("TALLY_", "AWS_"))
+    }
+    return (
+        ours
+        | told
+        | {"TALLY_DATA_DIR": str(folder / "data"), "TALLY_PORT": "0", "TALLY_LOG_FORMAT": "json"}
+    )
 
 
 @contextmanager
 def running(command: list[str], variables: dict[str, str]) -> Iterator[str]:
     """The address of the server, which at the end stops cleanly when it is asked to."""
-    program = subprocess.Popen([*PROGRAM, *command], env=variables, stderr=subprocess.PIPE, text=True)
+    program = subprocess.Popen(
+        [*PROGRAM, *command], env=variables, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert program.stderr is not None
         told = read_until(program.stderr, '"listening"')
@@ -58,12 +70,21 @@ def running(command: list[str], variables: dict[str, str]) -> Iterator[str]:
 async def addresses(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     clock = SystemClock()
     with dynamodb_local() as dynamodb:
-        async with open_postgres(tmp_path, clock, durable=False) as postgres, open_valkey(tmp_path, clock) as redis:
-            yield {"TALLY_DYNAMODB_ENDPOINT": dynamodb, "DATABASE_URL": postgres, "REDIS_URL": redis}
+        async with (
+            open_postgres(tmp_path, clock, durable=False) as postgres,
+            open_valkey(tmp_path, clock) as redis,
+        ):
+            yield {
+                "TALLY_DYNAMODB_ENDPOINT": dynamodb,
+                "DATABASE_URL": postgres,
+                "REDIS_URL": redis,
+            }
 
 
 async def ask(client: Client, url: str, **headers: str) -> Any:
-    return await (await client.get(url).headers(headers).error_for_status(True).build().send()).json()
+    return await (
+        await client.get(url).headers(headers).error_for_status(True).build().send()
+    ).json()
 
 
 def scoreboard(client: Client, url: str, data: Path) -> ScoreboardServer:
@@ -84,10 +105,18 @@ async def test_with_the_servers_of_production_all_backends_work_and_what_was_don
     addresses: dict[str, str], tmp_path: Path
 ) -> None:
     """The tables are made by the compose file's own command; a second process knows what the first was told."""
-    services, data = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"], tmp_path / "data"
-    make_tables = partial(subprocess.run, [*PROGRAM, *services["tables"]["command"]], check=True, timeout=LONG_ENOUGH)
+    services, data = (
+        yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"],
+        tmp_path / "data",
+    )
+    make_tables = partial(
+        subprocess.run, [*PROGRAM, *services["tables"]["command"]], check=True, timeout=LONG_ENOUGH
+    )
     await asyncio.to_thread(make_tables, env=variables_of(services["tables"], addresses, tmp_path))
-    command, variables = services["tally"]["command"], variables_of(services["tally"], addresses, tmp_path)
+    command, variables = (
+        services["tally"]["command"],
+        variables_of(services["tally"], addresses, tmp_path),
+    )
     async with ClientBuilder().build() as client:
         with running(command, variables) as url:
             ready = await ask(client, f"{url}/health/ready")
@@ -100,5 +129,10 @@ async def test_with_the_servers_of_production_all_backends_work_and_what_was_don
             board = await scoreboard(client, url, data).board()
             assert [(place.username, place.score) for place in board.leaderboard] == [("ana", 40)]
             told = await ask(client, f"{url}/openapi.json")
-            assert {path.split("/")[1] for path in told["paths"]} >= {"collect", "cricket", "devices", "scoreboard"}
+            assert {path.split("/")[1] for path in told["paths"]} >= {
+                "collect",
+                "cricket",
+                "devices",
+                "scoreboard",
+            }
     assert {path.suffix for path in data.iterdir()} <= {".key", ".lock"}

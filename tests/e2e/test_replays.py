@@ -9,7 +9,15 @@ import pytest
 from tally.cricket.model.records import PollerState
 from tally.sim.sportmonks.mistakes import Mistakes, drawn
 from tests.e2e.stadium import Stadium, open_stadium
-from tests.recorded import NAMES, expect_scorecards, expected_doings, expected_events, recorded, told_doings, told_events
+from tests.recorded import (
+    NAMES,
+    expect_scorecards,
+    expected_doings,
+    expected_events,
+    recorded,
+    told_doings,
+    told_events,
+)
 
 
 async def play(stadium: Stadium, chance: random.Random, most: int) -> None:
@@ -17,14 +25,18 @@ async def play(stadium: Stadium, chance: random.Random, most: int) -> None:
     matches = list(stadium.sportmonks.broadcasts.values())
     while not all(match.standing.is_over for match in matches):
         for match in matches:
-            match.step(min(chance.choice((0, most // 2, most)), len(match.steps) - 1 - match.position))
+            match.step(
+                min(chance.choice((0, most // 2, most)), len(match.steps) - 1 - match.position)
+            )
         await stadium.poll()
     for _ in range(5):
         await stadium.poll()
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_recorded_match_ends_in_its_scorecards_and_gives_its_events(name: str, tmp_path: Path) -> None:
+async def test_a_recorded_match_ends_in_its_scorecards_and_gives_its_events(
+    name: str, tmp_path: Path
+) -> None:
     """Each event once and in order, however many balls lie between two polls; and then the match is archived."""
     chance = random.Random(name)
     async with open_stadium(tmp_path, recorded(name)) as stadium:
@@ -46,16 +58,24 @@ async def test_a_recorded_match_ends_in_its_scorecards_and_gives_its_events(name
 
 
 @pytest.mark.parametrize("name", ["1082625", "1175368", "729309"])
-async def test_late_and_doubled_balls_and_old_answers_change_nothing(name: str, tmp_path: Path) -> None:
+async def test_late_and_doubled_balls_and_old_answers_change_nothing(
+    name: str, tmp_path: Path
+) -> None:
     chance = random.Random(name)
     async with open_stadium(tmp_path, recorded(name)) as stadium:
         await stadium.sync()
         (match,) = stadium.sportmonks.broadcasts.values()
-        late = {place: chance.randint(1, 3) for place in range(match.deliveries) if chance.random() < 0.1}
+        late = {
+            place: chance.randint(1, 3)
+            for place in range(match.deliveries)
+            if chance.random() < 0.1
+        }
         match.mistakes = Mistakes(late=late, twice=frozenset(range(0, match.deliveries, 7)))
         match.lags.extend(chance.choice((0, 0, 0, 2, 9)) for _ in range(40))
         await play(stadium, chance, 12)
-        assert sorted(told_events((await stadium.memory(match.match.id)).told)) == sorted(expected_events(name))
+        assert sorted(told_events((await stadium.memory(match.match.id)).told)) == sorted(
+            expected_events(name)
+        )
         expect_scorecards(await stadium.heard(match.match.id), name)
 
 

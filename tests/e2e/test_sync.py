@@ -26,7 +26,13 @@ from tests.e2e.syncing import sync_all, sync_service
 from tests.store.emulators import dynamodb_local, engine_at
 from tests.store.misbehaving import HurriedClock
 
-SYNCED = (CRICKET_LEAGUES, CRICKET_TEAMS, CRICKET_TEAM_SEASONS, CRICKET_FIXTURES, CRICKET_FIXTURE_CACHE)
+SYNCED = (
+    CRICKET_LEAGUES,
+    CRICKET_TEAMS,
+    CRICKET_TEAM_SEASONS,
+    CRICKET_FIXTURES,
+    CRICKET_FIXTURE_CACHE,
+)
 MANY = 10_000
 FIXTURES = "/api/v2.0/fixtures"
 
@@ -53,7 +59,9 @@ def schedule(scores: Scores, count: int) -> Counter[str]:
     return Counter(map(str, made))
 
 
-async def test_ten_thousand_fixtures_are_synced_though_batches_come_back_by_halves(tmp_path: Path) -> None:
+async def test_ten_thousand_fixtures_are_synced_though_batches_come_back_by_halves(
+    tmp_path: Path,
+) -> None:
     async with pitch_engine(tmp_path) as engine, open_scores() as scores:
         made = schedule(scores, MANY)
         reluctant = Reluctant(engine, random.Random(1))
@@ -114,7 +122,11 @@ async def test_an_unreadable_fixture_stops_no_other(tmp_path: Path) -> None:
         made = schedule(scores, 300)
         bad = random.Random(3).sample(list(scores.sportmonks.scheduled), 20)
         for number, match_id in enumerate(bad):
-            scores.sportmonks.scheduled[match_id] |= ({"localteam_id": None}, {"starting_at": 7}, {"runs": 5})[number % 3]
+            scores.sportmonks.scheduled[match_id] |= (
+                {"localteam_id": None},
+                {"starting_at": 7},
+                {"runs": 5},
+            )[number % 3]
         await sync_all(sync_service(Store(engine), scores.gateway, scores.clock))
         assert await ids_in(engine, CRICKET_FIXTURES) == made - Counter(map(str, bad))
 

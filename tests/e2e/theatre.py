@@ -56,7 +56,9 @@ class Theatre:
             return self.cognito.user(owner)
 
         api = CricketApi(self.client, f"{self.url}/cricket", token)
-        phone = Phone(device, api, AppleHere(self.apns.devices), self.clock, os_version, patience=AT_ONCE)
+        phone = Phone(
+            device, api, AppleHere(self.apns.devices), self.clock, os_version, patience=AT_ONCE
+        )
         self.phones[device] = phone
         await self.sit_out(phone.launch())
         return phone
@@ -75,10 +77,17 @@ class Theatre:
         """Until the pipeline has taken the score, and whoever is to be told has been told."""
         for _ in range(120):
             tables = self.cricket.tables
-            fixture, match = await tables.fixtures.get(self.match_id), await tables.matches.get(self.match_id)
+            fixture, match = (
+                await tables.fixtures.get(self.match_id),
+                await tables.matches.get(self.match_id),
+            )
             taken = match.previous_scores.values() if match is not None else ()
             scores = {each["teamId"]: f"{each['runs']}/{each['wickets']}" for each in taken}
-            shown = " ".join(scores.get(side, "-") for side in fixture.team_ids) if fixture is not None else ""
+            shown = (
+                " ".join(scores.get(side, "-") for side in fixture.team_ids)
+                if fixture is not None
+                else ""
+            )
             if fixture is not None and fixture.is_live and shown == self.score:
                 await self.sit_out(self.cricket.live.workers.idle())
                 await self.deliver()
@@ -121,10 +130,14 @@ class Theatre:
         """What the score service says, side by side as on the screen."""
         fixture = self.broadcast.fixture()
         scores = {row["team_id"]: f"{row['score']}/{row['wickets']}" for row in fixture["runs"]}
-        return " ".join(scores.get(fixture[side], "-") for side in ("localteam_id", "visitorteam_id"))
+        return " ".join(
+            scores.get(fixture[side], "-") for side in ("localteam_id", "visitorteam_id")
+        )
 
     async def record(self, owner: str, device: str) -> LiveActivity:
-        found = await self.cricket.tables.activities.get(self.match_id, owner, device, self.clock.milliseconds())
+        found = await self.cricket.tables.activities.get(
+            self.match_id, owner, device, self.clock.milliseconds()
+        )
         assert found is not None
         return found
 
@@ -140,11 +153,17 @@ async def open_theatre(directory: Path) -> AsyncIterator[Theatre]:
         ClientBuilder().build() as client,
     ):
         broadcast = sportmonks.add(shipped_match())
-        settings = apns.pointed_here(settings_for(directory, sportmonks, cognito), directory / "authority.pem")
+        settings = apns.pointed_here(
+            settings_for(directory, sportmonks, cognito), directory / "authority.pem"
+        )
         async with assembled(settings, clock) as parts, serving(build_app(parts)) as url:
             cricket = parts.backends["cricket"]
             assert isinstance(cricket, Cricket)
             theatre = Theatre(clock, sportmonks, apns, cognito, cricket, client, url, broadcast)
-            for sync in (cricket.sync.sync_leagues, cricket.sync.sync_teams, cricket.sync.sync_fixtures):
+            for sync in (
+                cricket.sync.sync_leagues,
+                cricket.sync.sync_teams,
+                cricket.sync.sync_fixtures,
+            ):
                 await theatre.sit_out(sync())
             yield theatre

@@ -12,7 +12,10 @@ from tally.kit.clock import SystemClock
 
 @pytest.fixture(scope="session")
 async def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory whose PostgreSQL has been started and stopped. Each test leaves it so, and uses tables of its own."""
+    """A data directory whose PostgreSQL has been started and stopped.
+
+    Each test leaves it so, and uses tables of its own.
+    """
     folder = tmp_path_factory.mktemp("data")
     async with open_postgres(folder, SystemClock(), durable=False):
         pass

@@ -41,11 +41,18 @@ class Held:
 
 @asynccontextmanager
 async def holding(
-    folder: Path, before: tuple[str, ...] = (), python: str = sys.executable, environ: Mapping[str, str] | None = None
+    folder: Path,
+    before: tuple[str, ...] = (),
+    python: str = sys.executable,
+    environ: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Held]:
     """A program with both servers in `folder`, ended at the end; `before` is put before the interpreter."""
     process = await asyncio.create_subprocess_exec(
-        *(*before, python, "-m", "tests.embedded.holder", str(folder)),
+        *before,
+        python,
+        "-m",
+        "tests.embedded.holder",
+        str(folder),
         cwd=ROOT,
         env=os.environ | (environ or {}),
         stdin=asyncio.subprocess.PIPE,

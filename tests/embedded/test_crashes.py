@@ -18,7 +18,9 @@ from tally.kit.clock import SystemClock
 from tests.embedded.held import ask, ask_again, holding, lives, ping, until
 
 
-async def test_a_killed_program_leaves_no_server_behind_and_the_next_finds_all_that_was_committed(folder: Path) -> None:
+async def test_a_killed_program_leaves_no_server_behind_and_the_next_finds_all_that_was_committed(
+    folder: Path,
+) -> None:
     """The kernel stops the servers, and PostgreSQL has kept its promises."""
     async with holding(folder) as held:
         await ask(held.dsn, "CREATE TABLE kept_by_the_killed AS SELECT 7 AS answer")
@@ -39,11 +41,16 @@ async def test_a_program_that_ends_by_itself_stops_its_servers(folder: Path) -> 
     assert not (folder / "postgres" / "cluster" / "postmaster.pid").exists()
 
 
-async def test_a_second_program_joins_the_servers_and_takes_over_when_the_first_is_killed(folder: Path) -> None:
+async def test_a_second_program_joins_the_servers_and_takes_over_when_the_first_is_killed(
+    folder: Path,
+) -> None:
     """Both can use them all the time, but for the moment of the change."""
     async with holding(folder) as first:
         await ask(first.dsn, "CREATE TABLE shared AS SELECT 1 AS number")
-        cluster, instance = Cluster(folder / "postgres", programs()), Instance(folder / "valkey", valkey_program())
+        cluster, instance = (
+            Cluster(folder / "postgres", programs()),
+            Instance(folder / "valkey", valkey_program()),
+        )
         async with (
             Supervisor(cluster.program(durable=False), SystemClock()) as postgres,
             Supervisor(instance.program(), SystemClock()) as valkey,
@@ -99,12 +106,16 @@ async def test_a_server_that_dies_is_started_again(folder: Path, server: str) ->
     assert not lives(supervisor.process_id or 0)
 
 
-async def test_a_process_that_has_got_the_number_of_a_dead_server_is_left_alone(folder: Path) -> None:
+async def test_a_process_that_has_got_the_number_of_a_dead_server_is_left_alone(
+    folder: Path,
+) -> None:
     """The note says 42; by now 42 is somebody's editor."""
     stranger = await asyncio.create_subprocess_exec("sleep", "600")
     try:
         note = folder / "postgres" / "cluster" / "postmaster.pid"
-        note.write_text(f"{stranger.pid}\n{note.parent}\n1700000000\n5432\n{folder}\n\n  12345  0\nready\n")
+        note.write_text(
+            f"{stranger.pid}\n{note.parent}\n1700000000\n5432\n{folder}\n\n  12345  0\nready\n"
+        )
         lock = folder / "postgres" / ".s.PGSQL.5432.lock"
         lock.write_text(f"{stranger.pid}\n{note.parent}\n1700000000\n5432\n{folder}\n")
         async with open_postgres(folder, SystemClock(), durable=False) as dsn:
@@ -116,7 +127,9 @@ async def test_a_process_that_has_got_the_number_of_a_dead_server_is_left_alone(
         await stranger.wait()
 
 
-async def test_a_server_that_somebody_started_by_hand_is_neither_killed_nor_joined(folder: Path, tmp_path: Path) -> None:
+async def test_a_server_that_somebody_started_by_hand_is_neither_killed_nor_joined(
+    folder: Path, tmp_path: Path
+) -> None:
     """It has the files and not our lock, so it is not ours."""
     cluster = Cluster(folder / "postgres", programs())
     other = FolderLock(tmp_path / "other-lock")
@@ -139,7 +152,9 @@ async def test_a_server_that_somebody_started_by_hand_is_neither_killed_nor_join
         other.let_go()
 
 
-def test_a_process_is_known_as_the_server_by_its_program_its_folder_and_its_start(tmp_path: Path) -> None:
+def test_a_process_is_known_as_the_server_by_its_program_its_folder_and_its_start(
+    tmp_path: Path,
+) -> None:
     """This very process is none."""
     assert not is_server(os.getpid(), Path.cwd(), 0)
     assert not is_server(2**22 + 1, tmp_path, 0)

@@ -36,7 +36,9 @@ def open_ground() -> Iterator[Path]:
 
 def python_for_nobody(setpriv: Path) -> tuple[str, dict[str, str]]:
     """An interpreter that nobody can run, with the variables by which it finds our packages."""
-    environ = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), sysconfig.get_path("purelib")])}
+    environ = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), sysconfig.get_path("purelib")])
+    }
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (sys.executable, shutil.which(version, path="/usr/bin:/usr/local/bin")):
         if python is not None:
@@ -79,7 +81,9 @@ async def test_root_runs_postgres_in_a_namespace_and_owns_its_files(folder: Path
 
 
 @as_root
-async def test_without_namespaces_postgres_runs_as_nobody_in_a_folder_given_to_nobody(open_ground: Path) -> None:
+async def test_without_namespaces_postgres_runs_as_nobody_in_a_folder_given_to_nobody(
+    open_ground: Path,
+) -> None:
     """Only its own folder is given away."""
     folder = private_folder(open_ground / "postgres")
     cluster = Cluster(folder, programs())

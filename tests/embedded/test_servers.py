@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tally.embedded.place import LOG_BYTES, LONGEST_SOCKET, BoundedLog, ServerFailed, private_folder, socket_folder
+from tally.embedded.place import (
+    LOG_BYTES,
+    LONGEST_SOCKET,
+    BoundedLog,
+    ServerFailed,
+    private_folder,
+    socket_folder,
+)
 from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
 from tally.kit.clock import SystemClock
@@ -19,7 +26,10 @@ async def test_postgres_keeps_what_it_was_told(folder: Path) -> None:
     async with open_postgres(folder, SystemClock()) as dsn:
         assert str(await ask(dsn, "SHOW server_version")).startswith("18")
         await ask(dsn, "CREATE TABLE kept AS SELECT 42 AS answer")
-        assert [await ask(dsn, f"SHOW {name}") for name in ("fsync", "full_page_writes", "synchronous_commit")] == ["on"] * 3
+        assert [
+            await ask(dsn, f"SHOW {name}")
+            for name in ("fsync", "full_page_writes", "synchronous_commit")
+        ] == ["on"] * 3
     async with open_postgres(folder, SystemClock()) as dsn:
         assert await ask(dsn, "SELECT answer FROM kept") == 42
 
@@ -27,7 +37,10 @@ async def test_postgres_keeps_what_it_was_told(folder: Path) -> None:
 async def test_only_their_owner_can_reach_the_servers_and_their_files(folder: Path) -> None:
     """No file is open to others, nothing listens on a network, and the socket is private."""
     before = mode_of(folder)
-    async with open_postgres(folder, SystemClock()) as dsn, open_valkey(folder, SystemClock()) as url:
+    async with (
+        open_postgres(folder, SystemClock()) as dsn,
+        open_valkey(folder, SystemClock()) as url,
+    ):
         assert await ask(dsn, "SHOW listen_addresses") == ""
         assert await ping(url)
         assert (folder / "postgres" / ".s.PGSQL.5432").is_socket()
@@ -36,19 +49,29 @@ async def test_only_their_owner_can_reach_the_servers_and_their_files(folder: Pa
     assert mode_of(folder) == before, "folders above are left as they are"
 
 
-async def test_a_data_directory_may_be_called_anything(make: Callable[[Path], Path], tmp_path: Path) -> None:
+async def test_a_data_directory_may_be_called_anything(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
     """Its name goes through a command line, two settings and two addresses."""
     folder = make(tmp_path / "a 'b', \"c\" %20 ü?#")
-    async with open_postgres(folder, SystemClock(), durable=False) as dsn, open_valkey(folder, SystemClock()) as url:
+    async with (
+        open_postgres(folder, SystemClock(), durable=False) as dsn,
+        open_valkey(folder, SystemClock()) as url,
+    ):
         assert await ask(dsn, "SELECT 1") == 1
         assert await ping(url)
 
 
-async def test_a_name_too_long_for_a_socket_gets_a_short_folder_for_it(make: Callable[[Path], Path], tmp_path: Path) -> None:
+async def test_a_name_too_long_for_a_socket_gets_a_short_folder_for_it(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
     """Sockets then live in a folder that is as private."""
     folder = make(tmp_path / ("long" * 30))
     sockets = socket_folder((folder / "postgres").resolve(), ".s.PGSQL.5432")
-    async with open_postgres(folder, SystemClock(), durable=False) as dsn, open_valkey(folder, SystemClock()) as url:
+    async with (
+        open_postgres(folder, SystemClock(), durable=False) as dsn,
+        open_valkey(folder, SystemClock()) as url,
+    ):
         assert await ask(dsn, "SELECT 1") == 1
         assert await ping(url)
         assert len(os.fsencode(sockets / ".s.PGSQL.5432")) <= LONGEST_SOCKET
@@ -67,7 +90,9 @@ def test_a_folder_for_sockets_that_others_can_enter_is_not_used(tmp_path: Path) 
     short.rmdir()
 
 
-async def test_a_postgres_that_cannot_start_says_why(make: Callable[[Path], Path], tmp_path: Path) -> None:
+async def test_a_postgres_that_cannot_start_says_why(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
     """The reason is PostgreSQL's own."""
     folder = make(tmp_path / "data")
     (folder / "postgres" / "cluster" / "PG_VERSION").write_text("9.6\n")

@@ -1,7 +1,8 @@
 """Compares a whole database with itself: indexes with tables, columns with items, the engine's view with the raw rows.
 
-`audit` is what every test of a crash ends with. It asks SQLite whether the file is sound, reads all tables and indexes both
-through the engine and by plain SQL, and fails on the first thing that does not fit.
+`audit` is what every test of a crash ends with. It asks SQLite whether the file is sound, reads all
+tables and indexes both through the engine and by plain SQL, and fails on the first thing that does
+not fit.
 """
 
 from pathlib import Path
@@ -26,7 +27,10 @@ MOST_PAGES = 10_000
 async def audit(directory: Path) -> dict[str, list[Item]]:
     """Everything in the store, table by table, once it has been found to agree with itself."""
     async with open_sqlite(directory) as engine:
-        found = {name: await audit_table(engine, await engine.describe_table(name)) for name in await engine.list_tables()}
+        found = {
+            name: await audit_table(engine, await engine.describe_table(name))
+            for name in await engine.list_tables()
+        }
         audit_file(directory, [await engine.describe_table(name) for name in found])
     return found
 
@@ -37,17 +41,23 @@ async def audit_table(engine: Engine, table: Table) -> list[Item]:
     for index in table.by_name.values():
         indexed = [_carried(table, index, item) for item in items if _in_index(index, item)]
         shown = await all_items(engine, Scan(table, index=index.name), MOST_PAGES)
-        assert _sorted(table, shown) == _sorted(table, indexed), f"index {index.name} differs from table {table.name}"
+        assert _sorted(table, shown) == _sorted(table, indexed), (
+            f"index {index.name} differs from table {table.name}"
+        )
         for partition in {item[index.partition.name] for item in indexed}:
             await _check_partition(engine, table, index, partition, indexed)
     return items
 
 
-async def _check_partition(engine: Engine, table: Table, index: Index, partition: Any, indexed: list[Item]) -> None:
+async def _check_partition(
+    engine: Engine, table: Table, index: Index, partition: Any, indexed: list[Item]
+) -> None:
     query = Query(table, F(index.partition.name) == partition, index=index.name)
     shown = await all_items(engine, query, MOST_PAGES)
     wanted = [item for item in indexed if item[index.partition.name] == partition]
-    assert _sorted(table, shown) == _sorted(table, wanted), f"index {index.name}, partition {partition}"
+    assert _sorted(table, shown) == _sorted(table, wanted), (
+        f"index {index.name}, partition {partition}"
+    )
     if index.sort is not None:
         keys = [encode_part(index.sort, item[index.sort.name]) for item in shown]
         assert keys == sorted(keys), f"index {index.name} is out of order"
@@ -67,21 +77,35 @@ def audit_file(directory: Path, tables: list[Table]) -> None:
 
 def _audit_rows(connection: apsw.Connection, table: Table) -> None:
     entries: dict[str, set[tuple[bytes, ...]]] = {name: set() for name in table.by_name}
-    notes = connection.execute("SELECT due, pk, sk, last_pk, last_sk FROM notes WHERE name = ?", (table.name,)).fetchall()
-    rows: Any = connection.execute(f"SELECT pk, sk, item, size, expires FROM {rows_name(table.name)}")  # noqa: S608 - our tables
+    notes = connection.execute(
+        "SELECT due, pk, sk, last_pk, last_sk FROM notes WHERE name = ?", (table.name,)
+    ).fetchall()
+    rows: Any = connection.execute(
+        f"SELECT pk, sk, item, size, expires FROM {rows_name(table.name)}"  # noqa: S608
+    )
     for pk, sk, packed, size, expires in rows:
         item = unpack(packed)
-        assert (pk, sk) == _encoded(table.key, item), f"table {table.name}: {item} is stored under another key"
+        assert (pk, sk) == _encoded(table.key, item), (
+            f"table {table.name}: {item} is stored under another key"
+        )
         assert size == measure_item(item), f"table {table.name}: {item} is stored with size {size}"
         until = _expires(table, item)
-        is_found = expires == until if expires is not None or until is None else _is_noted((pk, sk), until, notes)
+        is_found = (
+            expires == until
+            if expires is not None or until is None
+            else _is_noted((pk, sk), until, notes)
+        )
         assert is_found, f"table {table.name}: {item} is stored as expiring at {expires}"
         for index in table.by_name.values():
             if _in_index(index, item):
                 entries[index.name].add((*_encoded(index_key(index), item), pk, sk))
     for name, wanted in entries.items():
-        stored = connection.execute(f"SELECT ipk, isk, pk, sk FROM {index_name(table.name, name)}").fetchall()  # noqa: S608
-        assert set(stored) == wanted, f"the entries of index {name} differ from the rows of table {table.name}"
+        stored = connection.execute(
+            f"SELECT ipk, isk, pk, sk FROM {index_name(table.name, name)}"  # noqa: S608
+        ).fetchall()
+        assert set(stored) == wanted, (
+            f"the entries of index {name} differ from the rows of table {table.name}"
+        )
 
 
 def _encoded(parts: tuple[Any, ...], item: Item) -> tuple[bytes, bytes]:
@@ -97,7 +121,8 @@ def _expires(table: Table, item: Item) -> float | None:
 def _is_noted(key: tuple[bytes, bytes], until: float, notes: list[Any]) -> bool:
     """Whether a note leads the sweeper to it, at most a day late."""
     return any(
-        until <= due <= until + 86_400 and (pk, sk) <= key <= (last_pk, last_sk) for due, pk, sk, last_pk, last_sk in notes
+        until <= due <= until + 86_400 and (pk, sk) <= key <= (last_pk, last_sk)
+        for due, pk, sk, last_pk, last_sk in notes
     )
 
 

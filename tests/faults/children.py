@@ -1,7 +1,8 @@
 """Starts modules of this package as real processes, reads what they say line by line, and kills them.
 
-A child says something by `say`, which writes to the pipe at once: what a killed child had said before its end is never lost
-in a buffer. A child that was started here never outlives its test, nor the pipe that it speaks to.
+A child says something by `say`, which writes to the pipe at once: what a killed child had said
+before its end is never lost in a buffer. A child that was started here never outlives its test, nor
+the pipe that it speaks to.
 """
 
 import asyncio
@@ -73,7 +74,8 @@ class Child:
         self._signal(signal.SIGSTOP)
 
     def _signal(self, number: signal.Signals) -> None:
-        # Not by the process object, which would reap a child that has just ended, while asyncio waits for it.
+        # Not by the process object, which would reap a child that has just ended, while asyncio
+        # waits for it.
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, number)
@@ -98,11 +100,17 @@ class Child:
 
 
 @asynccontextmanager
-async def started(module: str, *arguments: str, before: tuple[str, ...] = ()) -> AsyncIterator[Child]:
+async def started(
+    module: str, *arguments: str, before: tuple[str, ...] = ()
+) -> AsyncIterator[Child]:
     """The module of this package as a process, killed at the end if it still runs; `before` is put before the interpreter."""
     with tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
-            *(*before, sys.executable, "-m", f"tests.faults.{module}", *arguments),
+            *before,
+            sys.executable,
+            "-m",
+            f"tests.faults.{module}",
+            *arguments,
             cwd=ROOT,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -2,9 +2,9 @@
 
     python -m tests.faults.contender DIRECTORY WORKLOAD TASKS CALLS SEED
 
-As a child it opens the store, says `open`, waits for a line, runs the workload, and says its record as one line of JSON. Times
-are the machine's monotonic clock, so the records of several processes make one history. A specification stands beside each
-workload.
+As a child it opens the store, says `open`, waits for a line, runs the workload, and says its record
+as one line of JSON. Times are the machine's monotonic clock, so the records of several processes
+make one history. A specification stands beside each workload.
 """
 
 import asyncio
@@ -28,7 +28,11 @@ from tests.faults.linearise import Call
 from tests.faults.precedence import Transaction
 
 T = TypeVar("T")
-ITEMS = Table("items", partition=S("id"), indexes=(Global("by-balance", partition=S("kind"), sort=N("balance")),))
+ITEMS = Table(
+    "items",
+    partition=S("id"),
+    indexes=(Global("by-balance", partition=S("kind"), sort=N("balance")),),
+)
 COUNTER, LOCK = {"id": "counter"}, {"id": "lock"}
 ACCOUNTS = tuple(f"account-{number}" for number in range(6))
 START_BALANCE = 100
@@ -62,7 +66,9 @@ class Client:
     async def note(self, operation: tuple[Any, ...], call: Awaitable[Any]) -> Any:
         """Make a call and write it down."""
         asked, answer, answered = await timed(call)
-        look = operation[0] == "read" or (operation[0] != "add" and answer not in ("swapped", "done"))
+        look = operation[0] == "read" or (
+            operation[0] != "add" and answer not in ("swapped", "done")
+        )
         self.record.calls.append(Call(asked, answered, operation, answer, look))
         return answer
 
@@ -81,7 +87,9 @@ class Client:
             seen = answer
 
     async def _add(self, amount: int) -> Any:
-        written = await self.engine.update(Update(ITEMS, COUNTER, (F("value").add(amount),), returns="UPDATED_NEW"))
+        written = await self.engine.update(
+            Update(ITEMS, COUNTER, (F("value").add(amount),), returns="UPDATED_NEW")
+        )
         assert written.item is not None
         return written.item["value"]
 
@@ -92,7 +100,9 @@ class Client:
     async def _swap(self, seen: Any) -> Any:
         unchanged = absent("id") if seen is None else F("value") == seen
         try:
-            await self.engine.update(Update(ITEMS, COUNTER, (F("value").set((seen or 0) + 1),), unchanged))
+            await self.engine.update(
+                Update(ITEMS, COUNTER, (F("value").set((seen or 0) + 1),), unchanged)
+            )
         except ConditionFailed as failed:
             return None if failed.item is None else failed.item["value"]
         return "swapped"
@@ -102,16 +112,24 @@ class Client:
         now = time.monotonic_ns()
         free = absent("id") | (F("until") < now)
         put = Put(ITEMS, {**LOCK, "owner": self.name, "until": now + LEASE}, free)
-        taken = await self.note(("acquire", self.name, now, now + LEASE), self._lock(self.engine.put(put)))
+        taken = await self.note(
+            ("acquire", self.name, now, now + LEASE), self._lock(self.engine.put(put))
+        )
         if taken != "done" and self.chance.random() < 0.9:
             return
         owned = F("owner") == self.name
         if self.chance.random() < 0.5:
             now = time.monotonic_ns()
-            longer = Update(ITEMS, LOCK, (F("until").set(now + LEASE),), owned & (F("until") >= now))
-            await self.note(("extend", self.name, now, now + LEASE), self._lock(self.engine.update(longer)))
+            longer = Update(
+                ITEMS, LOCK, (F("until").set(now + LEASE),), owned & (F("until") >= now)
+            )
+            await self.note(
+                ("extend", self.name, now, now + LEASE), self._lock(self.engine.update(longer))
+            )
         if self.chance.random() < 0.5:
-            await self.note(("release", self.name), self._lock(self.engine.delete(Delete(ITEMS, LOCK, owned))))
+            await self.note(
+                ("release", self.name), self._lock(self.engine.delete(Delete(ITEMS, LOCK, owned)))
+            )
 
     async def _lock(self, call: Awaitable[Any]) -> Any:
         """The holder that stood in the way, or `done`."""
@@ -129,11 +147,18 @@ class Client:
         self.record.sums.append(sum(item["balance"] for item in seen.values()))
         source, target = self.chance.sample(ACCOUNTS, 2)
         amount = self.chance.randrange(1, 20)
-        writes: tuple[Write, ...] = (_move(source, versions, -amount), _move(target, versions, amount))
+        writes: tuple[Write, ...] = (
+            _move(source, versions, -amount),
+            _move(target, versions, amount),
+        )
         made = {key: versions[key] + 1 for key in (source, target)}
         if self.chance.random() < 0.3:
-            # Sound only if the check and the write are one: else two of these would overlook each other.
-            writes = (_move(source, versions, 0), Check(ITEMS, {"id": target}, F("version") == versions[target]))
+            # Sound only if the check and the write are one: else two of these would overlook each
+            # other.
+            writes = (
+                _move(source, versions, 0),
+                Check(ITEMS, {"id": target}, F("version") == versions[target]),
+            )
             made = {source: versions[source] + 1}
         try:
             asked, _, answered = await timed(self.engine.transact(Transact(writes)))
@@ -143,7 +168,9 @@ class Client:
         self.record.transactions.append(Transaction(asked, answered, saw, made))
 
     async def _snapshot(self) -> dict[str, dict[str, Any]]:
-        found = await self.engine.transact_get(TransactionGet(tuple(Get(ITEMS, {"id": key}) for key in ACCOUNTS)))
+        found = await self.engine.transact_get(
+            TransactionGet(tuple(Get(ITEMS, {"id": key}) for key in ACCOUNTS))
+        )
         return {item["id"]: item for item in found.items if item is not None}
 
 
@@ -189,10 +216,14 @@ async def lay_ground(engine: Engine) -> None:
     """The table, and accounts with money."""
     await engine.create_table(ITEMS)
     for key in ACCOUNTS:
-        await engine.put(Put(ITEMS, {"id": key, "kind": "account", "balance": START_BALANCE, "version": 0}))
+        await engine.put(
+            Put(ITEMS, {"id": key, "kind": "account", "balance": START_BALANCE, "version": 0})
+        )
 
 
-async def contend(engines: tuple[Engine, ...], workload: str, tasks: int, calls: int, seed: str) -> Record:
+async def contend(
+    engines: tuple[Engine, ...], workload: str, tasks: int, calls: int, seed: str
+) -> Record:
     """So many tasks at once, each so many times; the tasks are dealt out to the engines."""
     record = Record()
 
@@ -200,7 +231,10 @@ async def contend(engines: tuple[Engine, ...], workload: str, tasks: int, calls:
         for _ in range(calls):
             await WORKLOADS[workload](client)
 
-    clients = [Client(engines[number % len(engines)], f"{seed}-{number}", seed, record) for number in range(tasks)]
+    clients = [
+        Client(engines[number % len(engines)], f"{seed}-{number}", seed, record)
+        for number in range(tasks)
+    ]
     await asyncio.gather(*map(repeat, clients))
     return record
 

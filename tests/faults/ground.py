@@ -30,8 +30,12 @@ from tests.faults.children import say
 NOBODY = 65534
 SHORT = 5_000
 SPACE = 4 * 1024 * 1024
-NOTES = Table("notes", partition=S("id"), indexes=(Global("by-kind", partition=S("kind"), sort=N("number")),))
-NOTES_LATER = Table("notes", partition=S("id"), indexes=(Global("by-number", partition=N("number")),))
+NOTES = Table(
+    "notes", partition=S("id"), indexes=(Global("by-kind", partition=S("kind"), sort=N("number")),)
+)
+NOTES_LATER = Table(
+    "notes", partition=S("id"), indexes=(Global("by-number", partition=N("number")),)
+)
 
 
 class Report(msgspec.Struct):
@@ -72,7 +76,9 @@ async def fill(engine: SqliteEngine, report: Report) -> set[str]:
             items = [note(number + position) for position in range(together)]
             number += together
             ends = await asyncio.gather(*(outcome(engine.put(Put(NOTES, item))) for item in items))
-            acknowledged |= {item["id"] for item, end in zip(items, ends, strict=True) if end == "done"}
+            acknowledged |= {
+                item["id"] for item, end in zip(items, ends, strict=True) if end == "done"
+            }
             report.refused += [end for end in ends if end != "done"]
     report.acknowledged = len(acknowledged)
     return acknowledged
@@ -93,10 +99,15 @@ async def try_all(engine: SqliteEngine) -> dict[str, str]:
 async def missing(engine: SqliteEngine, wanted: set[str]) -> int:
     """How many of these cannot be read as they were written."""
     found = [(await engine.get(Get(NOTES, {"id": each}))).item for each in sorted(wanted)]
-    return sum(item != note(int(each.split("-")[1])) for each, item in zip(sorted(wanted), found, strict=True))
+    return sum(
+        item != note(int(each.split("-")[1]))
+        for each, item in zip(sorted(wanted), found, strict=True)
+    )
 
 
-async def run_full(directory: Path, fill_up: Callable[[], None], make_room: Callable[[], None]) -> Report:
+async def run_full(
+    directory: Path, fill_up: Callable[[], None], make_room: Callable[[], None]
+) -> Report:
     report = Report()
     async with open_sqlite(directory) as engine:
         await engine.create_table(NOTES)
@@ -110,11 +121,15 @@ async def run_full(directory: Path, fill_up: Callable[[], None], make_room: Call
     make_room()
     async with open_sqlite(directory) as engine:
         report.lost_at_the_end = await missing(engine, acknowledged)
-        ends = await asyncio.gather(*(outcome(engine.put(Put(NOTES, note(20_000 + number)))) for number in range(50)))
+        ends = await asyncio.gather(
+            *(outcome(engine.put(Put(NOTES, note(20_000 + number)))) for number in range(50))
+        )
         report.written_after = ends.count("done")
         await engine.ensure_table(NOTES_LATER)
     found = {item["id"] for item in (await audit(directory))["notes"]}
-    report.unasked_at_the_end = len(found - acknowledged - {f"note-{20_000 + number}" for number in range(50)})
+    report.unasked_at_the_end = len(
+        found - acknowledged - {f"note-{20_000 + number}" for number in range(50)}
+    )
     report.half_transactions = len({"note-10001", "note-10002"} & found)
     return report
 
@@ -127,12 +142,16 @@ async def _reopen(directory: Path, acknowledged: set[str], report: Report) -> No
 def full(directory: Path, how: str) -> None:
     """The scenario on a small file system with a ballast file that leaves no room, or under a limit of a file's size."""
     if how == "mount":
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SPACE * 2}", "tally-test", directory], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={SPACE * 2}", "tally-test", directory], check=True
+        )
         ballast = directory / "ballast"
         ballast.write_bytes(b"")
         report = asyncio.run(run_full(directory, lambda: _fill_with(ballast), ballast.unlink))
     else:
-        report = asyncio.run(run_full(directory, lambda: _limit(SPACE // 2), lambda: _limit(resource.RLIM_INFINITY)))
+        report = asyncio.run(
+            run_full(directory, lambda: _limit(SPACE // 2), lambda: _limit(resource.RLIM_INFINITY))
+        )
     say(msgspec.json.encode(report).decode())
 
 
@@ -152,7 +171,9 @@ async def _open_and_write(directory: Path) -> None:
 def open_as_nobody(directory: Path) -> None:
     """Say how opening ends for somebody who may not write there."""
     with tempfile.TemporaryDirectory() as own:
-        asyncio.run(_open_and_write(Path(own)))  # loads every module, which that somebody may not be allowed to read
+        asyncio.run(
+            _open_and_write(Path(own))
+        )  # loads every module, which that somebody may not be allowed to read
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)

@@ -1,12 +1,16 @@
-"""Could this have happened one call at a time? A search for an order that explains a recorded history (Wing and Gong's).
+"""Could this have happened one call at a time?
 
-A history is linearisable if its calls can be put in an order in which each takes effect at some moment between being asked and
-being answered, and in which the specification, a plain function of a state, gives just the answers that were given. A call
-that was never answered (its process was killed) may have taken effect at any time after it was asked, or never.
+A search for an order that explains a recorded history (Wing and Gong's).
 
-The search tries, at each point, every call that may come next: one that was asked before the first of the remaining answers. What
-keeps it short: a call that by its answer was a mere look is taken as soon as that answer fits, since it is in nobody's way; and a
-set of calls that has led to the same state before is not tried again (Lowe's addition).
+A history is linearisable if its calls can be put in an order in which each takes effect at some
+moment between being asked and being answered, and in which the specification, a plain function of a
+state, gives just the answers that were given. A call that was never answered (its process was
+killed) may have taken effect at any time after it was asked, or never.
+
+The search tries, at each point, every call that may come next: one that was asked before the first
+of the remaining answers. What keeps it short: a call that by its answer was a mere look is taken as
+soon as that answer fits, since it is in nobody's way; and a set of calls that has led to the same
+state before is not tried again (Lowe's addition).
 """
 
 import math
@@ -21,7 +25,10 @@ Specification: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class Call(Struct, frozen=True):
-    """What a client asked, when, and what it was told, when. A `look` is a read or a refused write: it changed nothing."""
+    """What a client asked, when, and what it was told, when.
+
+    A `look` is a read or a refused write: it changed nothing.
+    """
 
     asked: float
     answered: float
@@ -31,7 +38,10 @@ class Call(Struct, frozen=True):
 
 
 class _Done(NamedTuple):
-    """A set of calls: all before `first`, and of those from there on the ones whose bit is set. So it stays small."""
+    """A set of calls: all before `first`, and of those from there on the ones whose bit is set.
+
+    So it stays small.
+    """
 
     first: int = 0
     beyond: int = 0
@@ -60,7 +70,11 @@ def linearise(calls: Iterable[Call], start: Any, specification: Specification) -
                 return None
             trail.pop()
         elif search.explained(move.done):
-            return [each.call for each in (*(taken for taken, _ in trail), move) if each.call is not None]
+            return [
+                each.call
+                for each in (*(taken for taken, _ in trail), move)
+                if each.call is not None
+            ]
         elif (move.done, move.state) not in seen:
             seen.add((move.done, move.state))
             trail.append((move, search.moves(move.done, move.state)))
@@ -73,11 +87,18 @@ class _Search:
     def __init__(self, calls: Iterable[Call], specification: Specification) -> None:
         self._calls = sorted(calls, key=lambda call: call.asked)
         self._specification = specification
-        self._last = max((position for position, call in enumerate(self._calls) if call.answered != NEVER), default=-1)
+        self._last = max(
+            (position for position, call in enumerate(self._calls) if call.answered != NEVER),
+            default=-1,
+        )
 
     def explained(self, done: _Done) -> bool:
         """Whether all calls that were answered have their place."""
-        return all(self._calls[position].answered == NEVER for position in self._open(done) if position <= self._last)
+        return all(
+            self._calls[position].answered == NEVER
+            for position in self._open(done)
+            if position <= self._last
+        )
 
     def moves(self, done: _Done, state: Any) -> Iterator[_Move]:
         """The calls that may come next, with what they lead to; just one if that one is a mere look."""
@@ -94,7 +115,11 @@ class _Search:
         return iter(moves)
 
     def _open(self, done: _Done) -> Iterator[int]:
-        return (place for place in range(done.first, len(self._calls)) if not done.beyond >> (place - done.first) & 1)
+        return (
+            place
+            for place in range(done.first, len(self._calls))
+            if not done.beyond >> (place - done.first) & 1
+        )
 
     def _possible(self, done: _Done) -> Iterator[int]:
         first_answer = NEVER

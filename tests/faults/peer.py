@@ -2,10 +2,9 @@
 
 python -m tests.faults.peer DIRECTORY
 
-put ITEM          get KEY           team NAME (through the index by-team)          page (of all items)
-many PREFIX COUNT AT_ONCE           ensure first, ensure later (declarations of the table)
-hold              begins a write transaction, writes, and does not end it
-look              begins a read transaction and does not end it             let go     ends what it holds
+put ITEM get KEY team NAME (through the index by-team) page (of all items) many PREFIX COUNT AT_ONCE
+ensure first, ensure later (declarations of the table) hold begins a write transaction, writes, and
+does not end it look begins a read transaction and does not end it let go ends what it holds
 """
 
 import asyncio
@@ -25,7 +24,11 @@ from tests.faults.children import say
 
 BY_TEAM = Global("by-team", partition=S("team"), sort=N("number"))
 PLAYERS = Table("players", partition=S("id"))
-PLAYERS_LATER = Table("players", partition=S("id"), indexes=(BY_TEAM, Global("by-number", N("number"), projection=KEYS_ONLY)))
+PLAYERS_LATER = Table(
+    "players",
+    partition=S("id"),
+    indexes=(BY_TEAM, Global("by-number", N("number"), projection=KEYS_ONLY)),
+)
 
 
 def player(name: str, number: int) -> dict[str, Any]:
@@ -47,7 +50,11 @@ class Peer:
         elif command == "get":
             return (await self._engine.get(Get(PLAYERS, value))).item
         elif command == "team":
-            return (await self._engine.query(Query(PLAYERS_LATER, F("team") == value[0], index="by-team"))).items
+            return (
+                await self._engine.query(
+                    Query(PLAYERS_LATER, F("team") == value[0], index="by-team")
+                )
+            ).items
         elif command == "page":
             return (await self._engine.scan(Scan(PLAYERS))).items
         elif command == "many":

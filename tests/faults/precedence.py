@@ -1,9 +1,11 @@
-"""Is there one order of all transactions that explains which versions they saw? For histories too long to search.
+"""Is there one order of all transactions that explains which versions they saw?
 
-Every item carries a version that each write raises by one, so a transaction's record says exactly what it saw and what it made.
-From that follows who came before whom: the writer of a version before its readers, its readers before the writer of the next
-one, and in real time whoever was answered before another asked. The history is strictly serialisable if nobody comes before
-himself.
+For histories too long to search.
+
+Every item carries a version that each write raises by one, so a transaction's record says exactly
+what it saw and what it made. From that follows who came before whom: the writer of a version before
+its readers, its readers before the writer of the next one, and in real time whoever was answered
+before another asked. The history is strictly serialisable if nobody comes before himself.
 """
 
 from bisect import bisect_left
@@ -24,7 +26,10 @@ class Transaction(Struct, frozen=True):
 
 
 def contradiction(transactions: Iterable[Transaction]) -> str | None:
-    """What makes the history impossible, or None where it is serialisable. Items start at version 0."""
+    """What makes the history impossible, or None where it is serialisable.
+
+    Items start at version 0.
+    """
     history = list(transactions)
     try:
         writers = _writers(history)
@@ -55,7 +60,9 @@ def _writers(history: list[Transaction]) -> _Writers:
     for number, transaction in enumerate(history):
         for made in transaction.made.items():
             if made in writers:
-                raise ValueError(f"two made {made}: {_name(writers[made], history)}, {_name(number, history)}")
+                raise ValueError(
+                    f"two made {made}: {_name(writers[made], history)}, {_name(number, history)}"
+                )
             writers[made] = number
     return writers
 

@@ -1,9 +1,10 @@
 """What the killed writers write, and what must therefore be found: shared by the child `writers` and by `test_crash`.
 
-A key that has one writer goes through numbered steps, and `single_state` and `batch_state` say what stands there after the n-th.
-So whatever was acknowledged before a crash, only two answers are right afterwards: the state after the last acknowledged
-step, or after the one that was tried and not yet acknowledged. Accounts and counters have many writers; there a ledger, written
-in the same transactions, tells what must have happened.
+A key that has one writer goes through numbered steps, and `single_state` and `batch_state` say what
+stands there after the n-th. So whatever was acknowledged before a crash, only two answers are right
+afterwards: the state after the last acknowledged step, or after the one that was tried and not yet
+acknowledged. Accounts and counters have many writers; there a ledger, written in the same
+transactions, tells what must have happened.
 """
 
 from typing import TypeAlias
@@ -30,7 +31,8 @@ READINGS = Table(
     ),
     ttl="expires",
 )
-# The same table as a newer program would declare it: an index more, one fewer, one with another projection, another time to live.
+# The same table as a newer program would declare it: an index more, one fewer, one with another
+# projection, another time to live.
 READINGS_LATER = Table(
     "readings",
     partition=S("group"),
@@ -42,10 +44,21 @@ READINGS_LATER = Table(
     ),
     ttl="retired",
 )
-ACCOUNTS = Table("accounts", partition=S("id"), indexes=(Global("by-balance", partition=S("kind"), sort=N("balance")),))
-LEDGER = Table("ledger", partition=S("id"), indexes=(Global("by-worker", partition=S("worker"), sort=N("number")),))
+ACCOUNTS = Table(
+    "accounts",
+    partition=S("id"),
+    indexes=(Global("by-balance", partition=S("kind"), sort=N("balance")),),
+)
+LEDGER = Table(
+    "ledger",
+    partition=S("id"),
+    indexes=(Global("by-worker", partition=S("worker"), sort=N("number")),),
+)
 EVENTS = Table(
-    "events", partition=S("id"), indexes=(Global("by-parity", partition=N("parity"), sort=N("expires")),), ttl="expires"
+    "events",
+    partition=S("id"),
+    indexes=(Global("by-parity", partition=N("parity"), sort=N("expires")),),
+    ttl="expires",
 )
 LEFT, RIGHT = Table("left", partition=S("id")), Table("right", partition=S("id"))
 TABLES = (READINGS, ACCOUNTS, LEDGER, EVENTS, LEFT, RIGHT)
@@ -64,17 +77,30 @@ def single_state(name: str, number: int) -> Item | None:
     phase = number % 6
     if phase == 0:
         return None
-    item: Item = {**single_key(name), "sequence": number, "points": number % 11, "text": "x" * (number % 5 * 90)}
+    item: Item = {
+        **single_key(name),
+        "sequence": number,
+        "points": number % 11,
+        "text": "x" * (number % 5 * 90),
+    }
     if phase != 3:
         item |= {"team": f"team-{number % 4}", "expires": LATER + number}
     if phase in (2, 4):
-        item |= {"mark": "marked", "retired": LATER * 2 + number, "tags": frozenset({f"tag-{number}", "all"})}
+        item |= {
+            "mark": "marked",
+            "retired": LATER * 2 + number,
+            "tags": frozenset({f"tag-{number}", "all"}),
+        }
     return item
 
 
 def single_step(name: str, number: int) -> Step:
     """The write that leads from one state to the next: a put, a conditional update, a conditional delete."""
-    key, before, after = single_key(name), single_state(name, number - 1), single_state(name, number)
+    key, before, after = (
+        single_key(name),
+        single_state(name, number - 1),
+        single_state(name, number),
+    )
     unchanged = F("sequence") == number - 1
     if after is None:
         return Delete(READINGS, key, unchanged)
@@ -96,7 +122,12 @@ def batch_state(name: str, position: int, number: int) -> Item | None:
     """What stands there after the writer's n-th batch, which puts some of its items and deletes the others."""
     if number == 0 or (number + position) % 3 == 0:
         return None
-    return {**batch_key(name, position), "sequence": number, "points": number % 7, "team": f"team-{number % 3}"}
+    return {
+        **batch_key(name, position),
+        "sequence": number,
+        "points": number % 7,
+        "team": f"team-{number % 3}",
+    }
 
 
 def account(number: int) -> Item:
@@ -128,7 +159,9 @@ def token_transaction(name: str, number: int) -> Transaction:
     """Counts once, however often it is sent; without its token it would count each time."""
     token = f"{name}/{number}"
     entry = {"id": token, "worker": name, "number": number}
-    return Transaction((Update(ACCOUNTS, {"id": name}, (F("count").add(1),)), Put(LEDGER, entry)), token)
+    return Transaction(
+        (Update(ACCOUNTS, {"id": name}, (F("count").add(1),)), Put(LEDGER, entry)), token
+    )
 
 
 def pair_transactions(name: str, number: int) -> list[Transaction]:
@@ -137,7 +170,12 @@ def pair_transactions(name: str, number: int) -> list[Transaction]:
     good = [Transaction((Put(LEFT, pair, NEW), Put(RIGHT, pair, NEW))) for pair in pairs]
     return [
         *good[:2],
-        Transaction((Put(LEFT, {"id": f"{name}/{number}/never"}, NEW), Put(RIGHT, {"id": f"{name}/taken"}, NEW))),
+        Transaction(
+            (
+                Put(LEFT, {"id": f"{name}/{number}/never"}, NEW),
+                Put(RIGHT, {"id": f"{name}/taken"}, NEW),
+            )
+        ),
         *good[2:],
     ]
 

@@ -78,8 +78,13 @@ def folder(database: Path) -> None:
     (database / "kept").write_text("kept")
 
 
-@pytest.mark.parametrize("make", [foreign_without_an_id, foreign_with_an_id, foreign_with_a_version, garbage, text, folder])
-async def test_what_is_not_ours_is_refused_and_left_alone(tmp_path: Path, make: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [foreign_without_an_id, foreign_with_an_id, foreign_with_a_version, garbage, text, folder],
+)
+async def test_what_is_not_ours_is_refused_and_left_alone(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
     database = tmp_path / FILE_NAME
     make(database)
     before = _contents(tmp_path)
@@ -90,7 +95,11 @@ async def test_what_is_not_ours_is_refused_and_left_alone(tmp_path: Path, make: 
 
 
 def _contents(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 async def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -116,13 +125,19 @@ async def test_a_damaged_database_is_told_from_a_missing_one(tmp_path: Path) -> 
 
 
 @pytest.mark.soak
-async def test_damage_anywhere_ends_in_an_answer_or_in_an_error_of_the_store(tmp_path: Path) -> None:
+async def test_damage_anywhere_ends_in_an_answer_or_in_an_error_of_the_store(
+    tmp_path: Path,
+) -> None:
     """Bytes of a database are changed at random: whatever the damage meets, no other error than the store's own comes out."""
     whole, chance = tmp_path / "whole", random.Random()
     async with open_sqlite(whole) as engine:
         await engine.ensure_table(READINGS)
         await asyncio.gather(
-            *(engine.put(Put(READINGS, state)) for number in range(60) if (state := single_state(f"single-{number}", 4)))
+            *(
+                engine.put(Put(READINGS, state))
+                for number in range(60)
+                if (state := single_state(f"single-{number}", 4))
+            )
         )
     original = (whole / FILE_NAME).read_bytes()
     ends: list[str] = []
@@ -210,7 +225,9 @@ async def open_as_nobody(directory: Path) -> str:
 async def test_a_directory_that_cannot_be_written_is_refused(place: Path) -> None:
     with readable_only(place):
         for directory in (place, place / "below"):
-            assert (await open_as_nobody(directory)).startswith(f"StorageUnwritable: the data directory {directory} cannot be")
+            assert (await open_as_nobody(directory)).startswith(
+                f"StorageUnwritable: the data directory {directory} cannot be"
+            )
     assert _contents(place) == {}
 
 
@@ -271,7 +288,12 @@ def check_verdict(report: Report) -> None:
 def need_mounts(place: Path) -> tuple[str, ...]:
     """What to put before a command so that it can mount something, in a namespace that ends with it."""
     alone = (str(need_program("unshare", "util-linux")), "--map-root-user", "--mount")
-    tried = subprocess.run([*alone, "mount", "-t", "tmpfs", "tally-test", place], check=False, capture_output=True, text=True)
+    tried = subprocess.run(
+        [*alone, "mount", "-t", "tmpfs", "tally-test", place],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     if tried.returncode:
         skip_or_fail(f"mounting in a namespace of one's own is not allowed here: {tried.stderr}")
     return alone
@@ -279,7 +301,9 @@ def need_mounts(place: Path) -> tuple[str, ...]:
 
 async def test_a_full_disk_loses_nothing_and_is_told_apart(tmp_path: Path) -> None:
     """On a real file system of a few megabytes, filled up, and freed again."""
-    async with started("ground", "full", str(tmp_path), "mount", before=need_mounts(tmp_path)) as child:
+    async with started(
+        "ground", "full", str(tmp_path), "mount", before=need_mounts(tmp_path)
+    ) as child:
         check_verdict(msgspec.json.decode(await child.line(), type=Report))
 
 

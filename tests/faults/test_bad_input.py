@@ -1,7 +1,7 @@
 """A request that is wrong in itself is refused with an error of its own type, and nothing at all is written.
 
-The suite in `tests/store` holds all engines to the same errors. Here the files are compared byte for byte before and after: the
-refusal must come before the first write, not be undone after it.
+The suite in `tests/store` holds all engines to the same errors. Here the files are compared byte
+for byte before and after: the refusal must come before the first write, not be undone after it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -95,14 +95,22 @@ def good(number: int = 1) -> Put:
 Case = tuple[Call, type[StoreError], str]
 CASES: dict[str, Case] = {
     "a key of the wrong type": (put(name=5), InvalidKey, "name is of type S, not N"),
-    "an index key of the wrong type": (put(points="seven"), InvalidKey, "points is of type N, not S"),
+    "an index key of the wrong type": (
+        put(points="seven"),
+        InvalidKey,
+        "points is of type N, not S",
+    ),
     "a missing key attribute": (put_item({"club": "north"}), InvalidKey, "name is missing"),
     "an empty key string": (put(name=""), InvalidKey, "name is empty"),
     "an empty index key string": (put(team=""), InvalidKey, "team is empty"),
     "a key that is too long": (put(name="x" * 1025), InvalidKey, "1025 bytes"),
     "a float": (put(points=7.5), InvalidNumber, "float"),
     "a number of 39 digits": (put(points=10**38 + 1), InvalidNumber, "38 significant digits"),
-    "a decimal of 39 digits": (put(points=Decimal("0." + "9" * 39)), InvalidNumber, "38 significant digits"),
+    "a decimal of 39 digits": (
+        put(points=Decimal("0." + "9" * 39)),
+        InvalidNumber,
+        "38 significant digits",
+    ),
     "a number that is none": (put(points=Decimal("NaN")), InvalidNumber, "NaN"),
     "a number that is too large": (put(points=Decimal("1E126")), InvalidNumber, "magnitude"),
     "an object": (put(note=object()), InvalidValue, "object"),
@@ -113,22 +121,62 @@ CASES: dict[str, Case] = {
     "an attribute without a name": (put_item({**KEY, "": 1}), InvalidValue, "name"),
     "an item of 401 KB": (put(note=BIG + "x" * 1024), ItemTooLarge, "409600"),
     "an update to 401 KB": (update(F("note").set(BIG)), ItemTooLarge, "409600"),
-    "a get by half a key": (lambda engine: engine.get(Get(PLAYERS, {"club": "north"})), InvalidKey, "missing"),
-    "a get by more than the key": (lambda engine: engine.get(Get(PLAYERS, ANN)), InvalidKey, "not part of the key"),
-    "a delete by half a key": (lambda engine: engine.delete(Delete(PLAYERS, {"club": "north"})), InvalidKey, "missing"),
+    "a get by half a key": (
+        lambda engine: engine.get(Get(PLAYERS, {"club": "north"})),
+        InvalidKey,
+        "missing",
+    ),
+    "a get by more than the key": (
+        lambda engine: engine.get(Get(PLAYERS, ANN)),
+        InvalidKey,
+        "not part of the key",
+    ),
+    "a delete by half a key": (
+        lambda engine: engine.delete(Delete(PLAYERS, {"club": "north"})),
+        InvalidKey,
+        "missing",
+    ),
     "an update of the key": (update(F("name").set("bob")), InvalidExpression, "part of the key"),
-    "an update of one place twice": (update(F("x").set(1), F("x").remove()), InvalidExpression, "overlap"),
-    "an update that adds a string": (update(F("x").add("one")), InvalidExpression, "a number or a set"),
+    "an update of one place twice": (
+        update(F("x").set(1), F("x").remove()),
+        InvalidExpression,
+        "overlap",
+    ),
+    "an update that adds a string": (
+        update(F("x").add("one")),
+        InvalidExpression,
+        "a number or a set",
+    ),
     "an update that adds to a string": (update(F("team").add(1)), InvalidExpression, "not N"),
-    "an update from what is not there": (update(F("x").set(F("gone") + 1)), InvalidExpression, "gone"),
+    "an update from what is not there": (
+        update(F("x").set(F("gone") + 1)),
+        InvalidExpression,
+        "gone",
+    ),
     "an update to an unfit index key": (update(F("points").set("seven")), InvalidKey, "of type N"),
     "an update that is a string": (update("SET x = 1"), InvalidExpression, "none"),
-    "a condition given as a string": (update(F("x").set(1), condition="x = 1"), InvalidExpression, "x = 1"),
-    "a condition that is a mere field": (update(F("x").set(1), condition=F("x")), InvalidExpression, "none"),
+    "a condition given as a string": (
+        update(F("x").set(1), condition="x = 1"),
+        InvalidExpression,
+        "x = 1",
+    ),
+    "a condition that is a mere field": (
+        update(F("x").set(1), condition=F("x")),
+        InvalidExpression,
+        "none",
+    ),
     "26 puts in one batch": (batch(*map(player, range(26))), TooManyItems, "25"),
     "an empty batch": (batch(), InvalidRequest, "empty"),
-    "a batch that names an item twice": (batch(player(1), deletes=(player(1),)), DuplicateItem, "twice"),
-    "a batch with one bad item": (batch(*map(player, range(24)), {"club": "south"}), InvalidKey, "missing"),
+    "a batch that names an item twice": (
+        batch(player(1), deletes=(player(1),)),
+        DuplicateItem,
+        "twice",
+    ),
+    "a batch with one bad item": (
+        batch(*map(player, range(24)), {"club": "south"}),
+        InvalidKey,
+        "missing",
+    ),
     "a batch with one large item": (batch(player(1), {**KEY, "note": BIG}), ItemTooLarge, "409600"),
     "a batch get of 101 keys": (
         lambda engine: engine.batch_get(BatchGet(PLAYERS, tuple(map(player, range(101))))),
@@ -136,7 +184,11 @@ CASES: dict[str, Case] = {
         "100",
     ),
     "a transaction of 101 items": (transact(*map(good, range(101))), TooManyItems, "100"),
-    "a transaction that names an item twice": (transact(good(), Check(PLAYERS, player(1), absent("x"))), DuplicateItem, "twice"),
+    "a transaction that names an item twice": (
+        transact(good(), Check(PLAYERS, player(1), absent("x"))),
+        DuplicateItem,
+        "twice",
+    ),
     "a transaction that reads an item twice": (
         lambda engine: engine.transact_get(TransactionGet((Get(PLAYERS, KEY), Get(PLAYERS, KEY)))),
         DuplicateItem,
@@ -147,13 +199,23 @@ CASES: dict[str, Case] = {
         RequestTooLarge,
         "4194304",
     ),
-    "a transaction with one bad item": (transact(good(), Put(PLAYERS, {"club": "south"})), InvalidKey, "missing"),
-    "one bad transaction among several": (
-        lambda engine: engine.transact_each([Transaction((good(),)), Transaction((Put(PLAYERS, {"club": "south"}),))]),
+    "a transaction with one bad item": (
+        transact(good(), Put(PLAYERS, {"club": "south"})),
         InvalidKey,
         "missing",
     ),
-    "a transaction with a read in it": (transact(good(), Get(PLAYERS, KEY)), InvalidRequest, "not Get"),
+    "one bad transaction among several": (
+        lambda engine: engine.transact_each(
+            [Transaction((good(),)), Transaction((Put(PLAYERS, {"club": "south"}),))]
+        ),
+        InvalidKey,
+        "missing",
+    ),
+    "a transaction with a read in it": (
+        transact(good(), Get(PLAYERS, KEY)),
+        InvalidRequest,
+        "not Get",
+    ),
     "a transaction with an endless token": (transact(good(), token="t" * 37), InvalidRequest, "36"),
     "a used token": (transact(good(), token="used"), TokenMismatch, "used"),
     "a transaction with a failed condition": (
@@ -166,7 +228,11 @@ CASES: dict[str, Case] = {
         TransactionCancelled,
         "None, ValidationError",
     ),
-    "a failed condition": (update(F("x").set(1), condition=absent("club")), ConditionFailed, "players"),
+    "a failed condition": (
+        update(F("x").set(1), condition=absent("club")),
+        ConditionFailed,
+        "players",
+    ),
     "an unknown index": (query(index="by-shoe"), UnknownIndex, "by-shoe"),
     "an unknown index of a scan": (scan(index="by-shoe"), UnknownIndex, "by-shoe"),
     "a query without the partition key": (query(F("name") == "ann"), InvalidExpression, "club"),
@@ -176,22 +242,48 @@ CASES: dict[str, Case] = {
     "a filter given as a string": (query(filter="team = red"), InvalidExpression, "team = red"),
     "a limit of nothing": (query(limit=0), InvalidRequest, "limit"),
     "a page key with other attributes": (query(start={"club": "north"}), InvalidPageKey, "name"),
-    "a page key of another partition": (query(start={"club": "south", "name": "ann"}), InvalidPageKey, "another partition"),
+    "a page key of another partition": (
+        query(start={"club": "south", "name": "ann"}),
+        InvalidPageKey,
+        "another partition",
+    ),
     "a page key outside of the range": (
         query((F("club") == "north") & (F("name") < "b"), start={"club": "north", "name": "z"}),
         InvalidPageKey,
         "outside",
     ),
-    "a page key of another type": (query(start={"club": "north", "name": 5}), InvalidPageKey, "type S"),
+    "a page key of another type": (
+        query(start={"club": "north", "name": 5}),
+        InvalidPageKey,
+        "type S",
+    ),
     "a page key that is no key": (query(start="abc"), InvalidPageKey, "exactly"),
     "a page key of another index": (scan(index="by-team", start=KEY), InvalidPageKey, "team"),
-    "a table that was never made": (lambda engine: engine.put(Put(NEVER_MADE, {"id": "x"})), TableNotFound, "never-made"),
-    "a query of such a table": (lambda engine: engine.query(Query(NEVER_MADE, F("id") == "x")), TableNotFound, "never-made"),
-    "a drop of such a table": (lambda engine: engine.drop_table("never-made"), TableNotFound, "never-made"),
+    "a table that was never made": (
+        lambda engine: engine.put(Put(NEVER_MADE, {"id": "x"})),
+        TableNotFound,
+        "never-made",
+    ),
+    "a query of such a table": (
+        lambda engine: engine.query(Query(NEVER_MADE, F("id") == "x")),
+        TableNotFound,
+        "never-made",
+    ),
+    "a drop of such a table": (
+        lambda engine: engine.drop_table("never-made"),
+        TableNotFound,
+        "never-made",
+    ),
     "a table that is there": (lambda engine: engine.create_table(PLAYERS), TableExists, "players"),
-    "a table with another key": (lambda engine: engine.ensure_table(Table("players", S("id"))), TableDiffers, "key"),
+    "a table with another key": (
+        lambda engine: engine.ensure_table(Table("players", S("id"))),
+        TableDiffers,
+        "key",
+    ),
     "a declared index that nobody made": (
-        lambda engine: engine.query(Query(Table("plain", S("id"), indexes=(Global("by-x", S("x")),)), F("x") == "1", "by-x")),
+        lambda engine: engine.query(
+            Query(Table("plain", S("id"), indexes=(Global("by-x", S("x")),)), F("x") == "1", "by-x")
+        ),
         UnknownIndex,
         "by-x",
     ),
@@ -215,11 +307,16 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sqli
 
 def fingerprint(database: Path) -> list[str]:
     """The database and its log, byte for byte."""
-    return [sha256(path.read_bytes()).hexdigest() for path in (database, database.with_name(database.name + "-wal"))]
+    return [
+        sha256(path.read_bytes()).hexdigest()
+        for path in (database, database.with_name(database.name + "-wal"))
+    ]
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_bad_input_is_refused_by_its_own_error_before_anything_is_written(engine: SqliteEngine, name: str) -> None:
+async def test_bad_input_is_refused_by_its_own_error_before_anything_is_written(
+    engine: SqliteEngine, name: str
+) -> None:
     call, error, words = CASES[name]
     before = fingerprint(engine.path)
     with pytest.raises(error) as refused:
@@ -237,17 +334,51 @@ async def test_the_fingerprint_sees_a_write(engine: SqliteEngine) -> None:
     assert fingerprint(engine.path) != before
 
 
-RESERVED = ("name", "status", "size", "year", "count", "values", "table", "select", "and", "between", "exists", "is", "timestamp")
-STRANGE = ("a.b", "a[0]", "#a", ":a", "a b", "é", "日本", "'; DROP TABLE x; --", '"', "\\", "1", "_", "SET x = 1")
+RESERVED = (
+    "name",
+    "status",
+    "size",
+    "year",
+    "count",
+    "values",
+    "table",
+    "select",
+    "and",
+    "between",
+    "exists",
+    "is",
+    "timestamp",
+)
+STRANGE = (
+    "a.b",
+    "a[0]",
+    "#a",
+    ":a",
+    "a b",
+    "é",
+    "日本",
+    "'; DROP TABLE x; --",
+    '"',
+    "\\",
+    "1",
+    "_",
+    "SET x = 1",
+)
 
 
 @pytest.mark.parametrize("word", RESERVED + STRANGE)
-async def test_any_attribute_name_may_be_used_in_every_expression(engine: SqliteEngine, word: str) -> None:
+async def test_any_attribute_name_may_be_used_in_every_expression(
+    engine: SqliteEngine, word: str
+) -> None:
     """Reserved words of DynamoDB, and names that look like parts of an expression, are names like any other."""
     key = {"id": f"word-{word}"}
     await engine.put(Put(PLAIN, {**key, word: 1}, absent(word)))
-    await engine.update(Update(PLAIN, key, (F(word).set(F(word) + 1),), present(word) & (F(word) == 1)))
-    found = await engine.query(Query(PLAIN, F("id") == key["id"], filter=F(word).is_in(2), projection=(F(word).path,)))
+    await engine.update(
+        Update(PLAIN, key, (F(word).set(F(word) + 1),), present(word) & (F(word) == 1))
+    )
+    found = await engine.query(
+        Query(PLAIN, F("id") == key["id"], filter=F(word).is_in(2), projection=(F(word).path,))
+    )
     assert found.items == [{word: 2}]
     with pytest.raises(ConditionFailed):
         await engine.delete(Delete(PLAIN, key, F(word) > 2))

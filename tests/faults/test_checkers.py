@@ -51,16 +51,29 @@ def test_a_stale_read_is_refused() -> None:
 def test_a_value_that_goes_back_is_refused() -> None:
     """One reader saw the write, a later one did not, while the write was still going on."""
     write = Call(1, 10, ("write", 5), "done")
-    assert linearise([write, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
-    assert linearise([write, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register) is not None
+    assert (
+        linearise([write, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
+    )
+    assert (
+        linearise([write, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register)
+        is not None
+    )
 
 
 def test_an_unanswered_call_may_have_happened_or_not() -> None:
     """But what was seen of it once stays seen, and it cannot have happened before it was asked."""
     lost = Call(1, NEVER, ("write", 5))
-    assert linearise([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register) is not None
-    assert linearise([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 0)], 0, register) is not None
-    assert linearise([lost, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
+    assert (
+        linearise([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register)
+        is not None
+    )
+    assert (
+        linearise([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 0)], 0, register)
+        is not None
+    )
+    assert (
+        linearise([lost, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
+    )
     assert linearise([Call(6, NEVER, ("write", 5)), Call(2, 3, ("read",), 5)], 0, register) is None
 
 
@@ -79,21 +92,34 @@ def test_a_write_skew_is_refused() -> None:
 
 
 OPERATIONS = st.one_of(
-    st.just(("read",)), st.tuples(st.just("write"), st.integers(0, 2)), st.tuples(st.just("add"), st.integers(1, 2))
+    st.just(("read",)),
+    st.tuples(st.just("write"), st.integers(0, 2)),
+    st.tuples(st.just("add"), st.integers(1, 2)),
 )
 TIMES = st.tuples(st.integers(0, 12), st.integers(1, 6) | st.just(NEVER))
 CALLS = st.builds(
-    lambda times, operation, answer: Call(times[0], times[0] + times[1], operation, answer, operation == ("read",)),
+    lambda times, operation, answer: Call(
+        times[0], times[0] + times[1], operation, answer, operation == ("read",)
+    ),
     TIMES,
     OPERATIONS,
     st.integers(0, 3),
-).map(lambda call: msgspec.structs.replace(call, answer="done") if call.operation[0] == "write" else call)
+).map(
+    lambda call: (
+        msgspec.structs.replace(call, answer="done") if call.operation[0] == "write" else call
+    )
+)
 
 
 def test_a_write_that_changes_nothing_at_first_may_have_come_later() -> None:
     """Two wrote zero, at once with one who wrote five and was seen: one of the zeros came after the five."""
     zeros = [Call(1, 20, ("write", 0), "done"), Call(1, 20, ("write", 0), "done")]
-    calls = [*zeros, Call(2, 3, ("write", 5), "done"), Call(4, 5, ("read",), 5), Call(6, 7, ("read",), 0)]
+    calls = [
+        *zeros,
+        Call(2, 3, ("write", 5), "done"),
+        Call(4, 5, ("read",), 5),
+        Call(6, 7, ("read",), 0),
+    ]
     assert linearise(calls, 0, register) is not None
 
 
@@ -105,14 +131,18 @@ def test_the_search_agrees_with_trying_all_orders(calls: list[Call]) -> None:
     assert (order is not None) == any(map(possible, orders(calls)))
     if order is not None:
         assert possible(order)
-        assert {id(call) for call in calls if call.answered != NEVER} <= {id(call) for call in order}
+        assert {id(call) for call in calls if call.answered != NEVER} <= {
+            id(call) for call in order
+        }
 
 
 def orders(calls: list[Call]) -> list[tuple[Call, ...]]:
     """All orders of all answered calls with any of the others."""
     answered = [call for call in calls if call.answered != NEVER]
     others = [call for call in calls if call.answered == NEVER]
-    chosen = itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1))
+    chosen = itertools.chain.from_iterable(
+        itertools.combinations(others, count) for count in range(len(others) + 1)
+    )
     return [order for some in chosen for order in itertools.permutations((*answered, *some))]
 
 
@@ -150,7 +180,10 @@ def test_two_that_overlooked_each_other_have_skewed_their_writes() -> None:
 
 
 def test_a_reader_of_half_a_transaction_is_found() -> None:
-    history = [Transaction(1, 10, {"x": 0, "y": 0}, {"x": 1, "y": 1}), Transaction(2, 9, {"x": 1, "y": 0})]
+    history = [
+        Transaction(1, 10, {"x": 0, "y": 0}, {"x": 1, "y": 1}),
+        Transaction(2, 9, {"x": 1, "y": 0}),
+    ]
     assert "each came before the next" in str(contradiction(history))
 
 

@@ -1,7 +1,7 @@
 """After `kill -9` at any moment: every acknowledged write is there, no half transaction, indexes equal to tables.
 
-The child (`writers`) is killed after a number of acknowledgements, never after a time, and the next one goes on in the same
-directory: so the recovery of what an earlier crash left is killed too.
+The child (`writers`) is killed after a number of acknowledgements, never after a time, and the next
+one goes on in the same directory: so the recovery of what an earlier crash left is killed too.
 """
 
 import asyncio
@@ -59,7 +59,9 @@ class Progress:
 
     def as_json(self) -> str:
         """What the next child needs to go on."""
-        return msgspec.json.encode({name: (self.last(name), self.tried[name]) for name in {*self.did, *self.tried}}).decode()
+        return msgspec.json.encode(
+            {name: (self.last(name), self.tried[name]) for name in {*self.did, *self.tried}}
+        ).decode()
 
 
 async def lay_ground(directory: Path) -> None:
@@ -69,7 +71,12 @@ async def lay_ground(directory: Path) -> None:
         for number in range(steps.PAIRS):
             await engine.put(Put(RIGHT, {"id": f"pair-{number}/taken"}))
         for number in range(steps.ACCOUNTS_COUNT):
-            await engine.put(Put(ACCOUNTS, {**steps.account(number), "kind": "account", "balance": steps.START_BALANCE}))
+            await engine.put(
+                Put(
+                    ACCOUNTS,
+                    {**steps.account(number), "kind": "account", "balance": steps.START_BALANCE},
+                )
+            )
 
 
 async def follow(child: Child, progress: Progress, acknowledgements: int) -> None:
@@ -90,14 +97,20 @@ def check(found: dict[str, list[Item]], progress: Progress) -> None:
     readings = {(item["group"], item["id"]): item for item in found["readings"]}
     for name in (f"single-{number}" for number in range(steps.SINGLES)):
         state = readings.pop(tuple(steps.single_key(name).values()), None)
-        assert state in [steps.single_state(name, number) for number in progress.possible(name)], name
+        assert state in [steps.single_state(name, number) for number in progress.possible(name)], (
+            name
+        )
     for name in (f"batch-{number}" for number in range(steps.BATCHES)):
         for position in range(steps.BATCH_KEYS):
             state = readings.pop(tuple(steps.batch_key(name, position).values()), None)
-            assert state in [steps.batch_state(name, position, number) for number in progress.possible(name)], name
+            assert state in [
+                steps.batch_state(name, position, number) for number in progress.possible(name)
+            ], name
     assert readings == {}, "items that nobody wrote"
     check_ledger(found, progress)
-    check_pairs({item["id"] for item in found["left"]}, {item["id"] for item in found["right"]}, progress)
+    check_pairs(
+        {item["id"] for item in found["left"]}, {item["id"] for item in found["right"]}, progress
+    )
     check_events({item["id"] for item in found["events"]}, progress)
 
 
@@ -118,20 +131,28 @@ def check_ledger(found: dict[str, list[Item]], progress: Progress) -> None:
         balances[target] += amount
     for name, numbers in progress.did.items():
         if name.startswith(("token", "transfer")):
-            assert {f"{name}/{number}" for number in numbers - {0}} <= entries.keys(), "an acknowledged transaction is lost"
+            assert {f"{name}/{number}" for number in numbers - {0}} <= entries.keys(), (
+                "an acknowledged transaction is lost"
+            )
     accounts = {item["id"]: item for item in found["accounts"]}
     assert {f"account-{number}": balance for number, balance in balances.items()} == {
         key: item["balance"] for key, item in accounts.items() if key.startswith("account")
     }
     assert sum(balances.values()) == steps.ACCOUNTS_COUNT * steps.START_BALANCE
-    assert counts == {key: item["count"] for key, item in accounts.items() if key.startswith("token")}
+    assert counts == {
+        key: item["count"] for key, item in accounts.items() if key.startswith("token")
+    }
 
 
 def check_pairs(left: set[str], right: set[str], progress: Progress) -> None:
     """Both halves of a pair or neither: all that was acknowledged, nothing that was refused."""
     assert left | {f"pair-{number}/taken" for number in range(steps.PAIRS)} == right
     for name in (f"pair-{number}" for number in range(steps.PAIRS)):
-        said = {f"{name}/{number}/{position}" for number in progress.did[name] - {0} for position in range(steps.PAIRS_AT_ONCE)}
+        said = {
+            f"{name}/{number}/{position}"
+            for number in progress.did[name] - {0}
+            for position in range(steps.PAIRS_AT_ONCE)
+        }
         assert said <= left
         assert not any(each.endswith("never") for each in left)
 
@@ -139,18 +160,24 @@ def check_pairs(left: set[str], right: set[str], progress: Progress) -> None:
 def check_events(found: set[str], progress: Progress) -> None:
     """What was swept is gone, what was not yet to be swept is there."""
     gone = {f"event-{number}" for number in range(1, progress.last("sweep") + 1)}
-    due = range(max(progress.last("sweep"), progress.tried["sweep"]) + 1, progress.last("event") + 1)
+    due = range(
+        max(progress.last("sweep"), progress.tried["sweep"]) + 1, progress.last("event") + 1
+    )
     kept = {f"event-{number}" for number in progress.did["event"] & set(due)}
     assert not found & gone
     assert kept <= found
     assert found <= {f"event-{number}" for number in range(1, progress.tried["event"] + 1)}
 
 
-async def crash_while_writing(child: Child, progress: Progress, chance: random.Random, _directory: Path) -> None:
+async def crash_while_writing(
+    child: Child, progress: Progress, chance: random.Random, _directory: Path
+) -> None:
     await follow(child, progress, chance.randrange(1, 700))
 
 
-async def crash_while_declaring(child: Child, progress: Progress, chance: random.Random, _directory: Path) -> None:
+async def crash_while_declaring(
+    child: Child, progress: Progress, chance: random.Random, _directory: Path
+) -> None:
     """Killed in or shortly after the transaction that drops and fills indexes."""
     await follow(child, progress, chance.randrange(1, 300))
     command = chance.choice(("ensure later", "ensure first"))
@@ -161,7 +188,9 @@ async def crash_while_declaring(child: Child, progress: Progress, chance: random
         progress.note(await child.line())
 
 
-async def crash_while_closing(child: Child, progress: Progress, chance: random.Random, directory: Path) -> None:
+async def crash_while_closing(
+    child: Child, progress: Progress, chance: random.Random, directory: Path
+) -> None:
     """Killed between the last commits and the end of the last checkpoint, which writes to the database file."""
     await follow(child, progress, chance.randrange(1, 700))
     database = directory / FILE_NAME
@@ -179,7 +208,9 @@ CRASHES = (crash_while_writing, crash_while_writing, crash_while_declaring, cras
 
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(4))
-async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, part: int) -> None:
+async def test_a_killed_process_loses_nothing_that_it_acknowledged(
+    tmp_path: Path, part: int
+) -> None:
     """Eight crashes of one directory in a row, of all kinds, each found to have lost nothing and left nothing half done."""
     chance = random.Random()
     directory = tmp_path / f"{chance.getrandbits(64):x}"
@@ -200,16 +231,25 @@ BACKFILLED = 4_000
 
 
 @pytest.mark.soak
-async def test_a_process_killed_while_it_fills_an_index_leaves_the_old_table_or_the_new_one(tmp_path: Path) -> None:
+async def test_a_process_killed_while_it_fills_an_index_leaves_the_old_table_or_the_new_one(
+    tmp_path: Path,
+) -> None:
     """Killed at the start of the work, or when its commit appears in the log: it is all there afterwards, or nothing of it."""
     chance = random.Random()
     directory = tmp_path / f"{chance.getrandbits(64):x}"
-    items = [dict(steps.batch_state("batch-0", 1, 1) or {}, id=f"item-{number}", retired=number) for number in range(BACKFILLED)]
+    items = [
+        dict(steps.batch_state("batch-0", 1, 1) or {}, id=f"item-{number}", retired=number)
+        for number in range(BACKFILLED)
+    ]
     await lay_ground(directory)
     async with open_sqlite(directory) as engine:
         await asyncio.gather(*(engine.put(Put(READINGS, item)) for item in items))
     for wait in (False, True, True, True):
-        command = "ensure first" if await declared(directory) == set(READINGS_LATER.by_name) else "ensure later"
+        command = (
+            "ensure first"
+            if await declared(directory) == set(READINGS_LATER.by_name)
+            else "ensure later"
+        )
         async with started("writers", str(directory), "idle") as child:
             await child.expect("open")
             before = log_size(directory)

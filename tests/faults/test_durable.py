@@ -1,7 +1,8 @@
 """An acknowledged write is on the disk, not only with the operating system: a power cut may come right after it.
 
-No test can cut the power, and a killed process leaves its writes to the kernel. So the kernel is asked what happened, by a trace
-of the system calls: before each answer, the log was written and then synced, in this order.
+No test can cut the power, and a killed process leaves its writes to the kernel. So the kernel is
+asked what happened, by a trace of the system calls: before each answer, the log was written and
+then synced, in this order.
 """
 
 import re
@@ -26,28 +27,47 @@ _ANSWERED = re.compile(r"\bwrite\(1<")
 def events(trace: str) -> str:
     """The trace in letters: w for a write to the log, s for a sync of it, a for an answer."""
     kinds = ((_LOG_WRITTEN, "w"), (_LOG_SYNCED, "s"), (_ANSWERED, "a"))
-    return "".join(letter for line in trace.splitlines() for pattern, letter in kinds if pattern.search(line))
+    return "".join(
+        letter for line in trace.splitlines() for pattern, letter in kinds if pattern.search(line)
+    )
 
 
 @pytest.fixture
 def strace(tmp_path: Path) -> tuple[str, ...]:
     """What to put before a command to trace it into the file `trace`."""
     program = str(need_program("strace", "strace"))
-    tried = subprocess.run([program, "-o", "/dev/null", "true"], check=False, capture_output=True, text=True)
+    tried = subprocess.run(
+        [program, "-o", "/dev/null", "true"], check=False, capture_output=True, text=True
+    )
     if tried.returncode:
         skip_or_fail(f"processes cannot be traced here: {tried.stderr}")
-    return (program, "-f", "-y", "-o", str(tmp_path / "trace"), "-e", "trace=pwrite64,write,fdatasync,fsync")
+    return (
+        program,
+        "-f",
+        "-y",
+        "-o",
+        str(tmp_path / "trace"),
+        "-e",
+        "trace=pwrite64,write,fdatasync,fsync",
+    )
 
 
-async def test_each_answer_comes_after_the_sync_of_what_it_acknowledges(tmp_path: Path, strace: tuple[str, ...]) -> None:
+async def test_each_answer_comes_after_the_sync_of_what_it_acknowledges(
+    tmp_path: Path, strace: tuple[str, ...]
+) -> None:
     async with started("peer", str(tmp_path / "data"), before=strace) as peer:
         await peer.expect("open")
         assert await peer.ask("ensure later") == '"done"'
         for number in range(WRITES):
-            assert await peer.ask(f"put {msgspec.json.encode(player('theirs', number)).decode()}") == '"done"'
+            assert (
+                await peer.ask(f"put {msgspec.json.encode(player('theirs', number)).decode()}")
+                == '"done"'
+            )
         assert await peer.end() == 0
     seen = events((tmp_path / "trace").read_text()).split("a")
-    answers = seen[1 : 1 + 1 + WRITES]  # what led to each answer after the word that the store is open
+    answers = seen[
+        1 : 1 + 1 + WRITES
+    ]  # what led to each answer after the word that the store is open
     assert len(answers) == 1 + WRITES
     assert all(re.fullmatch(r"(w+s)+", each) for each in answers), answers
 
@@ -66,7 +86,10 @@ def test_the_trace_tells_a_late_sync_from_one_in_time() -> None:
 async def test_every_connection_syncs_at_each_commit(tmp_path: Path) -> None:
     """SQLite's own word for it, where there is no trace to be had."""
     async with open_sqlite(tmp_path) as engine:
-        connections: list[apsw.Connection] = [engine._writer._connection, engine._writer._checkpoint._connection]
+        connections: list[apsw.Connection] = [
+            engine._writer._connection,
+            engine._writer._checkpoint._connection,
+        ]
         for connection in connections:
             assert connection.pragma("journal_mode") == "wal"
             assert connection.pragma("synchronous") == 2

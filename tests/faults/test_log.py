@@ -59,7 +59,9 @@ async def write(engine: SqliteEngine, count: int) -> float:
     return longest
 
 
-@pytest.mark.parametrize("little", [LITTLE_PAGES, 0], ids=["once little is left to copy", "however much is left"])
+@pytest.mark.parametrize(
+    "little", [LITTLE_PAGES, 0], ids=["once little is left to copy", "however much is left"]
+)
 async def test_the_log_stays_short_under_steady_writes(
     engine: SqliteEngine, little: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,14 +75,18 @@ async def test_the_log_stays_short_under_steady_writes(
     assert (await engine.scan(Scan(NOTES))).scanned > 10
 
 
-async def test_nothing_is_left_of_the_log_after_closing(engine: SqliteEngine, tmp_path: Path) -> None:
+async def test_nothing_is_left_of_the_log_after_closing(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
     await write(engine, 50)
     await engine.close()
     assert not engine.path.with_name(engine.path.name + "-wal").exists()
     assert len((await audit(tmp_path))["notes"]) == 50
 
 
-async def test_closing_beside_another_store_leaves_an_empty_log(engine: SqliteEngine, tmp_path: Path) -> None:
+async def test_closing_beside_another_store_leaves_an_empty_log(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
     async with open_sqlite(tmp_path) as other:
         await write(other, 50)
         assert log_size(engine) > 0
@@ -89,7 +95,9 @@ async def test_closing_beside_another_store_leaves_an_empty_log(engine: SqliteEn
         assert (await engine.scan(Scan(NOTES))).scanned > 0
 
 
-async def test_a_reader_who_stays_in_one_moment_costs_the_writers_little(engine: SqliteEngine) -> None:
+async def test_a_reader_who_stays_in_one_moment_costs_the_writers_little(
+    engine: SqliteEngine,
+) -> None:
     """A back-up keeps the log from starting anew: it grows, no write waits long for it, and afterwards it is short again."""
     await write(engine, 50)
     async with started("peer", str(engine.path.parent)) as peer:

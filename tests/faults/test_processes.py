@@ -57,12 +57,16 @@ async def test_a_condition_sees_what_the_other_wrote(engine: SqliteEngine, peer:
     """A version that both count up in turns never fails its condition."""
     await engine.put(Put(PLAYERS, {"id": "shared", "version": 0}))
     for version in range(0, 20, 2):
-        await engine.update(Update(PLAYERS, {"id": "shared"}, (F("version").add(1),), F("version") == version))
+        await engine.update(
+            Update(PLAYERS, {"id": "shared"}, (F("version").add(1),), F("version") == version)
+        )
         assert await ask(peer, "get", {"id": "shared"}) == {"id": "shared", "version": version + 1}
         assert await ask(peer, "put", {"id": "shared", "version": version + 2}) == "done"
 
 
-async def test_an_index_made_by_one_is_complete_and_kept_by_both(engine: SqliteEngine, peer: Child, tmp_path: Path) -> None:
+async def test_an_index_made_by_one_is_complete_and_kept_by_both(
+    engine: SqliteEngine, peer: Child, tmp_path: Path
+) -> None:
     """The other process writes without a pause while the index is made, and with a declaration that does not know of it."""
     await put_many(engine, "before", 300, 30)
     writing = asyncio.ensure_future(put_many(engine, "during", 600, 30))
@@ -75,7 +79,9 @@ async def test_an_index_made_by_one_is_complete_and_kept_by_both(engine: SqliteE
     assert len(await all_items(engine, Scan(PLAYERS))) == 1_000
     await audit_table(engine, PLAYERS_LATER)
     for team in ("team-0", "team-1", "team-2"):
-        through_mine = await all_items(engine, Query(PLAYERS_LATER, F("team") == team, index="by-team"))
+        through_mine = await all_items(
+            engine, Query(PLAYERS_LATER, F("team") == team, index="by-team")
+        )
         assert sorted(await ask(peer, "team", team), key=lambda item: str(item["id"])) == sorted(
             through_mine, key=lambda item: str(item["id"])
         )
@@ -83,19 +89,29 @@ async def test_an_index_made_by_one_is_complete_and_kept_by_both(engine: SqliteE
     await audit(tmp_path)
 
 
-async def test_an_index_made_by_the_other_holds_for_writers_who_do_not_know_it(engine: SqliteEngine, peer: Child) -> None:
+async def test_an_index_made_by_the_other_holds_for_writers_who_do_not_know_it(
+    engine: SqliteEngine, peer: Child
+) -> None:
     """A value of the wrong type for the new index's key is refused, though the writer's own declaration has no such index."""
     await engine.put(Put(PLAYERS, {"id": "older", "team": 5, "number": "five"}))
     assert await ask(peer, "ensure", "later") == "done"
     with pytest.raises(InvalidKey, match="team is of type S, not N"):
         await engine.put(Put(PLAYERS, {"id": "newer", "team": 5, "number": 5}))
-    assert (await engine.query(Query(PLAYERS_LATER, F("team") == "red", index="by-team"))).items == []
-    assert (await engine.get(Get(PLAYERS, {"id": "older"}))).item == {"id": "older", "team": 5, "number": "five"}
+    assert (
+        await engine.query(Query(PLAYERS_LATER, F("team") == "red", index="by-team"))
+    ).items == []
+    assert (await engine.get(Get(PLAYERS, {"id": "older"}))).item == {
+        "id": "older",
+        "team": 5,
+        "number": "five",
+    }
     await engine.put(Put(PLAYERS, {"id": "older", "team": "red", "number": 5}))
     assert [item["id"] for item in await ask(peer, "team", "red")] == ["older"]
 
 
-async def test_an_index_dropped_by_the_other_is_unknown_here(engine: SqliteEngine, peer: Child) -> None:
+async def test_an_index_dropped_by_the_other_is_unknown_here(
+    engine: SqliteEngine, peer: Child
+) -> None:
     await engine.ensure_table(PLAYERS_LATER)
     await engine.put(Put(PLAYERS, player("mine", 1)))
     assert await ask(peer, "ensure", "first") == "done"
@@ -105,7 +121,9 @@ async def test_an_index_dropped_by_the_other_is_unknown_here(engine: SqliteEngin
     await audit_table(engine, PLAYERS)
 
 
-async def test_a_table_dropped_and_made_anew_by_another_store_is_met_as_it_is(engine: SqliteEngine, tmp_path: Path) -> None:
+async def test_a_table_dropped_and_made_anew_by_another_store_is_met_as_it_is(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
     """First it is missing, for reads and writes; then it has another key, and the old one is refused."""
     await engine.put(Put(PLAYERS, player("mine", 1)))
     anew = Table("players", partition=S("name"))
@@ -141,11 +159,16 @@ def is_locked(engine: SqliteEngine) -> bool:
     return False
 
 
-async def test_a_process_killed_while_it_holds_the_lock_stops_nobody(engine: SqliteEngine, peer: Child) -> None:
+async def test_a_process_killed_while_it_holds_the_lock_stops_nobody(
+    engine: SqliteEngine, peer: Child
+) -> None:
     """What waited goes on, and what the dead one had begun is gone."""
     assert await ask(peer, "hold") == "done"
     assert is_locked(engine)
-    waiting = [asyncio.ensure_future(engine.put(Put(PLAYERS, player("mine", number)))) for number in range(20)]
+    waiting = [
+        asyncio.ensure_future(engine.put(Put(PLAYERS, player("mine", number))))
+        for number in range(20)
+    ]
     await asyncio.sleep(0)
     peer.kill()
     await asyncio.gather(*waiting)
@@ -165,8 +188,12 @@ async def test_readers_never_wait_for_a_writer(engine: SqliteEngine, peer: Child
     await asyncio.sleep(0)
     assert (await engine.get(Get(PLAYERS, {"id": first["id"]}))).item == first
     assert (await engine.scan(Scan(PLAYERS))).items == [first]
-    assert (await engine.query(Query(PLAYERS_LATER, F("team") == "team-1", index="by-team"))).items == [first]
-    assert (await engine.transact_get(TransactionGet((Get(PLAYERS, {"id": first["id"]}),)))).items == [first]
+    assert (
+        await engine.query(Query(PLAYERS_LATER, F("team") == "team-1", index="by-team"))
+    ).items == [first]
+    assert (
+        await engine.transact_get(TransactionGet((Get(PLAYERS, {"id": first["id"]}),)))
+    ).items == [first]
     assert (await engine.describe_table("players")).name == "players"
     async with open_sqlite(engine.path.parent) as third:
         assert (await third.scan(Scan(PLAYERS))).items == [first]
@@ -177,7 +204,9 @@ async def test_readers_never_wait_for_a_writer(engine: SqliteEngine, peer: Child
 
 
 @pytest.mark.soak
-async def test_two_that_write_as_hard_as_they_can_both_come_to_an_end(engine: SqliteEngine, peer: Child) -> None:
+async def test_two_that_write_as_hard_as_they_can_both_come_to_an_end(
+    engine: SqliteEngine, peer: Child
+) -> None:
     """Neither is starved: a writer that had to wait for the lock for ten seconds would be refused."""
     theirs = asyncio.ensure_future(ask(peer, "many", "theirs 2000 20"))
     await put_many(engine, "mine", 2_000, 20)

@@ -1,7 +1,8 @@
 """Whatever many writers do at once could have happened one after the other, in an order that respects real time.
 
-A counter, a lock and transfers between accounts, each fought for by many tasks of one process, by two stores of one process,
-and by two processes on one data directory; and small made-up programs on two items, whose every answer is explained.
+A counter, a lock and transfers between accounts, each fought for by many tasks of one process, by
+two stores of one process, and by two processes on one data directory; and small made-up programs on
+two items, whose every answer is explained.
 """
 
 import asyncio
@@ -36,7 +37,10 @@ from tests.faults.linearise import Call, linearise
 from tests.faults.precedence import contradiction
 
 TASKS, CALLS = 64, 16
-SPECIFICATIONS = {"counter": (counter_specification, ("value",)), "lock": (lock_specification, ("owner", "until"))}
+SPECIFICATIONS = {
+    "counter": (counter_specification, ("value",)),
+    "lock": (lock_specification, ("owner", "until")),
+}
 
 
 def check_verdict(workload: str, record: Record, items: list[dict[str, Any]]) -> None:
@@ -46,14 +50,18 @@ def check_verdict(workload: str, record: Record, items: list[dict[str, Any]]) ->
         assert contradiction(record.transactions) is None
         assert set(record.sums) == {START_BALANCE * len(ACCOUNTS)}
         assert sum(found[key]["balance"] for key in ACCOUNTS) == START_BALANCE * len(ACCOUNTS)
-        newest = {key: max(each.made.get(key, 0) for each in record.transactions) for key in ACCOUNTS}
+        newest = {
+            key: max(each.made.get(key, 0) for each in record.transactions) for key in ACCOUNTS
+        }
         assert {key: found[key]["version"] for key in ACCOUNTS} == newest
         assert sum(bool(each.made) for each in record.transactions) > 20
         return
     specification, names = SPECIFICATIONS[workload]
     left = tuple(found[workload][name] for name in names) if workload in found else None
     end = max(call.answered for call in record.calls)
-    last = Call(end + 1, end + 2, ("read",), left[0] if left and workload == "counter" else left, look=True)
+    last = Call(
+        end + 1, end + 2, ("read",), left[0] if left and workload == "counter" else left, look=True
+    )
     order = linearise([*hashable(record.calls), last], None, specification)
     assert order is not None, f"no order explains these {len(record.calls)} calls"
     assert sum(not call.look for call in order) > 10, "nothing happened that could have gone wrong"
@@ -61,7 +69,10 @@ def check_verdict(workload: str, record: Record, items: list[dict[str, Any]]) ->
 
 def hashable(calls: list[Call]) -> list[Call]:
     """The same calls with tuples where JSON made lists."""
-    return [msgspec.structs.replace(call, operation=_tuple(call.operation), answer=_tuple(call.answer)) for call in calls]
+    return [
+        msgspec.structs.replace(call, operation=_tuple(call.operation), answer=_tuple(call.answer))
+        for call in calls
+    ]
 
 
 def _tuple(value: Any) -> Any:
@@ -75,7 +86,9 @@ async def contents(engine: Engine) -> list[dict[str, Any]]:
 @pytest.mark.soak
 @pytest.mark.parametrize("stores", [1, 2], ids=["one store", "two stores"])
 @pytest.mark.parametrize("workload", ["counter", "lock", "accounts"])
-async def test_many_tasks_at_once_leave_a_history_that_can_be_explained(tmp_path: Path, workload: str, stores: int) -> None:
+async def test_many_tasks_at_once_leave_a_history_that_can_be_explained(
+    tmp_path: Path, workload: str, stores: int
+) -> None:
     directory = tmp_path / uuid.uuid4().hex
     async with open_sqlite(directory) as first, open_sqlite(directory) as second:
         await lay_ground(first)
@@ -87,12 +100,17 @@ async def test_many_tasks_at_once_leave_a_history_that_can_be_explained(tmp_path
 
 @pytest.mark.soak
 @pytest.mark.parametrize("workload", ["counter", "lock", "accounts"])
-async def test_two_processes_at_once_leave_a_history_that_can_be_explained(tmp_path: Path, workload: str) -> None:
+async def test_two_processes_at_once_leave_a_history_that_can_be_explained(
+    tmp_path: Path, workload: str
+) -> None:
     directory = tmp_path / uuid.uuid4().hex
     async with open_sqlite(directory) as engine:
         await lay_ground(engine)
     arguments = (str(directory), workload, str(TASKS // 2), str(CALLS))
-    async with started("contender", *arguments, "one") as one, started("contender", *arguments, "two") as two:
+    async with (
+        started("contender", *arguments, "one") as one,
+        started("contender", *arguments, "two") as two,
+    ):
         for child in (one, two):
             await child.expect("open")
         records = await asyncio.gather(run(one), run(two))
@@ -108,7 +126,8 @@ async def run(child: Child) -> Record:
     return msgspec.json.decode(await child.ask("go"), type=Record)
 
 
-# Small programs: a few clients, each a few steps, on two items that hold small numbers or are not there.
+# Small programs: a few clients, each a few steps, on two items that hold small numbers or are not
+# there.
 
 VALUES = st.integers(0, 2)
 SEEN = st.none() | VALUES
@@ -138,7 +157,9 @@ def specification(state: Any, step: Any) -> tuple[Any, Any]:
         return state[place], state
     if kind == "swap":
         seen, wanted = rest
-        return ("done", _with(state, place, wanted)) if state[place] == seen else (state[place], state)
+        return (
+            ("done", _with(state, place, wanted)) if state[place] == seen else (state[place], state)
+        )
     if kind == "add":
         after = (state[place] or 0) + rest[0]
         return after, _with(state, place, after)
@@ -167,7 +188,13 @@ class Pair:
         if kind == "swap":
             return await self._swap(key, *rest)
         if kind == "add":
-            return _value((await self._engine.update(Update(ITEMS, key, (F("value").add(rest[0]),), returns="ALL_NEW"))).item)
+            return _value(
+                (
+                    await self._engine.update(
+                        Update(ITEMS, key, (F("value").add(rest[0]),), returns="ALL_NEW")
+                    )
+                ).item
+            )
         if kind == "put":
             await self._engine.put(Put(ITEMS, {**key, "value": rest[0]}))
         else:
@@ -175,7 +202,9 @@ class Pair:
         return "done"
 
     async def _read_both(self) -> Any:
-        found = await self._engine.transact_get(TransactionGet(tuple(Get(ITEMS, key) for key in self._keys)))
+        found = await self._engine.transact_get(
+            TransactionGet(tuple(Get(ITEMS, key) for key in self._keys))
+        )
         return tuple(map(_value, found.items))
 
     async def _swap(self, key: Any, seen: Any, wanted: Any) -> Any:
@@ -216,7 +245,9 @@ async def stores(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
 @pytest.mark.soak
 @given(programs=PROGRAMS)
 @settings(max_examples=100)
-async def test_every_answer_of_small_programs_can_be_explained(stores: tuple[Engine, Engine], programs: list[list[Any]]) -> None:
+async def test_every_answer_of_small_programs_can_be_explained(
+    stores: tuple[Engine, Engine], programs: list[list[Any]]
+) -> None:
     """Made-up programs that run at once on two stores of one directory: some order gives each of them just its answers."""
     prefix = uuid.uuid4().hex
     calls: list[Call] = []
@@ -227,5 +258,7 @@ async def test_every_answer_of_small_programs_can_be_explained(stores: tuple[Eng
             asked, answer, answered = await timed(pair.do(step))
             calls.append(Call(asked, answered, step, answer, step[0].startswith("read")))
 
-    await asyncio.gather(*(run_program(stores[number % 2], program) for number, program in enumerate(programs)))
+    await asyncio.gather(
+        *(run_program(stores[number % 2], program) for number, program in enumerate(programs))
+    )
     assert linearise(calls, (None, None), specification) is not None

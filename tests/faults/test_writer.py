@@ -31,7 +31,9 @@ from tests.faults.audit import audit
 from tests.faults.groups import one_group
 from tests.store.tables import NEVER_MADE
 
-NOTES = Table("notes", partition=S("id"), indexes=(Global("by-kind", partition=S("kind"), sort=N("number")),))
+NOTES = Table(
+    "notes", partition=S("id"), indexes=(Global("by-kind", partition=S("kind"), sort=N("number")),)
+)
 PLAIN = Table("plain", partition=S("id"))
 
 
@@ -58,14 +60,21 @@ def faulty(connection: apsw.Connection) -> None:
     raise ZeroDivisionError("a bug")
 
 
-async def test_a_job_that_fails_halfway_is_undone_alone(engine: SqliteEngine, tmp_path: Path) -> None:
+async def test_a_job_that_fails_halfway_is_undone_alone(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
     """What it wrote is gone, its caller gets its error, and all others of its group are answered as if it had not been there."""
     with one_group(engine):
-        before = [asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(20)]
+        before = [
+            asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(20)
+        ]
         await asyncio.sleep(0)  # a task asks when it first runs
         bug = engine._writer.submit(faulty)
         refused = asyncio.ensure_future(engine.put(Put(NOTES, note(0), absent("id"))))
-        plain = [asyncio.ensure_future(engine.put(Put(PLAIN, {"id": f"plain-{number}"}))) for number in range(20)]
+        plain = [
+            asyncio.ensure_future(engine.put(Put(PLAIN, {"id": f"plain-{number}"})))
+            for number in range(20)
+        ]
         both = Transaction((Put(NOTES, note(100)), Put(NOTES, note(101), F("id").exists())))
         cancelled = asyncio.ensure_future(engine.transact(both))
         await asyncio.sleep(0)
@@ -82,7 +91,9 @@ async def test_a_job_that_fails_halfway_is_undone_alone(engine: SqliteEngine, tm
     await audit(tmp_path)
 
 
-async def test_a_table_that_was_rolled_back_with_its_group_is_made_after_all(engine: SqliteEngine) -> None:
+async def test_a_table_that_was_rolled_back_with_its_group_is_made_after_all(
+    engine: SqliteEngine,
+) -> None:
     """Its group is run again job by job, and what the first run had learned of the table is forgotten."""
     later = Table("later", partition=S("id"))
     with one_group(engine):
@@ -137,7 +148,9 @@ async def test_closing_answers_all_that_was_asked_for(tmp_path: Path) -> None:
     """Each write that was asked for before the close is done and durable; each after it is refused."""
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)
-        asked = [asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(1_000)]
+        asked = [
+            asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(1_000)
+        ]
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(engine.close())
         await asyncio.sleep(0)
@@ -158,8 +171,12 @@ AFTER_CLOSE: dict[str, Callable[[SqliteEngine, Table], Awaitable[Any]]] = {
     "batch_get": lambda engine, table: engine.batch_get(BatchGet(table, ({"id": "x"},))),
     "batch_write": lambda engine, table: engine.batch_write(BatchWrite(table, ({"id": "x"},))),
     "transact": lambda engine, table: engine.transact(Transaction((Put(table, {"id": "x"}),))),
-    "transact_each": lambda engine, table: engine.transact_each([Transaction((Put(table, {"id": "x"}),))]),
-    "transact_get": lambda engine, table: engine.transact_get(TransactionGet((Get(table, {"id": "x"}),))),
+    "transact_each": lambda engine, table: engine.transact_each(
+        [Transaction((Put(table, {"id": "x"}),))]
+    ),
+    "transact_get": lambda engine, table: engine.transact_get(
+        TransactionGet((Get(table, {"id": "x"}),))
+    ),
     "create_table": lambda engine, table: engine.create_table(table),
     "ensure_table": lambda engine, table: engine.ensure_table(table),
     "drop_table": lambda engine, table: engine.drop_table(table.name),
@@ -172,17 +189,23 @@ AFTER_CLOSE: dict[str, Callable[[SqliteEngine, Table], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("table", [NOTES, NEVER_MADE], ids=["a known table", "an unknown table"])
 @pytest.mark.parametrize("operation", AFTER_CLOSE)
-async def test_a_closed_store_says_so_to_every_operation(engine: SqliteEngine, operation: str, table: Table) -> None:
+async def test_a_closed_store_says_so_to_every_operation(
+    engine: SqliteEngine, operation: str, table: Table
+) -> None:
     await engine.close()
     with pytest.raises(Unavailable, match="closed"):
         await AFTER_CLOSE[operation](engine, table)
     await engine.close()
 
 
-async def test_pages_that_are_being_read_when_the_store_closes_end_in_an_answer(engine: SqliteEngine) -> None:
+async def test_pages_that_are_being_read_when_the_store_closes_end_in_an_answer(
+    engine: SqliteEngine,
+) -> None:
     """Whole, if it came in time, and otherwise with the word that the store is closed."""
     for start in range(0, 1_000, 25):
-        await engine.batch_write(BatchWrite(NOTES, tuple(note(start + number) for number in range(25))))
+        await engine.batch_write(
+            BatchWrite(NOTES, tuple(note(start + number) for number in range(25)))
+        )
     reading = [asyncio.ensure_future(engine.scan(Scan(NOTES))) for _ in range(100)]
     await asyncio.sleep(0)
     await engine.close()
@@ -193,12 +216,20 @@ async def test_pages_that_are_being_read_when_the_store_closes_end_in_an_answer(
     assert told
 
 
-async def test_a_cancelled_task_neither_hangs_nor_harms_the_others(engine: SqliteEngine, tmp_path: Path) -> None:
+async def test_a_cancelled_task_neither_hangs_nor_harms_the_others(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
     """Every second writer gives up while it waits; its write is done whole or not at all."""
     with one_group(engine):
-        tasks = [asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(200)]
+        tasks = [
+            asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(200)
+        ]
         pairs = [
-            asyncio.ensure_future(engine.transact(Transaction((Put(NOTES, note(number)), Put(NOTES, note(number + 1))))))
+            asyncio.ensure_future(
+                engine.transact(
+                    Transaction((Put(NOTES, note(number)), Put(NOTES, note(number + 1))))
+                )
+            )
             for number in range(1_000, 1_100, 2)
         ]
         await asyncio.sleep(0)
@@ -219,7 +250,9 @@ async def test_a_cancelled_task_neither_hangs_nor_harms_the_others(engine: Sqlit
 
 async def test_a_store_that_closes_with_cancelled_writers_closes(engine: SqliteEngine) -> None:
     with one_group(engine):
-        tasks = [asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(100)]
+        tasks = [
+            asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(100)
+        ]
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(engine.close())
         await asyncio.sleep(0)
@@ -229,7 +262,9 @@ async def test_a_store_that_closes_with_cancelled_writers_closes(engine: SqliteE
     assert {task.cancelled() for task in tasks} == {True}
 
 
-async def test_all_are_told_at_once_that_another_process_holds_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_are_told_at_once_that_another_process_holds_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A hundred writers share one wait for the lock, instead of waiting one after the other; then they can write again."""
     monkeypatch.setattr(files, "BUSY_SECONDS", 0.3)
     async with open_sqlite(tmp_path) as engine:
@@ -237,7 +272,9 @@ async def test_all_are_told_at_once_that_another_process_holds_the_store(tmp_pat
         other = apsw.Connection(str(engine.path))
         other.execute("BEGIN IMMEDIATE")
         begun = time.monotonic()
-        tasks = [asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(100)]
+        tasks = [
+            asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(100)
+        ]
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         assert {type(end) for end in ends} == {Unavailable}
         assert time.monotonic() - begun < 10

@@ -1,10 +1,12 @@
 """A child that writes as hard as it can, in every way there is, until somebody kills it.
 
-python -m tests.faults.writers DIRECTORY, then one line on its input: how far each writer came before, `{"name": [did, tried]}`.
-With `idle` behind the directory there are no writers, and nothing happens but what is commanded.
+python -m tests.faults.writers DIRECTORY, then one line on its input: how far each writer came
+before, `{"name": [did, tried]}`. With `idle` behind the directory there are no writers, and nothing
+happens but what is commanded.
 
-Each writer says `try NAME NUMBER` before a step and `did NAME NUMBER` (or `refused …`) after the store has answered. Commands
-on its input: `ensure later` and `ensure first` change the declaration of a table under the writers, `close` closes the store.
+Each writer says `try NAME NUMBER` before a step and `did NAME NUMBER` (or `refused …`) after the
+store has answered. Commands on its input: `ensure later` and `ensure first` change the declaration
+of a table under the writers, `close` closes the store.
 """
 
 import asyncio
@@ -55,9 +57,14 @@ async def write_batches(engine: SqliteEngine, name: str, _did: int, tried: int) 
     while True:
         number += 1
         say(f"try {name} {number}")
-        states = {position: steps.batch_state(name, position, number) for position in range(steps.BATCH_KEYS)}
+        states = {
+            position: steps.batch_state(name, position, number)
+            for position in range(steps.BATCH_KEYS)
+        }
         puts = tuple(item for item in states.values() if item is not None)
-        deletes = tuple(steps.batch_key(name, position) for position, item in states.items() if item is None)
+        deletes = tuple(
+            steps.batch_key(name, position) for position, item in states.items() if item is None
+        )
         await engine.batch_write(BatchWrite(READINGS, puts, deletes))
         say(f"did {name} {number}")
 
@@ -95,7 +102,9 @@ async def put_pairs(engine: SqliteEngine, name: str, _did: int, tried: int) -> N
         number += 1
         say(f"try {name} {number}")
         ends = await engine.transact_each(steps.pair_transactions(name, number))
-        refused = [position for position, end in enumerate(ends) if isinstance(end, TransactionCancelled)]
+        refused = [
+            position for position, end in enumerate(ends) if isinstance(end, TransactionCancelled)
+        ]
         say(f"did {name} {number}" if refused == [2] else f"wrong {name} {number} {refused}")
 
 
@@ -121,7 +130,10 @@ class Events:
         while True:
             passed = max(passed, self.written - 20)
             say(f"try {name} {passed}")
-            while await engine.sweep(EVENTS, steps.LATER + passed, steps.SWEEP_LIMIT) == steps.SWEEP_LIMIT:
+            while (
+                await engine.sweep(EVENTS, steps.LATER + passed, steps.SWEEP_LIMIT)
+                == steps.SWEEP_LIMIT
+            ):
                 pass
             say(f"did {name} {passed}")
 
@@ -137,7 +149,9 @@ async def obey(engine: SqliteEngine, commands: asyncio.StreamReader) -> None:
         say(f"end {command}")
 
 
-async def write_until_closed(writer: Writer, engine: SqliteEngine, name: str, progress: Progress) -> None:
+async def write_until_closed(
+    writer: Writer, engine: SqliteEngine, name: str, progress: Progress
+) -> None:
     """A writer's life: it ends when the store is closed under it."""
     try:
         await writer(engine, name, *progress.get(name, (0, 0)))
@@ -148,7 +162,9 @@ async def write_until_closed(writer: Writer, engine: SqliteEngine, name: str, pr
 
 async def main(directory: Path, *, idle: bool) -> None:
     commands = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
+    )
     if idle:
         async with open_sqlite(directory) as engine:
             say("open")
@@ -167,7 +183,10 @@ async def main(directory: Path, *, idle: bool) -> None:
     }
     async with open_sqlite(directory, clock=lambda: float(steps.LATER)) as engine:
         say("open")
-        tasks = [asyncio.ensure_future(write_until_closed(each, engine, name, progress)) for name, each in writers.items()]
+        tasks = [
+            asyncio.ensure_future(write_until_closed(each, engine, name, progress))
+            for name, each in writers.items()
+        ]
         told = asyncio.ensure_future(obey(engine, commands))
         await asyncio.wait([told, *tasks], return_when=asyncio.FIRST_EXCEPTION)
         for task in (told, *tasks):

@@ -38,7 +38,9 @@ class Issuer:
         told = []
         for kid, key in self.keys.items():
             algorithm: Any = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
-            told.append({**json.loads(algorithm.to_jwk(key.public_key())), "kid": kid, "use": "sig"})
+            told.append(
+                {**json.loads(algorithm.to_jwk(key.public_key())), "kid": kid, "use": "sig"}
+            )
         return told + self.extra
 
     def sign(self, claims: dict[str, Any], kid: str = "k1", **headers: Any) -> str:

@@ -14,10 +14,14 @@ from tally.kit.server import serving
 
 
 def api_of(*operations: Operation, wire: ErrorWire | None = None, name: str = "devices") -> Api:
-    return Api(name=name, description="Under test.", operations=operations, wire=wire or ErrorWire())
+    return Api(
+        name=name, description="Under test.", operations=operations, wire=wire or ErrorWire()
+    )
 
 
-def app_of(*apis: Api, metrics: Metrics | None = None, clock: Clock | None = None, access_log: bool = False) -> Starlette:
+def app_of(
+    *apis: Api, metrics: Metrics | None = None, clock: Clock | None = None, access_log: bool = False
+) -> Starlette:
     """The app as the composition root builds it, with an empty instance API at the root."""
     scope = Middleware(RequestScope, metrics or Metrics(), clock or SystemClock(), access_log)
     return Starlette(routes=[api.mount() for api in (*apis, api_of(name=""))], middleware=[scope])

@@ -17,7 +17,15 @@ from pyreqwest.client import Client, ClientBuilder
 from starlette.requests import HTTPConnection
 
 from tally.errors import Unauthenticated, Unavailable
-from tally.kit.auth import KeySet, TokenVerifier, bearer_token, http_keys, is_same, require_bearer, require_key
+from tally.kit.auth import (
+    KeySet,
+    TokenVerifier,
+    bearer_token,
+    http_keys,
+    is_same,
+    require_bearer,
+    require_key,
+)
 from tally.kit.clock import ManualClock
 from tally.settings import Secret
 from tests.kit.conftest import LogLines
@@ -27,13 +35,23 @@ SECRET = Secret("s3cret-admin-token")
 
 
 def request_of(**headers: str) -> HTTPConnection:
-    raw = [(name.replace("_", "-").lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    raw = [
+        (name.replace("_", "-").lower().encode(), value.encode("latin-1"))
+        for name, value in headers.items()
+    ]
     return HTTPConnection({"type": "http", "headers": raw})
 
 
 def claims_of(clock: ManualClock, **changes: Any) -> dict[str, Any]:
     now = clock.seconds()
-    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "user-1", "iat": now, "exp": now + 3600, **changes}
+    claims = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "user-1",
+        "iat": now,
+        "exp": now + 3600,
+        **changes,
+    }
     return {name: value for name, value in claims.items() if value is not ...}
 
 
@@ -90,7 +108,11 @@ def test_the_right_key_is_let_in() -> None:
 
 @pytest.mark.parametrize(
     ("headers", "code"),
-    [({}, "missing_api_key"), ({"x_api_key": ""}, "missing_api_key"), ({"x_api_key": "wröng"}, "invalid_api_key")],
+    [
+        ({}, "missing_api_key"),
+        ({"x_api_key": ""}, "missing_api_key"),
+        ({"x_api_key": "wröng"}, "invalid_api_key"),
+    ],
 )
 def test_any_other_key_is_not(headers: dict[str, str], code: str) -> None:
     with pytest.raises(Unauthenticated) as caught:
@@ -124,13 +146,17 @@ def test_a_bearer_token_is_read_as_it_is() -> None:
 # Tokens
 
 
-async def test_a_good_token_gives_its_claims(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_a_good_token_gives_its_claims(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     token = issuer.sign(claims_of(clock, **{"cognito:groups": ["admin"]}))
     claims = await verifier.verify(token)
     assert (claims["sub"], claims["cognito:groups"]) == ("user-1", ["admin"])
 
 
-async def test_an_elliptic_key_is_as_good(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_an_elliptic_key_is_as_good(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     issuer.keys["e1"] = ec.generate_private_key(ec.SECP256R1())
     assert (await verifier.verify(issuer.sign(claims_of(clock), "e1")))["sub"] == "user-1"
 
@@ -142,11 +168,16 @@ async def test_one_of_several_audiences_is_enough(
     assert (await verifier.verify(issuer.sign(claims_of(clock, aud=audience))))["aud"] == audience
 
 
-async def test_an_access_token_names_its_client_instead(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_an_access_token_names_its_client_instead(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     """As Cognito's do, which have no audience."""
     token = issuer.sign(claims_of(clock, aud=..., client_id=AUDIENCE))
     assert (await verifier.verify(token))["client_id"] == AUDIENCE
-    assert await refusal(verifier, issuer.sign(claims_of(clock, aud="other", client_id=AUDIENCE))) == "invalid_token"
+    assert (
+        await refusal(verifier, issuer.sign(claims_of(clock, aud="other", client_id=AUDIENCE)))
+        == "invalid_token"
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +204,9 @@ async def test_a_claim_that_does_not_hold_is_refused(
     assert await refusal(verifier, issuer.sign(claims_of(clock, **changes))) == code
 
 
-async def test_times_are_checked_on_our_clock_with_leeway(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_times_are_checked_on_our_clock_with_leeway(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     """Clocks differ by some seconds; more than that is too early or too late."""
     now = clock.seconds()
     assert await verifier.verify(issuer.sign(claims_of(clock, exp=now - 29)))
@@ -187,7 +220,9 @@ async def test_times_are_checked_on_our_clock_with_leeway(verifier: TokenVerifie
     assert await refusal(verifier, token) == "token_expired"
 
 
-async def test_a_token_of_another_key_is_refused(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_a_token_of_another_key_is_refused(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     """Also if it says that it is of the right one."""
     forged = jwt.encode(claims_of(clock), rsa_key(), "RS256", {"kid": "k1"})
     assert await refusal(verifier, forged) == "invalid_token"
@@ -197,37 +232,58 @@ def encoded(part: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
 
 
-async def test_a_token_without_a_signature_is_refused(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_a_token_without_a_signature_is_refused(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     algorithms: list[Any] = ["none", "None", "", None, [], {"a": 1}, 7]
     for algorithm in algorithms:
         unsigned = f"{encoded({'alg': algorithm, 'kid': 'k1'})}.{encoded(claims_of(clock))}."
         assert await refusal(verifier, unsigned) == "invalid_token"
 
 
-async def test_the_public_key_is_no_shared_secret(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_the_public_key_is_no_shared_secret(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     """Everyone has it, so that HS256 with it proves nothing; nor does a symmetric key that is published."""
     public = issuer.keys["k1"].public_key()
-    pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    signing_input = f"{encoded({'alg': 'HS256', 'typ': 'JWT', 'kid': 'k1'})}.{encoded(claims_of(clock))}"
+    pem = public.public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    signing_input = (
+        f"{encoded({'alg': 'HS256', 'typ': 'JWT', 'kid': 'k1'})}.{encoded(claims_of(clock))}"
+    )
     signature = jwt.get_algorithm_by_name("HS256").sign(signing_input.encode(), pem)
     confused = f"{signing_input}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
     assert await refusal(verifier, confused) == "invalid_token"
     key = b"0123456789abcdef0123456789abcdef"
     issuer.extra = [{"kty": "oct", "kid": "s1", "k": base64.urlsafe_b64encode(key).decode()}]
-    assert await refusal(verifier, jwt.encode(claims_of(clock), key, "HS256", {"kid": "s1"})) == "invalid_token"
+    assert (
+        await refusal(verifier, jwt.encode(claims_of(clock), key, "HS256", {"kid": "s1"}))
+        == "invalid_token"
+    )
 
 
-async def test_the_algorithm_is_the_keys_and_not_the_tokens(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_the_algorithm_is_the_keys_and_not_the_tokens(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     key = issuer.keys["k1"]
-    assert await refusal(verifier, jwt.encode(claims_of(clock), key, "RS512", {"kid": "k1"})) == "invalid_token"
-    assert await refusal(verifier, jwt.encode(claims_of(clock), key, "PS256", {"kid": "k1"})) == "invalid_token"
+    assert (
+        await refusal(verifier, jwt.encode(claims_of(clock), key, "RS512", {"kid": "k1"}))
+        == "invalid_token"
+    )
+    assert (
+        await refusal(verifier, jwt.encode(claims_of(clock), key, "PS256", {"kid": "k1"}))
+        == "invalid_token"
+    )
     head, payload, signature = issuer.sign(claims_of(clock)).split(".")
     assert head
     swapped = f"{encoded({'alg': 'ES256', 'kid': 'k1'})}.{payload}.{signature}"
     assert await refusal(verifier, swapped) == "invalid_token"
 
 
-async def test_a_token_changed_anywhere_is_refused(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_a_token_changed_anywhere_is_refused(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     head, payload, signature = issuer.sign(claims_of(clock)).split(".")
     richer = encoded(claims_of(clock, **{"cognito:groups": ["admin"]}))
     changed = "A" if signature[10] != "A" else "B"
@@ -244,15 +300,25 @@ async def test_a_token_changed_anywhere_is_refused(verifier: TokenVerifier, issu
 @pytest.mark.parametrize(
     "token",
     [
-        *("", "x", "a.b.c", "...", "é.é.é", "\x00", "eyJhbGciOiJSUzI1NiJ9..", "A" * 9000),
+        "",
+        "x",
+        "a.b.c",
+        "...",
+        "é.é.é",
+        "\x00",
+        "eyJhbGciOiJSUzI1NiJ9..",
+        "A" * 9000,
         f"{encoded({'alg': 'RS256'})}.e30.c2ln",
         f"{encoded({'alg': 'RS256', 'kid': 7})}.e30.c2ln",
         f"{encoded([])}.e30.c2ln",
         base64.urlsafe_b64encode(b"[" * 5000).decode().rstrip("=") + ".e30.c2ln",
-        base64.urlsafe_b64encode(b'{"kid":' + b"1" * 5000 + b"}").decode().rstrip("=") + ".e30.c2ln",
+        base64.urlsafe_b64encode(b'{"kid":' + b"1" * 5000 + b"}").decode().rstrip("=")
+        + ".e30.c2ln",
     ],
 )
-async def test_what_is_no_token_is_refused_without_asking_anyone(verifier: TokenVerifier, issuer: Issuer, token: str) -> None:
+async def test_what_is_no_token_is_refused_without_asking_anyone(
+    verifier: TokenVerifier, issuer: Issuer, token: str
+) -> None:
     assert await refusal(verifier, token) == "invalid_token"
     assert issuer.reads == 0
 
@@ -260,7 +326,9 @@ async def test_what_is_no_token_is_refused_without_asking_anyone(verifier: Token
 # The issuer's keys
 
 
-async def test_keys_are_read_once(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_keys_are_read_once(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     """However many ask at once, before the first answer and after."""
     token = issuer.sign(claims_of(clock))
     await asyncio.gather(*(verifier.verify(token) for _ in range(20)))
@@ -269,7 +337,9 @@ async def test_keys_are_read_once(verifier: TokenVerifier, issuer: Issuer, clock
     assert issuer.reads == 1
 
 
-async def test_a_new_key_is_found_when_it_is_first_used(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_a_new_key_is_found_when_it_is_first_used(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     await verifier.verify(issuer.sign(claims_of(clock)))
     issuer.keys["k2"] = rsa_key()
     await clock.advance(10)
@@ -282,7 +352,10 @@ async def test_made_up_key_ids_do_not_make_us_ask_again_and_again(
 ) -> None:
     await verifier.verify(issuer.sign(claims_of(clock)))
     _, payload, signature = issuer.sign(claims_of(clock)).split(".")
-    made_up = [f"{encoded({'alg': 'RS256', 'kid': f'made-up-{n}'})}.{payload}.{signature}" for n in range(50)]
+    made_up = [
+        f"{encoded({'alg': 'RS256', 'kid': f'made-up-{n}'})}.{payload}.{signature}"
+        for n in range(50)
+    ]
     for token in made_up:
         assert await refusal(verifier, token) == "invalid_token"
     assert issuer.reads == 1
@@ -295,12 +368,20 @@ async def test_made_up_key_ids_do_not_make_us_ask_again_and_again(
 @pytest.mark.parametrize(
     "answer",
     [
-        *((500, b""), (404, b"{}"), (200, b"not json"), (200, b'{"keys": 7}'), (200, b"[]")),
+        (500, b""),
+        (404, b"{}"),
+        (200, b"not json"),
+        (200, b'{"keys": 7}'),
+        (200, b"[]"),
         (200, b'{"keys": [], "padding": "' + b"x" * 300_000 + b'"}'),
     ],
 )
 async def test_keys_are_kept_while_the_issuer_is_out_of_order(
-    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock, log_lines: LogLines, answer: tuple[int, bytes]
+    verifier: TokenVerifier,
+    issuer: Issuer,
+    clock: ManualClock,
+    log_lines: LogLines,
+    answer: tuple[int, bytes],
 ) -> None:
     token = issuer.sign(claims_of(clock, exp=clock.seconds() + 100_000))
     await verifier.verify(token)
@@ -309,7 +390,9 @@ async def test_keys_are_kept_while_the_issuer_is_out_of_order(
     assert await verifier.verify(token)
     assert await verifier.verify(token)
     assert issuer.reads == 2
-    assert [line["level"] for line in log_lines() if line["action"] == "jwks_refresh"] == ["warning"]
+    assert [line["level"] for line in log_lines() if line["action"] == "jwks_refresh"] == [
+        "warning"
+    ]
 
 
 async def test_old_keys_are_read_again_and_those_withdrawn_are_gone(
@@ -322,7 +405,9 @@ async def test_old_keys_are_read_again_and_those_withdrawn_are_gone(
     assert await refusal(verifier, token) == "invalid_token"
 
 
-async def test_without_any_keys_nobody_is_called_a_liar(verifier: TokenVerifier, issuer: Issuer, clock: ManualClock) -> None:
+async def test_without_any_keys_nobody_is_called_a_liar(
+    verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
+) -> None:
     """An issuer out of reach from the start is our trouble: try again later, and it works then."""
     issuer.status = 503
     token = issuer.sign(claims_of(clock))
@@ -336,7 +421,9 @@ async def test_without_any_keys_nobody_is_called_a_liar(verifier: TokenVerifier,
     assert await verifier.verify(token)
 
 
-async def test_a_port_where_nobody_listens_is_out_of_reach_too(clock: ManualClock, issuer: Issuer) -> None:
+async def test_a_port_where_nobody_listens_is_out_of_reach_too(
+    clock: ManualClock, issuer: Issuer
+) -> None:
     async with ClientBuilder().timeout(timedelta(seconds=5)).build() as client:
         keys = KeySet(http_keys(client, "http://127.0.0.1:1/jwks.json"), clock)
         with pytest.raises(Unavailable):

@@ -63,14 +63,21 @@ async def query_url() -> AsyncIterator[str]:
 
 
 async def post(client: Client, url: str, body: bytes, **headers: str) -> tuple[int, Any]:
-    given = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    given = {"content-type": "application/json"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
     response = await client.post(url).headers(given).body_bytes(body).build().send()
     return response.status, await response.json()
 
 
 @pytest.mark.parametrize(
     "content_type",
-    ["application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8", "application/vnd.a+json"],
+    [
+        "application/json",
+        "application/json; charset=utf-8",
+        "Application/JSON;charset=UTF-8",
+        "application/vnd.a+json",
+    ],
 )
 async def test_json_is_read(client: Client, url: str, content_type: str) -> None:
     status, body = await post(client, url, msgspec.json.encode(GOOD), content_type=content_type)
@@ -78,7 +85,9 @@ async def test_json_is_read(client: Client, url: str, content_type: str) -> None
     assert body["readings"] == [{"timestamp_ms": 1, "sensors": {}}]
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "application/json; charset=latin-1", "json"])
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/xml", "application/json; charset=latin-1", "json"]
+)
 async def test_another_content_type_is_a_415(client: Client, url: str, content_type: str) -> None:
     status, body = await post(client, url, msgspec.json.encode(GOOD), content_type=content_type)
     assert status == 415
@@ -97,20 +106,39 @@ async def test_no_content_type_is_a_415(client: Client, url: str) -> None:
         (b'{"readings": []}', "missing_field", "hardware_id"),
         (b'{"hardware_id": "A", "readings": [{}]}', "missing_field", "readings[0].timestamp_ms"),
         (b'{"hardware_id": "A", "readings": [], "x": 1}', "unknown_field", "x"),
-        (b'{"hardware_id": "A", "readings": [{"timestamp_ms": 1, "y": 1}]}', "unknown_field", "readings[0].y"),
+        (
+            b'{"hardware_id": "A", "readings": [{"timestamp_ms": 1, "y": 1}]}',
+            "unknown_field",
+            "readings[0].y",
+        ),
         (b'{"hardware_id": 1, "readings": []}', "invalid_field", "hardware_id"),
-        (b'{"hardware_id": "A", "readings": [{"timestamp_ms": "2"}]}', "invalid_field", "readings[0].timestamp_ms"),
-        (b'{"hardware_id": "A", "readings": [{"timestamp_ms": 1.5}]}', "invalid_field", "readings[0].timestamp_ms"),
-        (b'{"hardware_id": "A", "readings": [{"timestamp_ms": 1e999}]}', "invalid_field", "readings[0].timestamp_ms"),
+        (
+            b'{"hardware_id": "A", "readings": [{"timestamp_ms": "2"}]}',
+            "invalid_field",
+            "readings[0].timestamp_ms",
+        ),
+        (
+            b'{"hardware_id": "A", "readings": [{"timestamp_ms": 1.5}]}',
+            "invalid_field",
+            "readings[0].timestamp_ms",
+        ),
+        (
+            b'{"hardware_id": "A", "readings": [{"timestamp_ms": 1e999}]}',
+            "invalid_field",
+            "readings[0].timestamp_ms",
+        ),
         (
             b'{"hardware_id": "A", "readings": [{"timestamp_ms": 1, "sensors": {"t": "x"}}]}',
-            *("invalid_field", "readings[0].sensors[...]"),
+            "invalid_field",
+            "readings[0].sensors[...]",
         ),
         (b"[]", "invalid_field", "body"),
         (b"null", "invalid_field", "body"),
     ],
 )
-async def test_a_wrong_field_is_named(client: Client, url: str, body: bytes, code: str, field: str) -> None:
+async def test_a_wrong_field_is_named(
+    client: Client, url: str, body: bytes, code: str, field: str
+) -> None:
     status, told = await post(client, url, body)
     assert status == 400
     assert told["error"]["code"] == code
@@ -140,7 +168,9 @@ async def test_what_is_not_json_is_a_400(client: Client, url: str, body: bytes) 
 
 
 def test_json_nested_without_end_is_refused() -> None:
-    nested = b'{"hardware_id": "A", "readings": [], "note": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    nested = (
+        b'{"hardware_id": "A", "readings": [], "note": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    )
     with pytest.raises(Invalid, match="nested too deeply"):
         decode_json(nested, Batch)
 
@@ -149,10 +179,17 @@ def test_json_nested_without_end_is_refused() -> None:
 def test_no_bytes_at_all_do_anything_but_decode_or_be_refused(body: bytes) -> None:
     with pytest.raises(Invalid) as caught:
         decode_json(body, Batch)
-    assert caught.value.code in {"malformed_json", "missing_field", "unknown_field", "invalid_field"}
+    assert caught.value.code in {
+        "malformed_json",
+        "missing_field",
+        "unknown_field",
+        "invalid_field",
+    }
 
 
-async def test_a_body_at_the_limit_is_read_and_one_byte_more_is_a_413(client: Client, url: str) -> None:
+async def test_a_body_at_the_limit_is_read_and_one_byte_more_is_a_413(
+    client: Client, url: str
+) -> None:
     start = b'{"hardware_id": "A", "readings": [], "note": "'
     fits = start + b"x" * (LIMIT - len(start) - 2) + b'"}'
     assert (await post(client, url, fits))[0] == 200
@@ -174,7 +211,9 @@ async def test_a_body_of_unknown_length_is_cut_off_at_the_limit(client: Client, 
 
 
 async def test_gzip_is_unpacked(client: Client, url: str) -> None:
-    status, body = await post(client, url, gzip.compress(msgspec.json.encode(GOOD)), content_encoding="GZIP")
+    status, body = await post(
+        client, url, gzip.compress(msgspec.json.encode(GOOD)), content_encoding="GZIP"
+    )
     assert status == 200
     assert body["hardware_id"] == "AA"
 
@@ -216,7 +255,9 @@ async def test_a_query_is_read_with_its_types(client: Client, query_url: str) ->
         ("limit=" + "9" * 5000, "invalid_field", "limit"),
     ],
 )
-async def test_a_wrong_parameter_is_named(client: Client, query_url: str, query: str, code: str, field: str) -> None:
+async def test_a_wrong_parameter_is_named(
+    client: Client, query_url: str, query: str, code: str, field: str
+) -> None:
     response = await client.get(f"{query_url}?{query}").build().send()
     assert response.status == 400
     told = (await response.json())["error"]

@@ -35,7 +35,9 @@ def service() -> Service:
 @pytest.fixture
 def breaker(clock: ManualClock, metrics: Metrics) -> Breaker:
     return Breaker(
-        *("sportmonks", clock, metrics),
+        "sportmonks",
+        clock,
+        metrics,
         failures=3,
         open_seconds=30,
         counts=lambda error: not isinstance(error, NotFound),
@@ -49,7 +51,9 @@ async def fail(breaker: Breaker, service: Service, times: int) -> None:
             await breaker.call(service.call)
 
 
-async def test_a_success_in_between_starts_the_count_again(breaker: Breaker, service: Service) -> None:
+async def test_a_success_in_between_starts_the_count_again(
+    breaker: Breaker, service: Service
+) -> None:
     await fail(breaker, service, 2)
     service.error = None
     assert await breaker.call(service.call) == "answer"
@@ -57,7 +61,9 @@ async def test_a_success_in_between_starts_the_count_again(breaker: Breaker, ser
     assert breaker.state is State.CLOSED
 
 
-async def test_after_failures_in_a_row_calls_are_refused_at_once(breaker: Breaker, service: Service, clock: ManualClock) -> None:
+async def test_after_failures_in_a_row_calls_are_refused_at_once(
+    breaker: Breaker, service: Service, clock: ManualClock
+) -> None:
     await fail(breaker, service, 3)
     await clock.advance(10)
     with pytest.raises(Unavailable, match="sportmonks is not called") as caught:
@@ -66,7 +72,9 @@ async def test_after_failures_in_a_row_calls_are_refused_at_once(breaker: Breake
     assert caught.value.retry_after == 20
 
 
-async def test_a_probe_that_succeeds_closes_it(breaker: Breaker, service: Service, clock: ManualClock) -> None:
+async def test_a_probe_that_succeeds_closes_it(
+    breaker: Breaker, service: Service, clock: ManualClock
+) -> None:
     await fail(breaker, service, 3)
     await clock.advance(30)
     service.error = None
@@ -76,7 +84,9 @@ async def test_a_probe_that_succeeds_closes_it(breaker: Breaker, service: Servic
     assert breaker.state is State.CLOSED
 
 
-async def test_a_probe_that_fails_opens_it_for_as_long_again(breaker: Breaker, service: Service, clock: ManualClock) -> None:
+async def test_a_probe_that_fails_opens_it_for_as_long_again(
+    breaker: Breaker, service: Service, clock: ManualClock
+) -> None:
     await fail(breaker, service, 3)
     await clock.advance(30)
     await fail(breaker, service, 1)
@@ -86,7 +96,9 @@ async def test_a_probe_that_fails_opens_it_for_as_long_again(breaker: Breaker, s
     assert service.calls == 4
 
 
-async def test_only_one_probe_goes_through_at_a_time(breaker: Breaker, service: Service, clock: ManualClock) -> None:
+async def test_only_one_probe_goes_through_at_a_time(
+    breaker: Breaker, service: Service, clock: ManualClock
+) -> None:
     await fail(breaker, service, 3)
     await clock.advance(30)
     service.error, service.gate = None, asyncio.Event()
@@ -128,7 +140,9 @@ async def test_news_from_before_it_opened_is_old(breaker: Breaker, service: Serv
     assert breaker.state is State.OPEN
 
 
-async def test_an_error_that_does_not_count_is_a_sign_of_life(breaker: Breaker, service: Service) -> None:
+async def test_an_error_that_does_not_count_is_a_sign_of_life(
+    breaker: Breaker, service: Service
+) -> None:
     service.error = NotFound("No such fixture")
     for _ in range(10):
         with pytest.raises(NotFound):
@@ -136,7 +150,9 @@ async def test_an_error_that_does_not_count_is_a_sign_of_life(breaker: Breaker, 
     assert breaker.state is State.CLOSED
 
 
-async def test_its_state_and_calls_are_figures(breaker: Breaker, service: Service, clock: ManualClock, metrics: Metrics) -> None:
+async def test_its_state_and_calls_are_figures(
+    breaker: Breaker, service: Service, clock: ManualClock, metrics: Metrics
+) -> None:
     def calls(outcome: str) -> float | None:
         labels = {"breaker": "sportmonks", "outcome": outcome}
         return metrics.registry.get_sample_value("tally_breaker_calls_total", labels)

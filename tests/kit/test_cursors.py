@@ -24,10 +24,14 @@ sealed = st.builds(CURSORS.seal, st.just("readings"), page_keys)
 
 
 @given(page_keys, st.text())
-def test_what_was_sealed_comes_back_with_its_types(page_key: dict[str, KeyValue], purpose: str) -> None:
+def test_what_was_sealed_comes_back_with_its_types(
+    page_key: dict[str, KeyValue], purpose: str
+) -> None:
     opened = CURSORS.open(purpose, CURSORS.seal(purpose, page_key))
     assert opened == page_key
-    assert {name: type(value) for name, value in opened.items()} == {n: type(v) for n, v in page_key.items()}
+    assert {name: type(value) for name, value in opened.items()} == {
+        n: type(v) for n, v in page_key.items()
+    }
 
 
 @given(page_keys)
@@ -47,7 +51,9 @@ def test_a_cursor_with_any_letter_changed_is_refused(cursor: str, data: st.DataO
 
 @given(sealed, st.data())
 def test_a_cursor_that_is_cut_or_longer_is_refused(cursor: str, data: st.DataObject) -> None:
-    changed = data.draw(st.sampled_from([cursor[:-1], cursor[1:], cursor + "A", cursor + "=", cursor * 2, ""]))
+    changed = data.draw(
+        st.sampled_from([cursor[:-1], cursor[1:], cursor + "A", cursor + "=", cursor * 2, ""])
+    )
     with pytest.raises(Invalid):
         CURSORS.open("readings", changed)
 
@@ -75,7 +81,9 @@ def test_a_cursor_of_another_secret_is_refused() -> None:
 def test_a_cursor_of_another_version_is_refused() -> None:
     """What an older or newer release sealed with the same secret is not misread."""
     body = b"\x02" + msgspec.msgpack.encode([("pk", "s", b"A")])
-    newer = base64.urlsafe_b64encode(CURSORS._signature("readings", body) + body).rstrip(b"=").decode()
+    newer = (
+        base64.urlsafe_b64encode(CURSORS._signature("readings", body) + body).rstrip(b"=").decode()
+    )
     with pytest.raises(Invalid):
         CURSORS.open("readings", newer)
 
@@ -87,15 +95,30 @@ def test_a_cursor_without_end_is_refused_before_it_is_decoded() -> None:
 
 def test_the_longest_keys_fit() -> None:
     """A table's and an index's keys at DynamoDB's limits come back."""
-    page_key: dict[str, KeyValue] = {"pk": "p" * 2048, "sk": b"s" * 1024, "gsi1pk": "g" * 2048, "gsi1sk": "k" * 1024}
+    page_key: dict[str, KeyValue] = {
+        "pk": "p" * 2048,
+        "sk": b"s" * 1024,
+        "gsi1pk": "g" * 2048,
+        "gsi1sk": "k" * 1024,
+    }
     assert CURSORS.open("x", CURSORS.seal("x", page_key)) == page_key
 
 
 def test_a_fingerprint_tells_queries_apart() -> None:
     """The order of filters does not matter; their names, values and types do."""
     assert fingerprint("a", x=1, y="2") == fingerprint("a", y="2", x=1)
-    made = [fingerprint("a", x=1), fingerprint("a", x="1"), fingerprint("a", y=1), fingerprint("b", x=1)]
-    made += [fingerprint("a"), fingerprint("a", x=None), fingerprint("a", x="1,y"), fingerprint("ax1")]
+    made = [
+        fingerprint("a", x=1),
+        fingerprint("a", x="1"),
+        fingerprint("a", y=1),
+        fingerprint("b", x=1),
+    ]
+    made += [
+        fingerprint("a"),
+        fingerprint("a", x=None),
+        fingerprint("a", x="1,y"),
+        fingerprint("ax1"),
+    ]
     assert len(set(made)) == len(made)
 
 

@@ -36,7 +36,9 @@ class Listener:
         self.head = ""
 
     @classmethod
-    async def connect(cls, url: str, last_event_id: str | None = None, method: str = "GET") -> "Listener":
+    async def connect(
+        cls, url: str, last_event_id: str | None = None, method: str = "GET"
+    ) -> "Listener":
         parts = urlsplit(url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**24)
         last = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
@@ -128,7 +130,9 @@ async def test_what_is_published_while_the_snapshot_is_taken_comes_after_it(hub:
         await listener.close()
 
 
-async def test_a_client_that_leaves_is_noticed(hub: WatchedHub, metrics: Metrics, log_lines: LogLines) -> None:
+async def test_a_client_that_leaves_is_noticed(
+    hub: WatchedHub, metrics: Metrics, log_lines: LogLines
+) -> None:
     async with streaming(hub) as url:
         listener = await Listener.connect(url)
         assert clients(metrics) == 1
@@ -138,7 +142,9 @@ async def test_a_client_that_leaves_is_noticed(hub: WatchedHub, metrics: Metrics
     assert [line for line in log_lines() if line["level"] in {"warning", "error"}] == []
 
 
-async def test_a_client_that_does_not_read_is_cut_off(hub: Hub, metrics: Metrics, log_lines: LogLines) -> None:
+async def test_a_client_that_does_not_read_is_cut_off(
+    hub: Hub, metrics: Metrics, log_lines: LogLines
+) -> None:
     """Its connection is gone, and it holds no memory; one that reads is not disturbed."""
     async with streaming(hub) as url:
         stalled, reading = await Listener.connect(url), await Listener.connect(url)
@@ -147,7 +153,9 @@ async def test_a_client_that_does_not_read_is_cut_off(hub: Hub, metrics: Metrics
         while clients(metrics) == 2:
             hub.publish("board", str(len(received)), "x" * 100_000)
             received += parse(await reading.chunk())
-        assert [event["event"] for event in received] == [str(number) for number in range(len(received))]
+        assert [event["event"] for event in received] == [
+            str(number) for number in range(len(received))
+        ]
         assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 1
         stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
@@ -176,7 +184,9 @@ async def test_who_comes_during_the_stop_is_refused(hub: Hub) -> None:
         await listener.close()
 
 
-async def test_a_question_for_the_head_alone_is_answered_at_once(hub: WatchedHub, metrics: Metrics) -> None:
+async def test_a_question_for_the_head_alone_is_answered_at_once(
+    hub: WatchedHub, metrics: Metrics
+) -> None:
     async with streaming(hub) as url:
         listener = await Listener.connect(url, method="HEAD")
         assert "HTTP/1.1 200 OK" in listener.head

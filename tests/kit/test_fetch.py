@@ -57,5 +57,7 @@ async def test_nobody_there_is_unavailable_and_the_address_is_not_told(client: C
     """Addresses can hold secrets: not in the words, nor in a traceback."""
     with pytest.raises(Unavailable, match="Strava cannot be reached") as away:
         await fetch(client.get("http://127.0.0.1:1/?token=very-hidden"), "Strava")
-    told = "".join(traceback.format_exception(away.value)).replace('client.get("http://127.0.0.1:1/?token=very-hidden")', "")
+    told = "".join(traceback.format_exception(away.value)).replace(
+        'client.get("http://127.0.0.1:1/?token=very-hidden")', ""
+    )
     assert "very-hidden" not in str(away.value) + told

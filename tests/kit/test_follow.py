@@ -49,11 +49,15 @@ def shelf() -> Shelf:
 
 @asynccontextmanager
 async def followed(shelf: Shelf, clock: ManualClock) -> AsyncIterator[Follower[str, int]]:
-    async with Follower(clock, marks=shelf.marks, read=shelf.read, mark_of=lambda number: number, tell=shelf.tell) as follower:
+    async with Follower(
+        clock, marks=shelf.marks, read=shelf.read, mark_of=lambda number: number, tell=shelf.tell
+    ) as follower:
         yield follower
 
 
-async def test_a_change_made_elsewhere_is_told_within_a_second(shelf: Shelf, clock: ManualClock) -> None:
+async def test_a_change_made_elsewhere_is_told_within_a_second(
+    shelf: Shelf, clock: ManualClock
+) -> None:
     """Once, with how it was and how it is; what did not change is not even read."""
     async with followed(shelf, clock) as follower:
         with follower.following("a", 1), follower.following("b", 1):

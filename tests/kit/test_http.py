@@ -23,7 +23,9 @@ from tests.kit.serving import api_of, app_of, served
 WIRES = {
     "flat": ErrorWire(FlatError, upper_case=True, codes={"invalid": "INVALID_FORMAT"}),
     "nested": ErrorWire(NestedError),
-    "envelope": ErrorWire(EnvelopeError, upper_case=True, codes={"rate_limited": "RATE_LIMIT_EXCEEDED"}),
+    "envelope": ErrorWire(
+        EnvelopeError, upper_case=True, codes={"rate_limited": "RATE_LIMIT_EXCEEDED"}
+    ),
 }
 
 
@@ -68,7 +70,9 @@ async def test_any_other_request_id_is_replaced(client: Client, given: str) -> N
         assert len(answer.split("x-request-id: ")[1].split("\r\n")[0]) == 36
 
 
-async def test_request_and_correlation_id_are_on_every_line(client: Client, log_lines: LogLines) -> None:
+async def test_request_and_correlation_id_are_on_every_line(
+    client: Client, log_lines: LogLines
+) -> None:
     async def handler(_: Request) -> Response:
         logs.bind(user_id="u-1")
         logs.logger().info("Inside")
@@ -79,20 +83,30 @@ async def test_request_and_correlation_id_are_on_every_line(client: Client, log_
         await request.build().send()
         await client.post(url).header("X-Request-Id", "r-2").build().send()
     first, second = (line for line in log_lines() if line["message"] == "Inside")
-    assert (first["requestId"], first["correlationId"], first["service"]) == ("r-1", "c-1", "devices")
+    assert (first["requestId"], first["correlationId"], first["service"]) == (
+        "r-1",
+        "c-1",
+        "devices",
+    )
     assert (second["requestId"], second["correlationId"], second["userId"]) == ("r-2", "r-2", "u-1")
 
 
 @pytest.mark.parametrize(("kind", "status"), STATUS.items())
-async def test_a_domain_error_has_the_status_of_the_table(client: Client, kind: type[errors.TallyError], status: int) -> None:
+async def test_a_domain_error_has_the_status_of_the_table(
+    client: Client, kind: type[errors.TallyError], status: int
+) -> None:
     error = errors.RateLimited("Why", retry_after=1) if kind is errors.RateLimited else kind("Why")
     async with served(raising(error)) as url:
-        assert await body_of(client, url, status) == {"error": {"code": kind.default_code, "message": "Why"}}
+        assert await body_of(client, url, status) == {
+            "error": {"code": kind.default_code, "message": "Why"}
+        }
 
 
 def test_every_domain_error_is_in_the_table() -> None:
     # What a client of ours raises, a simulated board for instance, never reaches this edge.
-    own = {kind for kind in errors.TallyError.__subclasses__() if kind.__module__ == errors.__name__}
+    own = {
+        kind for kind in errors.TallyError.__subclasses__() if kind.__module__ == errors.__name__
+    }
     assert own == set(STATUS)
 
 
@@ -101,7 +115,9 @@ async def test_a_child_of_a_domain_error_has_its_parents_status(client: Client) 
         default_code = "token_consumed"
 
     async with served(raising(TokenConsumed("Once only"))) as url:
-        assert await body_of(client, url, 409) == {"error": {"code": "token_consumed", "message": "Once only"}}
+        assert await body_of(client, url, 409) == {
+            "error": {"code": "token_consumed", "message": "Once only"}
+        }
 
 
 @pytest.mark.parametrize(
@@ -111,12 +127,23 @@ async def test_a_child_of_a_domain_error_has_its_parents_status(client: Client) 
         ("nested", {"error": {"code": "invalid", "message": "limit is wrong"}}),
         (
             "envelope",
-            {"success": False, "error": {"code": "INVALID", "message": "limit is wrong", "details": {"field": "limit"}}},
+            {
+                "success": False,
+                "error": {
+                    "code": "INVALID",
+                    "message": "limit is wrong",
+                    "details": {"field": "limit"},
+                },
+            },
         ),
     ],
 )
-async def test_each_wire_has_its_shape(client: Client, wire: str, expected: Mapping[str, Any]) -> None:
-    async with served(raising(errors.Invalid("limit is wrong", field="limit")), wire=WIRES[wire]) as url:
+async def test_each_wire_has_its_shape(
+    client: Client, wire: str, expected: Mapping[str, Any]
+) -> None:
+    async with served(
+        raising(errors.Invalid("limit is wrong", field="limit")), wire=WIRES[wire]
+    ) as url:
         assert await body_of(client, url, 400) == expected
 
 
@@ -138,12 +165,18 @@ async def test_what_no_backend_has_is_a_404_of_the_root(client: Client) -> None:
         root = url.split("/devices")[0]
         for path in ("/nothing", "/devices", "/"):
             body = await body_of(client, root + path, 404)
-            assert body == {"error": {"code": "not_found", "message": "There is nothing at this path"}}
+            assert body == {
+                "error": {"code": "not_found", "message": "There is nothing at this path"}
+            }
 
 
 @pytest.mark.parametrize(("wait", "told"), [(0.2, "1"), (1.0, "1"), (2.1, "3"), (60, "60")])
-async def test_retry_after_is_whole_seconds_and_never_too_few(client: Client, wait: float, told: str) -> None:
-    async with served(raising(errors.RateLimited("Slow down", retry_after=wait)), wire=WIRES["envelope"]) as url:
+async def test_retry_after_is_whole_seconds_and_never_too_few(
+    client: Client, wait: float, told: str
+) -> None:
+    async with served(
+        raising(errors.RateLimited("Slow down", retry_after=wait)), wire=WIRES["envelope"]
+    ) as url:
         response = await client.post(url).build().send()
         assert response.status == 429
         assert response.headers["retry-after"] == told
@@ -157,7 +190,9 @@ async def test_a_401_says_how_to_authenticate(client: Client) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_the_unforeseen_is_a_500_that_tells_nothing(client: Client, log_lines: LogLines, wire: str) -> None:
+async def test_the_unforeseen_is_a_500_that_tells_nothing(
+    client: Client, log_lines: LogLines, wire: str
+) -> None:
     """The same shape as any error, no word of the cause outside, all of it in the log."""
     async with served(raising(RuntimeError("row 17 of users")), wire=WIRES[wire]) as url:
         body = await body_of(client, url, 500)
@@ -173,7 +208,9 @@ async def test_a_domain_error_without_a_status_is_unforeseen(client: Client) -> 
         assert (await body_of(client, url, 500))["error"]["code"] == "internal_error"
 
 
-async def test_an_answer_that_breaks_off_is_cut_not_completed(client: Client, log_lines: LogLines) -> None:
+async def test_an_answer_that_breaks_off_is_cut_not_completed(
+    client: Client, log_lines: LogLines
+) -> None:
     """Nobody takes half an export for a whole one."""
 
     async def handler(_: Request) -> Response:
@@ -212,7 +249,9 @@ async def test_requests_are_counted_by_template(client: Client, metrics: Metrics
     assert metrics.requests_under_way == 0
 
 
-async def test_a_client_that_leaves_is_counted_and_no_error(metrics: Metrics, log_lines: LogLines) -> None:
+async def test_a_client_that_leaves_is_counted_and_no_error(
+    metrics: Metrics, log_lines: LogLines
+) -> None:
     arrived, gone = asyncio.Event(), asyncio.Event()
 
     async def handler(request: Request) -> Response:
@@ -225,7 +264,9 @@ async def test_a_client_that_leaves_is_counted_and_no_error(metrics: Metrics, lo
 
     async with served(handler, metrics=metrics) as url:
         with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as connection:
-            connection.sendall(b"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
+            connection.sendall(
+                b"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"
+            )
             await arrived.wait()
         await gone.wait()
     labels = {"method": "POST", "route": "/devices/thing/{thing_id}", "status": "499"}

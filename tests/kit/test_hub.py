@@ -25,12 +25,20 @@ async def events_of(subscription: Subscription) -> list[dict[str, str]]:
 
 
 def parse(text: str) -> list[dict[str, str]]:
-    return [dict(line.split(": ", 1) for line in event.split("\n")) for event in text.split("\n\n") if event]
+    return [
+        dict(line.split(": ", 1) for line in event.split("\n"))
+        for event in text.split("\n\n")
+        if event
+    ]
 
 
 async def test_a_message_goes_to_all_who_listen_to_its_topic() -> None:
     hub = hub_of()
-    one, other, elsewhere = hub.subscribe("match:1"), hub.subscribe("match:1"), hub.subscribe("match:2")
+    one, other, elsewhere = (
+        hub.subscribe("match:1"),
+        hub.subscribe("match:1"),
+        hub.subscribe("match:2"),
+    )
     hub.publish("match:1", "display", {"runs": 4})
     hub.publish("match:2", "display", {"runs": 6})
     for subscription, runs in ((one, 4), (other, 4), (elsewhere, 6)):
@@ -59,7 +67,9 @@ async def test_a_message_that_nobody_listens_to_is_not_serialised() -> None:
         hub.publish("board", "update", object())
 
 
-async def test_a_client_that_does_not_keep_up_is_dropped_and_others_are_not(metrics: Metrics) -> None:
+async def test_a_client_that_does_not_keep_up_is_dropped_and_others_are_not(
+    metrics: Metrics,
+) -> None:
     hub = hub_of(metrics=metrics, queue=3)
     slow, quick = hub.subscribe("board"), hub.subscribe("board")
     dropped = False
@@ -94,7 +104,10 @@ async def test_who_comes_back_gets_what_it_missed() -> None:
     assert [int(event["data"]) for event in await events_of(again)] == [2, 3]
 
 
-@pytest.mark.parametrize("last", [None, "", "abc", "1", "-1", "feedfacecafe-1", "é-1", "{origin}-x", "{origin}-" + "9" * 5000])
+@pytest.mark.parametrize(
+    "last",
+    [None, "", "abc", "1", "-1", "feedfacecafe-1", "é-1", "{origin}-x", "{origin}-" + "9" * 5000],
+)
 def test_an_id_that_says_nothing_here_needs_a_snapshot(last: str | None) -> None:
     """None, made up, or of another process."""
     hub = hub_of()
@@ -109,7 +122,9 @@ async def test_many_at_once_come_in_one_piece_and_drop_nobody_who_keeps_up() -> 
     listening = hub.subscribe("board")
     for start in (0, 100):
         hub.publish_all("board", "update", iter(range(start, start + 100)))
-        assert [event["data"] for event in await events_of(listening)] == [str(number) for number in range(start, start + 100)]
+        assert [event["data"] for event in await events_of(listening)] == [
+            str(number) for number in range(start, start + 100)
+        ]
     unheard = iter([1])
     hub.publish_all("elsewhere", "update", unheard)
     assert next(unheard) == 1
@@ -222,11 +237,15 @@ class Viewer:
                 self.last = event["id"]
 
 
-steps = st.lists(st.sampled_from(["publish", "read", "leave", "come", "elsewhere", "wait"]), max_size=60)
+steps = st.lists(
+    st.sampled_from(["publish", "read", "leave", "come", "elsewhere", "wait"]), max_size=60
+)
 
 
 @given(steps, st.integers(1, 8), st.integers(1, 8))
-async def test_nothing_is_lost_unnoticed_doubled_or_out_of_order(steps: list[str], queue: int, history: int) -> None:
+async def test_nothing_is_lost_unnoticed_doubled_or_out_of_order(
+    steps: list[str], queue: int, history: int
+) -> None:
     """Whatever happens, a client has each message once and in order, or asked for a snapshot."""
     clock = ManualClock()
     hub = hub_of(clock, queue=queue, history=history, linger=30)

@@ -40,8 +40,12 @@ def test_each_sortable_id_is_greater_than_the_one_before(steps: list[int]) -> No
 
 def test_ids_of_two_makers_sort_by_time() -> None:
     """An id of a later millisecond is greater, whoever made it."""
-    early = SortableIds(ManualClock(datetime(2026, 1, 1, tzinfo=UTC)), lambda bits: 2**bits - 1).next()
-    late = SortableIds(ManualClock(datetime(2026, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)), lambda _: 0).next()
+    early = SortableIds(
+        ManualClock(datetime(2026, 1, 1, tzinfo=UTC)), lambda bits: 2**bits - 1
+    ).next()
+    late = SortableIds(
+        ManualClock(datetime(2026, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)), lambda _: 0
+    ).next()
     assert early < late
 
 

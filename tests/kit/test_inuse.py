@@ -24,7 +24,11 @@ def test_any_number_of_users_and_nobody_afterwards(tmp_path: Path) -> None:
 
 
 def test_a_killed_program_is_no_user(tmp_path: Path) -> None:
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     assert program.stdout is not None
     assert program.stdout.readline() == b"in\n"
     assert is_used(tmp_path)

@@ -13,10 +13,15 @@ from tally.kit.issuing import TokenIssuer
 from tally.kit.keyring import Key, Keyring
 from tally.settings import Secret
 
-OLD, NEW = Secret("the old key of at least 32 characters"), Secret("the new key of at least 32 characters")
+OLD, NEW = (
+    Secret("the old key of at least 32 characters"),
+    Secret("the new key of at least 32 characters"),
+)
 
 
-def issuer(clock: ManualClock, *secrets: Secret, audience: str = "scoreboard", name: str = "tally") -> TokenIssuer:
+def issuer(
+    clock: ManualClock, *secrets: Secret, audience: str = "scoreboard", name: str = "tally"
+) -> TokenIssuer:
     return TokenIssuer(Keyring(secrets or (NEW, OLD)), clock, issuer=name, audience=audience)
 
 

@@ -52,7 +52,9 @@ def recorder(clock: ManualClock) -> Recorder:
     return Recorder(clock)
 
 
-async def test_a_job_runs_at_once_and_then_every_interval(clock: ManualClock, metrics: Metrics, recorder: Recorder) -> None:
+async def test_a_job_runs_at_once_and_then_every_interval(
+    clock: ManualClock, metrics: Metrics, recorder: Recorder
+) -> None:
     async with JobRunner([job_of(recorder.run, interval=60)], clock, metrics):
         await clock.advance(180)
     assert recorder.started == [0, 60, 120, 180]
@@ -73,17 +75,24 @@ async def test_the_interval_is_from_start_to_start(clock: ManualClock, metrics: 
     assert recorder.most_at_once == 1
 
 
-async def test_jitter_moves_each_run_a_little(clock: ManualClock, metrics: Metrics, recorder: Recorder) -> None:
+async def test_jitter_moves_each_run_a_little(
+    clock: ManualClock, metrics: Metrics, recorder: Recorder
+) -> None:
     job = job_of(recorder.run, interval=100, jitter=0.1)
     async with JobRunner([job], clock, metrics, chance=random.Random(3)):
         await clock.advance(10_000)
-    gaps = [later - earlier for earlier, later in zip(recorder.started, recorder.started[1:], strict=False)]
+    gaps = [
+        later - earlier
+        for earlier, later in zip(recorder.started, recorder.started[1:], strict=False)
+    ]
     assert 0 <= recorder.started[0] <= 10
     assert all(90 <= gap <= 110 for gap in gaps)
     assert max(gaps) - min(gaps) > 10
 
 
-async def test_a_job_may_say_when_it_wants_to_run_next(clock: ManualClock, metrics: Metrics, recorder: Recorder) -> None:
+async def test_a_job_may_say_when_it_wants_to_run_next(
+    clock: ManualClock, metrics: Metrics, recorder: Recorder
+) -> None:
     async with JobRunner([job_of(recorder.run, interval=60)], clock, metrics):
         await clock.advance(0)
         recorder.next = 2.5
@@ -109,7 +118,9 @@ async def test_a_run_that_fails_is_told_and_the_timer_goes_on(
     assert "bad fixture" in line["data"]["exception"]
 
 
-async def test_each_run_has_an_id_of_its_own_in_the_log(clock: ManualClock, metrics: Metrics, log_lines: LogLines) -> None:
+async def test_each_run_has_an_id_of_its_own_in_the_log(
+    clock: ManualClock, metrics: Metrics, log_lines: LogLines
+) -> None:
     recorder = Recorder(clock)
     recorder.error = ValueError("again")
     async with JobRunner([job_of(recorder.run)], clock, metrics):
@@ -131,7 +142,9 @@ async def test_a_run_past_its_deadline_is_cancelled(clock: ManualClock, metrics:
     assert recorder.finished == 0
 
 
-async def test_a_timeout_of_the_jobs_own_is_a_failure(clock: ManualClock, metrics: Metrics, recorder: Recorder) -> None:
+async def test_a_timeout_of_the_jobs_own_is_a_failure(
+    clock: ManualClock, metrics: Metrics, recorder: Recorder
+) -> None:
     recorder.error = TimeoutError("the service did not answer")
     runner = JobRunner([job_of(recorder.run, deadline=5)], clock, metrics)
     assert (await runner.run("sync")).outcome is Outcome.FAILED
@@ -161,7 +174,9 @@ async def test_a_run_that_loses_its_lock_stops(clock: ManualClock, metrics: Metr
     assert recorder.finished == 0
 
 
-async def test_a_job_can_be_run_by_hand(clock: ManualClock, metrics: Metrics, recorder: Recorder) -> None:
+async def test_a_job_can_be_run_by_hand(
+    clock: ManualClock, metrics: Metrics, recorder: Recorder
+) -> None:
     runner = JobRunner([job_of(recorder.run)], clock, metrics)
     run = await runner.run("sync")
     assert run.outcome is Outcome.SUCCEEDED
@@ -169,7 +184,9 @@ async def test_a_job_can_be_run_by_hand(clock: ManualClock, metrics: Metrics, re
     assert recorder.started == [0]
 
 
-async def test_a_run_by_hand_waits_for_the_one_under_way(clock: ManualClock, metrics: Metrics) -> None:
+async def test_a_run_by_hand_waits_for_the_one_under_way(
+    clock: ManualClock, metrics: Metrics
+) -> None:
     recorder = Recorder(clock, seconds=10)
     async with JobRunner([job_of(recorder.run)], clock, metrics) as runner:
         await clock.advance(1)
@@ -181,13 +198,17 @@ async def test_a_run_by_hand_waits_for_the_one_under_way(clock: ManualClock, met
     assert recorder.started == [0, 10]
 
 
-async def test_a_job_that_is_none_is_named_with_those_that_are(clock: ManualClock, metrics: Metrics, recorder: Recorder) -> None:
+async def test_a_job_that_is_none_is_named_with_those_that_are(
+    clock: ManualClock, metrics: Metrics, recorder: Recorder
+) -> None:
     runner = JobRunner([job_of(recorder.run)], clock, metrics)
     with pytest.raises(NotFound, match="No job nothing; there are: sync"):
         await runner.run("nothing")
 
 
-async def test_a_stop_lets_a_run_finish_and_starts_none(clock: ManualClock, metrics: Metrics) -> None:
+async def test_a_stop_lets_a_run_finish_and_starts_none(
+    clock: ManualClock, metrics: Metrics
+) -> None:
     recorder = Recorder(clock, seconds=5)
     runner = JobRunner([job_of(recorder.run, interval=2)], clock, metrics, grace=10)
     await runner.__aenter__()
@@ -199,7 +220,9 @@ async def test_a_stop_lets_a_run_finish_and_starts_none(clock: ManualClock, metr
     assert clock.sleeping == 0
 
 
-async def test_a_run_that_outlasts_the_grace_is_cancelled_and_lets_go_of_its_lock(clock: ManualClock, metrics: Metrics) -> None:
+async def test_a_run_that_outlasts_the_grace_is_cancelled_and_lets_go_of_its_lock(
+    clock: ManualClock, metrics: Metrics
+) -> None:
     table, recorder = TableOfLocks(clock), Recorder(clock, seconds=500)
     job = job_of(recorder.run, lock_seconds=10)
     runner = JobRunner([job], clock, metrics, table.owner("a"), grace=10)
@@ -230,7 +253,9 @@ async def test_runs_are_figures(clock: ManualClock, metrics: Metrics) -> None:
     assert value("tally_job_last_run_timestamp_seconds") == clock.time_ns() / 1e9 - 8
 
 
-def test_mistakes_in_the_list_are_found_at_the_start(clock: ManualClock, metrics: Metrics, recorder: Recorder) -> None:
+def test_mistakes_in_the_list_are_found_at_the_start(
+    clock: ManualClock, metrics: Metrics, recorder: Recorder
+) -> None:
     job = job_of(recorder.run)
     with pytest.raises(ValueError, match="two jobs have the same name"):
         JobRunner([job, job], clock, metrics)

@@ -5,7 +5,10 @@ import pytest
 from tally.kit.keyring import Key, Keyring
 from tally.settings import Secret
 
-OLD, NEW = Secret("the old key of at least 32 characters"), Secret("the new key of at least 32 characters")
+OLD, NEW = (
+    Secret("the old key of at least 32 characters"),
+    Secret("the new key of at least 32 characters"),
+)
 
 
 def test_the_first_key_signs_and_all_are_found() -> None:

@@ -70,7 +70,9 @@ async def test_no_more_keys_are_remembered_than_the_bound(clock: ManualClock) ->
     assert {"a", "b"}.isdisjoint(limiter._full_at)
 
 
-async def test_a_key_that_is_not_the_oldest_keeps_its_debt_when_keys_are_forgotten(clock: ManualClock) -> None:
+async def test_a_key_that_is_not_the_oldest_keeps_its_debt_when_keys_are_forgotten(
+    clock: ManualClock,
+) -> None:
     limiter = RateLimiter(clock, per_second=1, burst=1, most_keys=2)
     for key in ("a", "b", "c"):
         limiter.take(key)
@@ -82,7 +84,9 @@ async def test_a_key_that_is_not_the_oldest_keeps_its_debt_when_keys_are_forgott
     st.integers(1, 20),
     st.integers(1, 10),
 )
-async def test_in_no_stretch_of_time_are_there_more_than_burst_and_rate_allow(pauses: list[float], rate: int, burst: int) -> None:
+async def test_in_no_stretch_of_time_are_there_more_than_burst_and_rate_allow(
+    pauses: list[float], rate: int, burst: int
+) -> None:
     clock = ManualClock()
     limiter = RateLimiter(clock, per_second=rate, burst=burst)
     let_through: list[float] = []

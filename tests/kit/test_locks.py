@@ -72,7 +72,9 @@ def working(clock: ManualClock, locks: Locks, seconds: float) -> "asyncio.Task[s
     return asyncio.create_task(holding(locks, clock, "match:1", 10, work))
 
 
-async def test_the_lock_is_let_go_when_the_work_is_done(clock: ManualClock, table: TableOfLocks) -> None:
+async def test_the_lock_is_let_go_when_the_work_is_done(
+    clock: ManualClock, table: TableOfLocks
+) -> None:
     task = working(clock, table.owner("a"), 1)
     await clock.until_sleeping(2)
     assert table.held["match:1"][0] == "a"
@@ -95,14 +97,18 @@ async def test_long_work_keeps_its_lock(clock: ManualClock, table: TableOfLocks)
     assert own.extended >= 11
 
 
-async def test_where_another_has_the_lock_nothing_is_done(clock: ManualClock, table: TableOfLocks) -> None:
+async def test_where_another_has_the_lock_nothing_is_done(
+    clock: ManualClock, table: TableOfLocks
+) -> None:
     await table.owner("b").acquire("match:1", 10)
     with pytest.raises(LockedElsewhere):
         await working(clock, table.owner("a"), 1)
     assert table.held["match:1"][0] == "b"
 
 
-async def test_an_instance_that_died_is_taken_over_when_its_lock_expires(clock: ManualClock, table: TableOfLocks) -> None:
+async def test_an_instance_that_died_is_taken_over_when_its_lock_expires(
+    clock: ManualClock, table: TableOfLocks
+) -> None:
     await table.owner("dead").acquire("match:1", 10)
     await clock.advance(10)
     task = working(clock, table.owner("a"), 1)
@@ -111,7 +117,9 @@ async def test_an_instance_that_died_is_taken_over_when_its_lock_expires(clock: 
     assert await task == "done"
 
 
-async def test_work_whose_lock_was_taken_is_cancelled(clock: ManualClock, table: TableOfLocks) -> None:
+async def test_work_whose_lock_was_taken_is_cancelled(
+    clock: ManualClock, table: TableOfLocks
+) -> None:
     """And the new owner's lock is left alone."""
     task = working(clock, table.owner("a"), 60)
     await clock.until_sleeping(2)
@@ -123,7 +131,9 @@ async def test_work_whose_lock_was_taken_is_cancelled(clock: ManualClock, table:
 
 
 @pytest.mark.parametrize("fault", ["error", "silence"])
-async def test_work_goes_on_through_a_fault_but_not_past_its_lock(clock: ManualClock, table: TableOfLocks, fault: str) -> None:
+async def test_work_goes_on_through_a_fault_but_not_past_its_lock(
+    clock: ManualClock, table: TableOfLocks, fault: str
+) -> None:
     """A table out of reach is asked again while the lock still holds, and the work is over before it does not."""
     own = table.owner("a")
     task = working(clock, own, 60)
@@ -151,7 +161,9 @@ async def test_a_fault_that_passes_costs_nothing(clock: ManualClock, table: Tabl
     assert await task == "done"
 
 
-async def test_the_error_of_the_work_is_its_own_and_the_lock_is_let_go(clock: ManualClock, table: TableOfLocks) -> None:
+async def test_the_error_of_the_work_is_its_own_and_the_lock_is_let_go(
+    clock: ManualClock, table: TableOfLocks
+) -> None:
     async def work() -> None:
         raise KeyError("mine")
 
@@ -168,7 +180,9 @@ async def test_cancelled_work_lets_go_of_its_lock(clock: ManualClock, table: Tab
     assert table.held == {}
 
 
-async def test_a_lock_that_cannot_be_released_does_not_spoil_the_work(clock: ManualClock, table: TableOfLocks) -> None:
+async def test_a_lock_that_cannot_be_released_does_not_spoil_the_work(
+    clock: ManualClock, table: TableOfLocks
+) -> None:
     own = table.owner("a")
     task = working(clock, own, 1)
     await clock.until_sleeping(2)

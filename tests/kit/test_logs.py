@@ -26,7 +26,13 @@ def clock() -> ManualClock:
 
 def test_a_line_has_exactly_the_agreed_fields(log_lines: LogLines) -> None:
     with logs.bound(service="scoreboard-api", request_id="r-1", user_id="usr_1"):
-        logs.logger().info("Score updated successfully", action="score_update", scoreDelta=100, newScore=1500, rank=5)
+        logs.logger().info(
+            "Score updated successfully",
+            action="score_update",
+            scoreDelta=100,
+            newScore=1500,
+            rank=5,
+        )
     [line] = log_lines()
     assert list(line) == FIELDS
     assert line == {
@@ -45,7 +51,12 @@ def test_what_is_not_known_is_null(log_lines: LogLines) -> None:
     logs.logger().warning("Alone")
     [line] = log_lines()
     assert line["service"] == "tally"
-    assert [line[name] for name in ("requestId", "userId", "action", "data")] == [None, None, None, {}]
+    assert [line[name] for name in ("requestId", "userId", "action", "data")] == [
+        None,
+        None,
+        None,
+        {},
+    ]
 
 
 def test_a_correlation_id_stands_where_there_is_one(log_lines: LogLines) -> None:
@@ -66,7 +77,9 @@ async def test_each_task_has_a_context_of_its_own(log_lines: LogLines) -> None:
 
     await asyncio.gather(*(request(number) for number in range(10)))
     lines = sorted(log_lines(), key=lambda line: int(line["data"]["number"]))
-    assert [(line["requestId"], line["userId"]) for line in lines] == [(f"r-{n}", f"u-{n}") for n in range(10)]
+    assert [(line["requestId"], line["userId"]) for line in lines] == [
+        (f"r-{n}", f"u-{n}") for n in range(10)
+    ]
 
 
 def test_an_exception_is_told_with_its_traceback_and_no_secret(log_lines: LogLines) -> None:
@@ -91,7 +104,8 @@ def test_the_standard_librarys_loggers_write_here_too(log_lines: LogLines) -> No
     logging.getLogger("some.library").log(25, "Noticed")
     first, second = log_lines()
     assert (first["level"], first["message"], first["data"]) == (
-        *("warning", "Invalid request"),
+        "warning",
+        "Invalid request",
         {"logger": "uvicorn.error"},
     )
     assert (second["level"], second["message"]) == ("info", "Noticed")
@@ -111,7 +125,9 @@ def test_a_person_gets_readable_text(clock: ManualClock, log_lines: LogLines) ->
     stream = io.StringIO()
     logs.configure(Settings(log_format="text"), clock, stream)
     with logs.bound(request_id="r-1"):
-        logs.logger().info("Device registered", action="register", hardware="AA", api_key="hidden-value")
+        logs.logger().info(
+            "Device registered", action="register", hardware="AA", api_key="hidden-value"
+        )
     line = stream.getvalue()
     assert line.startswith("12:00:00.000 [info     ] Device registered")
     assert "hardware=AA" in line
@@ -126,7 +142,15 @@ def test_auto_is_json_where_there_is_no_terminal(clock: ManualClock, log_lines: 
     assert json.loads(stream.getvalue())["message"] == "Hello"
 
 
-awkward = st.text() | st.binary() | st.floats() | st.integers() | st.dates() | st.sets(st.integers()) | st.none()
+awkward = (
+    st.text()
+    | st.binary()
+    | st.floats()
+    | st.integers()
+    | st.dates()
+    | st.sets(st.integers())
+    | st.none()
+)
 
 
 @given(st.text(), st.dictionaries(st.from_regex(r"[a-z_]{1,10}", fullmatch=True), awkward))
@@ -145,4 +169,7 @@ def test_what_libraries_say_to_their_authors_is_left_out(log_lines: LogLines) ->
     library.debug("Sending http request: Authorization=very-secret")
     library.info("Found credentials in environment variables")
     logs.logger().debug("Our own")
-    assert [line["message"] for line in log_lines()] == ["Found credentials in environment variables", "Our own"]
+    assert [line["message"] for line in log_lines()] == [
+        "Found credentials in environment variables",
+        "Our own",
+    ]

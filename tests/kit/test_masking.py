@@ -18,9 +18,28 @@ CANARY = "xK9-canary-Zq3"
 
 secret_names = st.sampled_from(
     [
-        *("password", "Authorization", "authorization", "cookie", "Set-Cookie", "X-API-Key", "apiKey", "api_key"),
-        *("access_token", "refreshToken", "updateToken", "pushToStartToken", "deviceToken", "action_token", "id_token"),
-        *("client_secret", "cc_session", "sessionId", "private_key", "X-Admin-Key", "X-Internal-API-Key", "pepper"),
+        "password",
+        "Authorization",
+        "authorization",
+        "cookie",
+        "Set-Cookie",
+        "X-API-Key",
+        "apiKey",
+        "api_key",
+        "access_token",
+        "refreshToken",
+        "updateToken",
+        "pushToStartToken",
+        "deviceToken",
+        "action_token",
+        "id_token",
+        "client_secret",
+        "cc_session",
+        "sessionId",
+        "private_key",
+        "X-Admin-Key",
+        "X-Internal-API-Key",
+        "pepper",
     ]
 )
 harmless = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
@@ -39,7 +58,9 @@ def buried(secret: dict[str, str], depth: int) -> st.SearchStrategy[Any]:
 
 
 @given(st.data(), secret_names, st.integers(0, 8))
-def test_what_stands_under_a_secret_name_is_masked_at_any_depth(data: st.DataObject, name: str, depth: int) -> None:
+def test_what_stands_under_a_secret_name_is_masked_at_any_depth(
+    data: st.DataObject, name: str, depth: int
+) -> None:
     value = data.draw(buried({name: CANARY, "fine": "kept"}, depth))
     told = json.dumps(mask(value))
     assert CANARY not in told
@@ -54,7 +75,11 @@ def is_plain(value: object) -> bool:
     return value is None or isinstance(value, (str, bool, int, float))
 
 
-@given(st.recursive(harmless, lambda held: st.lists(held) | st.dictionaries(st.text() | st.integers(), held)))
+@given(
+    st.recursive(
+        harmless, lambda held: st.lists(held) | st.dictionaries(st.text() | st.integers(), held)
+    )
+)
 def test_anything_becomes_json(value: object) -> None:
     told = mask(value)
     assert is_plain(told)
@@ -118,13 +143,27 @@ def test_objects_are_taken_apart_and_masked_too() -> None:
         password: str
         session: Session
 
-    told = mask({"login": Login("ann", CANARY, Session("u1", CANARY)), "error": ValueError(f"token={CANARY}")})
+    told = mask(
+        {
+            "login": Login("ann", CANARY, Session("u1", CANARY)),
+            "error": ValueError(f"token={CANARY}"),
+        }
+    )
     assert told == {
-        "login": {"username": "ann", "password": MASK, "session": {"user_id": "u1", "session_id": MASK}},
+        "login": {
+            "username": "ann",
+            "password": MASK,
+            "session": {"user_id": "u1", "session_id": MASK},
+        },
         "error": f"ValueError: token={MASK}",
     }
-    assert mask([Decimal("1.5"), datetime(2026, 1, 1, tzinfo=UTC), b"abc", Secret(CANARY), {"token": None}]) == [
-        *("1.5", "2026-01-01 00:00:00+00:00", "<3 bytes>", f"Secret({MASK})"),
+    assert mask(
+        [Decimal("1.5"), datetime(2026, 1, 1, tzinfo=UTC), b"abc", Secret(CANARY), {"token": None}]
+    ) == [
+        "1.5",
+        "2026-01-01 00:00:00+00:00",
+        "<3 bytes>",
+        f"Secret({MASK})",
         {"token": None},
     ]
 
@@ -147,7 +186,9 @@ def test_a_lone_surrogate_is_written_out() -> None:
     assert mask_text("\ud800") == "\\ud800"
 
 
-@pytest.mark.parametrize("piece", ["token", "eyJ-", 'token="', "bearer ", "passwd-", "token: ", "?code=", "a" * 64])
+@pytest.mark.parametrize(
+    "piece", ["token", "eyJ-", 'token="', "bearer ", "passwd-", "token: ", "?code=", "a" * 64]
+)
 def test_the_time_to_mask_grows_with_the_length_and_not_faster(piece: str) -> None:
     """Clients write part of what is logged, so no text may be expensive: a million letters are masked at once."""
     assert mask_text(piece * (1_000_000 // len(piece)))

@@ -21,7 +21,12 @@ def test_requests_are_counted_by_route_with_their_time() -> None:
     labels = {"method": "POST", "route": "/devices/data", "status": "200"}
     assert count(metrics, **labels) == 2
     assert metrics.registry.get_sample_value("tally_http_request_seconds_sum", labels) == 0.022
-    assert metrics.registry.get_sample_value("tally_http_request_seconds_bucket", labels | {"le": "0.005"}) == 1
+    assert (
+        metrics.registry.get_sample_value(
+            "tally_http_request_seconds_bucket", labels | {"le": "0.005"}
+        )
+        == 1
+    )
 
 
 def test_a_made_up_method_is_other() -> None:

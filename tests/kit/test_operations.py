@@ -117,10 +117,17 @@ def test_an_operation_declared_twice_is_refused() -> None:
 
 async def test_middleware_of_an_api_sees_its_errors_too(client: Client) -> None:
     """A browser can read an error only if it has the CORS headers as well."""
-    cors = Middleware(CORSMiddleware, allow_origins=["https://console.test"], expose_headers=["X-Request-Id"])
+    cors = Middleware(
+        CORSMiddleware, allow_origins=["https://console.test"], expose_headers=["X-Request-Id"]
+    )
     api = Api(name="things", description="", operations=(SHOW,), middleware=(cors,))
     async with serving(app_of(api)) as url:
-        response = await client.get(f"{url}/things/nothing").header("Origin", "https://console.test").build().send()
+        response = (
+            await client.get(f"{url}/things/nothing")
+            .header("Origin", "https://console.test")
+            .build()
+            .send()
+        )
         assert response.status == 404
         assert response.headers["access-control-allow-origin"] == "https://console.test"
 
@@ -128,7 +135,8 @@ async def test_middleware_of_an_api_sees_its_errors_too(client: Client) -> None:
 def test_the_document_has_every_operation(told: dict[str, Any]) -> None:
     paths = {(path, method) for path, methods in told["paths"].items() for method in methods}
     assert paths == {
-        *(("/things/things/{thing_id}", "post"), ("/things/things/{thing_id}", "get")),
+        ("/things/things/{thing_id}", "post"),
+        ("/things/things/{thing_id}", "get"),
         ("/things/things.csv", "get"),
     }
     assert told["openapi"] == "3.1.0"
@@ -145,14 +153,20 @@ def test_the_document_has_bodies_parameters_and_security(told: dict[str, Any]) -
     assert told["components"]["securitySchemes"]["key"]["name"] == "X-API-Key"
     shown = told["paths"]["/things/things/{thing_id}"]["get"]["parameters"]
     assert [(entry["name"], entry["in"], entry["required"]) for entry in shown] == [
-        *(("thing_id", "path", True), ("limit", "query", True)),
+        ("thing_id", "path", True),
+        ("limit", "query", True),
         ("cursor", "query", False),
     ]
 
 
 def test_the_document_tells_what_a_path_parameter_is_and_which_types_an_answer_may_have() -> None:
     number = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[0-9]+$"})]
-    numbered = replace(EXPORT, path="/things/{thing_id}.csv", path_types={"thing_id": number}, other_media_types=("text/plain",))
+    numbered = replace(
+        EXPORT,
+        path="/things/{thing_id}.csv",
+        path_types={"thing_id": number},
+        other_media_types=("text/plain",),
+    )
     made = document("Tally", "1.2", "", [replace(API, operations=(numbered,))])
     operation = made["paths"]["/things/things/{thing_id}.csv"]["get"]
     assert operation["parameters"][0]["schema"] == {"type": "string", "pattern": "^[0-9]+$"}
@@ -165,18 +179,29 @@ def test_the_document_has_every_error_as_it_looks_on_the_wire(told: dict[str, An
     assert set(responses) == {"201", "400", "401", "404", "409", "413", "415"}
     missing = responses["404"]["content"]["application/json"]
     assert missing["schema"] == {"$ref": "#/components/schemas/FlatError"}
-    assert missing["examples"]["thing_not_found"]["value"] == {"error": "THING_NOT_FOUND", "message": "No thing 1"}
+    assert missing["examples"]["thing_not_found"]["value"] == {
+        "error": "THING_NOT_FOUND",
+        "message": "No thing 1",
+    }
     assert set(told["paths"]["/things/things/{thing_id}"]["get"]["responses"]) == {"200", "400"}
 
 
 def test_every_reference_in_the_document_leads_somewhere(told: dict[str, Any]) -> None:
-    references = re.findall(r'"\$ref":"#/components/schemas/(\w+)"', msgspec.json.encode(told).decode())
-    assert {"Colour", "Painted", "FlatError"} <= set(references) <= set(told["components"]["schemas"])
+    references = re.findall(
+        r'"\$ref":"#/components/schemas/(\w+)"', msgspec.json.encode(told).decode()
+    )
+    assert (
+        {"Colour", "Painted", "FlatError"} <= set(references) <= set(told["components"]["schemas"])
+    )
     assert NestedError.__name__ in told["components"]["schemas"]
 
 
 def test_every_operation_has_an_id_of_its_own(told: dict[str, Any]) -> None:
-    ids = [operation["operationId"] for methods in told["paths"].values() for operation in methods.values()]
+    ids = [
+        operation["operationId"]
+        for methods in told["paths"].values()
+        for operation in methods.values()
+    ]
     assert len(set(ids)) == len(ids) == 3
 
 
@@ -220,7 +245,13 @@ def reader(told: dict[str, Any]) -> Reader:
 
 def test_the_page_is_whole_and_tells_everything(reader: Reader) -> None:
     assert reader.open == []
-    for words in ("Tally", "/things/things.csv", "Things & colours.", "Twice is as good as once.", "THING_NOT_FOUND"):
+    for words in (
+        "Tally",
+        "/things/things.csv",
+        "Things & colours.",
+        "Twice is as good as once.",
+        "THING_NOT_FOUND",
+    ):
         assert words in reader.text
     assert "What was painted." in reader.text
 
@@ -236,11 +267,19 @@ def test_the_page_needs_nothing_from_anywhere(reader: Reader) -> None:
     assert set(reader.links) - {f"#{name}" for name in inside} == {"openapi.json"}
     assert set(inside) <= set(reader.ids)
     assert "<script" not in page(
-        {"info": {"title": "", "version": "", "description": "<script>"}, "tags": [], "paths": {}, "components": {"schemas": {}}}
+        {
+            "info": {"title": "", "version": "", "description": "<script>"},
+            "tags": [],
+            "paths": {},
+            "components": {"schemas": {}},
+        }
     )
 
 
 def test_the_page_shows_a_command_that_can_be_pasted(reader: Reader) -> None:
     """With the example as the body, quoted for the shell."""
-    assert """curl -X POST "$TALLY/things/things/{thing_id}" -H 'content-type: application/json'""" in reader.text
+    assert (
+        """curl -X POST "$TALLY/things/things/{thing_id}" -H 'content-type: application/json'"""
+        in reader.text
+    )
     assert """'{"red": 255, "name": "it'"'"'s red"}'""" in reader.text

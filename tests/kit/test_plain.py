@@ -27,7 +27,9 @@ def test_a_stored_value_is_shown_with_what_json_has(stored: Any, shown: Any) -> 
     assert plain(stored) == shown
 
 
-@pytest.mark.parametrize(("number", "kind"), [(Decimal("3.0"), int), (Decimal("1E+2"), int), (Decimal("0.1"), float)])
+@pytest.mark.parametrize(
+    ("number", "kind"), [(Decimal("3.0"), int), (Decimal("1E+2"), int), (Decimal("0.1"), float)]
+)
 def test_a_whole_number_is_an_integer_and_any_other_is_a_float(number: Decimal, kind: type) -> None:
     assert type(plain(number)) is kind
 

@@ -17,7 +17,9 @@ async def test_a_value_is_there_until_its_time_is_over(clock: ManualClock) -> No
     assert recent.get("a") is None
 
 
-async def test_to_look_at_a_value_does_not_keep_it_longer_and_to_put_it_does(clock: ManualClock) -> None:
+async def test_to_look_at_a_value_does_not_keep_it_longer_and_to_put_it_does(
+    clock: ManualClock,
+) -> None:
     recent: Recent[str, int] = Recent(clock, seconds=4, most=10)
     recent.put("looked at", 1)
     recent.put("put again", 1)
@@ -53,12 +55,17 @@ def test_what_is_forgotten_is_gone(clock: ManualClock) -> None:
 
 
 STEPS = st.lists(
-    st.one_of(st.tuples(st.just("put"), st.integers(0, 9)), st.tuples(st.just("wait"), st.integers(1, 5))), max_size=40
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 9)), st.tuples(st.just("wait"), st.integers(1, 5))
+    ),
+    max_size=40,
 )
 
 
 @given(STEPS, st.integers(1, 6))
-async def test_it_holds_the_latest_of_what_was_put_lately(steps: list[tuple[str, int]], most: int) -> None:
+async def test_it_holds_the_latest_of_what_was_put_lately(
+    steps: list[tuple[str, int]], most: int
+) -> None:
     """Against a list of all that was ever put."""
     clock = ManualClock()
     recent: Recent[int, int] = Recent(clock, seconds=6, most=most)

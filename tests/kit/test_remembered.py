@@ -12,12 +12,19 @@ def test_a_value_is_made_once_for_a_short_key_and_each_time_for_a_long_one() -> 
 
     lengths = Remembered(make)
     short, long = "x" * SHORT, "x" * (SHORT + 1)
-    assert [lengths[key] for key in (short, short, long, long)] == [SHORT, SHORT, SHORT + 1, SHORT + 1]
+    assert [lengths[key] for key in (short, short, long, long)] == [
+        SHORT,
+        SHORT,
+        SHORT + 1,
+        SHORT + 1,
+    ]
     assert made == [short, long, long]
     assert [*lengths] == [short]
 
 
 def test_when_there_are_too_many_all_are_forgotten() -> None:
     doubled: Remembered[int, int] = Remembered(lambda number: 2 * number)
-    assert [doubled[number] for number in range(MOST + 1)] == [2 * number for number in range(MOST + 1)]
+    assert [doubled[number] for number in range(MOST + 1)] == [
+        2 * number for number in range(MOST + 1)
+    ]
     assert [*doubled] == [MOST]

@@ -80,7 +80,9 @@ async def test_which_errors_pass_can_be_said() -> None:
 async def test_a_retry_after_is_waited_for() -> None:
     """Longer than the cap, if the other side asks for it."""
     clock = InstantClock()
-    operation = Failing(RateLimited("Slow down", retry_after=12), Unavailable("Away", retry_after=None))
+    operation = Failing(
+        RateLimited("Slow down", retry_after=12), Unavailable("Away", retry_after=None)
+    )
     assert await RetryPolicy(cap=1).call(operation, clock) == "done"
     assert clock.slept[0] == 12
     assert clock.slept[1] <= 1
@@ -89,7 +91,9 @@ async def test_a_retry_after_is_waited_for() -> None:
 async def test_a_retry_after_beyond_the_deadline_is_not_waited_for() -> None:
     clock = InstantClock()
     with pytest.raises(RateLimited):
-        await RetryPolicy(deadline=10).call(Failing(RateLimited("Slow down", retry_after=11)), clock)
+        await RetryPolicy(deadline=10).call(
+            Failing(RateLimited("Slow down", retry_after=11)), clock
+        )
     assert clock.slept == []
 
 
@@ -121,12 +125,19 @@ waits = st.none() | st.floats(0, 50)
 
 
 policies = st.builds(
-    RetryPolicy, attempts=st.integers(1, 12), base=seconds, cap=seconds, deadline=st.floats(0, 300), retries=st.just(is_passing)
+    RetryPolicy,
+    attempts=st.integers(1, 12),
+    base=seconds,
+    cap=seconds,
+    deadline=st.floats(0, 300),
+    retries=st.just(is_passing),
 )
 
 
 @given(policies, st.lists(waits, max_size=15), st.integers())
-async def test_no_policy_is_exceeded(policy: RetryPolicy, asked: list[float | None], seed: int) -> None:
+async def test_no_policy_is_exceeded(
+    policy: RetryPolicy, asked: list[float | None], seed: int
+) -> None:
     """However it fails: not too many tries, none that starts after the deadline, no wait too long or too short."""
     clock = InstantClock()
     operation = Failing(*(Unavailable("Away", retry_after=wait) for wait in asked))

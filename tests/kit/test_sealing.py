@@ -26,7 +26,9 @@ def test_what_was_sealed_opens_again(text: str, context: str) -> None:
     ("secret", "purpose", "context"),
     [("b" * 32, "tokens", "ann"), ("a" * 32, "other", "ann"), ("a" * 32, "tokens", "bob")],
 )
-def test_another_key_purpose_or_context_opens_nothing(secret: str, purpose: str, context: str) -> None:
+def test_another_key_purpose_or_context_opens_nothing(
+    secret: str, purpose: str, context: str
+) -> None:
     """A sealed text moved to another item is worth nothing there."""
     sealed = Sealer(SECRET, "tokens").seal("secret", "ann")
     with pytest.raises(Unsealable):

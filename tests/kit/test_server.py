@@ -20,7 +20,16 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 
 from tally.kit.http import Json
-from tally.kit.server import TIDY_TICKS, TURN_SECONDS, YOUNG_OBJECTS, CannotListen, Server, listen, serving, url_of
+from tally.kit.server import (
+    TIDY_TICKS,
+    TURN_SECONDS,
+    YOUNG_OBJECTS,
+    CannotListen,
+    Server,
+    listen,
+    serving,
+    url_of,
+)
 from tests.kit.serving import served
 
 
@@ -128,7 +137,10 @@ async def test_a_web_socket_is_served_beside() -> None:
         await socket.send_text(await socket.receive_text() * 2)
         await socket.close()
 
-    async with serving(Starlette(routes=[WebSocketRoute("/", echo)])) as url, connect(url.replace("http", "ws")) as client:
+    async with (
+        serving(Starlette(routes=[WebSocketRoute("/", echo)])) as url,
+        connect(url.replace("http", "ws")) as client,
+    ):
         await client.send("ab")
         assert [message async for message in client] == ["abab"]
 
@@ -200,5 +212,7 @@ def test_a_program_that_serves_gives_its_threads_short_turns_and_seldom_looks_fo
         "    print(gc.get_threshold()[0], round(sys.getswitchinterval() * 1000, 3))\n"
         "run_until_stopped(main)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.split() == [str(YOUNG_OBJECTS), str(TURN_SECONDS * 1000)]

@@ -15,7 +15,10 @@ from tally.scoreboard.model import MAX_ACTION_ID, MAX_ACTION_SCORE, CompletedAct
 from tally.scoreboard.tokens import MAX_TOKEN, ActionTokens, hash_of
 from tally.settings import Secret
 
-OLD, NEW = Secret("the old key of at least 32 characters"), Secret("the new key of at least 32 characters")
+OLD, NEW = (
+    Secret("the old key of at least 32 characters"),
+    Secret("the new key of at least 32 characters"),
+)
 TOKENS = ActionTokens(Keyring([NEW, OLD]))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 USER = "0b1e9c4e-6d0b-4c7b-9c41-0a9f3f0f1a2b"
@@ -39,22 +42,36 @@ def check_refused(token: str, tokens: ActionTokens = TOKENS) -> None:
     assert refused.value.code == "invalid_action_token"
 
 
-@given(st.text(min_size=1, max_size=MAX_ACTION_ID).filter(str.isprintable), st.integers(1, MAX_ACTION_SCORE))
+@given(
+    st.text(min_size=1, max_size=MAX_ACTION_ID).filter(str.isprintable),
+    st.integers(1, MAX_ACTION_SCORE),
+)
 def test_what_was_signed_is_what_is_read(action_id: str, max_score: int) -> None:
     token = TOKENS.make(action(action_id, max_score))
     opened = TOKENS.open(token)
-    assert (opened.action_id, opened.user_id, opened.max_score, opened.expires_at) == (action_id, USER, max_score, NOW)
+    assert (opened.action_id, opened.user_id, opened.max_score, opened.expires_at) == (
+        action_id,
+        USER,
+        max_score,
+        NOW,
+    )
     assert opened.token_hash == hash_of(token)
     assert len(token) <= MAX_TOKEN
 
 
 @given(st.data())
-def test_a_token_with_any_character_changed_added_or_missing_is_refused(data: st.DataObject) -> None:
+def test_a_token_with_any_character_changed_added_or_missing_is_refused(
+    data: st.DataObject,
+) -> None:
     """Also where base 64 would read the same bytes from it: one token has one spelling."""
     token = TOKENS.make(action())
     place = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.sampled_from("AQgw019-_=+/. \n\u00e9"))
-    changed = {token[:place] + other + token[place + 1 :], token[:place] + other + token[place:], token[:place]}
+    changed = {
+        token[:place] + other + token[place + 1 :],
+        token[:place] + other + token[place:],
+        token[:place],
+    }
     for each in changed - {token}:
         check_refused(each)
 
@@ -81,8 +98,16 @@ def test_what_was_never_a_token_is_refused(text: str) -> None:
         {"more": 1},
     ],
 )
-def test_a_payload_that_we_would_not_make_is_refused_however_well_it_is_signed(change: dict[str, Any]) -> None:
-    told = {"action_id": "a", "user_id": USER, "max_score": 100, "expires_at": 1, "key_id": Key.of(NEW).key_id}
+def test_a_payload_that_we_would_not_make_is_refused_however_well_it_is_signed(
+    change: dict[str, Any],
+) -> None:
+    told = {
+        "action_id": "a",
+        "user_id": USER,
+        "max_score": 100,
+        "expires_at": 1,
+        "key_id": Key.of(NEW).key_id,
+    }
     assert TOKENS.open(signed(json.dumps(told).encode())).max_score == 100
     check_refused(signed(json.dumps(told | change).encode()))
 

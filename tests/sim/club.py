@@ -33,7 +33,11 @@ class Club:
         self.url = ""
 
     async def log_in(self, _: Request) -> Response:
-        asked = {"client_id": CLIENT.client_id, "redirect_uri": f"{self.url}/auth/callback", "response_type": "code"}
+        asked = {
+            "client_id": CLIENT.client_id,
+            "redirect_uri": f"{self.url}/auth/callback",
+            "response_type": "code",
+        }
         return RedirectResponse(with_query(f"{self._issuer.url}/oauth2/authorize", asked), 302)
 
     async def logged_in(self, request: Request) -> Response:
@@ -42,7 +46,9 @@ class Club:
             "code": request.query_params["code"],
             "redirect_uri": f"{self.url}/auth/callback",
         }
-        asking = self._client.post(f"{self._issuer.url}/oauth2/token").basic_auth(CLIENT.client_id, CLIENT.secret)
+        asking = self._client.post(f"{self._issuer.url}/oauth2/token").basic_auth(
+            CLIENT.client_id, CLIENT.secret
+        )
         tokens = await (await asking.form(sent).build().send()).json()
         claims = jwt.decode(tokens["id_token"], options={"verify_signature": False})
         response = RedirectResponse("/", 303)
@@ -67,7 +73,9 @@ class Club:
             "grant_type": "authorization_code",
             "code": request.query_params["code"],
         }
-        tokens = await (await self._client.post(f"{self._strava.url}/oauth/token").form(sent).build().send()).json()
+        tokens = await (
+            await self._client.post(f"{self._strava.url}/oauth/token").form(sent).build().send()
+        ).json()
         self.linked[request.cookies["member"]] = tokens["athlete"]["id"]
         return RedirectResponse("/", 303)
 

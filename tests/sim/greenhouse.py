@@ -56,7 +56,15 @@ class Greenhouse:
     chance: random.Random = field(default_factory=lambda: random.Random(secrets.randbits(64)))
 
     def uplink(self, **more: Any) -> Uplink:
-        return Uplink(**{"client": self.client, "url": self.url, "api_key": self.api_key, "clock": self.clock, **more})
+        return Uplink(
+            **{
+                "client": self.client,
+                "url": self.url,
+                "api_key": self.api_key,
+                "clock": self.clock,
+                **more,
+            }
+        )
 
     def board(self, uplink: Uplink | None = None, **more: Any) -> Board:
         """A board that nobody has heard of."""
@@ -70,13 +78,22 @@ class Greenhouse:
 
 
 @asynccontextmanager
-async def greenhouse(directory: Path, patience: timedelta = timedelta(seconds=30), **settings: Any) -> AsyncIterator[Greenhouse]:
+async def greenhouse(
+    directory: Path, patience: timedelta = timedelta(seconds=30), **settings: Any
+) -> AsyncIterator[Greenhouse]:
     """A server with a data directory of its own."""
     world, faults = ManualClock(), Faults()
-    given = Settings(data_dir=directory, backends=("devices",), devices_admin_token=ADMIN, **settings)
-    async with assembled(given, world) as parts, ClientBuilder().timeout(patience).build() as client:
+    given = Settings(
+        data_dir=directory, backends=("devices",), devices_admin_token=ADMIN, **settings
+    )
+    async with (
+        assembled(given, world) as parts,
+        ClientBuilder().timeout(patience).build() as client,
+    ):
         app = build_app(parts)
         app.add_middleware(Faulty, faults=faults, clock=world)
         async with serving(app, on_stopping=parts.drain) as url:
             where = f"{url}/devices"
-            yield Greenhouse(where, parts, faults, Passing(world), client, await make_key(client, where, ADMIN))
+            yield Greenhouse(
+                where, parts, faults, Passing(world), client, await make_key(client, where, ADMIN)
+            )

@@ -31,22 +31,34 @@ class Provider:
     client: Client
     headers: dict[str, str] = field(default_factory=dict)
 
-    async def push(self, token: str, payload: bytes = PAYLOAD, **changed: str | None) -> tuple[int, dict[str, Any]]:
+    async def push(
+        self, token: str, payload: bytes = PAYLOAD, **changed: str | None
+    ) -> tuple[int, dict[str, Any]]:
         """The status, and what was told; an `apns_priority=None` leaves that header out."""
         return await self.call("POST", f"{self.apns.url}/3/device/{token}", payload, **changed)
 
-    async def call(self, method: str, url: str, body: bytes = b"", **changed: str | None) -> tuple[int, dict[str, Any]]:
+    async def call(
+        self, method: str, url: str, body: bytes = b"", **changed: str | None
+    ) -> tuple[int, dict[str, Any]]:
         given = self.headers | {name.replace("_", "-"): value for name, value in changed.items()}
-        request = self.client.request(method, url).headers({name: value for name, value in given.items() if value is not None})
+        request = self.client.request(method, url).headers(
+            {name: value for name, value in given.items() if value is not None}
+        )
         response = await (request.body_bytes(body) if body else request).build().send()
         content = bytes(await response.bytes())
         told: dict[str, Any] = msgspec.json.decode(content) if content else {}
-        return response.status, told | {f"<{name}>": value for name, value in response.headers.items() if "apns" in name}
+        return response.status, told | {
+            f"<{name}>": value for name, value in response.headers.items() if "apns" in name
+        }
 
 
 @asynccontextmanager
 async def provider_of(apns: Apns, clock: Clock) -> AsyncIterator[Provider]:
-    building = ClientBuilder().http2_prior_knowledge().add_root_certificate_pem(apns.certificates.authority)
+    building = (
+        ClientBuilder()
+        .http2_prior_knowledge()
+        .add_root_certificate_pem(apns.certificates.authority)
+    )
     async with building.timeout(timedelta(seconds=10)).build() as client:
         headers = {
             "authorization": bearer(apns, clock.seconds()),

@@ -30,7 +30,9 @@ class Receiver:
         await self.answering.wait()
         if request.query_params["hub.verify_token"] != VERIFY_TOKEN:
             return Response(status_code=403)
-        return JSONResponse(self.challenge or {"hub.challenge": request.query_params["hub.challenge"]})
+        return JSONResponse(
+            self.challenge or {"hub.challenge": request.query_params["hub.challenge"]}
+        )
 
     async def hear(self, request: Request) -> Response:
         self.events.append(await request.json())

@@ -12,7 +12,9 @@ HOME, AWAY = "Rovers", "Wanderers"
 PEOPLE = [f"{letter} Player" for letter in "ABCDEFGHIJKLMNOPQRSTUVWX"]
 
 
-def delivery(runs: int = 0, batter: str = "A Player", bowler: str = "X Player", **more: Any) -> dict[str, Any]:
+def delivery(
+    runs: int = 0, batter: str = "A Player", bowler: str = "X Player", **more: Any
+) -> dict[str, Any]:
     extras = sum(more.get("extras", {}).values())
     return {
         "batter": batter,
@@ -24,7 +26,11 @@ def delivery(runs: int = 0, batter: str = "A Player", bowler: str = "X Player", 
 
 
 def innings(team: str, *overs: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    return {"team": team, "overs": [{"over": number, "deliveries": balls} for number, balls in enumerate(overs)], **more}
+    return {
+        "team": team,
+        "overs": [{"over": number, "deliveries": balls} for number, balls in enumerate(overs)],
+        **more,
+    }
 
 
 def document(*played: dict[str, Any], **info: Any) -> dict[str, Any]:
@@ -37,12 +43,29 @@ def match_of(*played: dict[str, Any], **info: Any) -> Match:
 
 
 KINDS = (
-    *("bowled", "caught", "caught and bowled", "lbw", "stumped", "hit wicket", "run out", "obstructing the field", "timed out"),
-    *("retired hurt", "retired out", "retired not out", "handled the ball", "hit the ball twice", "something new"),
+    "bowled",
+    "caught",
+    "caught and bowled",
+    "lbw",
+    "stumped",
+    "hit wicket",
+    "run out",
+    "obstructing the field",
+    "timed out",
+    "retired hurt",
+    "retired out",
+    "retired not out",
+    "handled the ball",
+    "hit the ball twice",
+    "something new",
 )
 names = st.sampled_from(PEOPLE)
 counts = st.integers(0, 6)
-extras = st.dictionaries(st.sampled_from(["wides", "noballs", "byes", "legbyes", "penalty"]), st.integers(1, 5), max_size=2)
+extras = st.dictionaries(
+    st.sampled_from(["wides", "noballs", "byes", "legbyes", "penalty"]),
+    st.integers(1, 5),
+    max_size=2,
+)
 wickets = st.lists(
     st.fixed_dictionaries(
         {"kind": st.sampled_from(KINDS), "player_out": names},
@@ -76,13 +99,17 @@ all_innings = st.fixed_dictionaries(
     {"team": st.sampled_from([HOME, AWAY])},
     optional={
         "overs": st.lists(overs, max_size=4).map(
-            lambda made: [{"over": number, "deliveries": balls} for number, balls in enumerate(made)]
+            lambda made: [
+                {"over": number, "deliveries": balls} for number, balls in enumerate(made)
+            ]
         ),
         "super_over": st.booleans(),
         "declared": st.just(True),
         "forfeited": st.just(True),
         "penalty_runs": st.fixed_dictionaries({}, optional={"pre": counts, "post": counts}),
-        "target": st.fixed_dictionaries({}, optional={"runs": st.integers(1, 300), "overs": st.sampled_from([20, 17.3, "12"])}),
+        "target": st.fixed_dictionaries(
+            {}, optional={"runs": st.integers(1, 300), "overs": st.sampled_from([20, 17.3, "12"])}
+        ),
         "absent_hurt": st.lists(names, max_size=2),
         "powerplays": st.just([{"from": 0.1, "to": 5.6, "type": "mandatory"}]),
         "miscounted_overs": st.just({"3": {"balls": 5, "umpire": "Z"}}),
@@ -102,7 +129,9 @@ outcomes = st.sampled_from(
     ]
 )
 documents = st.builds(
-    lambda played, outcome, kind, balls: document(*played, outcome=outcome, match_type=kind, balls_per_over=balls),
+    lambda played, outcome, kind, balls: document(
+        *played, outcome=outcome, match_type=kind, balls_per_over=balls
+    ),
     st.lists(all_innings, max_size=6),
     outcomes,
     st.sampled_from(["T20", "ODI", "Test", "MDM", "IT20", "ODM", "Other"]),

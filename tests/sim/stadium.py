@@ -28,7 +28,8 @@ from tally.sim.phones.phone import Phone
 from tally.sim.service import simulator_app
 
 ALERT = payloads.Alert("Live now", "India v Australia")
-# Tries at once, so that a clock that stands still is no hindrance; the wait between two tries is at most nothing.
+# Tries at once, so that a clock that stands still is no hindrance; the wait between two tries is at
+# most nothing.
 AT_ONCE = RetryPolicy(attempts=3, base=0.0, cap=0.0, deadline=100)
 
 
@@ -84,7 +85,9 @@ class Stadium:
         self.heard("follow", body)
         match = body["matchId"]
         self.follows[match] = body["teamId"]
-        return JSONResponse({"matchId": match, "teamId": body["teamId"], "display": self.live.get(match)})
+        return JSONResponse(
+            {"matchId": match, "teamId": body["teamId"], "display": self.live.get(match)}
+        )
 
     async def unfollow(self, request: Request) -> Response:
         match = request.query_params["matchId"]
@@ -99,12 +102,17 @@ class Stadium:
         return JSONResponse({"follows": found, "nextCursor": "more"})
 
     async def list_live(self, _: Request) -> Response:
-        return JSONResponse({"matches": [{"matchId": match} for match in self.live], "nextCursor": None})
+        return JSONResponse(
+            {"matches": [{"matchId": match} for match in self.live], "nextCursor": None}
+        )
 
     async def activity(self, request: Request) -> Response:
         match = request.path_params["match"]
         if match in self.ended:
-            return JSONResponse({"error": {"code": "activity_ended", "message": "This Live Activity has ended"}}, 409)
+            return JSONResponse(
+                {"error": {"code": "activity_ended", "message": "This Live Activity has ended"}},
+                409,
+            )
         self.heard("update token", {"matchId": match, **await request.json()})
         return JSONResponse({})
 
@@ -124,16 +132,30 @@ class Ground:
     clock: ManualClock
     client: Client
 
-    def phone(self, name: str = "phone-1", *, os_version: str = "17.4", defaults: UserDefaults | None = None) -> Phone:
+    def phone(
+        self,
+        name: str = "phone-1",
+        *,
+        os_version: str = "17.4",
+        defaults: UserDefaults | None = None,
+    ) -> Phone:
         async def token() -> str:
             return f"token of {name}"
 
         api = CricketApi(self.client, f"{self.stadium.url}/cricket", token)
         return Phone(
-            name, api, AppleHere(self.apns.devices), self.clock, os_version, defaults or UserDefaults(), patience=AT_ONCE
+            name,
+            api,
+            AppleHere(self.apns.devices),
+            self.clock,
+            os_version,
+            defaults or UserDefaults(),
+            patience=AT_ONCE,
         )
 
-    async def start(self, phone: Phone, match: str = "7", *, channel: str | None = None, team: str = "neutral") -> Activity:
+    async def start(
+        self, phone: Phone, match: str = "7", *, channel: str | None = None, team: str = "neutral"
+    ) -> Activity:
         """Push a start to the phone, and wait until its app has done what it does."""
         payload = payloads.start(
             timestamp=self.clock.seconds(),
@@ -144,18 +166,32 @@ class Ground:
             channel_id=channel,
             stale_at=self.clock.seconds() + 1800,
         )
-        await phone.receive(Delivery(phone.device_id, payload.decode(), "liveactivity", 10, token=phone.kit.start_token))
+        await phone.receive(
+            Delivery(
+                phone.device_id, payload.decode(), "liveactivity", 10, token=phone.kit.start_token
+            )
+        )
         await phone.settled()
         return list(phone.kit.activities.values())[-1]
 
-    async def update(self, phone: Phone, activity: Activity, number: int, *, at: int | None = None, **more: Any) -> None:
+    async def update(
+        self, phone: Phone, activity: Activity, number: int, *, at: int | None = None, **more: Any
+    ) -> None:
         """Push a state to an activity."""
         timestamp = self.clock.seconds() if at is None else at
-        await self.send(phone, activity, payloads.update(timestamp=timestamp, content={"number": number}, **more))
+        await self.send(
+            phone,
+            activity,
+            payloads.update(timestamp=timestamp, content={"number": number}, **more),
+        )
 
     async def send(self, phone: Phone, activity: Activity, payload: bytes) -> None:
-        target: Mapping[str, Any] = {"token": activity.token} if activity.channel is None else {"channel": activity.channel}
-        await phone.receive(Delivery(phone.device_id, payload.decode(), "liveactivity", 5, **target))
+        target: Mapping[str, Any] = (
+            {"token": activity.token} if activity.channel is None else {"channel": activity.channel}
+        )
+        await phone.receive(
+            Delivery(phone.device_id, payload.decode(), "liveactivity", 5, **target)
+        )
         await phone.settled()
 
 
@@ -163,7 +199,11 @@ class Ground:
 async def ground() -> AsyncIterator[Ground]:
     clock, stadium = ManualClock(), Stadium()
     app = simulator_app("stadium", stadium.routes(), stadium.faults, clock)
-    async with Apns(clock).serving() as apns, serving(app) as url, ClientBuilder().build() as client:
+    async with (
+        Apns(clock).serving() as apns,
+        serving(app) as url,
+        ClientBuilder().build() as client,
+    ):
         stadium.url = url
         yield Ground(stadium, apns, clock, client)
 

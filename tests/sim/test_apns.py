@@ -69,42 +69,72 @@ WRONG: dict[str, tuple[str | None, dict[str, str | None], int, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_wrong_with_a_request_is_told_by_apples_reason(provider: Provider, name: str) -> None:
+async def test_what_is_wrong_with_a_request_is_told_by_apples_reason(
+    provider: Provider, name: str
+) -> None:
     token, changed, status, reason = WRONG[name]
-    found = await provider.push(token_of(provider.apns) if token is None else token, PAYLOAD, **changed)
-    assert found == (status, {"reason": reason} | ({"<apns-id>": "not a UUID"} if reason == "BadMessageId" else {}))
+    found = await provider.push(
+        token_of(provider.apns) if token is None else token, PAYLOAD, **changed
+    )
+    assert found == (
+        status,
+        {"reason": reason} | ({"<apns-id>": "not a UUID"} if reason == "BadMessageId" else {}),
+    )
 
 
-@pytest.mark.parametrize(("payload", "status", "reason"), [(b"", 400, "PayloadEmpty"), (b"x" * 4097, 413, "PayloadTooLarge")])
-async def test_payloads_have_their_limits(provider: Provider, payload: bytes, status: int, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("payload", "status", "reason"),
+    [(b"", 400, "PayloadEmpty"), (b"x" * 4097, 413, "PayloadTooLarge")],
+)
+async def test_payloads_have_their_limits(
+    provider: Provider, payload: bytes, status: int, reason: str
+) -> None:
     assert await provider.push(token_of(provider.apns), payload) == (status, {"reason": reason})
     assert (await provider.push(token_of(provider.apns), b"x" * 4096))[0] == 200
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status", "reason"),
-    [("GET", "/3/device/ab", 405, "MethodNotAllowed"), ("POST", "/2/device/ab", 404, "BadPath"), ("POST", "/", 404, "BadPath")],
+    [
+        ("GET", "/3/device/ab", 405, "MethodNotAllowed"),
+        ("POST", "/2/device/ab", 404, "BadPath"),
+        ("POST", "/", 404, "BadPath"),
+    ],
 )
 async def test_other_paths_and_methods_are_not_there(
     provider: Provider, method: str, path: str, status: int, reason: str
 ) -> None:
-    assert await provider.call(method, provider.apns.url + path, PAYLOAD) == (status, {"reason": reason})
+    assert await provider.call(method, provider.apns.url + path, PAYLOAD) == (
+        status,
+        {"reason": reason},
+    )
 
 
-async def test_a_token_that_is_gone_is_410_with_the_moment(provider: Provider, clock: ManualClock) -> None:
+async def test_a_token_that_is_gone_is_410_with_the_moment(
+    provider: Provider, clock: ManualClock
+) -> None:
     token = token_of(provider.apns)
     provider.apns.devices.retire(token)
     await clock.advance(5)
-    assert await provider.push(token) == (410, {"reason": "Unregistered", "timestamp": clock.milliseconds() - 5000})
+    assert await provider.push(token) == (
+        410,
+        {"reason": "Unregistered", "timestamp": clock.milliseconds() - 5000},
+    )
 
 
 async def test_a_devices_token_and_an_activitys_are_not_the_same(provider: Provider) -> None:
     """Each is for its own topic."""
     device = token_of(provider.apns, TokenKind.DEVICE)
     assert await provider.push(device) == (400, {"reason": "DeviceTokenNotForTopic"})
-    assert (await provider.push(device, apns_push_type="alert", apns_topic=provider.apns.bundle_id))[0] == 200
+    assert (
+        await provider.push(device, apns_push_type="alert", apns_topic=provider.apns.bundle_id)
+    )[0] == 200
     for kind in (TokenKind.START, TokenKind.UPDATE):
-        wrong = await provider.push(token_of(provider.apns, kind), apns_push_type="alert", apns_topic=provider.apns.bundle_id)
+        wrong = await provider.push(
+            token_of(provider.apns, kind),
+            apns_push_type="alert",
+            apns_topic=provider.apns.bundle_id,
+        )
         assert wrong == (400, {"reason": "DeviceTokenNotForTopic"})
 
 
@@ -124,25 +154,45 @@ async def test_a_provider_token_is_good_for_an_hour(provider: Provider, clock: M
     assert await provider.push(token) == (403, {"reason": "ExpiredProviderToken"})
 
 
-async def test_provider_tokens_must_not_change_within_20_minutes(provider: Provider, clock: ManualClock) -> None:
+async def test_provider_tokens_must_not_change_within_20_minutes(
+    provider: Provider, clock: ManualClock
+) -> None:
     token = token_of(provider.apns)
     assert (await provider.push(token))[0] == 200
     await clock.advance(19 * MINUTE)
     second = bearer(provider.apns, clock.seconds())
-    assert await provider.push(token, authorization=second) == (429, {"reason": "TooManyProviderTokenUpdates"})
+    assert await provider.push(token, authorization=second) == (
+        429,
+        {"reason": "TooManyProviderTokenUpdates"},
+    )
     assert (await provider.push(token))[0] == 200
     await clock.advance(MINUTE)
     assert (await provider.push(token, authorization=second))[0] == 200
 
 
-async def test_forged_foreign_and_future_provider_tokens_are_invalid(provider: Provider, clock: ManualClock) -> None:
+async def test_forged_foreign_and_future_provider_tokens_are_invalid(
+    provider: Provider, clock: ManualClock
+) -> None:
     apns, token, now = provider.apns, token_of(provider.apns), clock.seconds()
     other = make_key()
-    forged = "bearer " + jwt.encode({"iss": apns.key.team_id, "iat": now}, other.pem, "ES256", {"kid": apns.key.key_id})
-    unknown = "bearer " + jwt.encode({"iss": apns.key.team_id, "iat": now}, other.pem, "ES256", {"kid": "OTHER"})
-    wrong = [forged, unknown, bearer(apns, now, iss="ANOTHERTEAM"), bearer(apns, now + 3600), bearer(apns, now, iat="now")]
+    forged = "bearer " + jwt.encode(
+        {"iss": apns.key.team_id, "iat": now}, other.pem, "ES256", {"kid": apns.key.key_id}
+    )
+    unknown = "bearer " + jwt.encode(
+        {"iss": apns.key.team_id, "iat": now}, other.pem, "ES256", {"kid": "OTHER"}
+    )
+    wrong = [
+        forged,
+        unknown,
+        bearer(apns, now, iss="ANOTHERTEAM"),
+        bearer(apns, now + 3600),
+        bearer(apns, now, iat="now"),
+    ]
     for authorization in wrong:
-        assert await provider.push(token, authorization=authorization) == (403, {"reason": "InvalidProviderToken"})
+        assert await provider.push(token, authorization=authorization) == (
+            403,
+            {"reason": "InvalidProviderToken"},
+        )
 
 
 async def test_a_delivery_reaches_the_device_of_the_token(provider: Provider) -> None:
@@ -166,7 +216,9 @@ async def test_a_broadcast_reaches_all_who_listen_and_nobody_else(provider: Prov
     apns.devices.listen("c", channel)
     apns.devices.stop_listening("c", channel)
     send = f"{apns.url}/4/broadcasts/apps/{apns.bundle_id}"
-    assert (await provider.call("POST", send, b"x" * 5120, apns_channel_id=channel, apns_topic=None))[0] == 200
+    assert (
+        await provider.call("POST", send, b"x" * 5120, apns_channel_id=channel, apns_topic=None)
+    )[0] == 200
     taken = await apns.devices.mailbox("tests").take()
     assert sorted(delivery.device for delivery in taken) == ["a", "b"]
     assert {delivery.channel for delivery in taken} == {channel}
@@ -191,7 +243,9 @@ async def test_what_is_wrong_with_a_broadcast_is_told(
     provider: Provider, changed: dict[str, str | None], size: int, status: int, reason: str
 ) -> None:
     send = f"{provider.apns.url}/4/broadcasts/apps/{provider.apns.bundle_id}"
-    found = await provider.call("POST", send, b"x" * size, **({"apns_channel_id": CHANNEL} | changed))
+    found = await provider.call(
+        "POST", send, b"x" * size, **({"apns_channel_id": CHANNEL} | changed)
+    )
     assert found == (status, {"reason": reason})
 
 
@@ -199,14 +253,25 @@ async def test_what_is_wrong_with_channel_management_is_told(provider: Provider)
     apns = provider.apns
     base = f"{apns.manage_url}/1/apps/{apns.bundle_id}"
     wrong = [
-        (await provider.call("POST", f"{base}/channels", b'{"message-storage-policy":1,"push-type":"Alert"}'), "InvalidPushType"),
+        (
+            await provider.call(
+                "POST", f"{base}/channels", b'{"message-storage-policy":1,"push-type":"Alert"}'
+            ),
+            "InvalidPushType",
+        ),
         (await provider.call("POST", f"{base}/channels", b"no JSON"), "InvalidPushType"),
         (await provider.call("GET", f"{base}/channels"), "MissingChannelId"),
         (await provider.call("GET", f"{base}/channels", apns_channel_id="x"), "BadChannelId"),
-        (await provider.call("DELETE", f"{base}/channels", apns_channel_id=CHANNEL), "ChannelNotRegistered"),
+        (
+            await provider.call("DELETE", f"{base}/channels", apns_channel_id=CHANNEL),
+            "ChannelNotRegistered",
+        ),
         (await provider.call("PUT", f"{base}/channels"), "MethodNotAllowed"),
         (await provider.call("GET", f"{apns.manage_url}/1/apps/other/channels"), "BadPath"),
-        (await provider.call("GET", f"{base}/all-channels", authorization=None), "MissingProviderToken"),
+        (
+            await provider.call("GET", f"{base}/all-channels", authorization=None),
+            "MissingProviderToken",
+        ),
     ]
     assert [told["reason"] for (_, told), _ in wrong] == [reason for _, reason in wrong]
     assert all("<apns-request-id>" in told for (_, told), _ in wrong)
@@ -237,7 +302,9 @@ async def test_the_log_is_bounded_and_can_be_sums_alone(provider: Provider) -> N
     assert apns.record.seen.maxlen is not None
 
 
-async def test_fewer_requests_and_fewer_tokens_that_are_gone_can_be_kept(provider: Provider) -> None:
+async def test_fewer_requests_and_fewer_tokens_that_are_gone_can_be_kept(
+    provider: Provider,
+) -> None:
     """The sums stay whole, and a token that is forgotten is as one that never was."""
     apns = provider.apns
     apns.record.remember(2)
@@ -257,7 +324,9 @@ async def test_everything_can_be_driven_over_the_control_port(provider: Provider
 
         async def call(method: str, path: str, body: object = None) -> tuple[int, object]:
             request = client.request(method, control + path)
-            response = await (request.body_json(body) if body is not None else request).build().send()
+            response = (
+                await (request.body_json(body) if body is not None else request).build().send()
+            )
             content = bytes(await response.bytes())
             return response.status, json.loads(content) if content else None
 
@@ -266,7 +335,11 @@ async def test_everything_can_be_driven_over_the_control_port(provider: Provider
         assert isinstance(told, dict)
         token = told["token"]
         assert (status, len(token)) == (201, 160)
-        async with client.get(f"{control}/mailboxes/away").streamed_read_buffer_limit(0).build_streamed() as stream:
+        async with (
+            client.get(f"{control}/mailboxes/away")
+            .streamed_read_buffer_limit(0)
+            .build_streamed() as stream
+        ):
             assert await stream.body_reader.read_chunk() == b"\n"
             assert (await provider.push(token))[0] == 200
             chunk = await stream.body_reader.read_chunk()
@@ -283,7 +356,10 @@ async def test_everything_can_be_driven_over_the_control_port(provider: Provider
         assert await provider.push(token) == (429, {"reason": "TooManyRequests"})
         _, log = await call("GET", f"/log?target={token}")
         assert isinstance(log, list)
-        assert [(seen["status"], seen["reason"]) for seen in log] == [(200, ""), (429, "TooManyRequests")]
+        assert [(seen["status"], seen["reason"]) for seen in log] == [
+            (200, ""),
+            (429, "TooManyRequests"),
+        ]
         _, state = await call("GET", "/state")
         assert isinstance(state, dict)
         assert (state["accepted"], state["devices"], state["tokens"]) == (1, 1, 1)
@@ -301,7 +377,9 @@ async def test_everything_can_be_driven_over_the_control_port(provider: Provider
         assert apns.devices.known == {}
 
 
-async def test_a_delay_is_one_of_the_simulators_clock(provider: Provider, clock: ManualClock) -> None:
+async def test_a_delay_is_one_of_the_simulators_clock(
+    provider: Provider, clock: ManualClock
+) -> None:
     token = token_of(provider.apns)
     provider.apns.faults.add(PushFault(token=token, delay=3600))
     pushing = asyncio.create_task(provider.push(token))
@@ -312,7 +390,9 @@ async def test_a_delay_is_one_of_the_simulators_clock(provider: Provider, clock:
     assert (await pushing)[0] == 200
 
 
-async def test_keys_and_certificates_are_the_same_after_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+async def test_keys_and_certificates_are_the_same_after_a_restart(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     """A server that was led here finds its way again."""
     directory = tmp_path / "apns"
     first, second = Apns.kept_in(directory, clock), Apns.kept_in(directory, clock)

@@ -8,7 +8,15 @@ from contextlib import asynccontextmanager
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import ConnectionTerminated, DataReceived, Event, PingAckReceived, ResponseReceived, StreamEnded, StreamReset
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    PingAckReceived,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+)
 from h2.settings import SettingCodes
 from hpack import Encoder
 from hypothesis import given
@@ -95,7 +103,10 @@ def known_headers(apns: Apns, token: str) -> list[tuple[str, str]]:
     """The same provider's token in all tests, since Apple minds when it changes."""
     if id(apns) not in AUTHORIZED:
         AUTHORIZED[id(apns)] = headers_for(apns, "")
-    return [(name, f"/3/device/{token}" if name == ":path" else value) for name, value in AUTHORIZED[id(apns)]]
+    return [
+        (name, f"/3/device/{token}" if name == ":path" else value)
+        for name, value in AUTHORIZED[id(apns)]
+    ]
 
 
 async def test_another_implementation_of_http2_can_push(apns: Apns) -> None:
@@ -105,12 +116,20 @@ async def test_another_implementation_of_http2_can_push(apns: Apns) -> None:
         for number, token in enumerate(tokens):
             stream = peer.h2.get_next_available_stream_id()
             long = [("x-long", "y" * 20_000)] if number % 10 == 0 else []
-            peer.h2.send_headers(stream, known_headers(apns, token) + long, priority_weight=16 if number % 2 else None)
+            peer.h2.send_headers(
+                stream,
+                known_headers(apns, token) + long,
+                priority_weight=16 if number % 2 else None,
+            )
             peer.h2.send_data(stream, PAYLOAD[:10], pad_length=7 if number % 3 else None)
             peer.h2.send_data(stream, PAYLOAD[10:], end_stream=True)
         await peer.flush()
         answers = await peer.until(ResponseReceived, 50)
-        assert {dict(answer.headers)[b":status"] for answer in answers if isinstance(answer, ResponseReceived)} == {b"200"}
+        assert {
+            dict(answer.headers)[b":status"]
+            for answer in answers
+            if isinstance(answer, ResponseReceived)
+        } == {b"200"}
         assert all(apns.record.payloads(token) == [PAYLOAD] for token in tokens)
 
 
@@ -164,7 +183,9 @@ async def test_a_stream_that_the_client_gives_up_is_forgotten(apns: Apns) -> Non
         peer.h2.send_data(again, PAYLOAD, end_stream=True)
         await peer.flush()
         answers = await peer.until(ResponseReceived)
-        assert [answer.stream_id for answer in answers if isinstance(answer, ResponseReceived)] == [again]
+        assert [answer.stream_id for answer in answers if isinstance(answer, ResponseReceived)] == [
+            again
+        ]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +194,11 @@ async def test_a_stream_that_the_client_gives_up_is_forgotten(apns: Apns) -> Non
         b"GET / HTTP/1.1\r\n\r\n",
         frames.PREFACE + b"\xff" * 100,
         frames.PREFACE + frames.frame(frames.HEADERS, frames.END_HEADERS, 2, b"\x82"),
-        frames.PREFACE + frames.frame(frames.HEADERS, frames.END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff\xff"),
-        frames.PREFACE + frames.frame(frames.HEADERS, 0, 1, b"\x82") + frames.frame(frames.PING, 0, 0, b"12345678"),
+        frames.PREFACE
+        + frames.frame(frames.HEADERS, frames.END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff\xff"),
+        frames.PREFACE
+        + frames.frame(frames.HEADERS, 0, 1, b"\x82")
+        + frames.frame(frames.PING, 0, 0, b"12345678"),
         frames.PREFACE + frames.frame(frames.CONTINUATION, 0, 1, b"\x82"),
         frames.PREFACE + frames.frame(frames.HEADERS, frames.PADDED, 1, b"\x09a"),
         frames.PREFACE + frames.frame(frames.WINDOW_UPDATE, 0, 0, b"1"),
@@ -221,11 +245,24 @@ def answered(_: Exchange) -> Answer:
 
 
 REQUEST = [(":method", "POST"), (":scheme", "https"), (":authority", "a"), (":path", "/")]
-# Half of the frames open a stream by a request that is whole: random bytes would hardly ever be one.
+# Half of the frames open a stream by a request that is whole: random bytes would hardly ever be
+# one.
 OPENING = Encoder().encode(REQUEST)
 FRAMES = st.one_of(
-    st.builds(frames.frame, st.integers(0, 9), st.integers(0, 255), st.integers(0, 9), st.binary(max_size=40)),
-    st.builds(frames.frame, st.just(frames.HEADERS), st.sampled_from([4, 5]), st.integers(0, 9), st.just(OPENING)),
+    st.builds(
+        frames.frame,
+        st.integers(0, 9),
+        st.integers(0, 255),
+        st.integers(0, 9),
+        st.binary(max_size=40),
+    ),
+    st.builds(
+        frames.frame,
+        st.just(frames.HEADERS),
+        st.sampled_from([4, 5]),
+        st.integers(0, 9),
+        st.just(OPENING),
+    ),
 )
 
 
@@ -233,7 +270,8 @@ FRAMES = st.one_of(
 def test_any_bytes_are_borne(chunks: list[bytes]) -> None:
     """Whatever comes after the greeting, nothing is raised: it is served, waited for, or the connection is closed.
 
-    The judge of what is written has every stream open that the bytes may name, since an answer may come on any of them.
+    The judge of what is written has every stream open that the bytes may name, since an answer may
+    come on any of them.
     """
     wire, connection = Wire(), Connection(1, answered, lambda _: None)
     connection.connection_made(wire)
@@ -255,7 +293,11 @@ FIELDS = st.tuples(
 )
 
 
-@given(st.lists(st.lists(FIELDS, max_size=6), max_size=6), st.sampled_from([0, 60, 4096]), st.booleans())
+@given(
+    st.lists(st.lists(FIELDS, max_size=6), max_size=6),
+    st.sampled_from([0, 60, 4096]),
+    st.booleans(),
+)
 def test_headers_are_read_as_another_implementation_writes_them(
     blocks: list[list[tuple[str, str]]], size: int, huffman: bool
 ) -> None:
@@ -279,13 +321,20 @@ def test_a_header_block_is_read_or_refused(block: bytes) -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 204, 400, 403, 410, 413, 429, 503])
 def test_answers_are_read_by_another_implementation(status: int) -> None:
-    wire, connection = Wire(), Connection(1, lambda _: Answer(status, ((b"apns-id", b"x" * 36),), b"body"), lambda _: None)
+    wire, connection = (
+        Wire(),
+        Connection(
+            1, lambda _: Answer(status, ((b"apns-id", b"x" * 36),), b"body"), lambda _: None
+        ),
+    )
     peer = H2Connection(H2Configuration(client_side=True, header_encoding=None))
     peer.initiate_connection()
     peer.send_headers(1, REQUEST, end_stream=True)
     connection.connection_made(wire)
     connection.data_received(peer.data_to_send())
-    [answer] = [event for event in peer.receive_data(wire.sent) if isinstance(event, ResponseReceived)]
+    [answer] = [
+        event for event in peer.receive_data(wire.sent) if isinstance(event, ResponseReceived)
+    ]
     assert dict(answer.headers) == {b":status": b"%d" % status, b"apns-id": b"x" * 36}
     assert written(status, ())
 
@@ -322,5 +371,7 @@ def test_more_streams_than_allowed_are_refused_as_never_looked_at() -> None:
     for number in range(MOST_STREAMS + 3):
         peer.send_headers(2 * number + 1, REQUEST, end_stream=True)
     connection.data_received(peer.data_to_send())
-    refused = [event.stream_id for event in peer.receive_data(wire.sent) if isinstance(event, StreamReset)]
+    refused = [
+        event.stream_id for event in peer.receive_data(wire.sent) if isinstance(event, StreamReset)
+    ]
     assert refused == [2 * (MOST_STREAMS + more) + 1 for more in range(3)]

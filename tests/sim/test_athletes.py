@@ -19,7 +19,15 @@ from tally.sim.athletes.display import rendered, summary
 from tally.sim.athletes.fleet import Fleet, draw_goal
 from tally.sim.athletes.membership import CollectServer
 from tally.sim.athletes.pace import FastClock
-from tally.sim.athletes.training import DISCIPLINES, WEEK, draw_character, draw_daylight, draw_effort, draw_pause, part_of_day
+from tally.sim.athletes.training import (
+    DISCIPLINES,
+    WEEK,
+    draw_character,
+    draw_daylight,
+    draw_effort,
+    draw_pause,
+    part_of_day,
+)
 from tally.sim.oidc.issuer import Issuer
 from tally.sim.oidc.keys import SigningKeys
 from tally.sim.strava.simulator import Strava
@@ -66,7 +74,9 @@ async def club(http: Client, issuer: Issuer, strava: Strava) -> AsyncIterator[Cl
         yield club
 
 
-def fleet_of(http: Client, strava: Strava, clock: ManualClock, seed: int = 7, club: Club | None = None) -> Fleet:
+def fleet_of(
+    http: Client, strava: Strava, clock: ManualClock, seed: int = 7, club: Club | None = None
+) -> Fleet:
     collect = None if club is None else CollectServer(http, club.url)
     return Fleet(StravaAccounts(http, strava.url), clock, random.Random(seed), collect)
 
@@ -86,7 +96,9 @@ def test_an_effort_is_one_that_people_make(seed: int, hour: int) -> None:
     """Neither too far nor too fast, with pauses, and no hills indoors or in the water."""
     chance = random.Random(seed)
     effort = draw_effort(chance, draw_character(chance, seed % 1000), hour)
-    (discipline,) = [each for each in DISCIPLINES if effort.sport_type in (*each.sport_types, each.indoor)]
+    (discipline,) = [
+        each for each in DISCIPLINES if effort.sport_type in (*each.sport_types, each.indoor)
+    ]
     assert 0 < effort.distance <= discipline.longest
     slowest, fastest = SPEEDS[discipline.family]
     assert slowest < effort.distance / effort.moving_time < fastest
@@ -110,7 +122,12 @@ def test_a_large_fleet_has_all_kinds_and_no_namesakes() -> None:
     chance = random.Random(1)
     people = [draw_character(chance, number) for number in range(2000)]
     assert len({person.name for person in people}) == 2000
-    assert set(Counter(person.favourite.family for person in people)) == {"RIDE", "RUN", "SWIM", "WALK"}
+    assert set(Counter(person.favourite.family for person in people)) == {
+        "RIDE",
+        "RUN",
+        "SWIM",
+        "WALK",
+    }
 
 
 def test_people_go_out_about_as_often_as_they_mean_to() -> None:
@@ -133,7 +150,15 @@ def test_few_set_out_at_night() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hour", "name"), [(0, "Night"), (5, "Morning"), (12, "Lunch"), (17, "Afternoon"), (18, "Evening"), (23, "Evening")]
+    ("hour", "name"),
+    [
+        (0, "Night"),
+        (5, "Morning"),
+        (12, "Lunch"),
+        (17, "Afternoon"),
+        (18, "Evening"),
+        (23, "Evening"),
+    ],
 )
 def test_an_hour_belongs_to_a_part_of_the_day(hour: int, name: str) -> None:
     assert part_of_day(hour) == name
@@ -147,17 +172,24 @@ async def test_a_fast_clock_runs_ahead(clock: ManualClock) -> None:
     assert fast.monotonic() == 24 * 3600
 
 
-async def test_days_go_by_and_activities_come(http: Client, strava: Strava, clock: ManualClock) -> None:
+async def test_days_go_by_and_activities_come(
+    http: Client, strava: Strava, clock: ManualClock
+) -> None:
     """Each starts when its athlete went out and is there when they are back; the diary knows of all."""
     fleet = fleet_of(http, strava, clock)
     await fleet.gather(5)
     await live_through(fleet, clock, 14 * 24)
     by_athlete = Counter(activity.athlete_id for activity in strava.activities.values())
     deleted = sum(athlete.diary.deletions for athlete in fleet.athletes)
-    assert by_athlete.total() + deleted == sum(athlete.diary.activities for athlete in fleet.athletes)
+    assert by_athlete.total() + deleted == sum(
+        athlete.diary.activities for athlete in fleet.athletes
+    )
     assert set(by_athlete) == set(strava.athletes)
     now, begin = clock.seconds(), round(START.timestamp())
-    assert all(begin < each.start < each.start + each.elapsed_time <= now for each in strava.activities.values())
+    assert all(
+        begin < each.start < each.start + each.elapsed_time <= now
+        for each in strava.activities.values()
+    )
     assert all(athlete.diary.failures == 0 for athlete in fleet.athletes)
 
 
@@ -170,11 +202,18 @@ async def test_the_same_seed_makes_the_same_fortnight(http: Client) -> None:
             fleet = fleet_of(http, strava, clock)
             await fleet.gather(3)
             await live_through(fleet, clock, 14 * 24)
-            lives.append([(athlete.character, athlete.diary.activities, athlete.diary.metres) for athlete in fleet.athletes])
+            lives.append(
+                [
+                    (athlete.character, athlete.diary.activities, athlete.diary.metres)
+                    for athlete in fleet.athletes
+                ]
+            )
     assert lives[0] == lives[1]
 
 
-async def test_people_have_second_thoughts(http: Client, strava: Strava, clock: ManualClock) -> None:
+async def test_people_have_second_thoughts(
+    http: Client, strava: Strava, clock: ManualClock
+) -> None:
     """In three months somebody renames, hides and deletes."""
     fleet = fleet_of(http, strava, clock)
     await fleet.gather(8)
@@ -186,17 +225,23 @@ async def test_people_have_second_thoughts(http: Client, strava: Strava, clock: 
     activities = strava.activities.values()
     assert any(activity.name.endswith("with friends") for activity in activities)
     assert any(activity.private for activity in activities)
-    edits, deletions = (sum(getattr(each.diary, name) for each in fleet.athletes) for name in ("edits", "deletions"))
+    edits, deletions = (
+        sum(getattr(each.diary, name) for each in fleet.athletes) for name in ("edits", "deletions")
+    )
     assert edits > 10
     assert deletions > 0
 
 
-async def test_they_join_what_there_is_to_join(http: Client, strava: Strava, clock: ManualClock, club: Club) -> None:
+async def test_they_join_what_there_is_to_join(
+    http: Client, strava: Strava, clock: ManualClock, club: Club
+) -> None:
     """Everybody logs in as themselves, links their own account, and sets a goal in the sport they love."""
     fleet = fleet_of(http, strava, clock, club=club)
     await fleet.gather(10)
     assert [athlete.diary.last for athlete in fleet.athletes] == ["joined"] * 10
-    assert club.linked == {each.character.name.replace(" ", "_"): each.athlete_id for each in fleet.athletes}
+    assert club.linked == {
+        each.character.name.replace(" ", "_"): each.athlete_id for each in fleet.athletes
+    }
     goals = dict(club.milestones)
     for athlete in fleet.athletes:
         goal = goals[athlete.character.name.replace(" ", "_")]
@@ -211,10 +256,14 @@ async def test_an_issuer_that_approves_by_itself_is_fine_too(
     issuer.auto_approve = "Ana Silva"
     fleet = fleet_of(http, strava, clock, club=club)
     await fleet.gather(3)
-    assert set(club.linked) == {athlete.character.name.replace(" ", "_") for athlete in fleet.athletes}
+    assert set(club.linked) == {
+        athlete.character.name.replace(" ", "_") for athlete in fleet.athletes
+    }
 
 
-async def test_who_joined_is_heard_of(http: Client, strava: Strava, clock: ManualClock, club: Club) -> None:
+async def test_who_joined_is_heard_of(
+    http: Client, strava: Strava, clock: ManualClock, club: Club
+) -> None:
     """Each activity is told by a webhook, and nothing else is."""
     await strava.webhooks.subscribe(f"{club.url}/webhooks/strava", VERIFY_TOKEN)
     fleet = fleet_of(http, strava, clock, club=club)
@@ -227,8 +276,15 @@ async def test_who_joined_is_heard_of(http: Client, strava: Strava, clock: Manua
     assert set(created) - set(deleted) == set(strava.activities)
 
 
-async def test_who_cannot_join_trains_all_the_same(http: Client, strava: Strava, clock: ManualClock) -> None:
-    fleet = Fleet(StravaAccounts(http, strava.url), clock, random.Random(7), CollectServer(http, f"{strava.url}/nothing"))
+async def test_who_cannot_join_trains_all_the_same(
+    http: Client, strava: Strava, clock: ManualClock
+) -> None:
+    fleet = Fleet(
+        StravaAccounts(http, strava.url),
+        clock,
+        random.Random(7),
+        CollectServer(http, f"{strava.url}/nothing"),
+    )
     await fleet.gather(1)
     (athlete,) = fleet.athletes
     assert athlete.diary.last.startswith("could not join: A redirect was expected at")
@@ -236,23 +292,32 @@ async def test_who_cannot_join_trains_all_the_same(http: Client, strava: Strava,
     assert athlete.diary.activities > 0
 
 
-async def test_who_cannot_upload_tries_again_another_day(http: Client, strava: Strava, clock: ManualClock) -> None:
+async def test_who_cannot_upload_tries_again_another_day(
+    http: Client, strava: Strava, clock: ManualClock
+) -> None:
     """An account that does not exist is refused, time after time, and nobody gives up."""
     person = draw_character(random.Random(1), 0)
     athlete = MadeUpAthlete(person, 1, StravaAccounts(http, strava.url), clock, random.Random(1))
     fleet = Fleet(athlete.accounts, clock, random.Random(1), athletes=[athlete])
     await live_through(fleet, clock, 14 * 24)
     assert athlete.diary.failures > 1
-    assert (athlete.diary.activities, athlete.diary.last) == (0, "POST activities got 404 from the Strava simulator")
+    assert (athlete.diary.activities, athlete.diary.last) == (
+        0,
+        "POST activities got 404 from the Strava simulator",
+    )
 
 
 async def test_a_simulator_that_is_not_there_is_named(http: Client, clock: ManualClock) -> None:
     fleet = Fleet(StravaAccounts(http, "http://127.0.0.1:9"), clock, random.Random(1))
-    with pytest.raises(Unavailable, match=r"The Strava simulator at http://127\.0\.0\.1:9 does not answer"):
+    with pytest.raises(
+        Unavailable, match=r"The Strava simulator at http://127\.0\.0\.1:9 does not answer"
+    ):
         await fleet.gather(1)
 
 
-async def test_the_display_shows_the_busiest_and_the_sums(http: Client, strava: Strava, clock: ManualClock) -> None:
+async def test_the_display_shows_the_busiest_and_the_sums(
+    http: Client, strava: Strava, clock: ManualClock
+) -> None:
     fleet = fleet_of(http, strava, clock)
     await fleet.gather(20)
     fleet.athletes[-1].diary.metres = 42_195.0

@@ -28,10 +28,13 @@ def done(club: Club, athlete: MadeUpAthlete, milestone: Any) -> float:
     counted = [
         activity
         for activity in club.strava.activities.values()
-        if activity.athlete_id == athlete.athlete_id and FAMILIES.get(activity.sport_type) == milestone["sport"]
+        if activity.athlete_id == athlete.athlete_id
+        and FAMILIES.get(activity.sport_type) == milestone["sport"]
     ]
     by_distance = milestone["metric"] == "DISTANCE_METERS"
-    return sum(activity.distance if by_distance else activity.total_elevation_gain for activity in counted)
+    return sum(
+        activity.distance if by_distance else activity.total_elevation_gain for activity in counted
+    )
 
 
 async def test_a_week_of_training_is_a_week_of_progress(tmp_path: Path) -> None:
@@ -39,7 +42,9 @@ async def test_a_week_of_training_is_a_week_of_progress(tmp_path: Path) -> None:
     clock = ManualClock()
     async with open_club(tmp_path) as club:
         collect = CollectServer(club.client, club.url)
-        fleet = Fleet(StravaAccounts(club.client, club.strava.url), clock, random.Random(7), collect)
+        fleet = Fleet(
+            StravaAccounts(club.client, club.strava.url), clock, random.Random(7), collect
+        )
         await fleet.gather(4)
         assert [athlete.diary.last for athlete in fleet.athletes] == ["joined"] * 4
         await live_through(fleet, clock, 7 * 24)

@@ -18,28 +18,87 @@ from tally.sim.oidc.issuer import Issuer
 from tally.sim.strava.simulator import Strava
 
 PATHS = [
-    *("/oauth2/authorize", "/login", "/logout", "/oauth2/token", "/oauth2/revoke", "/oauth2/userInfo", "/"),
-    *("/oauth/authorize", "/oauth/token", "/oauth/deauthorize", "/api/v3/activities/1", "/api/v3/push_subscriptions"),
-    *("/_sim/state", "/_sim/tokens", "/_sim/people", "/_sim/flaws", "/_sim/faults", "/_sim/approval", "/_sim/limits"),
-    *("/_sim/athletes", "/_sim/activities", "/_sim/activities/1", "/_sim/athletes/1/expire", "/_sim/webhooks"),
+    "/oauth2/authorize",
+    "/login",
+    "/logout",
+    "/oauth2/token",
+    "/oauth2/revoke",
+    "/oauth2/userInfo",
+    "/",
+    "/oauth/authorize",
+    "/oauth/token",
+    "/oauth/deauthorize",
+    "/api/v3/activities/1",
+    "/api/v3/push_subscriptions",
+    "/_sim/state",
+    "/_sim/tokens",
+    "/_sim/people",
+    "/_sim/flaws",
+    "/_sim/faults",
+    "/_sim/approval",
+    "/_sim/limits",
+    "/_sim/athletes",
+    "/_sim/activities",
+    "/_sim/activities/1",
+    "/_sim/athletes/1/expire",
+    "/_sim/webhooks",
 ]
 NAMES = [
-    *("client_id", "client_secret", "redirect_uri", "response_type", "scope", "state", "code", "grant_type", "athlete"),
-    *("code_challenge", "code_challenge_method", "refresh_token", "access_token", "token", "name", "who", "login_hint"),
-    *("callback_url", "verify_token", "sub", "groups", "firstname", "athlete_id", "distance", "logout_uri", "AccessToken"),
+    "client_id",
+    "client_secret",
+    "redirect_uri",
+    "response_type",
+    "scope",
+    "state",
+    "code",
+    "grant_type",
+    "athlete",
+    "code_challenge",
+    "code_challenge_method",
+    "refresh_token",
+    "access_token",
+    "token",
+    "name",
+    "who",
+    "login_hint",
+    "callback_url",
+    "verify_token",
+    "sub",
+    "groups",
+    "firstname",
+    "athlete_id",
+    "distance",
+    "logout_uri",
+    "AccessToken",
 ]
 WORDS = [
-    *("tally-collect", "54321", "http://127.0.0.1:9/", "http://[", "code", "openid", "read", "S256", "100001"),
-    *("authorization_code", "refresh_token", "made-up-client-secret", "made-up-strava-secret"),
+    "tally-collect",
+    "54321",
+    "http://127.0.0.1:9/",
+    "http://[",
+    "code",
+    "openid",
+    "read",
+    "S256",
+    "100001",
+    "authorization_code",
+    "refresh_token",
+    "made-up-client-secret",
+    "made-up-strava-secret",
 ]
 VALUES = st.sampled_from(WORDS) | st.text(max_size=20)
 FIELDS = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=8)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | VALUES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), inner)
+    ),
     max_leaves=8,
 )
-HEADERS = st.sampled_from(["", "Basic !", "Basic YTpi", "Bearer x", "Bearer a.b.c", "Bearer eyJhbGciOiJub25lIn0.e30."])
+HEADERS = st.sampled_from(
+    ["", "Basic !", "Basic YTpi", "Bearer x", "Bearer a.b.c", "Bearer eyJhbGciOiJub25lIn0.e30."]
+)
 TARGETS = st.sampled_from(["", "AWSCognitoIdentityProviderService.DeleteUser"])
 
 
@@ -74,12 +133,22 @@ class Sent:
 
     def to(self, client: Client, url: str) -> ConsumedRequest:
         request = client.request(self.method, with_query(f"{url}{self.path}", self.query))
-        request = request.header("authorization", self.authorization).header("x-amz-target", self.operation)
+        request = request.header("authorization", self.authorization).header(
+            "x-amz-target", self.operation
+        )
         if isinstance(self.body, bytes):
-            return request.header("content-type", "application/x-www-form-urlencoded").body_bytes(self.body).build()
+            return (
+                request.header("content-type", "application/x-www-form-urlencoded")
+                .body_bytes(self.body)
+                .build()
+            )
         if self.is_form and isinstance(self.body, dict):
             return request.form({name: str(value) for name, value in self.body.items()}).build()
-        return request.header("content-type", "application/json").body_bytes(json.dumps(self.body).encode()).build()
+        return (
+            request.header("content-type", "application/json")
+            .body_bytes(json.dumps(self.body).encode())
+            .build()
+        )
 
 
 SENT = st.builds(
@@ -95,7 +164,9 @@ SENT = st.builds(
 
 
 @given(sent=SENT)
-async def test_nothing_that_is_sent_breaks_a_simulator(client: Client, issuer: Issuer, strava: Strava, sent: Sent) -> None:
+async def test_nothing_that_is_sent_breaks_a_simulator(
+    client: Client, issuer: Issuer, strava: Strava, sent: Sent
+) -> None:
     for simulator in (issuer, strava):
         # A fault or an approval that was asked for by chance is no bad answer, but would hide one.
         simulator.faults.clear()

@@ -68,7 +68,9 @@ def test_a_batch_id_is_made_as_the_firmware_makes_it(house: Greenhouse) -> None:
     assert [str(each.timestamp_ms) for each in made] == [end for _, end in windows]
 
 
-async def test_what_was_measured_offline_goes_out_in_hundreds_oldest_first(house: Greenhouse) -> None:
+async def test_what_was_measured_offline_goes_out_in_hundreds_oldest_first(
+    house: Greenhouse,
+) -> None:
     uplink = house.uplink()
     board = house.board(uplink)
     board.remember(250, 300_000)
@@ -88,7 +90,13 @@ async def test_what_was_measured_offline_goes_out_in_hundreds_oldest_first(house
         Fault(path=DATA, drop="after", times=2),
         Fault(path=DATA, status=503, body='{"error":"UNAVAILABLE","message":"away"}', times=3),
         Fault(path=DATA, status=502, body="<html>a proxy", content_type="text/html", times=2),
-        Fault(path=DATA, status=200, body="<html>welcome to the hotel's network", content_type="text/html", times=2),
+        Fault(
+            path=DATA,
+            status=200,
+            body="<html>welcome to the hotel's network",
+            content_type="text/html",
+            times=2,
+        ),
         Fault(path=DATA, status=200, body='{"acknowledged_batch_ids": [', times=2),
         Fault(path=DATA, status=429, body="{}", times=2),
         Fault(path="/devices/register", drop="before", times=2),
@@ -109,17 +117,25 @@ async def test_what_passes_is_waited_for(house: Greenhouse, fault: Fault) -> Non
     assert ids(await house.stored(board)) == ids(measured)
 
 
-async def test_an_answer_that_was_lost_makes_duplicates_and_these_are_not_kept(house: Greenhouse) -> None:
+async def test_an_answer_that_was_lost_makes_duplicates_and_these_are_not_kept(
+    house: Greenhouse,
+) -> None:
     uplink = house.uplink()
     board = house.board(uplink)
     board.remember(4, 1000)
     house.faults.add(Fault(path=DATA, drop="after"))
     await board.deliver()
-    assert (uplink.figures.acknowledged, uplink.figures.duplicates, uplink.figures.failures) == (0, 4, 1)
+    assert (uplink.figures.acknowledged, uplink.figures.duplicates, uplink.figures.failures) == (
+        0,
+        4,
+        1,
+    )
     assert len(await house.stored(board)) == 4
 
 
-async def test_a_server_that_stays_away_is_given_up_for_now_with_all_in_the_buffer(house: Greenhouse) -> None:
+async def test_a_server_that_stays_away_is_given_up_for_now_with_all_in_the_buffer(
+    house: Greenhouse,
+) -> None:
     board = house.board()
     measured = [board.measure()]
     house.faults.add(Fault(path=DATA, status=503, times=None))
@@ -142,7 +158,9 @@ async def test_a_wrong_key_is_not_tried_again_and_loses_nothing(house: Greenhous
     assert len(board.buffer) == 1
 
 
-async def test_the_server_says_how_long_to_wait_and_the_board_does(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_the_server_says_how_long_to_wait_and_the_board_does(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     """On a server that lets a key come once in a second, twice at once."""
     async with greenhouse(tmp_path_factory.mktemp("slow"), devices_rate_limit=1) as house:
         board = house.board()
@@ -157,7 +175,9 @@ async def test_a_slow_answer_is_not_waited_for_and_what_it_did_is_not_done_again
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """The server takes minutes: the board has long come back, and the two deliveries meet."""
-    async with greenhouse(tmp_path_factory.mktemp("late"), patience=timedelta(milliseconds=300)) as house:
+    async with greenhouse(
+        tmp_path_factory.mktemp("late"), patience=timedelta(milliseconds=300)
+    ) as house:
         board = house.board()
         await board.register()
         measured = [board.measure() for _ in range(3)]
@@ -168,7 +188,9 @@ async def test_a_slow_answer_is_not_waited_for_and_what_it_did_is_not_done_again
         assert ids(await house.stored(board)) == ids(measured)
 
 
-async def test_two_deliveries_of_the_same_readings_at_once_store_them_once(house: Greenhouse) -> None:
+async def test_two_deliveries_of_the_same_readings_at_once_store_them_once(
+    house: Greenhouse,
+) -> None:
     uplink = house.uplink()
     board = house.board(uplink)
     measured = [board.measure() for _ in range(120)]
@@ -196,7 +218,9 @@ async def test_after_a_restart_old_readings_keep_their_boot(house: Greenhouse) -
     assert boots[after.batch_id] == board.boot_id
 
 
-async def test_a_reading_that_the_server_will_never_take_does_not_hold_up_the_others(house: Greenhouse) -> None:
+async def test_a_reading_that_the_server_will_never_take_does_not_hold_up_the_others(
+    house: Greenhouse,
+) -> None:
     """A board whose clock stands in 1970 until it has met a time server."""
     uplink = house.uplink()
     board = house.board(uplink)
@@ -246,7 +270,9 @@ async def test_rate_limits_are_counted_as_failures_with_their_words(house: Green
     board = house.board(uplink, patience=RetryPolicy(attempts=1))
     board.measure()
     await board.register()
-    house.faults.add(Fault(path=DATA, status=429, body='{"error":"RATE_LIMITED","message":"Too many"}'))
+    house.faults.add(
+        Fault(path=DATA, status=429, body='{"error":"RATE_LIMITED","message":"Too many"}')
+    )
     with pytest.raises(RateLimited) as refusal:
         await board.deliver()
     assert refusal.value.retry_after == 1
@@ -285,10 +311,26 @@ def test_afternoons_are_warmer_than_nights() -> None:
     assert sensors.measure(start + DAY_MS * 3 // 24)[0]["bme280_temp_c"] < 16
 
 
-LIES = ("", "<html>", "{}", '{"rejected":1}', '{"acknowledged_batch_ids":[],"duplicate_batch_ids":[],"rejected":[]}')
+LIES = (
+    "",
+    "<html>",
+    "{}",
+    '{"rejected":1}',
+    '{"acknowledged_batch_ids":[],"duplicate_batch_ids":[],"rejected":[]}',
+)
 WEATHER = st.one_of(
-    st.builds(Fault, path=st.just(DATA), drop=st.sampled_from(["before", "after"]), times=st.integers(1, 3)),
-    st.builds(Fault, path=st.just("/devices/"), status=st.sampled_from([429, 500, 502, 503, 413]), body=st.just("{}")),
+    st.builds(
+        Fault,
+        path=st.just(DATA),
+        drop=st.sampled_from(["before", "after"]),
+        times=st.integers(1, 3),
+    ),
+    st.builds(
+        Fault,
+        path=st.just("/devices/"),
+        status=st.sampled_from([429, 500, 502, 503, 413]),
+        body=st.just("{}"),
+    ),
     st.builds(Fault, path=st.just("/devices/"), status=st.just(200), body=st.sampled_from(LIES)),
 )
 STEPS = st.one_of(
@@ -303,7 +345,9 @@ STEPS = st.one_of(
 @pytest.mark.soak
 @settings(max_examples=30)
 @given(steps=st.lists(STEPS, max_size=12))
-async def test_whatever_happens_every_reading_is_stored_once_in_the_end(house: Greenhouse, steps: list[tuple[str, Any]]) -> None:
+async def test_whatever_happens_every_reading_is_stored_once_in_the_end(
+    house: Greenhouse, steps: list[tuple[str, Any]]
+) -> None:
     """Any mixture of measuring, restarts, broken connections, refusals, lies, slow answers, and deliveries that overlap."""
     house.faults.clear()
     board = house.board(patience=RetryPolicy(attempts=3, base=0.5, cap=60, deadline=1e6))
@@ -328,7 +372,9 @@ async def test_whatever_happens_every_reading_is_stored_once_in_the_end(house: G
 
 async def struggle(board: Board, *, twice: bool) -> None:
     """Deliver, perhaps by two tasks at once, and do not mind if it fails."""
-    outcomes = await asyncio.gather(*(board.deliver() for _ in range(2 if twice else 1)), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(board.deliver() for _ in range(2 if twice else 1)), return_exceptions=True
+    )
     for outcome in outcomes:
         if outcome is not None and not isinstance(outcome, Unavailable | RateLimited | Refused):
             raise outcome

@@ -27,12 +27,21 @@ from tests.test_cli import LONG_ENOUGH, read_until, started, tally
 
 DATA = "/devices/data"
 SOON = RetryPolicy(attempts=3, base=0.01, cap=0.05, deadline=5)
-LIVELY = Habits(interval=0.03, goes_offline=0.1, offline_windows=(1, 5), restarts=0.05, patience=SOON, farewell=30)
+LIVELY = Habits(
+    interval=0.03,
+    goes_offline=0.1,
+    offline_windows=(1, 5),
+    restarts=0.05,
+    patience=SOON,
+    farewell=30,
+)
 
 
 @pytest.fixture(scope="module")
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Greenhouse]:
-    async with greenhouse(tmp_path_factory.mktemp("greenhouse"), devices_rate_limit=1_000_000) as house:
+    async with greenhouse(
+        tmp_path_factory.mktemp("greenhouse"), devices_rate_limit=1_000_000
+    ) as house:
         yield house
 
 
@@ -65,7 +74,11 @@ async def test_every_reading_of_a_fleet_is_stored_once(house: Greenhouse) -> Non
     assert len({board.hardware_id for board in fleet.boards}) == 15
     for board in fleet.boards:
         stored = await house.stored(board)
-        assert len(stored) == len({reading.batch_id for reading in stored}) >= board.measured - len(board.buffer)
+        assert (
+            len(stored)
+            == len({reading.batch_id for reading in stored})
+            >= board.measured - len(board.buffer)
+        )
         waiting = {each.reading.batch_id for each in board.buffer}
         assert len(waiting | {reading.batch_id for reading in stored}) == board.measured
     assert fleet.measured > 400
@@ -74,7 +87,9 @@ async def test_every_reading_of_a_fleet_is_stored_once(house: Greenhouse) -> Non
 
 async def test_a_backlog_goes_out_in_hundreds(house: Greenhouse) -> None:
     house.faults.clear()
-    fleet = fleet_in(house, Habits(interval=0.01, backlog=250, goes_offline=0, restarts=0, farewell=30))
+    fleet = fleet_in(
+        house, Habits(interval=0.01, backlog=250, goes_offline=0, restarts=0, farewell=30)
+    )
     async with fleet.living(2):
         await until(lambda: fleet.figures.acknowledged >= 500)
     assert fleet.figures.requests <= 2 + fleet.measured - 500 + 6
@@ -158,7 +173,9 @@ def test_the_command_wants_a_key_or_a_way_to_make_one(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["sim", "boards"], env={"TALLY_SIM_API_KEY": ""})
     assert result.exit_code == 2
     assert "The boards need an API key" in result.stderr
-    result = CliRunner().invoke(cli, ["sim", "boards", "--admin-token-file", str(tmp_path / "none")])
+    result = CliRunner().invoke(
+        cli, ["sim", "boards", "--admin-token-file", str(tmp_path / "none")]
+    )
     assert result.exit_code == 2
     assert "cannot be read" in result.stderr
 
@@ -168,13 +185,28 @@ def test_boards_post_to_a_server_and_ctrl_c_ends_them_cleanly(tmp_path: Path) ->
     with started(tmp_path, "serve", "--port", "0", TALLY_LOG_FORMAT="json") as server:
         assert server.stderr is not None
         url = json.loads(read_until(server.stderr, "listening"))["data"]["url"]
-        words = ("sim", "boards", "--count", "3", "--interval", "0.05", "--backlog", "20", "--url", url)
+        words = (
+            "sim",
+            "boards",
+            "--count",
+            "3",
+            "--interval",
+            "0.05",
+            "--backlog",
+            "20",
+            "--url",
+            url,
+        )
         key = ("--admin-token-file", str(tmp_path / "data" / "devices-admin.key"))
         done = tally(tmp_path, *words, *key, "--requests", "12")
         assert done.returncode == 0, done.stderr
-        assert re.search(r"boards: 3 \(\d registered.* in 12 requests, 0 of them failed", done.stdout), done.stdout
+        assert re.search(
+            r"boards: 3 \(\d registered.* in 12 requests, 0 of them failed", done.stdout
+        ), done.stdout
         with started(tmp_path, *words, *key, TALLY_LOG_FORMAT="json") as boards:
-            metrics = re.compile(r'tally_http_request_seconds_count\{method="POST",route="/devices/data",status="200"\} (\d+)\.0')
+            metrics = re.compile(
+                r'tally_http_request_seconds_count\{method="POST",route="/devices/data",status="200"\} (\d+)\.0'
+            )
             before = _count(url, metrics)
             while _count(url, metrics) < before + 5:
                 assert boards.poll() is None

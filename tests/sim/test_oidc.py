@@ -63,7 +63,9 @@ def browser(http: HttpClient) -> Visitor:
 
 @pytest.fixture
 async def issuer(clock: ManualClock, keys: SigningKeys) -> AsyncIterator[Issuer]:
-    async with Issuer(clock, keys=SigningKeys(keys.current), chance=random.Random(1)).serving() as issuer:
+    async with Issuer(
+        clock, keys=SigningKeys(keys.current), chance=random.Random(1)
+    ).serving() as issuer:
         yield issuer
 
 
@@ -79,8 +81,14 @@ async def code_for(issuer: Issuer, browser: Visitor, who: str = "Ana Silva", **a
     return query_of(target(issuer.url, response))["code"]
 
 
-async def exchange(issuer: Issuer, http: HttpClient, secret: str = SECRET, **sent: str) -> tuple[int, Any]:
-    form = {"grant_type": "authorization_code", "redirect_uri": CALLBACK, "code_verifier": VERIFIER} | sent
+async def exchange(
+    issuer: Issuer, http: HttpClient, secret: str = SECRET, **sent: str
+) -> tuple[int, Any]:
+    form = {
+        "grant_type": "authorization_code",
+        "redirect_uri": CALLBACK,
+        "code_verifier": VERIFIER,
+    } | sent
     request = http.post(f"{issuer.url}/oauth2/token").basic_auth(CLIENT_ID, secret).form(form)
     return await told(await request.build().send())
 
@@ -92,7 +100,9 @@ async def control(http: HttpClient, url: str, body: Any) -> tuple[int, Any]:
 
 async def test_discovery_leads_to_everything_else(issuer: Issuer, http: HttpClient) -> None:
     """The document is found under the issuer that tokens name, and its keys are where it says."""
-    status, document = await told(await http.get(f"{issuer.issuer}/.well-known/openid-configuration").build().send())
+    status, document = await told(
+        await http.get(f"{issuer.issuer}/.well-known/openid-configuration").build().send()
+    )
     assert (status, document["issuer"]) == (200, issuer.issuer)
     assert document["authorization_endpoint"] == f"{issuer.url}/oauth2/authorize"
     assert document["token_endpoint"] == f"{issuer.url}/oauth2/token"
@@ -102,7 +112,9 @@ async def test_discovery_leads_to_everything_else(issuer: Issuer, http: HttpClie
     assert [key["alg"] for key in published["keys"]] == ["RS256"]
 
 
-async def test_a_person_logs_in_by_the_page(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
+async def test_a_person_logs_in_by_the_page(
+    issuer: Issuer, browser: Visitor, http: HttpClient
+) -> None:
     """From authorize to the page, from the page back to the application with its state, and then to tokens."""
     response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))
     login = target(issuer.url, response)
@@ -125,7 +137,10 @@ async def test_tokens_say_what_cognitos_say(
     person = await verifier.verify(tokens["id_token"])
     access = await verifier.verify(tokens["access_token"])
     now = clock.seconds()
-    assert {name: person[name] for name in ("iss", "aud", "nonce", "email", "token_use", "cognito:groups")} == {
+    assert {
+        name: person[name]
+        for name in ("iss", "aud", "nonce", "email", "token_use", "cognito:groups")
+    } == {
         "iss": issuer.issuer,
         "aud": CLIENT_ID,
         "nonce": "nonce-1",
@@ -134,30 +149,44 @@ async def test_tokens_say_what_cognitos_say(
         "cognito:groups": ["admin"],
     }
     assert (person["iat"], person["exp"]) == (now, now + 3600)
-    assert (access["client_id"], access["token_use"], access["sub"]) == (CLIENT_ID, "access", person["sub"])
+    assert (access["client_id"], access["token_use"], access["sub"]) == (
+        CLIENT_ID,
+        "access",
+        person["sub"],
+    )
     assert "aud" not in access
 
 
-async def test_a_second_login_asks_nothing_until_the_person_logs_out(issuer: Issuer, browser: Visitor) -> None:
+async def test_a_second_login_asks_nothing_until_the_person_logs_out(
+    issuer: Issuer, browser: Visitor
+) -> None:
     authorize = with_query(f"{issuer.url}/oauth2/authorize", ASKED)
     await code_for(issuer, browser)
     assert "code" in query_of(target(issuer.url, await browser.get(authorize)))
-    out = with_query(f"{issuer.url}/logout", {"client_id": CLIENT_ID, "logout_uri": "http://127.0.0.1:9/"})
+    out = with_query(
+        f"{issuer.url}/logout", {"client_id": CLIENT_ID, "logout_uri": "http://127.0.0.1:9/"}
+    )
     assert target(issuer.url, await browser.get(out)) == "http://127.0.0.1:9/"
     assert "/login" in target(issuer.url, await browser.get(authorize))
 
 
-async def test_logins_can_be_approved_without_anybody(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
+async def test_logins_can_be_approved_without_anybody(
+    issuer: Issuer, browser: Visitor, http: HttpClient
+) -> None:
     """As one person for all, or as whom the application hints at."""
     issuer.auto_approve = "Ana Silva"
     for hint, email in ((None, "ana.silva@example.test"), ("Eve Ng", "eve.ng@example.test")):
-        authorize = with_query(f"{issuer.url}/oauth2/authorize", ASKED | ({"login_hint": hint} if hint else {}))
+        authorize = with_query(
+            f"{issuer.url}/oauth2/authorize", ASKED | ({"login_hint": hint} if hint else {})
+        )
         code = query_of(target(issuer.url, await browser.get(authorize)))["code"]
         _, tokens = await exchange(issuer, http, code=code)
         assert jwt.decode(tokens["id_token"], options={"verify_signature": False})["email"] == email
 
 
-async def test_the_same_person_keeps_their_sub_in_another_issuer(issuer: Issuer, keys: SigningKeys) -> None:
+async def test_the_same_person_keeps_their_sub_in_another_issuer(
+    issuer: Issuer, keys: SigningKeys
+) -> None:
     other = Issuer(ManualClock(), keys=keys)
     assert issuer.people.find_or_add("Eve Ng").sub == other.people.find_or_add("Eve Ng").sub
 
@@ -173,7 +202,9 @@ async def test_the_same_person_keeps_their_sub_in_another_issuer(issuer: Issuer,
 async def test_a_wrong_request_is_told_to_the_application(
     issuer: Issuer, browser: Visitor, changed: dict[str, str], error: str
 ) -> None:
-    back = target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed)))
+    back = target(
+        issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
+    )
     assert back.startswith(CALLBACK)
     assert (query_of(back)["error"], query_of(back)["state"]) == (error, "state-1")
 
@@ -187,7 +218,9 @@ async def test_a_wrong_request_is_told_to_the_application(
         {"redirect_uri": "http://["},
     ],
 )
-async def test_nobody_is_redirected_to_a_stranger(issuer: Issuer, browser: Visitor, changed: dict[str, str]) -> None:
+async def test_nobody_is_redirected_to_a_stranger(
+    issuer: Issuer, browser: Visitor, changed: dict[str, str]
+) -> None:
     response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
     assert response.status == 400
     assert "location" not in response.headers
@@ -195,7 +228,9 @@ async def test_nobody_is_redirected_to_a_stranger(issuer: Issuer, browser: Visit
 
 async def test_registered_addresses_are_the_only_ones(issuer: Issuer, browser: Visitor) -> None:
     issuer.register(Client("strict", "s", redirect_uris=(CALLBACK,)))
-    fine = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | {"client_id": "strict"}))
+    fine = await browser.get(
+        with_query(f"{issuer.url}/oauth2/authorize", ASKED | {"client_id": "strict"})
+    )
     assert fine.status == 302
     wrong = ASKED | {"client_id": "strict", "redirect_uri": CALLBACK + "/"}
     assert (await browser.get(with_query(f"{issuer.url}/oauth2/authorize", wrong))).status == 400
@@ -221,11 +256,15 @@ async def test_a_code_works_once(issuer: Issuer, browser: Visitor, http: HttpCli
 async def test_a_code_is_changed_by_its_application_alone(
     issuer: Issuer, browser: Visitor, http: HttpClient, sent: dict[str, str], error: str
 ) -> None:
-    status, answer = await exchange(issuer, http, **({"code": await code_for(issuer, browser)} | sent))
+    status, answer = await exchange(
+        issuer, http, **({"code": await code_for(issuer, browser)} | sent)
+    )
     assert (status, answer["error"]) == (400, error)
 
 
-async def test_a_code_lives_five_minutes(issuer: Issuer, browser: Visitor, http: HttpClient, clock: ManualClock) -> None:
+async def test_a_code_lives_five_minutes(
+    issuer: Issuer, browser: Visitor, http: HttpClient, clock: ManualClock
+) -> None:
     first, second = await code_for(issuer, browser), await code_for(issuer, browser)
     await clock.advance(299)
     assert (await exchange(issuer, http, code=first))[0] == 200
@@ -235,12 +274,18 @@ async def test_a_code_lives_five_minutes(issuer: Issuer, browser: Visitor, http:
 
 async def test_a_public_client_needs_pkce(issuer: Issuer, browser: Visitor) -> None:
     issuer.register(Client("phone"))
-    asked = {name: value for name, value in ASKED.items() if not name.startswith("code_")} | {"client_id": "phone"}
-    back = target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", asked)))
+    asked = {name: value for name, value in ASKED.items() if not name.startswith("code_")} | {
+        "client_id": "phone"
+    }
+    back = target(
+        issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", asked))
+    )
     assert query_of(back)["error"] == "invalid_request"
 
 
-async def test_tokens_are_renewed_until_they_are_revoked(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
+async def test_tokens_are_renewed_until_they_are_revoked(
+    issuer: Issuer, browser: Visitor, http: HttpClient
+) -> None:
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
     renewing = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
     status, renewed = await exchange(issuer, http, **renewing)
@@ -268,12 +313,18 @@ async def test_user_info_is_for_access_tokens(issuer: Issuer, http: HttpClient) 
 async def test_tokens_can_be_made_directly(issuer: Issuer, verifier: TokenVerifier) -> None:
     """For whoever is named, whether they have an account or not."""
     claims = await verifier.verify(issuer.token_for("user-7", groups=("admin",), scope="matches"))
-    assert (claims["sub"], claims["cognito:groups"], claims["scope"]) == ("user-7", ["admin"], "matches")
+    assert (claims["sub"], claims["cognito:groups"], claims["scope"]) == (
+        "user-7",
+        ["admin"],
+        "matches",
+    )
     identity = await verifier.verify(issuer.token_for("user-7", use="id", nonce="n"))
     assert (identity["email"], identity["nonce"]) == ("user-7@example.test", "n")
 
 
-async def test_after_a_rotation_new_keys_sign_and_old_tokens_hold(issuer: Issuer, verifier: TokenVerifier) -> None:
+async def test_after_a_rotation_new_keys_sign_and_old_tokens_hold(
+    issuer: Issuer, verifier: TokenVerifier
+) -> None:
     """Until the old key is retired."""
     old = issuer.token_for("ana")
     kid = issuer.keys.rotate()
@@ -296,12 +347,18 @@ SEEN_BY_THE_VERIFIER = {
     Flaw.HS256: "not signed in a way",
     Flaw.TAMPERED: "does not hold",
 }
-FOR_THE_APPLICATION = {Flaw.WRONG_NONCE: "nonce", Flaw.NO_NONCE: "nonce", Flaw.WRONG_USE: "token_use"}
+FOR_THE_APPLICATION = {
+    Flaw.WRONG_NONCE: "nonce",
+    Flaw.NO_NONCE: "nonce",
+    Flaw.WRONG_USE: "token_use",
+}
 
 
 @pytest.mark.parametrize("flaw", SEEN_BY_THE_VERIFIER)
 @pytest.mark.parametrize("use", ["id", "access"])
-async def test_a_flawed_token_is_refused(issuer: Issuer, verifier: TokenVerifier, flaw: Flaw, use: Any) -> None:
+async def test_a_flawed_token_is_refused(
+    issuer: Issuer, verifier: TokenVerifier, flaw: Flaw, use: Any
+) -> None:
     with pytest.raises(Unauthenticated, match=SEEN_BY_THE_VERIFIER[flaw]):
         await verifier.verify(issuer.token_for("ana", use=use, flaw=flaw))
     assert (await verifier.verify(issuer.token_for("ana", use=use)))["sub"] == "ana"
@@ -334,7 +391,9 @@ async def test_flaws_come_with_the_next_answers(
 
 async def test_a_fault_lasts_as_often_as_it_was_asked_for(issuer: Issuer, http: HttpClient) -> None:
     issuer.faults.add(Fault(path="/oauth2/token", status=503, times=2))
-    statuses = [(await http.post(f"{issuer.url}/oauth2/token").build().send()).status for _ in range(3)]
+    statuses = [
+        (await http.post(f"{issuer.url}/oauth2/token").build().send()).status for _ in range(3)
+    ]
     assert statuses == [503, 503, 400]
     assert issuer.faults.count("/oauth2/token", "POST") == 3
 
@@ -366,7 +425,9 @@ async def test_an_answer_can_be_late(issuer: Issuer, http: HttpClient, clock: Ma
     assert (await asking).status == 200
 
 
-async def test_an_answer_can_be_lost_after_the_work(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
+async def test_an_answer_can_be_lost_after_the_work(
+    issuer: Issuer, browser: Visitor, http: HttpClient
+) -> None:
     """The code is used up, and the application never hears of its tokens."""
     code = await code_for(issuer, browser)
     issuer.faults.add(Fault(path="/oauth2/token", drop="after"))
@@ -375,13 +436,19 @@ async def test_an_answer_can_be_lost_after_the_work(issuer: Issuer, browser: Vis
     assert await exchange(issuer, http, code=code) == (400, {"error": "invalid_grant"})
 
 
-async def test_an_account_is_deleted_with_the_persons_token(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
+async def test_an_account_is_deleted_with_the_persons_token(
+    issuer: Issuer, browser: Visitor, http: HttpClient
+) -> None:
     """It works once, and what was granted can no longer be renewed."""
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser, "Eve Ng"))
 
     async def delete() -> tuple[int, Any]:
-        asking = http.post(f"{issuer.url}/").header("x-amz-target", "AWSCognitoIdentityProviderService.DeleteUser")
-        return await told(await asking.body_json({"AccessToken": tokens["access_token"]}).build().send())
+        asking = http.post(f"{issuer.url}/").header(
+            "x-amz-target", "AWSCognitoIdentityProviderService.DeleteUser"
+        )
+        return await told(
+            await asking.body_json({"AccessToken": tokens["access_token"]}).build().send()
+        )
 
     assert (await delete())[0] == 200
     assert issuer.people.find("Eve Ng") is None
@@ -410,10 +477,14 @@ async def test_it_can_be_driven_from_another_process(
     _, made = await control(http, f"{url}/tokens", {"sub": "phone-user", "groups": ["admin"]})
     assert (await verifier.verify(made["token"]))["cognito:groups"] == ["admin"]
     assert (await control(http, f"{url}/approval", {"who": "Eve Ng"}))[0] == 204
-    assert "code" in query_of(target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))))
+    assert "code" in query_of(
+        target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED)))
+    )
     assert (await control(http, f"{url}/flaws", {"flaws": ["expired"]}))[0] == 204
     assert issuer.flaws == [Flaw.EXPIRED]
-    assert (await control(http, f"{url}/faults", {"path": "/logout", "status": 500, "times": None}))[0] == 204
+    assert (
+        await control(http, f"{url}/faults", {"path": "/logout", "status": 500, "times": None})
+    )[0] == 204
     assert (await http.get(f"{issuer.url}/logout").build().send()).status == 500
     assert (await http.delete(f"{url}/faults").build().send()).status == 204
     _, rotated = await control(http, f"{url}/keys", {"retire": True})
@@ -424,13 +495,19 @@ async def test_it_can_be_driven_from_another_process(
 
 
 @pytest.mark.parametrize("body", [{"flaws": ["unheard of"]}, {"flaw": []}, "nothing"])
-async def test_the_control_api_refuses_what_it_does_not_know(issuer: Issuer, http: HttpClient, body: Any) -> None:
+async def test_the_control_api_refuses_what_it_does_not_know(
+    issuer: Issuer, http: HttpClient, body: Any
+) -> None:
     status, answer = await control(http, f"{issuer.url}/_sim/flaws", body)
     assert (status, answer["error"]["code"]) == (400, "invalid")
 
 
-@pytest.mark.parametrize("header", ["Basic !!!", "Basic " + base64.b64encode(b"\xff:\xff").decode(), "Bearer x"])
-async def test_a_broken_authorization_header_is_an_unknown_client(issuer: Issuer, http: HttpClient, header: str) -> None:
+@pytest.mark.parametrize(
+    "header", ["Basic !!!", "Basic " + base64.b64encode(b"\xff:\xff").decode(), "Bearer x"]
+)
+async def test_a_broken_authorization_header_is_an_unknown_client(
+    issuer: Issuer, http: HttpClient, header: str
+) -> None:
     asking = http.post(f"{issuer.url}/oauth2/token").header("authorization", header)
     status, answer = await told(await asking.form({"grant_type": "refresh_token"}).build().send())
     assert (status, answer["error"]) == (400, "invalid_client")

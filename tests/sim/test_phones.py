@@ -33,7 +33,9 @@ def place(_place: Ground) -> Ground:
     return _place
 
 
-async def test_the_first_launch_registers_the_phone_and_hands_in_its_start_token(place: Ground) -> None:
+async def test_the_first_launch_registers_the_phone_and_hands_in_its_start_token(
+    place: Ground,
+) -> None:
     phone = place.phone()
     await phone.launch()
     [device] = place.stadium.of("device")
@@ -44,7 +46,9 @@ async def test_the_first_launch_registers_the_phone_and_hands_in_its_start_token
         "osVersion": "17.4",
         "appVersion": "1.0.0",
     }
-    assert place.stadium.of("start token") == [{"pushToStartToken": phone.kit.start_token, "deviceId": "phone-1"}]
+    assert place.stadium.of("start token") == [
+        {"pushToStartToken": phone.kit.start_token, "deviceId": "phone-1"}
+    ]
 
 
 async def test_a_token_is_handed_in_once_and_again_when_it_has_changed(place: Ground) -> None:
@@ -59,7 +63,9 @@ async def test_a_token_is_handed_in_once_and_again_when_it_has_changed(place: Gr
     assert [body["pushToStartToken"] for body in place.stadium.of("start token")][1:] == [new]
 
 
-async def test_a_token_that_did_not_arrive_is_tried_again_now_and_at_the_next_launch(place: Ground) -> None:
+async def test_a_token_that_did_not_arrive_is_tried_again_now_and_at_the_next_launch(
+    place: Ground,
+) -> None:
     phone = place.phone()
     place.stadium.faults.add(Fault(path="/cricket/user/device/push-to-start", status=503, times=2))
     await phone.launch()
@@ -73,13 +79,19 @@ async def test_a_token_that_did_not_arrive_is_tried_again_now_and_at_the_next_la
     assert place.stadium.of("start token")[-1]["deviceId"] == "phone-2"
 
 
-async def test_a_pushed_start_makes_an_activity_and_wakes_the_app_to_hand_in_its_token(place: Ground) -> None:
+async def test_a_pushed_start_makes_an_activity_and_wakes_the_app_to_hand_in_its_token(
+    place: Ground,
+) -> None:
     """Also when the app has been quit: that is when it is needed most."""
     phone = place.phone()
     await phone.launch()
     phone.quit()
     activity = await place.start(phone, team="40")
-    assert (activity.state, activity.is_push_started, activity.match_id) == (State.ACTIVE, True, "7")
+    assert (activity.state, activity.is_push_started, activity.match_id) == (
+        State.ACTIVE,
+        True,
+        "7",
+    )
     assert place.stadium.of("update token") == [
         {"matchId": "7", "deviceId": "phone-1", "updateToken": activity.token, "teamId": "40"}
     ]
@@ -94,13 +106,18 @@ async def test_a_rotated_token_is_handed_in_and_the_old_one_is_gone_at_apple(pla
     assert old is not None
     await phone.kit.rotate(activity)
     await phone.settled()
-    assert [body["updateToken"] for body in place.stadium.of("update token")] == [old, activity.token]
+    assert [body["updateToken"] for body in place.stadium.of("update token")] == [
+        old,
+        activity.token,
+    ]
     assert place.apns.devices.tokens[old].gone_since_ms is not None
     await phone.launch()
     assert len(place.stadium.of("update token")) == 2
 
 
-async def test_of_tokens_that_change_while_one_is_tried_the_newest_arrives_last(place: Ground) -> None:
+async def test_of_tokens_that_change_while_one_is_tried_the_newest_arrives_last(
+    place: Ground,
+) -> None:
     """However the network fails, the server never ends up with an older one."""
     phone = place.phone()
     await phone.launch()
@@ -155,7 +172,10 @@ async def test_an_activity_goes_stale_at_its_stale_date_until_it_hears_more(plac
     assert not activity.is_stale(place.clock.seconds())
 
 
-@pytest.mark.parametrize(("dismiss_in", "seen_after"), [(-1, 0), (900, 899), (None, 4 * HOUR - 1), (100 * HOUR, 4 * HOUR - 1)])
+@pytest.mark.parametrize(
+    ("dismiss_in", "seen_after"),
+    [(-1, 0), (900, 899), (None, 4 * HOUR - 1), (100 * HOUR, 4 * HOUR - 1)],
+)
 async def test_an_ended_activity_leaves_the_screen_when_it_is_told_to(
     place: Ground, dismiss_in: int | None, seen_after: int
 ) -> None:
@@ -164,7 +184,11 @@ async def test_an_ended_activity_leaves_the_screen_when_it_is_told_to(
     await phone.launch()
     activity = await place.start(phone)
     now = place.clock.seconds()
-    end = payloads.end(timestamp=now, content={"number": 9}, dismiss_at=None if dismiss_in is None else now + dismiss_in)
+    end = payloads.end(
+        timestamp=now,
+        content={"number": 9},
+        dismiss_at=None if dismiss_in is None else now + dismiss_in,
+    )
     await place.send(phone, activity, end)
     assert phone.kit.running() == []
     if seen_after:
@@ -255,7 +279,10 @@ async def test_a_follow_that_fails_leaves_the_bell_as_it_was(place: Ground) -> N
     assert "503" in phone.api.last_trouble
 
 
-@pytest.mark.parametrize(("os_version", "starts_itself"), [("16.4", True), ("17.1", True), ("17.2", False), ("18.0", False)])
+@pytest.mark.parametrize(
+    ("os_version", "starts_itself"),
+    [("16.4", True), ("17.1", True), ("17.2", False), ("18.0", False)],
+)
 async def test_a_phone_that_no_push_can_start_one_on_starts_it_itself(
     place: Ground, os_version: str, starts_itself: bool
 ) -> None:
@@ -273,7 +300,9 @@ async def test_a_phone_that_no_push_can_start_one_on_starts_it_itself(
         assert place.stadium.of("update token")[0]["teamId"] == "40"
 
 
-async def test_what_is_followed_is_known_after_a_restart_before_any_network(place: Ground, tmp_path: Path) -> None:
+async def test_what_is_followed_is_known_after_a_restart_before_any_network(
+    place: Ground, tmp_path: Path
+) -> None:
     """The bell is right at once, out of the file on the phone."""
     path = tmp_path / "defaults.json"
     phone = place.phone(defaults=UserDefaults(path))
@@ -300,7 +329,9 @@ async def test_a_launch_goes_on_with_what_runs_and_ends_what_nobody_follows(plac
     assert phone.bell("8") is Bell.OUTLINE
 
 
-async def test_a_token_that_was_lost_while_the_app_was_closed_is_handed_in_at_launch(place: Ground) -> None:
+async def test_a_token_that_was_lost_while_the_app_was_closed_is_handed_in_at_launch(
+    place: Ground,
+) -> None:
     phone = place.phone()
     app = await phone.launch()
     await app.follows.follow("7")
@@ -354,7 +385,9 @@ async def test_what_was_swiped_away_offline_is_told_at_the_next_launch(place: Gr
     assert phone.bell("7") is Bell.OUTLINE
 
 
-async def test_an_unfollow_without_network_holds_at_once_and_is_told_at_the_next_launch(place: Ground) -> None:
+async def test_an_unfollow_without_network_holds_at_once_and_is_told_at_the_next_launch(
+    place: Ground,
+) -> None:
     """Also when the server is asked what is followed before it has been told."""
     phone = place.phone()
     app = await phone.launch()
@@ -362,7 +395,11 @@ async def test_an_unfollow_without_network_holds_at_once_and_is_told_at_the_next
     await place.start(phone)
     await phone.set_online(is_online=False)
     await app.follows.unfollow("7")
-    assert (phone.bell("7"), phone.kit.running(), place.stadium.of("unfollow")) == (Bell.OUTLINE, [], [])
+    assert (phone.bell("7"), phone.kit.running(), place.stadium.of("unfollow")) == (
+        Bell.OUTLINE,
+        [],
+        [],
+    )
     phone.quit()
     await phone.set_online(is_online=True)
     place.stadium.faults.add(Fault(path="/cricket/user/follow/match", method="DELETE", status=503))
@@ -402,8 +439,14 @@ async def test_notifications_and_nonsense_are_told_apart(place: Ground) -> None:
     await phone.launch()
     toss = payloads.notification(payloads.Alert("Toss", "India bat"))
     await phone.receive(Delivery("phone-1", toss.decode(), "alert", 10, token=phone.device_token))
-    await phone.receive(Delivery("phone-1", '{"aps": 1}', "liveactivity", 10, token=phone.kit.start_token))
-    await phone.receive(Delivery("phone-1", '{"aps":{"timestamp":1,"event":"update"}}', "liveactivity", 10, token="ab"))
+    await phone.receive(
+        Delivery("phone-1", '{"aps": 1}', "liveactivity", 10, token=phone.kit.start_token)
+    )
+    await phone.receive(
+        Delivery(
+            "phone-1", '{"aps":{"timestamp":1,"event":"update"}}', "liveactivity", 10, token="ab"
+        )
+    )
     assert [notice["aps"]["alert"]["title"] for notice in phone.notifications] == ["Toss"]
     assert (phone.kit.unreadable, phone.kit.unknown, phone.kit.running()) == (1, 1, [])
 
@@ -414,7 +457,11 @@ async def test_a_start_for_a_token_that_has_been_replaced_is_ignored(place: Grou
     old = phone.kit.start_token
     await phone.kit.make_start_token()
     payload = payloads.start(
-        timestamp=1, content={}, attributes_type="M", attributes={"matchId": "7"}, alert=payloads.Alert("", "")
+        timestamp=1,
+        content={},
+        attributes_type="M",
+        attributes={"matchId": "7"},
+        alert=payloads.Alert("", ""),
     )
     await phone.receive(Delivery("phone-1", payload.decode(), "liveactivity", 10, token=old))
     assert (phone.kit.running(), phone.kit.unknown) == ([], 1)

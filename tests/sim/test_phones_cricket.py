@@ -44,7 +44,14 @@ class Site:
             return self.cognito.user(owner)
 
         api = CricketApi(self.client, f"{self.url}/cricket", token)
-        phone = Phone(device, api, AppleHere(self.apns.devices), self.parts.clock, os_version, patience=AT_ONCE)
+        phone = Phone(
+            device,
+            api,
+            AppleHere(self.apns.devices),
+            self.parts.clock,
+            os_version,
+            patience=AT_ONCE,
+        )
         self.phones[device] = phone
         return phone
 
@@ -83,10 +90,17 @@ class Site:
 @asynccontextmanager
 async def site(directory: Path) -> AsyncIterator[Site]:
     clock = SystemClock()
-    async with Apns(clock).serving() as apns, Cognito(clock).serving() as cognito, ClientBuilder().build() as client:
+    async with (
+        Apns(clock).serving() as apns,
+        Cognito(clock).serving() as cognito,
+        ClientBuilder().build() as client,
+    ):
         settings = apns.pointed_here(
             Settings(
-                data_dir=directory, backends=("cricket",), cricket_issuer=cognito.issuer, cricket_client_id=cognito.client_id
+                data_dir=directory,
+                backends=("cricket",),
+                cricket_issuer=cognito.issuer,
+                cricket_client_id=cognito.client_id,
             ),
             directory / "authority.pem",
         )
@@ -181,7 +195,9 @@ async def test_an_offline_unfollow_reaches_the_server_at_the_next_launch(there: 
     assert await phone.api.follows() == {}
 
 
-async def test_a_phone_that_starts_its_activity_itself_is_registered_the_same_way(there: Site) -> None:
+async def test_a_phone_that_starts_its_activity_itself_is_registered_the_same_way(
+    there: Site,
+) -> None:
     """An older iOS: the follow's answer is what it shows at once."""
     match = await there.match("106")
     phone = there.phone("fay", "fay-phone", os_version="17.0")

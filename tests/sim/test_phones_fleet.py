@@ -48,7 +48,11 @@ class World:
         """What the server would do when a match goes live: push a start to each phone."""
         alert = payloads.Alert("Live now", "")
         payload = payloads.start(
-            timestamp=1, content={}, attributes_type="M", attributes={"matchId": match, "teamId": "neutral"}, alert=alert
+            timestamp=1,
+            content={},
+            attributes_type="M",
+            attributes={"matchId": match, "teamId": "neutral"},
+            alert=alert,
         )
         for body in self.stadium.of("start token"):
             verdict = await self.gateway.send(Push(token=body["pushToStartToken"], payload=payload))
@@ -59,17 +63,26 @@ class World:
 async def world(directory: Path, count: int, habits: Habits) -> AsyncIterator[World]:
     clock, stadium = SystemClock(), Stadium()
     app = simulator_app("stadium", stadium.routes(), stadium.faults, clock)
-    async with Apns(clock).serving() as apns, serving(app) as url, Cognito(clock).serving() as cognito:
+    async with (
+        Apns(clock).serving() as apns,
+        serving(app) as url,
+        Cognito(clock).serving() as cognito,
+    ):
         stadium.url = url
         settings = apns.pointed_here(Settings(), directory / "authority.pem")
-        async with open_apns(settings, clock, Metrics()) as gateway, ClientBuilder().build() as client:
+        async with (
+            open_apns(settings, clock, Metrics()) as gateway,
+            ClientBuilder().build() as client,
+        ):
             apple = AppleElsewhere(client, apns.control_url, "a fleet".replace(" ", "-"))
             phones = []
             for number in range(count):
                 owner = Owner(client, cognito.url, f"fan-{number}", clock)
                 api = CricketApi(client, f"{url}/cricket", owner.token)
                 phones.append(Phone(f"phone-{number}", api, apple, clock, patience=AT_ONCE))
-            yield World(stadium, apns, gateway, Fleet(phones, apple, clock, random.Random(1), habits))
+            yield World(
+                stadium, apns, gateway, Fleet(phones, apple, clock, random.Random(1), habits)
+            )
 
 
 async def test_every_phone_of_a_fleet_shows_what_is_pushed(tmp_path: Path) -> None:
@@ -81,9 +94,13 @@ async def test_every_phone_of_a_fleet_shows_what_is_pushed(tmp_path: Path) -> No
         assert {body["matchId"] for body in there.stadium.of("follow")} == {"7"}
         update = payloads.update(timestamp=9, content={"lines": {"lockScreen": "IND 120/3"}})
         for body in there.stadium.of("update token"):
-            assert (await there.gateway.send(Push(token=body["updateToken"], payload=update))).is_delivered
+            assert (
+                await there.gateway.send(Push(token=body["updateToken"], payload=update))
+            ).is_delivered
         async with asyncio.timeout(60):
-            await there.fleet.until(lambda: {activity.timestamp for activity in there.fleet.running()} == {9})
+            await there.fleet.until(
+                lambda: {activity.timestamp for activity in there.fleet.running()} == {9}
+            )
         shown = dict(rows(there.fleet))
         assert shown["Newest state"] == "IND 120/3 (on 8 of 8)"
         assert shown["Phones"] == "8 (8 launched, 8 open, 0 offline)"
@@ -102,7 +119,11 @@ async def test_restless_owners_end_up_with_the_newest_token_at_the_server(tmp_pa
         for phone in there.fleet.phones:
             await phone.set_online(is_online=True)
             await phone.launch()
-            told = [body["updateToken"] for body in there.stadium.of("update token") if body["deviceId"] == phone.device_id]
+            told = [
+                body["updateToken"]
+                for body in there.stadium.of("update token")
+                if body["deviceId"] == phone.device_id
+            ]
             for activity in phone.kit.running():
                 assert told[-1] == activity.token
         assert there.fleet.trouble in {"", "There is no network"}
@@ -121,11 +142,34 @@ async def test_the_command_runs_phones_and_tells_how_they_did(tmp_path: Path) ->
     """`tally sim phones`, in a process of its own, follows what is live and ends with the sums."""
     async with world(tmp_path, 0, CALM) as there, Cognito(SystemClock()).serving() as cognito:
         there.stadium.live["7"] = {"number": 1}
-        words = ("-m", "tally.cli", "sim", "phones", "--count", "3", "--calm", "--seed", "1", "--seconds", "60")
-        where = ("--url", there.stadium.url, "--issuer", cognito.url, "--apple", there.apns.control_url)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+        words = (
+            "-m",
+            "tally.cli",
+            "sim",
+            "phones",
+            "--count",
+            "3",
+            "--calm",
+            "--seed",
+            "1",
+            "--seconds",
+            "60",
+        )
+        where = (
+            "--url",
+            there.stadium.url,
+            "--issuer",
+            cognito.url,
+            "--apple",
+            there.apns.control_url,
+        )
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
+        }
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(sys.executable, *words, *where, env=environment, stdout=pipe)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, *where, env=environment, stdout=pipe
+        )
         try:
             await there.stadium.until(3, "follow")
         finally:

@@ -20,7 +20,9 @@ LONG_ENOUGH = 120
 @contextmanager
 def started(*words: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """The program, running, and the address it told; killed at the end if it has not ended by then."""
-    program = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    program = subprocess.Popen(
+        [*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert program.stdout is not None
         told = re.search(r"simulated at (http://127\.0\.0\.1:\d+);", program.stdout.readline())
@@ -68,7 +70,14 @@ def test_strava_runs_by_itself_and_remembers(tmp_path: Path) -> None:
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
     environment = os.environ | {"COLUMNS": "200"}
-    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=LONG_ENOUGH, check=False, env=environment)
+    return subprocess.run(
+        [*PROGRAM, *words],
+        capture_output=True,
+        text=True,
+        timeout=LONG_ENOUGH,
+        check=False,
+        env=environment,
+    )
 
 
 def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -89,11 +98,26 @@ def test_a_port_in_use_is_said_to_be() -> None:
 def test_athletes_train_and_the_sums_are_told() -> None:
     """In a Strava that is already running; a week of theirs passes in a second."""
     with started("strava", "--port", "0", "--unlimited") as (_, url):
-        words = ("--count", "10", "--strava", url, "--seed", "1", "--seconds", "1", "--speed", "600000")
+        words = (
+            "--count",
+            "10",
+            "--strava",
+            url,
+            "--seed",
+            "1",
+            "--seconds",
+            "1",
+            "--speed",
+            "600000",
+        )
         done = run("athletes", *words)
         state = ask(f"{url}/_sim/state")
     assert done.returncode == 0, done.stderr
-    sums = re.search(r"^(\d+) activities, .* (\d+) deletions, 0 failures; webhooks: 0 accepted", done.stdout, re.MULTILINE)
+    sums = re.search(
+        r"^(\d+) activities, .* (\d+) deletions, 0 failures; webhooks: 0 accepted",
+        done.stdout,
+        re.MULTILINE,
+    )
     assert sums is not None, done.stdout
     assert len(state["athletes"]) == 10
     assert state["activities"] + int(sums[2]) >= int(sums[1]) > 0
@@ -102,8 +126,14 @@ def test_athletes_train_and_the_sums_are_told() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--strava", "http://127.0.0.1:9"), "The Strava simulator at http://127.0.0.1:9 does not answer"),
-        (("--url", "http://127.0.0.1:9", "--strava-port", "0", "--oidc-port", "0"), "callback url not verifiable"),
+        (
+            ("--strava", "http://127.0.0.1:9"),
+            "The Strava simulator at http://127.0.0.1:9 does not answer",
+        ),
+        (
+            ("--url", "http://127.0.0.1:9", "--strava-port", "0", "--oidc-port", "0"),
+            "callback url not verifiable",
+        ),
     ],
 )
 def test_athletes_without_a_world_say_why(words: tuple[str, ...], reason: str) -> None:
@@ -116,7 +146,9 @@ def test_athletes_without_a_world_say_why(words: tuple[str, ...], reason: str) -
 def test_a_match_is_played_by_itself() -> None:
     """At the utmost speed it moves with every look, and the sums are told at the end."""
     words = ("cricket", "--speed", "inf", "--port", "0", "--cognito-port", "0")
-    program = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    program = subprocess.Popen(
+        [*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert program.stderr is not None
         told = re.search(r"simulated at (\S+), with the token (\S+)", program.stderr.readline())
@@ -124,7 +156,14 @@ def test_a_match_is_played_by_itself() -> None:
         assert told is not None
         assert issuer is not None
         with SyncClientBuilder().error_for_status(True).build() as client:
-            looks = [client.get(f"{told[1]}/livescores").query({"api_token": told[2]}).build().send().json() for _ in range(5)]
+            looks = [
+                client.get(f"{told[1]}/livescores")
+                .query({"api_token": told[2]})
+                .build()
+                .send()
+                .json()
+                for _ in range(5)
+            ]
         assert [fixture["status"] for fixture in looks[-1]["data"]] == ["1st Innings"]
         assert len(ask(f"{issuer[1]}/.well-known/jwks.json")["keys"]) == 1
         program.send_signal(signal.SIGINT)

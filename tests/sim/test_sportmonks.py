@@ -64,7 +64,14 @@ async def test_a_match_goes_from_not_started_to_finished() -> None:
             at = site.match.steps[site.match.position - 1]
             if at.kind != "delivery":
                 seen += [fixture["status"] for fixture in await site.data("/livescores")]
-        assert seen == ["NS", "1st Innings", "Innings Break", "2nd Innings", "Innings Break", "Finished"]
+        assert seen == [
+            "NS",
+            "1st Innings",
+            "Innings Break",
+            "2nd Innings",
+            "Innings Break",
+            "Finished",
+        ]
         assert await site.data("/livescores") == []
         (fixture,) = await site.data("/fixtures")
         assert (fixture["status"], fixture["note"]) == ("Finished", "Harbour Herons won by 11 runs")
@@ -83,16 +90,24 @@ async def test_only_what_is_asked_for_is_included() -> None:
         assert "result" not in told["batting"][0]
         assert "bowler" not in told["bowling"][0]
         assert {"batsman", "bowler", "score"} <= told["balls"][0].keys()
-        few = await site.data(path, {"fields[fixtures]": "id,status", "include": "runs", "fields[runs]": "score"})
+        few = await site.data(
+            path, {"fields[fixtures]": "id,status", "include": "runs", "fields[runs]": "score"}
+        )
         assert few.keys() == {"resource", "id", "status", "runs"}
         assert few["runs"][0].keys() == {"resource", "score"}
 
 
-@pytest.mark.parametrize("parameters", [{"include": "weather"}, {"include": "batting.captain"}, {"filter[colour]": "red"}])
+@pytest.mark.parametrize(
+    "parameters",
+    [{"include": "weather"}, {"include": "batting.captain"}, {"filter[colour]": "red"}],
+)
 async def test_what_is_not_offered_is_refused(parameters: dict[str, str]) -> None:
     async with opened() as site:
         response = (
-            await site.client.get(f"{site.sportmonks.api}/fixtures").query({"api_token": API_TOKEN} | parameters).build().send()
+            await site.client.get(f"{site.sportmonks.api}/fixtures")
+            .query({"api_token": API_TOKEN} | parameters)
+            .build()
+            .send()
         )
         body = await response.json()
         assert (response.status, body["status"]) == (400, "error")
@@ -104,7 +119,9 @@ async def test_fixtures_come_in_pages_filtered_and_sorted() -> None:
         made = site.sportmonks.schedule(250, league_name="Long League", apart=86_400)
         league = site.sportmonks.scheduled[made[0]]["league_id"]
         query = {"filter[league_id]": str(league), "sort": "-starting_at", "page": "3"}
-        request = site.client.get(f"{site.sportmonks.api}/fixtures").query({"api_token": API_TOKEN} | query)
+        request = site.client.get(f"{site.sportmonks.api}/fixtures").query(
+            {"api_token": API_TOKEN} | query
+        )
         page = await (await request.build().send()).json()
         assert [fixture["id"] for fixture in page["data"]] == made[49::-1]
         assert page["meta"] | {"path": ""} == {
@@ -132,9 +149,14 @@ async def test_leagues_teams_seasons_and_squads_follow_from_the_matches() -> Non
         teams = await site.data("/teams")
         assert sorted(team["name"] for team in teams) == ["Harbour Herons", "Meadow Hares"]
         season = await site.data(f"/seasons/{league['season_id']}", {"include": "teams"})
-        assert [team["id"] for team in season["teams"]] == [site.match.match.team_id(side) for side in site.match.match.teams]
+        assert [team["id"] for team in season["teams"]] == [
+            site.match.match.team_id(side) for side in site.match.match.teams
+        ]
         assert "teams" not in await site.data(f"/seasons/{league['season_id']}")
-        assert len((await site.data(f"/teams/{teams[0]['id']}/squad/{league['season_id']}"))["squad"]) == 11
+        assert (
+            len((await site.data(f"/teams/{teams[0]['id']}/squad/{league['season_id']}"))["squad"])
+            == 11
+        )
         assert "Catch Out" in {score["name"] for score in await site.data("/scores")}
 
 
@@ -142,10 +164,20 @@ async def test_who_has_no_token_is_refused() -> None:
     async with opened() as site:
         answers = []
         for query in ({}, {"api_token": "wrong"}):
-            response = await site.client.get(f"{site.sportmonks.api}/livescores").query(query).build().send()
+            response = (
+                await site.client.get(f"{site.sportmonks.api}/livescores")
+                .query(query)
+                .build()
+                .send()
+            )
             answers.append((response.status, (await response.json())["status"]))
         assert answers == [(401, "error"), (403, "error")]
-        response = await site.client.get(f"{site.sportmonks.api}/fixtures/5").query({"api_token": API_TOKEN}).build().send()
+        response = (
+            await site.client.get(f"{site.sportmonks.api}/fixtures/5")
+            .query({"api_token": API_TOKEN})
+            .build()
+            .send()
+        )
         assert (response.status, (await response.json())["status"]) == (404, "error")
 
 
@@ -155,7 +187,9 @@ async def test_the_limit_counts_by_resource_and_for_an_hour() -> None:
         request = {"api_token": API_TOKEN}
 
         async def ask(path: str) -> tuple[int, str | None]:
-            response = await site.client.get(f"{site.sportmonks.api}{path}").query(request).build().send()
+            response = (
+                await site.client.get(f"{site.sportmonks.api}{path}").query(request).build().send()
+            )
             return response.status, response.headers.get("retry-after")
 
         assert [await ask("/livescores") for _ in range(2)] == [(200, None)] * 2
@@ -222,7 +256,9 @@ async def test_a_match_can_be_unreadable_among_good_ones(garble: Garble, path: s
 async def test_mistakes_are_put_right() -> None:
     """A ball is told wrongly under its own id, comes late, or comes twice; the totals are those of what was told."""
     async with opened() as site:
-        site.match.mistakes = Mistakes(wrong={1: Wrong("dot", until=2)}, late={3: 1}, twice=frozenset({0}))
+        site.match.mistakes = Mistakes(
+            wrong={1: Wrong("dot", until=2)}, late={3: 1}, twice=frozenset({0})
+        )
         fixtures = [told(site.match) for _ in range(6)]
         assert [[ball["score"]["name"] for ball in fixture["balls"]] for fixture in fixtures] == [
             ["No Run", "No Run"],
@@ -233,7 +269,9 @@ async def test_mistakes_are_put_right() -> None:
             ["No Run", "No Run", "FOUR", "1 Run", "No Run", "SIX", "1 Leg Bye"],
         ]
         assert [fixture["runs"][0]["score"] for fixture in fixtures] == [0, 0, 1, 5, 11, 12]
-        assert {fixture["balls"][2]["id"] for fixture in fixtures[2:]} == {fixtures[1]["balls"][2]["id"]}
+        assert {fixture["balls"][2]["id"] for fixture in fixtures[2:]} == {
+            fixtures[1]["balls"][2]["id"]
+        }
         assert fixtures[3]["balls"][2]["updated_at"] > fixtures[2]["balls"][2]["updated_at"]
 
 
@@ -245,7 +283,9 @@ def told(match: Broadcast) -> dict[str, Any]:
 def test_drawn_mistakes_are_gone_when_the_match_is_over() -> None:
     match = Broadcast(shipped_match(), ManualClock())
     right = Broadcast(shipped_match(), ManualClock())
-    match.mistakes = drawn(random.Random(3), match.deliveries, 0.2, ("dot", "runs", "four", "wicket"))
+    match.mistakes = drawn(
+        random.Random(3), match.deliveries, 0.2, ("dot", "runs", "four", "wicket")
+    )
     differing = 0
     while match.deliver():
         right.deliver()
@@ -254,7 +294,9 @@ def test_drawn_mistakes_are_gone_when_the_match_is_over() -> None:
     match.play_out()
     right.play_out()
     assert match.fixture()["runs"] == right.fixture()["runs"]
-    assert {ball["id"] for ball in match.fixture()["balls"]} == {ball["id"] for ball in right.fixture()["balls"]}
+    assert {ball["id"] for ball in match.fixture()["balls"]} == {
+        ball["id"] for ball in right.fixture()["balls"]
+    }
 
 
 async def test_a_poll_can_be_behind() -> None:
@@ -262,32 +304,60 @@ async def test_a_poll_can_be_behind() -> None:
     async with opened() as site:
         site.match.deliver(10)
         site.match.lags.extend([0, 4])
-        polls = [len((await site.data("/livescores", {"include": "balls"}))[0]["balls"]) for _ in range(3)]
+        polls = [
+            len((await site.data("/livescores", {"include": "balls"}))[0]["balls"])
+            for _ in range(3)
+        ]
         assert polls == [10, 6, 10]
 
 
 async def test_it_is_driven_from_another_process() -> None:
     """Everything that the objects do, the control API does too."""
     async with opened() as site:
-        status, described = await site.control("POST", f"/matches/{MATCH_ID}/step", {"deliveries": 3})
-        assert (status, described["score"], described["status"]) == (200, ["5/0 (0.3)"], "1st Innings")
-        content = msgspec.json.decode(msgspec.json.encode({"info": {"teams": ["A", "B"]}, "innings": []}))
-        status, described = await site.control("POST", "/matches", {"content": content, "name": "12", "starts_in": 60})
+        status, described = await site.control(
+            "POST", f"/matches/{MATCH_ID}/step", {"deliveries": 3}
+        )
+        assert (status, described["score"], described["status"]) == (
+            200,
+            ["5/0 (0.3)"],
+            "1st Innings",
+        )
+        content = msgspec.json.decode(
+            msgspec.json.encode({"info": {"teams": ["A", "B"]}, "innings": []})
+        )
+        status, described = await site.control(
+            "POST", "/matches", {"content": content, "name": "12", "starts_in": 60}
+        )
         assert (status, described["id"], described["teams"]) == (201, 12, ["A", "B"])
-        assert (await site.control("POST", "/matches/12", {"status": "Delayed", "lags": [1], "garble": "no_id"}))[0] == 200
+        assert (
+            await site.control(
+                "POST", "/matches/12", {"status": "Delayed", "lags": [1], "garble": "no_id"}
+            )
+        )[0] == 200
         assert site.sportmonks.broadcast(12).fixture()["status"] == "Delayed"
-        mistakes = {"mistakes": {"wrong": {"5": {"how": "dot", "until": 2}}, "late": {"6": 1}, "twice": [7]}}
+        mistakes = {
+            "mistakes": {"wrong": {"5": {"how": "dot", "until": 2}}, "late": {"6": 1}, "twice": [7]}
+        }
         assert (await site.control("POST", f"/matches/{MATCH_ID}", mistakes))[0] == 200
         assert site.match.mistakes == Mistakes({5: Wrong("dot", 2)}, {6: 1}, frozenset({7}))
         assert (await site.control("POST", "/schedule", {"count": 5}))[0] == 201
         assert (await site.control("POST", "/limits", {"hourly": 7}))[0] == 204
-        assert (await site.control("POST", "/faults", {"path": LIVESCORES, "status": 503}))[0] == 204
+        assert (await site.control("POST", "/faults", {"path": LIVESCORES, "status": 503}))[
+            0
+        ] == 204
         _, state = await site.control("GET", "/state")
-        assert (state["scheduled"], state["hourly_limit"], len(state["matches"]), len(state["faults"])) == (5, 7, 2, 1)
+        assert (
+            state["scheduled"],
+            state["hourly_limit"],
+            len(state["matches"]),
+            len(state["faults"]),
+        ) == (5, 7, 2, 1)
         assert (await site.control("DELETE", "/faults"))[0] == 204
         assert (await site.control("DELETE", "/matches/12"))[0] == 204
         assert (await site.control("DELETE", "/matches/12"))[0] == 404
-        assert (await site.control("POST", f"/matches/{MATCH_ID}/step", {"to": "result"}))[1]["status"] == "Finished"
+        assert (await site.control("POST", f"/matches/{MATCH_ID}/step", {"to": "result"}))[1][
+            "status"
+        ] == "Finished"
 
 
 @pytest.mark.parametrize(
@@ -311,7 +381,12 @@ async def test_nonsense_to_the_control_api_is_refused(path: str, body: Any) -> N
 async def test_faults_hit_the_api_and_not_its_control() -> None:
     async with opened() as site:
         site.sportmonks.faults.add(Fault(path="/", status=503, times=None))
-        response = await site.client.get(f"{site.sportmonks.api}/livescores").query({"api_token": API_TOKEN}).build().send()
+        response = (
+            await site.client.get(f"{site.sportmonks.api}/livescores")
+            .query({"api_token": API_TOKEN})
+            .build()
+            .send()
+        )
         assert response.status == 503
         assert (await site.control("GET", "/state"))[0] == 200
         assert site.sportmonks.faults.count(LIVESCORES) == 1
@@ -323,6 +398,9 @@ async def test_cognito_has_a_client_for_phones_and_a_group_for_operators() -> No
     async with Cognito(clock).serving() as cognito, ClientBuilder().build() as client:
         keys = KeySet(http_keys(client, f"{cognito.issuer}/.well-known/jwks.json"), clock)
         verifier = TokenVerifier(keys, clock, issuer=cognito.issuer, audience=cognito.client_id)
-        ana, olga = await verifier.verify(cognito.user("ana")), await verifier.verify(cognito.admin("olga"))
+        ana, olga = (
+            await verifier.verify(cognito.user("ana")),
+            await verifier.verify(cognito.admin("olga")),
+        )
     assert (ana["sub"], ana.get("cognito:groups")) == ("ana", None)
     assert (olga["sub"], olga["cognito:groups"]) == ("olga", ["admin"])

@@ -75,7 +75,9 @@ async def subscribed(strava: Strava, receiver: Receiver, ana: Athlete) -> Receiv
 
 
 async def token(strava: Strava, http: Client, **sent: str) -> tuple[int, Any]:
-    return await told(await http.post(f"{strava.url}/oauth/token").form(APPLICATION | sent).build().send())
+    return await told(
+        await http.post(f"{strava.url}/oauth/token").form(APPLICATION | sent).build().send()
+    )
 
 
 async def refresh(strava: Strava, http: Client, refresh_token: str) -> tuple[int, Any]:
@@ -83,7 +85,12 @@ async def refresh(strava: Strava, http: Client, refresh_token: str) -> tuple[int
 
 
 async def fetch(strava: Strava, http: Client, activity_id: int, access_token: str) -> Response:
-    return await http.get(f"{strava.url}/api/v3/activities/{activity_id}").bearer_auth(access_token).build().send()
+    return (
+        await http.get(f"{strava.url}/api/v3/activities/{activity_id}")
+        .bearer_auth(access_token)
+        .build()
+        .send()
+    )
 
 
 async def control(strava: Strava, http: Client, method: str, path: str, body: Any) -> Response:
@@ -98,7 +105,9 @@ def fault_of(answer: Any) -> tuple[str, str, str]:
 # Consent
 
 
-async def test_an_athlete_lets_the_application_in_by_the_page(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_an_athlete_lets_the_application_in_by_the_page(
+    strava: Strava, http: Client, ana: Athlete
+) -> None:
     """And comes back with the state, a code, and what was really granted."""
     browser = Visitor(http)
     page = await (await browser.get(with_query(f"{strava.url}/oauth/authorize", ASKED))).text()
@@ -107,32 +116,47 @@ async def test_an_athlete_lets_the_application_in_by_the_page(strava: Strava, ht
     ticked = {"athlete": str(ana.id), "grant:activity:read_all": "on"}
     back = target(strava.url, await browser.submit(f"{strava.url}/oauth/authorize", ASKED | ticked))
     assert back.startswith(CALLBACK)
-    assert (query_of(back)["state"], query_of(back)["scope"]) == ("state-1", "read,activity:read_all")
-    status, tokens = await token(strava, http, grant_type="authorization_code", code=query_of(back)["code"])
+    assert (query_of(back)["state"], query_of(back)["scope"]) == (
+        "state-1",
+        "read,activity:read_all",
+    )
+    status, tokens = await token(
+        strava, http, grant_type="authorization_code", code=query_of(back)["code"]
+    )
     assert (status, tokens["athlete"]["id"], tokens["expires_in"]) == (200, ana.id, 6 * 3600)
 
 
 async def test_an_athlete_may_grant_less(strava: Strava, http: Client, ana: Athlete) -> None:
-    response = await Visitor(http).submit(f"{strava.url}/oauth/authorize", ASKED | {"athlete": str(ana.id)})
+    response = await Visitor(http).submit(
+        f"{strava.url}/oauth/authorize", ASKED | {"athlete": str(ana.id)}
+    )
     assert query_of(target(strava.url, response))["scope"] == "read"
 
 
 async def test_an_athlete_may_refuse(strava: Strava, http: Client, ana: Athlete) -> None:
     sent = ASKED | {"athlete": str(ana.id), "deny": "yes"}
-    back = query_of(target(strava.url, await Visitor(http).submit(f"{strava.url}/oauth/authorize", sent)))
+    back = query_of(
+        target(strava.url, await Visitor(http).submit(f"{strava.url}/oauth/authorize", sent))
+    )
     assert back == {"state": "state-1", "error": "access_denied"}
 
 
 async def test_a_stranger_becomes_an_athlete(strava: Strava, http: Client) -> None:
     sent = ASKED | {"name": "Eve Ng"}
-    back = query_of(target(strava.url, await Visitor(http).submit(f"{strava.url}/oauth/authorize", sent)))
+    back = query_of(
+        target(strava.url, await Visitor(http).submit(f"{strava.url}/oauth/authorize", sent))
+    )
     _, tokens = await token(strava, http, grant_type="authorization_code", code=back["code"])
     assert (tokens["athlete"]["firstname"], tokens["athlete"]["lastname"]) == ("Eve", "Ng")
 
 
 @pytest.mark.parametrize("chosen", ["", "7", "nobody", "²"])
-async def test_the_page_comes_back_for_nobody(strava: Strava, http: Client, ana: Athlete, chosen: str) -> None:
-    response = await Visitor(http).submit(f"{strava.url}/oauth/authorize", ASKED | {"athlete": chosen})
+async def test_the_page_comes_back_for_nobody(
+    strava: Strava, http: Client, ana: Athlete, chosen: str
+) -> None:
+    response = await Visitor(http).submit(
+        f"{strava.url}/oauth/authorize", ASKED | {"athlete": chosen}
+    )
     assert response.status == 200
     assert "Ana Silva" in await response.text()
 
@@ -166,7 +190,9 @@ async def test_consent_can_be_given_without_anybody(
 async def test_an_application_that_asks_wrongly_is_refused(
     strava: Strava, http: Client, changed: dict[str, str], field: str
 ) -> None:
-    status, answer = await told(await Visitor(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED | changed)))
+    status, answer = await told(
+        await Visitor(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED | changed))
+    )
     assert (status, fault_of(answer)[1:]) == (400, (field, "invalid"))
 
 
@@ -174,13 +200,18 @@ async def test_an_application_that_asks_wrongly_is_refused(
 
 
 async def test_a_code_works_once(strava: Strava, http: Client, ana: Athlete) -> None:
-    sent = {"grant_type": "authorization_code", "code": strava.authorizations.issue_code(ana.id, ALL)}
+    sent = {
+        "grant_type": "authorization_code",
+        "code": strava.authorizations.issue_code(ana.id, ALL),
+    }
     assert (await token(strava, http, **sent))[0] == 200
     status, answer = await token(strava, http, **sent)
     assert (status, fault_of(answer)) == (400, ("AuthorizationCode", "code", "invalid"))
 
 
-async def test_the_application_must_know_its_secret(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_the_application_must_know_its_secret(
+    strava: Strava, http: Client, ana: Athlete
+) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
     sent = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
     assert (await token(strava, http, **sent, client_secret="wrong"))[0] == 401
@@ -194,11 +225,17 @@ async def test_a_refresh_with_time_left_brings_nothing_new(
     grant = strava.authorizations.grant(ana.id, ALL)
     await clock.advance(5 * 3600 - 1)
     status, tokens = await refresh(strava, http, grant.refresh_token)
-    assert (status, tokens["access_token"], tokens["refresh_token"]) == (200, grant.access_token, grant.refresh_token)
+    assert (status, tokens["access_token"], tokens["refresh_token"]) == (
+        200,
+        grant.access_token,
+        grant.refresh_token,
+    )
     assert "athlete" not in tokens
 
 
-async def test_a_refresh_rotates_both_tokens(strava: Strava, http: Client, ana: Athlete, clock: ManualClock) -> None:
+async def test_a_refresh_rotates_both_tokens(
+    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+) -> None:
     """The old refresh token is dead at once, and the old access token lives out its time."""
     activity = strava.record(ana.id)
     grant = strava.authorizations.grant(ana.id, ALL)
@@ -214,19 +251,25 @@ async def test_a_refresh_rotates_both_tokens(strava: Strava, http: Client, ana: 
     assert (await fetch(strava, http, activity.id, tokens["access_token"])).status == 200
 
 
-async def test_an_old_refresh_token_can_have_a_grace(strava: Strava, http: Client, ana: Athlete, clock: ManualClock) -> None:
+async def test_an_old_refresh_token_can_have_a_grace(
+    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+) -> None:
     """Within it, the old one gives what the new one gives."""
     strava.authorizations.grace = 60
     grant = strava.authorizations.grant(ana.id, ALL)
     await clock.advance(6 * 3600)
     _, new = await refresh(strava, http, grant.refresh_token)
     await clock.advance(59)
-    assert (await refresh(strava, http, grant.refresh_token))[1]["refresh_token"] == new["refresh_token"]
+    assert (await refresh(strava, http, grant.refresh_token))[1]["refresh_token"] == new[
+        "refresh_token"
+    ]
     await clock.advance(1)
     assert (await refresh(strava, http, grant.refresh_token))[0] == 400
 
 
-async def test_rotation_can_be_off(strava: Strava, http: Client, ana: Athlete, clock: ManualClock) -> None:
+async def test_rotation_can_be_off(
+    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+) -> None:
     strava.authorizations.rotates = False
     grant = strava.authorizations.grant(ana.id, ALL)
     await clock.advance(6 * 3600)
@@ -253,11 +296,15 @@ async def test_the_same_grant_again_keeps_the_tokens(strava: Strava, ana: Athlet
     assert strava.authorizations.grant(ana.id, PUBLIC).refresh_token != first.refresh_token
 
 
-async def test_who_deauthorizes_takes_back_everything(subscribed: Receiver, strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_who_deauthorizes_takes_back_everything(
+    subscribed: Receiver, strava: Strava, http: Client, ana: Athlete
+) -> None:
     """Access, refresh, and the news of activities; the application is told, once."""
     activity = strava.record(ana.id)
     grant = strava.authorizations.grant(ana.id, ALL)
-    revoking = http.post(f"{strava.url}/oauth/deauthorize").form({"access_token": grant.access_token})
+    revoking = http.post(f"{strava.url}/oauth/deauthorize").form(
+        {"access_token": grant.access_token}
+    )
     assert await told(await revoking.build().send()) == (200, {"access_token": grant.access_token})
     assert (await fetch(strava, http, activity.id, grant.access_token)).status == 401
     assert (await refresh(strava, http, grant.refresh_token))[0] == 400
@@ -266,7 +313,11 @@ async def test_who_deauthorizes_takes_back_everything(subscribed: Receiver, stra
     await strava.webhooks.settled()
     assert [event["object_type"] for event in subscribed.events] == ["activity", "athlete"]
     last = subscribed.events[-1]
-    assert (last["object_id"], last["owner_id"], last["updates"]) == (ana.id, ana.id, {"authorized": "false"})
+    assert (last["object_id"], last["owner_id"], last["updates"]) == (
+        ana.id,
+        ana.id,
+        {"authorized": "false"},
+    )
     again = http.post(f"{strava.url}/oauth/deauthorize").bearer_auth(grant.access_token)
     assert (await again.build().send()).status == 401
 
@@ -274,9 +325,18 @@ async def test_who_deauthorizes_takes_back_everything(subscribed: Receiver, stra
 # Activities
 
 
-async def test_an_activity_has_the_fields_that_strava_gives_it(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_an_activity_has_the_fields_that_strava_gives_it(
+    strava: Strava, http: Client, ana: Athlete
+) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
-    made = strava.record(ana.id, "GravelRide", 42_195.5, moving_time=5400, elapsed_time=6000, total_elevation_gain=512.0)
+    made = strava.record(
+        ana.id,
+        "GravelRide",
+        42_195.5,
+        moving_time=5400,
+        elapsed_time=6000,
+        total_elevation_gain=512.0,
+    )
     status, shown = await told(await fetch(strava, http, made.id, grant.access_token))
     assert status == 200
     expected = {
@@ -296,7 +356,9 @@ async def test_an_activity_has_the_fields_that_strava_gives_it(strava: Strava, h
     assert {name: shown[name] for name in expected} == expected
 
 
-async def test_a_token_that_does_not_hold_is_401(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_a_token_that_does_not_hold_is_401(
+    strava: Strava, http: Client, ana: Athlete
+) -> None:
     activity = strava.record(ana.id)
     strava.authorizations.grant(ana.id, ALL)
     status, answer = await told(await fetch(strava, http, activity.id, "foreign"))
@@ -307,13 +369,22 @@ async def test_activities_need_their_scope(strava: Strava, http: Client, ana: At
     activity = strava.record(ana.id)
     grant = strava.authorizations.grant(ana.id, frozenset({"read"}))
     status, answer = await told(await fetch(strava, http, activity.id, grant.access_token))
-    assert (status, fault_of(answer)) == (401, ("AccessToken", "activity:read_permission", "missing"))
+    assert (status, fault_of(answer)) == (
+        401,
+        ("AccessToken", "activity:read_permission", "missing"),
+    )
 
 
-async def test_what_one_may_not_see_is_not_there(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_what_one_may_not_see_is_not_there(
+    strava: Strava, http: Client, ana: Athlete
+) -> None:
     """Private ones without the scope for them, those of others, deleted ones and none at all."""
     bo = strava.add_athlete("Bo")
-    private, foreign, deleted = strava.record(ana.id, private=True), strava.record(bo.id), strava.record(ana.id)
+    private, foreign, deleted = (
+        strava.record(ana.id, private=True),
+        strava.record(bo.id),
+        strava.record(ana.id),
+    )
     strava.delete(deleted.id)
     public = strava.authorizations.grant(ana.id, PUBLIC).access_token
     for activity_id in (private.id, foreign.id, deleted.id, 1):
@@ -323,16 +394,25 @@ async def test_what_one_may_not_see_is_not_there(strava: Strava, http: Client, a
     assert (await fetch(strava, http, private.id, everything)).status == 200
 
 
-async def test_an_athlete_is_shown_to_whom_they_trust(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_an_athlete_is_shown_to_whom_they_trust(
+    strava: Strava, http: Client, ana: Athlete
+) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
-    response = await http.get(f"{strava.url}/api/v3/athlete").bearer_auth(grant.access_token).build().send()
+    response = (
+        await http.get(f"{strava.url}/api/v3/athlete")
+        .bearer_auth(grant.access_token)
+        .build()
+        .send()
+    )
     assert (await told(response))[1]["firstname"] == "Ana"
 
 
 # Limits
 
 
-async def test_every_answer_says_how_much_is_left(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_every_answer_says_how_much_is_left(
+    strava: Strava, http: Client, ana: Athlete
+) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
     for used in (1, 2):
         response = await fetch(strava, http, 1, grant.access_token)
@@ -351,7 +431,10 @@ async def test_beyond_a_limit_it_is_429_until_the_window_ends(
     activity = strava.record(ana.id)
 
     async def statuses(count: int) -> list[int]:
-        return [(await fetch(strava, http, activity.id, grant.access_token)).status for _ in range(count)]
+        return [
+            (await fetch(strava, http, activity.id, grant.access_token)).status
+            for _ in range(count)
+        ]
 
     await clock.advance(14 * 60)
     assert await statuses(3) == [200, 200, 429]
@@ -363,7 +446,9 @@ async def test_beyond_a_limit_it_is_429_until_the_window_ends(
     assert fault_of(await response.json()) == ("Application", "rate limit", "exceeded")
 
 
-async def test_the_day_ends_at_midnight(strava: Strava, http: Client, ana: Athlete, clock: ManualClock) -> None:
+async def test_the_day_ends_at_midnight(
+    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+) -> None:
     strava.limits.overall = Allowance(10, 1)
     activity = strava.record(ana.id)
     for wait, expected in ((0, 200), (15 * 3600, 429), (3600, 200)):
@@ -375,7 +460,9 @@ async def test_the_day_ends_at_midnight(strava: Strava, http: Client, ana: Athle
 # Webhooks
 
 
-async def test_a_subscription_is_made_after_a_handshake(strava: Strava, http: Client, receiver: Receiver) -> None:
+async def test_a_subscription_is_made_after_a_handshake(
+    strava: Strava, http: Client, receiver: Receiver
+) -> None:
     """One for each application; it can be looked up and ended."""
     url = f"{strava.url}/api/v3/push_subscriptions"
     wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
@@ -390,32 +477,55 @@ async def test_a_subscription_is_made_after_a_handshake(strava: Strava, http: Cl
     assert await told(await http.get(with_query(url, APPLICATION)).build().send()) == (200, [])
 
 
-async def test_a_callback_that_does_not_answer_rightly_is_refused(strava: Strava, http: Client, receiver: Receiver) -> None:
+async def test_a_callback_that_does_not_answer_rightly_is_refused(
+    strava: Strava, http: Client, receiver: Receiver
+) -> None:
     url = f"{strava.url}/api/v3/push_subscriptions"
     wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
     receiver.challenge = {"hub.challenge": "another"}
     answers = []
-    for changed in ({}, {"verify_token": "wrong"}, {"callback_url": ""}, {"callback_url": "http://127.0.0.1:9/"}):
+    for changed in (
+        {},
+        {"verify_token": "wrong"},
+        {"callback_url": ""},
+        {"callback_url": "http://127.0.0.1:9/"},
+    ):
         _, answer = await told(await http.post(url).form(wanted | changed).build().send())
         answers.append(fault_of(answer)[2])
-    assert answers == ["not verifiable", "GET to callback URL does not return 200", "missing", "not verifiable"]
+    assert answers == [
+        "not verifiable",
+        "GET to callback URL does not return 200",
+        "missing",
+        "not verifiable",
+    ]
     assert strava.webhooks.subscription is None
 
 
-async def test_a_callback_has_two_seconds_to_answer(strava: Strava, http: Client, receiver: Receiver, clock: ManualClock) -> None:
+async def test_a_callback_has_two_seconds_to_answer(
+    strava: Strava, http: Client, receiver: Receiver, clock: ManualClock
+) -> None:
     receiver.answering.clear()
     wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
-    asking = asyncio.create_task(http.post(f"{strava.url}/api/v3/push_subscriptions").form(wanted).build().send())
+    asking = asyncio.create_task(
+        http.post(f"{strava.url}/api/v3/push_subscriptions").form(wanted).build().send()
+    )
     await clock.until_sleeping()
     await clock.advance(2)
     assert (await asking).status == 400
 
 
-async def test_events_say_what_happened(subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock) -> None:
+async def test_events_say_what_happened(
+    subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock
+) -> None:
     """Creation, a change of title, type or privacy, and deletion; a corrected distance is not told."""
     ride = strava.record(ana.id, "Ride", 10_000)
     await strava.webhooks.settled()
-    for changed in ({"name": "Evening"}, {"sport_type": "TrailRun"}, {"private": True}, {"distance": 1.0}):
+    for changed in (
+        {"name": "Evening"},
+        {"sport_type": "TrailRun"},
+        {"private": True},
+        {"distance": 1.0},
+    ):
         strava.edit(ride.id, **changed)
         await strava.webhooks.settled()
     strava.delete(ride.id)
@@ -438,7 +548,9 @@ async def test_events_say_what_happened(subscribed: Receiver, strava: Strava, an
     }
 
 
-async def test_a_world_that_runs_for_long_can_keep_the_latest_alone(subscribed: Receiver, strava: Strava, ana: Athlete) -> None:
+async def test_a_world_that_runs_for_long_can_keep_the_latest_alone(
+    subscribed: Receiver, strava: Strava, ana: Athlete
+) -> None:
     """Of activities, of what was asked, and of what was told."""
     strava.most_activities = 2
     strava.webhooks.remember(2)
@@ -450,7 +562,9 @@ async def test_a_world_that_runs_for_long_can_keep_the_latest_alone(subscribed: 
     assert strava.faults.seen.maxlen == 2
 
 
-async def test_privacy_looks_like_deletion_to_who_may_not_see(subscribed: Receiver, strava: Strava, ana: Athlete) -> None:
+async def test_privacy_looks_like_deletion_to_who_may_not_see(
+    subscribed: Receiver, strava: Strava, ana: Athlete
+) -> None:
     strava.authorizations.grant(ana.id, PUBLIC)
     ride = strava.record(ana.id)
     await strava.webhooks.settled()
@@ -462,7 +576,9 @@ async def test_privacy_looks_like_deletion_to_who_may_not_see(subscribed: Receiv
     assert [event["aspect_type"] for event in subscribed.events] == ["create", "delete", "create"]
 
 
-async def test_nothing_is_told_of_who_did_not_allow_it(subscribed: Receiver, strava: Strava, ana: Athlete) -> None:
+async def test_nothing_is_told_of_who_did_not_allow_it(
+    subscribed: Receiver, strava: Strava, ana: Athlete
+) -> None:
     strava.record(strava.add_athlete("Bo").id)
     strava.authorizations.grant(ana.id, frozenset({"read"}))
     strava.record(ana.id)
@@ -470,7 +586,9 @@ async def test_nothing_is_told_of_who_did_not_allow_it(subscribed: Receiver, str
     assert subscribed.events == []
 
 
-async def test_an_event_comes_up_to_three_times(subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock) -> None:
+async def test_an_event_comes_up_to_three_times(
+    subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock
+) -> None:
     """Until it is answered with 200; then it is given up."""
     subscribed.statuses = [500, 503, 200]
     strava.record(ana.id)
@@ -503,7 +621,9 @@ async def test_an_answer_after_two_seconds_is_none(
     assert [each.status for each in strava.webhooks.log] == [0, 200]
 
 
-async def test_events_can_come_more_than_once(subscribed: Receiver, strava: Strava, ana: Athlete) -> None:
+async def test_events_can_come_more_than_once(
+    subscribed: Receiver, strava: Strava, ana: Athlete
+) -> None:
     strava.webhooks.duplicates = 2
     strava.record(ana.id)
     await strava.webhooks.settled()
@@ -513,7 +633,9 @@ async def test_events_can_come_more_than_once(subscribed: Receiver, strava: Stra
     assert len({str(event) for event in subscribed.events}) == 1
 
 
-@pytest.mark.parametrize(("order", "expected"), [("sent", [0, 1, 2, 3, 4]), ("reversed", [4, 3, 2, 1, 0])])
+@pytest.mark.parametrize(
+    ("order", "expected"), [("sent", [0, 1, 2, 3, 4]), ("reversed", [4, 3, 2, 1, 0])]
+)
 async def test_events_can_come_in_another_order(
     subscribed: Receiver, strava: Strava, ana: Athlete, order: Any, expected: list[int]
 ) -> None:
@@ -526,7 +648,9 @@ async def test_events_can_come_in_another_order(
     assert [made.index(event["object_id"]) for event in subscribed.events] == expected
 
 
-async def test_events_can_be_shuffled_and_none_is_lost(subscribed: Receiver, strava: Strava, ana: Athlete) -> None:
+async def test_events_can_be_shuffled_and_none_is_lost(
+    subscribed: Receiver, strava: Strava, ana: Athlete
+) -> None:
     strava.webhooks.hold()
     made = [strava.record(ana.id).id for _ in range(20)]
     strava.webhooks.release("shuffled")
@@ -536,7 +660,9 @@ async def test_events_can_be_shuffled_and_none_is_lost(subscribed: Receiver, str
     assert sorted(heard) == made
 
 
-async def test_events_can_be_lost_or_late(subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock) -> None:
+async def test_events_can_be_lost_or_late(
+    subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock
+) -> None:
     strava.webhooks.drops = 1
     strava.webhooks.delay = 30
     strava.record(ana.id)
@@ -593,7 +719,11 @@ async def test_it_can_be_driven_from_another_process(
     """Everything that tests do with the object, the control API does too."""
     eve = await (await control(strava, http, "POST", "athletes", {"firstname": "Eve"})).json()
     strava.authorizations.grant(eve["id"], ALL)
-    made = await (await control(strava, http, "POST", "activities", {"athlete_id": eve["id"], "distance": 5.5})).json()
+    made = await (
+        await control(
+            strava, http, "POST", "activities", {"athlete_id": eve["id"], "distance": 5.5}
+        )
+    ).json()
     await strava.webhooks.settled()
     path = f"activities/{made['id']}"
     assert (await control(strava, http, "PATCH", path, {"name": "Renamed"})).status == 200
@@ -601,14 +731,27 @@ async def test_it_can_be_driven_from_another_process(
     assert strava.activities[made["id"]].name == "Renamed"
     assert (await control(strava, http, "DELETE", path, None)).status == 204
     assert (await control(strava, http, "DELETE", path, None)).status == 404
-    assert (await control(strava, http, "POST", f"athletes/{eve['id']}/deauthorize", None)).status == 204
+    assert (
+        await control(strava, http, "POST", f"athletes/{eve['id']}/deauthorize", None)
+    ).status == 204
     await strava.webhooks.settled()
-    assert [event["aspect_type"] for event in subscribed.events] == ["create", "update", "delete", "update"]
+    assert [event["aspect_type"] for event in subscribed.events] == [
+        "create",
+        "update",
+        "delete",
+        "update",
+    ]
     state = await (await http.get(f"{strava.url}/_sim/state").build().send()).json()
-    assert (state["deliveries"]["accepted"], len(state["athletes"]), len(state["connected"])) == (4, 2, 1)
+    assert (state["deliveries"]["accepted"], len(state["athletes"]), len(state["connected"])) == (
+        4,
+        2,
+        1,
+    )
 
 
-async def test_the_network_and_the_rules_are_set_from_outside(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_the_network_and_the_rules_are_set_from_outside(
+    strava: Strava, http: Client, ana: Athlete
+) -> None:
     limits = {"reads": {"quarter": 1, "day": 2}}
     for path, body in (
         ("webhooks", {"delay": 1.5, "duplicates": 2, "drops": 3, "retry_pause": 4, "hold": True}),
@@ -620,7 +763,12 @@ async def test_the_network_and_the_rules_are_set_from_outside(strava: Strava, ht
     ):
         assert (await control(strava, http, "POST", path, body)).status == 204
     webhooks = strava.webhooks
-    assert (webhooks.delay, webhooks.duplicates, webhooks.drops, webhooks.retry_pause) == (1.5, 2, 3, 4)
+    assert (webhooks.delay, webhooks.duplicates, webhooks.drops, webhooks.retry_pause) == (
+        1.5,
+        2,
+        3,
+        4,
+    )
     assert strava.limits.reads == Allowance(1, 2)
     assert (strava.authorizations.rotates, strava.authorizations.grace) == (False, 9)
     assert strava.auto_approve == Consent(ana.id, "read")
@@ -639,7 +787,9 @@ async def test_the_network_and_the_rules_are_set_from_outside(strava: Strava, ht
         ("nothing", {}, 404),
     ],
 )
-async def test_the_control_api_refuses_what_does_not_fit(strava: Strava, http: Client, path: str, body: Any, status: int) -> None:
+async def test_the_control_api_refuses_what_does_not_fit(
+    strava: Strava, http: Client, path: str, body: Any, status: int
+) -> None:
     assert (await control(strava, http, "POST", path, body)).status == status
 
 

@@ -1,8 +1,8 @@
 """Runs one operation on two engines and says where their answers differ.
 
-An answer is put into a plain form first, in which equal values are equal and no order matters that DynamoDB does not promise: a
-scan and a batch are sets, and so are items with one sort key in an index. Of an error, its family counts, and of a cancelled
-transaction the reasons.
+An answer is put into a plain form first, in which equal values are equal and no order matters that
+DynamoDB does not promise: a scan and a batch are sets, and so are items with one sort key in an
+index. Of an error, its family counts, and of a cancelled transaction the reasons.
 """
 
 import asyncio
@@ -44,7 +44,11 @@ _EXACT = Context(prec=MAX_DIGITS)
 def plain(value: Any) -> Plain:
     """A value as text that is the same for equal values, and different for any two others: 1 and True, 1 and "1"."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name!r}: {plain(each)}" for name, each in sorted(value.items())) + "}"
+        return (
+            "{"
+            + ", ".join(f"{name!r}: {plain(each)}" for name, each in sorted(value.items()))
+            + "}"
+        )
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(plain, value)) + "]"
     if isinstance(value, set | frozenset):
@@ -97,7 +101,8 @@ async def _write(engine: Engine, operation: Put | Update | Delete) -> Plain:
         written = await engine.update(operation)
         is_whole = isinstance(engine, DynamoDBEngine) and operation.returns.startswith("UPDATED")
         if written.item is not None and is_whole:
-            # DynamoDB Local returns whole attributes where the service returns the parts that changed.
+            # DynamoDB Local returns whole attributes where the service returns the parts that
+            # changed.
             shown = project(written.item, [action.path for action in operation.actions])
             return plain(shown or None), _cost(operation.table, written.capacity)
     return plain(written.item), _cost(operation.table, written.capacity)
@@ -105,7 +110,9 @@ async def _write(engine: Engine, operation: Put | Update | Delete) -> Plain:
 
 def _cost(table: Table, capacity: Capacity) -> Capacity | None:
     """What a write cost; not where the jar counts an index that an item had half a key of before and the other half after."""
-    halves = any(not index.local and index.sort not in (None, *table.key) for index in table.by_name.values())
+    halves = any(
+        not index.local and index.sort not in (None, *table.key) for index in table.by_name.values()
+    )
     return None if halves else capacity
 
 
@@ -118,7 +125,9 @@ def _pages(operation: Query | Scan, pages: list[Page]) -> Plain:
     if operation.index is None:
         return [(plain(page.items), page.scanned) for page in pages if page.scanned]
     sort = operation.table.index(operation.index).sort
-    order = [plain(item[sort.name]) for item in items] if sort and not operation.projection else None
+    order = (
+        [plain(item[sort.name]) for item in items] if sort and not operation.projection else None
+    )
     return counts, bag(items), order
 
 
@@ -126,7 +135,9 @@ def told(operation: Any) -> str:
     """An operation without its table and without what was left at its default, to be read by a person."""
     if not isinstance(operation, Struct):
         return repr(operation)
-    fields = {name: getattr(operation, name) for name in operation.__struct_fields__ if name != "table"}
+    fields = {
+        name: getattr(operation, name) for name in operation.__struct_fields__ if name != "table"
+    }
     if isinstance(operation, Transaction | TransactionGet):
         return f"{type(operation).__name__}{[told(part) for part in next(iter(fields.values()))]}"
     return f"{type(operation).__name__}({', '.join(f'{name}={each!r}' for name, each in fields.items() if each not in UNTOLD)})"

@@ -1,7 +1,8 @@
 """What conditions, updates and projections do, as tables: the same rows are held against `evaluate` and against every engine.
 
-`ITEM` is what stands in the store. A condition either holds of it or does not; an update makes something of it or is refused;
-a projection picks parts of it. Each row says in a few words what it is about.
+`ITEM` is what stands in the store. A condition either holds of it or does not; an update makes
+something of it or is refused; a projection picks parts of it. Each row says in a few words what it
+is about.
 """
 
 from decimal import Decimal
@@ -38,7 +39,8 @@ HOLDS: dict[str, Condition] = {
     "true is true": F("yes") == True,  # noqa: E712 - builds a condition
     "null is null": F("nothing") == None,  # noqa: E711 - builds a condition
     "lists equal by element": F("list") == ["x", 1, {"x"}, {"k": "v"}, [2]],
-    "maps equal in any order": F("map") == {"n": 1, "k": "v", "inner": {"deep": "down"}, "l": [10, 20, 30]},
+    "maps equal in any order": F("map")
+    == {"n": 1, "k": "v", "inner": {"deep": "down"}, "l": [10, 20, 30]},
     "sets equal in any order": F("strings") == {"y", "x"},
     "number sets equal by number": F("numbers") == {Decimal("2.50"), 1},
     "different strings differ": F("string") != "abc",
@@ -136,13 +138,19 @@ UPDATES: dict[str, tuple[tuple[Action, ...], dict[str, Any]]] = {
     "set what was not there": ((F("new").set([1]),), {"new": [1]}),
     "set another type": ((F("number").set("five"),), {"number": "five"}),
     "set inside a map": ((F("map", "k").set("w"),), {"map": ITEM["map"] | {"k": "w"}}),
-    "set a new name inside a map": ((F("map", "fresh").set(1),), {"map": ITEM["map"] | {"fresh": 1}}),
+    "set a new name inside a map": (
+        (F("map", "fresh").set(1),),
+        {"map": ITEM["map"] | {"fresh": 1}},
+    ),
     "set deep": (
         (F("map", "inner", "deep").set(1),),
         {"map": ITEM["map"] | {"inner": {"deep": 1}}},
     ),
     "set in a list": ((F("map", "l", 1).set("b"),), {"map": ITEM["map"] | {"l": [10, "b", 30]}}),
-    "set past the end appends": ((F("map", "l", 9).set("b"),), {"map": ITEM["map"] | {"l": [10, 20, 30, "b"]}}),
+    "set past the end appends": (
+        (F("map", "l", 9).set("b"),),
+        {"map": ITEM["map"] | {"l": [10, 20, 30, "b"]}},
+    ),
     "what is set past the end is in the order of positions": (
         (F("map", "l", 9).set("nine"), F("map", "l", 5).set("five")),
         {"map": ITEM["map"] | {"l": [10, 20, 30, "five", "nine"]}},
@@ -160,7 +168,10 @@ UPDATES: dict[str, tuple[tuple[Action, ...], dict[str, Any]]] = {
     "if absent keeps what is there": ((F("number").set(F("number").if_absent(0)),), {"number": 5}),
     "if absent takes the other": ((F("new").set(F("new").if_absent(0)),), {"new": 0}),
     "if absent takes another field": ((F("new").set(F("new").if_absent(F("number"))),), {"new": 5}),
-    "if absent, twice": ((F("new").set(F("gone").if_absent(F("gone too").if_absent(7))),), {"new": 7}),
+    "if absent, twice": (
+        (F("new").set(F("gone").if_absent(F("gone too").if_absent(7))),),
+        {"new": 7},
+    ),
     "if absent and plus": ((F("new").set(F("new").if_absent(10) + 1),), {"new": 11}),
     "join": ((F("empty list").set(F("empty list").joined([1, "x"])),), {"empty list": [1, "x"]}),
     "join in front": ((F("list").set(joined([0], F("list"))),), {"list": [0, *ITEM["list"]]}),
@@ -175,7 +186,10 @@ UPDATES: dict[str, tuple[tuple[Action, ...], dict[str, Any]]] = {
     ),
     "remove": ((F("string").remove(),), {"string": ...}),
     "remove what is not there": ((F("gone").remove(),), {}),
-    "remove inside a map": ((F("map", "inner", "deep").remove(),), {"map": ITEM["map"] | {"inner": {}}}),
+    "remove inside a map": (
+        (F("map", "inner", "deep").remove(),),
+        {"map": ITEM["map"] | {"inner": {}}},
+    ),
     "remove from a list": ((F("map", "l", 0).remove(),), {"map": ITEM["map"] | {"l": [20, 30]}}),
     "remove past the end": ((F("map", "l", 3).remove(),), {}),
     "several removals count positions in the list as it was": (
@@ -192,13 +206,24 @@ UPDATES: dict[str, tuple[tuple[Action, ...], dict[str, Any]]] = {
     "add inside": ((F("map", "n").add(3),), {"map": ITEM["map"] | {"n": 4}}),
     "add a new name inside": ((F("map", "fresh").add(3),), {"map": ITEM["map"] | {"fresh": 3}}),
     "add to a set": ((F("strings").add({"y", "z"}),), {"strings": {"x", "y", "z"}}),
-    "add to a set of numbers": ((F("numbers").add({Decimal("2.50"), 3}),), {"numbers": {1, Decimal("2.5"), 3}}),
+    "add to a set of numbers": (
+        (F("numbers").add({Decimal("2.50"), 3}),),
+        {"numbers": {1, Decimal("2.5"), 3}},
+    ),
     "add to a missing set": ((F("new").add({b"q"}),), {"new": {b"q"}}),
     "discard": ((F("strings").discard({"x", "q"}),), {"strings": {"y"}}),
-    "discard the last element and the set goes": ((F("strings").discard({"x", "y"}),), {"strings": ...}),
+    "discard the last element and the set goes": (
+        (F("strings").discard({"x", "y"}),),
+        {"strings": ...},
+    ),
     "discard from nothing": ((F("gone").discard({"x"}),), {}),
     "all four at once": (
-        (F("string").set("new"), F("number").add(1), F("other").remove(), F("strings").discard({"x"})),
+        (
+            F("string").set("new"),
+            F("number").add(1),
+            F("other").remove(),
+            F("strings").discard({"x"}),
+        ),
         {"string": "new", "number": 6, "other": ..., "strings": {"y"}},
     ),
 }
@@ -220,7 +245,9 @@ IMPOSSIBLE: dict[str, tuple[Action, ...]] = {
     "plus a missing field": (F("number").set(F("number") + F("gone")),),
     "plus a string": (F("number").set(F("number") + F("string")),),
     "if absent, and the other is missing too": (F("new").set(F("gone").if_absent(F("gone too"))),),
-    "if absent, and the other is missing while the first is there": (F("new").set(F("number").if_absent(F("gone"))),),
+    "if absent, and the other is missing while the first is there": (
+        F("new").set(F("number").if_absent(F("gone"))),
+    ),
     "join a string": (F("list").set(F("list").joined(F("string"))),),
     "join a missing list": (F("list").set(F("gone").joined([1])),),
     "add a number to a string": (F("string").add(1),),
@@ -238,7 +265,10 @@ PROJECTIONS: dict[str, tuple[tuple[Path, ...], dict[str, Any]]] = {
     "several": ((path_of("string"), path_of("number")), {"string": "xyz", "number": 5}),
     "one that is missing": ((path_of("string"), path_of("gone")), {"string": "xyz"}),
     "inside a map": ((path_of("map", "k"),), {"map": {"k": "v"}}),
-    "two inside a map": ((path_of("map", "k"), path_of("map", "inner", "deep")), {"map": {"k": "v", "inner": {"deep": "down"}}}),
+    "two inside a map": (
+        (path_of("map", "k"), path_of("map", "inner", "deep")),
+        {"map": {"k": "v", "inner": {"deep": "down"}}},
+    ),
     "an element of a list": ((path_of("list", 1),), {"list": [1]}),
     "elements of a list stand together in their order": (
         (path_of("map", "l", 2), path_of("map", "l", 0)),

@@ -5,8 +5,8 @@
 - `ministack`: an emulator that is closer to today's service.
 - `given`: whatever `TALLY_TEST_DYNAMODB_URL` names.
 
-Real DynamoDB is the specification. Where an emulator is known to differ from it (`differences.py`), the test must fail, and the
-difference is a row of `docs/differences.md`.
+Real DynamoDB is the specification. Where an emulator is known to differ from it (`differences.py`),
+the test must fail, and the difference is a row of `docs/differences.md`.
 """
 
 from collections.abc import AsyncIterator
@@ -25,7 +25,9 @@ ENGINES = ("sqlite", "local", "ministack", *(("given",) if given_url() else ()))
 
 
 @pytest.fixture(scope="session", params=ENGINES)
-async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+async def opened(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Engine]:
     """An open engine with all shared tables in it."""
     async with _open(request.param, tmp_path_factory) as engine:
         for table in TABLES:

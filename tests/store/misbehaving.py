@@ -3,7 +3,8 @@
     async with misbehaving() as service:
         service.replies += [throttled(), closed, answer({"Item": {}})]
 
-One reply is used up by each request, in order; a request without one is answered with an empty object.
+One reply is used up by each request, in order; a request without one is answered with an empty
+object.
 """
 
 import asyncio
@@ -65,7 +66,10 @@ async def misbehaving(port: int = 0) -> AsyncIterator[Service]:
 
 async def _read(reader: asyncio.StreamReader) -> Sent:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head.split("\r\n"))}
+    headers = {
+        name.lower(): value
+        for name, _, value in (line.partition(": ") for line in head.split("\r\n"))
+    }
     body = await reader.readexactly(int(headers["content-length"]))
     return Sent(headers["x-amz-target"].rpartition(".")[2], json.loads(body))
 
@@ -83,13 +87,23 @@ def refusal(code: str, message: str = "", status: int = 400, **fields: Any) -> R
 
 def throttled() -> Reply:
     """The request to slow down."""
-    return refusal("ProvisionedThroughputExceededException", "The level of configured throughput was exceeded")
+    return refusal(
+        "ProvisionedThroughputExceededException", "The level of configured throughput was exceeded"
+    )
 
 
 def cancelled(*codes: str, **fields: Any) -> Reply:
     """A transaction that was not applied, with one reason for each item."""
-    reasons = [{"Code": code} if code == "None" else {"Code": code, "Message": code.lower(), **fields} for code in codes]
-    return refusal("TransactionCanceledException", "cancelled", CancellationReasons=reasons, Message="cancelled")
+    reasons = [
+        {"Code": code} if code == "None" else {"Code": code, "Message": code.lower(), **fields}
+        for code in codes
+    ]
+    return refusal(
+        "TransactionCanceledException",
+        "cancelled",
+        CancellationReasons=reasons,
+        Message="cancelled",
+    )
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:
@@ -132,7 +146,10 @@ async def gateway(writer: asyncio.StreamWriter) -> None:
 async def impostor(writer: asyncio.StreamWriter) -> None:
     """The page of a proxy that thinks all is well."""
     page = b"<html>Welcome</html>"
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page))
+    writer.write(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s"
+        % (len(page), page)
+    )
 
 
 def _whole(body: bytes, status: int) -> Reply:
@@ -144,14 +161,15 @@ def _whole(body: bytes, status: int) -> Reply:
 
 def _bytes(body: bytes, status: int, checksum: int | None = None) -> bytes:
     crc = zlib.crc32(body) if checksum is None else checksum
-    head = (
-        f"HTTP/1.1 {status} Told\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: {len(body)}\r\nx-amz-crc32: {crc}"
-    )
+    head = f"HTTP/1.1 {status} Told\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: {len(body)}\r\nx-amz-crc32: {crc}"
     return head.encode() + b"\r\n\r\n" + body
 
 
 class HurriedClock(Clock):
-    """A clock on which every pause is over at once, and is remembered. `at_pause` is called before each one."""
+    """A clock on which every pause is over at once, and is remembered.
+
+    `at_pause` is called before each one.
+    """
 
     def __init__(self, at_pause: Callable[[], Awaitable[None]] | None = None) -> None:
         self.pauses: list[float] = []

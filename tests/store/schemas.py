@@ -7,20 +7,50 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tally.store.schema import ALL, KEYS_ONLY, Attribute, Global, Index, KeyPart, KeyType, Local, Table, include
+from tally.store.schema import (
+    ALL,
+    KEYS_ONLY,
+    Attribute,
+    Global,
+    Index,
+    KeyPart,
+    KeyType,
+    Local,
+    Table,
+    include,
+)
 from tally.store.values import Type
 
 NAMES = (
-    *('"', "\\", "\x7f", "${a}", "%{b}", "$", "a.b", "name", "\n", "\u2028", "ß", "😀", "#", "'", "]"),
-    *("id", "userId", "expires_at", "status", "A", "a"),
+    '"',
+    "\\",
+    "\x7f",
+    "${a}",
+    "%{b}",
+    "$",
+    "a.b",
+    "name",
+    "\n",
+    "\u2028",
+    "ß",
+    "😀",
+    "#",
+    "'",
+    "]",
+    "id",
+    "userId",
+    "expires_at",
+    "status",
+    "A",
+    "a",
 )
 
 
 def table_names() -> SearchStrategy[str]:
     """Names of tables and indexes."""
-    return st.sampled_from(["abc", "ABC", "a-b", "a_b", "a.b", "match-follows", "DisplayStateCache", "0.0", "---"]) | st.text(
-        "aZ0_.-", min_size=3, max_size=6
-    )
+    return st.sampled_from(
+        ["abc", "ABC", "a-b", "a_b", "a.b", "match-follows", "DisplayStateCache", "0.0", "---"]
+    ) | st.text("aZ0_.-", min_size=3, max_size=6)
 
 
 # Made once: to build a strategy takes longer than to draw from it.
@@ -36,7 +66,8 @@ _VERSIONS = st.sampled_from(["0.0.1", "1.0.0", "1.2.3", "12.0.10"])
 @st.composite
 def tables(draw: Any) -> Table:
     """A table that its declaration allows."""
-    # Which name and type goes where is left to chance in one draw; one name that nobody thought of is enough.
+    # Which name and type goes where is left to chance in one draw; one name that nobody thought of
+    # is enough.
     chance = random.Random(draw(_SEEDS))
     names = chance.sample(sorted({*NAMES, draw(_TEXT)}), 10)
     parts = [KeyPart(name, chance.choice(get_args(KeyType))) for name in names[:6]]
@@ -55,7 +86,9 @@ def tables(draw: Any) -> Table:
     )
 
 
-def _indexes(draw: Any, parts: Sequence[KeyPart], names: Sequence[str], *, local: bool) -> Iterator[Index | Local]:
+def _indexes(
+    draw: Any, parts: Sequence[KeyPart], names: Sequence[str], *, local: bool
+) -> Iterator[Index | Local]:
     projections = [ALL, KEYS_ONLY, include(names[0]), include(*reversed(names))]
     for name in dict.fromkeys(draw(_TABLE_NAMES) for _ in range(draw(_UP_TO_3))):
         projection, part = projections[draw(_UP_TO_3)], parts[draw(_UP_TO_3)]

@@ -1,10 +1,12 @@
 """Made-up values, tables, items, keys, conditions, updates and operations, for hypothesis.
 
-Everything is drawn from small pools, so that what is drawn meets: a condition speaks of attributes that items have, an update
-follows paths that lead somewhere, two writes hit one key. Operations are plain data (`tally.store.api`), which is what lets
-hypothesis shrink a failing sequence and print it.
+Everything is drawn from small pools, so that what is drawn meets: a condition speaks of attributes
+that items have, an update follows paths that lead somewhere, two writes hit one key. Operations are
+plain data (`tally.store.api`), which is what lets hypothesis shrink a failing sequence and print
+it.
 
-Strategies are built once and shared: building and validating them for every example would take longer than the examples.
+Strategies are built once and shared: building and validating them for every example would take
+longer than the examples.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -72,7 +74,9 @@ def wide_numbers() -> SearchStrategy[Decimal]:
     """Numbers of up to 38 digits, anywhere in the range."""
 
     def build(digits: int, first: int, negative: bool) -> Decimal:
-        number = Decimal((int(negative), tuple(map(int, str(digits))), first - len(str(digits)) + 1))
+        number = Decimal(
+            (int(negative), tuple(map(int, str(digits))), first - len(str(digits)) + 1)
+        )
         return number if digits else Decimal(0)
 
     return st.builds(build, st.integers(0, 10**38 - 1), st.integers(-92, 125), st.booleans())
@@ -84,7 +88,13 @@ def numbers() -> SearchStrategy[Any]:
     near = st.integers(-3, 3)
     fractions = st.decimals(-5, 5, allow_nan=False, places=1)
     edges = st.sampled_from(
-        [Decimal("1E-130"), Decimal("9.9999999999999999999999999999999999999E+125"), Decimal("-1E-130"), 10**37, -(10**37)]
+        [
+            Decimal("1E-130"),
+            Decimal("9.9999999999999999999999999999999999999E+125"),
+            Decimal("-1E-130"),
+            10**37,
+            -(10**37),
+        ]
     )
     return st.one_of(near, near, fractions, edges, wide_numbers())
 
@@ -100,7 +110,9 @@ def strings(smallest: int = 0) -> SearchStrategy[str]:
 @cache
 def binaries(smallest: int = 0) -> SearchStrategy[bytes]:
     """Short binaries."""
-    return st.one_of(st.sampled_from((b"x", b"xy", b"\x00", b"\xff")), st.binary(min_size=smallest, max_size=4))
+    return st.one_of(
+        st.sampled_from((b"x", b"xy", b"\x00", b"\xff")), st.binary(min_size=smallest, max_size=4)
+    )
 
 
 @cache
@@ -168,7 +180,9 @@ def _simple_conditions(smallest: int) -> SearchStrategy[Condition]:
     subject = st.one_of(paths(), paths(), st.builds(Size, paths()))
     return st.one_of(
         st.builds(Compare, st.sampled_from(("=", "<>")), subject, operand),
-        st.builds(Compare, st.sampled_from(("<", "<=", ">", ">=")), subject, st.one_of(ordered, paths())),
+        st.builds(
+            Compare, st.sampled_from(("<", "<=", ">", ">=")), subject, st.one_of(ordered, paths())
+        ),
         st.builds(Between, subject, ordered, ordered),
         st.builds(Between, subject, paths(), ordered),
         st.builds(In, subject, st.lists(operand, min_size=1, max_size=3).map(tuple)),
@@ -185,7 +199,9 @@ def conditions(smallest: int = 0) -> SearchStrategy[Condition]:
     """Any condition, of a few tests joined at will."""
 
     def join(inner: SearchStrategy[Condition]) -> SearchStrategy[Condition]:
-        return st.one_of(st.builds(And, inner, inner), st.builds(Or, inner, inner), st.builds(Not, inner))
+        return st.one_of(
+            st.builds(And, inner, inner), st.builds(Or, inner, inner), st.builds(Not, inner)
+        )
 
     return st.recursive(_simple_conditions(smallest), join, max_leaves=4)
 
@@ -195,9 +211,15 @@ def _update_operands(smallest: int) -> SearchStrategy[Any]:
     literal = st.builds(Literal, values(smallest))
     simple = st.one_of(literal, paths())
     number = st.one_of(st.builds(Literal, numbers()), paths())
-    a_list = st.one_of(st.builds(Literal, st.lists(values(smallest), max_size=2)), st.just(Path(("list",))), paths())
+    a_list = st.one_of(
+        st.builds(Literal, st.lists(values(smallest), max_size=2)),
+        st.just(Path(("list",))),
+        paths(),
+    )
     counted = st.builds(IfAbsent, paths(), st.builds(Literal, numbers()))
-    listed = st.builds(IfAbsent, paths(), st.builds(Literal, st.lists(scalars(smallest), max_size=1)))
+    listed = st.builds(
+        IfAbsent, paths(), st.builds(Literal, st.lists(scalars(smallest), max_size=1))
+    )
     return st.one_of(
         literal,
         simple,
@@ -230,7 +252,10 @@ def updates(smallest: int = 0) -> SearchStrategy[tuple[Action, ...]]:
 
 
 def first_of_each(drawn: Iterable[Any], identity: Callable[[Any], Hashable]) -> tuple[Any, ...]:
-    """What was drawn, without what is the same as something before it. Never draws again, which would cost more."""
+    """What was drawn, without what is the same as something before it.
+
+    Never draws again, which would cost more.
+    """
     found: dict[Hashable, Any] = {}
     for each in drawn:
         found.setdefault(identity(each), each)

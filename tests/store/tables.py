@@ -1,4 +1,7 @@
-"""The tables that the suite shares. They are made once per engine; each test has keys of its own, from `fresh`."""
+"""The tables that the suite shares.
+
+They are made once per engine; each test has keys of its own, from `fresh`.
+"""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -40,7 +43,9 @@ TOKENS = Table(
     ttl="expires",
 )
 
-NEVER_MADE = Table("never-made", partition=S("id"), indexes=(Global("by-owner", partition=S("owner")),))
+NEVER_MADE = Table(
+    "never-made", partition=S("id"), indexes=(Global("by-owner", partition=S("owner")),)
+)
 
 TABLES = (PLAIN, STRINGS, NUMBERS, BINARIES, NUMBERED, PLAYERS, TOKENS)
 
@@ -90,7 +95,9 @@ def _from(operation: Any, start: Key | None) -> Any:
 
 
 @asynccontextmanager
-async def embedded(directory: Path, *tables: Table, busy: int | None = None) -> AsyncIterator[SqliteEngine]:
+async def embedded(
+    directory: Path, *tables: Table, busy: int | None = None
+) -> AsyncIterator[SqliteEngine]:
     """The embedded engine on a new directory, with these tables."""
     async with open_sqlite(directory, busy=busy) as engine:
         for table in tables:
@@ -103,4 +110,9 @@ NEW = absent("id")
 
 def once(name: str, by: str) -> Transaction:
     """A new item of one table, and one of another beside it: what the embedded engine writes together."""
-    return Transaction((Put(PLAIN, {"id": name, "by": by}, condition=NEW), Put(STRINGS, {"id": name, "at": "x", "by": by})))
+    return Transaction(
+        (
+            Put(PLAIN, {"id": name, "by": by}, condition=NEW),
+            Put(STRINGS, {"id": name, "at": "x", "by": by}),
+        )
+    )

@@ -26,12 +26,27 @@ from tally.store.access import (
     patterns_of,
 )
 from tally.store.api import Check, Get, Put
-from tally.store.errors import AccessViolation, BoundExceeded, ConditionFailed, StorageFull, TransactionCancelled
+from tally.store.errors import (
+    AccessViolation,
+    BoundExceeded,
+    ConditionFailed,
+    StorageFull,
+    TransactionCancelled,
+)
 from tally.store.expressions import F, present
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
 from tally.store.values import Item
-from tests.store.example import FIXTURES, FOLLOW_COUNTS, FOLLOWS, LOCKS, Fixtures, Follows, Locks, make_tables
+from tests.store.example import (
+    FIXTURES,
+    FOLLOW_COUNTS,
+    FOLLOWS,
+    LOCKS,
+    Fixtures,
+    Follows,
+    Locks,
+    make_tables,
+)
 
 ENGLISH = F("leagueCode") == "eng"
 
@@ -49,7 +64,12 @@ def store(engine: SqliteEngine) -> Store:
 
 
 def fixture(number: int, **more: Any) -> Item:
-    return {"matchId": f"m{number:03}", "leagueCode": "eng", "startTime": f"2026-05-{number:03}", **more}
+    return {
+        "matchId": f"m{number:03}",
+        "leagueCode": "eng",
+        "startTime": f"2026-05-{number:03}",
+        **more,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +106,11 @@ class Wayward:
     async def filter_of_a_scan(self) -> None:
         await self.store.scan(FIXTURES, filter=present("live"))
 
-    @access("Conditional", PutItem.conditional + UpdateItem.conditional + DeleteItem.conditional, table=FIXTURES)
+    @access(
+        "Conditional",
+        PutItem.conditional + UpdateItem.conditional + DeleteItem.conditional,
+        table=FIXTURES,
+    )
     async def no_condition(self) -> None:
         await self.store.delete(FIXTURES, {"matchId": "m001"})
 
@@ -139,14 +163,18 @@ VIOLATIONS = {
 
 
 @pytest.mark.parametrize("method", VIOLATIONS)
-async def test_an_undeclared_access_is_refused_before_anything_is_sent(store: Store, method: str) -> None:
+async def test_an_undeclared_access_is_refused_before_anything_is_sent(
+    store: Store, method: str
+) -> None:
     """It is an AccessViolation that names the pattern, it counts as an error, and no operation has been made."""
     with pytest.raises(AccessViolation, match=VIOLATIONS[method]) as refusal:
         await getattr(Wayward(store), method)()
     pattern = patterns_of(Wayward)[method]
     assert repr(pattern.name) in str(refusal.value)
     assert store.meters.of(pattern).errors == 1
-    assert [meter.calls for meter in store.meters.of(pattern).operations.values() if meter.calls] == []
+    assert [
+        meter.calls for meter in store.meters.of(pattern).operations.values() if meter.calls
+    ] == []
 
 
 def test_every_violation_is_tried() -> None:
@@ -168,7 +196,9 @@ async def test_a_call_outside_of_any_pattern_is_refused(store: Store) -> None:
 async def test_a_repository_reads_and_writes_as_it_declares(store: Store) -> None:
     """Single items, ranges, indexes, batches and transactions, through the example's repositories."""
     fixtures, follows = Fixtures(store), Follows(store)
-    await fixtures.put_many(fixture(number, venue="Lord's" if number % 2 else "Oval") for number in range(60))
+    await fixtures.put_many(
+        fixture(number, venue="Lord's" if number % 2 else "Oval") for number in range(60)
+    )
     assert await fixtures.get("m007") == fixture(7, venue="Lord's")
     assert await fixtures.get("m999") is None
     assert len(await fixtures.get_many([f"m{number:03}" for number in range(50, 70)])) == 10
@@ -182,7 +212,12 @@ async def test_a_repository_reads_and_writes_as_it_declares(store: Store) -> Non
         await follows.follow("m007", user, expires_at=100)
     with pytest.raises(TransactionCancelled):
         await follows.follow("m007", "ann", expires_at=100)
-    assert [follow["userId"] async for follow in follows.of_match("m007")] == ["ann", "bob", "cid", "dan"]
+    assert [follow["userId"] async for follow in follows.of_match("m007")] == [
+        "ann",
+        "bob",
+        "cid",
+        "dan",
+    ]
     follow, match = await follows.with_match("m007", "ann")
     assert follow is not None
     assert match == fixture(7, venue="Lord's")
@@ -198,7 +233,11 @@ async def test_a_condition_that_fails_is_an_answer_and_not_an_error(store: Store
     assert await locks.acquire("match:1", "second", now=111)
     with pytest.raises(ConditionFailed):
         await locks.release("match:1", "first")
-    assert await locks.release("match:1", "second") == {"lockKey": "match:1", "owner": "second", "expiresAt": 121}
+    assert await locks.release("match:1", "second") == {
+        "lockKey": "match:1",
+        "owner": "second",
+        "expiresAt": 121,
+    }
     meter = store.meters.of(patterns_of(Locks)["acquire"])
     assert (meter.whole.calls, meter.refused, meter.errors, meter.items) == (3, 1, 0, 2)
     assert meter.capacity.write >= 2
@@ -212,7 +251,9 @@ async def test_the_live_index_is_scanned_up_to_its_bound_and_no_further(store: S
     await fixtures.put_many(fixture(number, live="1") for number in range(20, 60))
     meter = store.meters.of(patterns_of(Fixtures)["live"])
     before = meter.items
-    with pytest.raises(BoundExceeded, match="'Scan live fixtures': more than 20 items would be read"):
+    with pytest.raises(
+        BoundExceeded, match="'Scan live fixtures': more than 20 items would be read"
+    ):
         await fixtures.live()
     assert meter.items - before == 21
     assert meter.errors == 1
@@ -227,7 +268,9 @@ class Pages:
     async def _pages(self, start: Item | None = None) -> int:
         count = 0
         while True:
-            page = await self.store.query(FIXTURES, ENGLISH, index="league-index", limit=2, start=start)
+            page = await self.store.query(
+                FIXTURES, ENGLISH, index="league-index", limit=2, start=start
+            )
             count += len(page.items)
             start = page.next
             if start is None:
@@ -368,7 +411,9 @@ async def test_a_task_that_outlives_its_pattern_is_refused(store: Store) -> None
         await task
 
 
-async def test_trouble_of_the_engine_leaves_a_pattern_in_the_words_of_the_domain(store: Store) -> None:
+async def test_trouble_of_the_engine_leaves_a_pattern_in_the_words_of_the_domain(
+    store: Store,
+) -> None:
     """A service above the repository knows nothing of stores: it learns that the same request may work later."""
 
     class Broken:
@@ -445,7 +490,9 @@ async def test_latency_counts_what_the_body_does_after_reaching_the_store(store:
         (GetItem, {"bound": 0}, "a bound is a number of items from 1 up"),
     ],
 )
-def test_a_wrong_declaration_is_refused_when_it_is_made(operation: Operation, more: dict[str, Any], problem: str) -> None:
+def test_a_wrong_declaration_is_refused_when_it_is_made(
+    operation: Operation, more: dict[str, Any], problem: str
+) -> None:
     with pytest.raises(AccessViolation, match=f"access pattern 'Wrong': {problem}"):
         access("Wrong", operation, table=FIXTURES, **more)
 
@@ -480,10 +527,15 @@ def test_an_operation_refuses_what_it_never_has(wrong: str) -> None:
         (Scan.filtered, "Scan + filter"),
         (Scan.on("live-index").filtered, "Scan (GSI) + filter"),
         (PutItem.conditional, "PutItem (conditional)"),
-        (GetItem + UpdateItem.conditional.noted("upsert"), "GetItem + UpdateItem (conditional, upsert)"),
+        (
+            GetItem + UpdateItem.conditional.noted("upsert"),
+            "GetItem + UpdateItem (conditional, upsert)",
+        ),
     ],
 )
-def test_an_operation_reads_as_in_the_tables_of_the_documents(operation: Operation, label: str) -> None:
+def test_an_operation_reads_as_in_the_tables_of_the_documents(
+    operation: Operation, label: str
+) -> None:
     @access("Labelled", operation, table=FIXTURES, bound=1)
     async def method() -> None: ...
 
@@ -493,13 +545,24 @@ def test_an_operation_reads_as_in_the_tables_of_the_documents(operation: Operati
 
 
 def test_a_transaction_names_the_other_tables_that_it_touches() -> None:
-    assert patterns_of(Follows)["follow"].operation_label == "TransactWriteItems with example-follow-counts"
+    assert (
+        patterns_of(Follows)["follow"].operation_label
+        == "TransactWriteItems with example-follow-counts"
+    )
 
 
 def test_a_pattern_keeps_the_name_and_the_signature_of_its_method() -> None:
     assert Fixtures.get.__name__ == "get"
     assert list(Fixtures.get.__annotations__) == ["match_id", "return"]
-    assert list(patterns_of(Fixtures)) == ["get", "get_many", "of_league", "live", "at_venue", "put_many", "archive"]
+    assert list(patterns_of(Fixtures)) == [
+        "get",
+        "get_many",
+        "of_league",
+        "live",
+        "at_venue",
+        "put_many",
+        "archive",
+    ]
 
 
 def test_a_subclass_may_replace_a_pattern_or_hide_it() -> None:

@@ -23,10 +23,20 @@ def test_an_empty_catalogue_keeps_all_rules() -> None:
 
 def test_a_catalogue_knows_its_tables_patterns_and_who_uses_an_index() -> None:
     names = [table.name for table in CATALOGUE.tables()]
-    assert names == ["example-fixtures", "example-follow-counts", "example-follows", "example-locks"]
-    assert [entry.place for entry in CATALOGUE.entries("example")][:2] == ["Fixtures.get", "Fixtures.get_many"]
+    assert names == [
+        "example-fixtures",
+        "example-follow-counts",
+        "example-follows",
+        "example-locks",
+    ]
+    assert [entry.place for entry in CATALOGUE.entries("example")][:2] == [
+        "Fixtures.get",
+        "Fixtures.get_many",
+    ]
     assert CATALOGUE.entries("another") == []
-    assert [entry.place for entry in CATALOGUE.users_of("example-fixtures", "live-index")] == ["Fixtures.live"]
+    assert [entry.place for entry in CATALOGUE.users_of("example-fixtures", "live-index")] == [
+        "Fixtures.live"
+    ]
     assert CATALOGUE.users_of("example-follows", "live-index") == []
 
 
@@ -122,5 +132,7 @@ def test_one_table_is_declared_once() -> None:
 
 
 def test_all_problems_are_told_at_once() -> None:
-    with pytest.raises(AccessViolation, match=r"owned by Locks and by Plain\n(.*\n)*.*reads table example-fixtures"):
+    with pytest.raises(
+        AccessViolation, match=r"owned by Locks and by Plain\n(.*\n)*.*reads table example-fixtures"
+    ):
         check_repositories(Catalogue({"example": (Locks, Plain, Reader)}))

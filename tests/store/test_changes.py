@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 from tally.store.changes import Change, Cost, compare, version_of
 from tally.store.errors import InvalidSchema
 from tally.store.lockfile import normal, render_lock
-from tally.store.schema import ALL, KEYS_ONLY, Attribute, Global, Index, KeyPart, Local, N, S, Table, include
+from tally.store.schema import (
+    ALL,
+    KEYS_ONLY,
+    Attribute,
+    Global,
+    Index,
+    KeyPart,
+    Local,
+    N,
+    S,
+    Table,
+    include,
+)
 from tests.store.example import CATALOGUE, FIXTURES, FOLLOWS
 from tests.store.schemas import schemas, tables
 
@@ -24,7 +36,11 @@ BASE = Table(
         Local("by-age", sort=N("age"), projection=KEYS_ONLY),
     ),
     ttl="expires",
-    attributes=(Attribute("owner", "S", required=True), Attribute("note", "S"), Attribute("expires", "N")),
+    attributes=(
+        Attribute("owner", "S", required=True),
+        Attribute("note", "S"),
+        Attribute("expires", "N"),
+    ),
     version="1.2.3",
 )
 BY_OWNER, BY_AGE = BASE.by_name["by-owner"], BASE.by_name["by-age"]
@@ -33,7 +49,9 @@ PLAIN = replace(BASE, ttl=None, indexes=())
 
 def attributes(**types: str) -> tuple[Attribute, ...]:
     """`note="S"` is optional, `note="S!"` is required."""
-    return tuple(Attribute(name, kind.rstrip("!"), kind.endswith("!")) for name, kind in types.items())  # type: ignore[arg-type]
+    return tuple(
+        Attribute(name, kind.rstrip("!"), kind.endswith("!")) for name, kind in types.items()
+    )  # type: ignore[arg-type]
 
 
 CHANGES: dict[str, tuple[Table, Table, Cost]] = {
@@ -47,7 +65,11 @@ CHANGES: dict[str, tuple[Table, Table, Cost]] = {
         replace(BASE, attributes=(*BASE.attributes, Attribute("more", "L", required=True))),
         Cost.MIGRATION,
     ),
-    "attribute note is gone": (BASE, replace(BASE, attributes=attributes(owner="S!", expires="N")), Cost.MIGRATION),
+    "attribute note is gone": (
+        BASE,
+        replace(BASE, attributes=attributes(owner="S!", expires="N")),
+        Cost.MIGRATION,
+    ),
     "attribute note was of type S and is of type M": (
         BASE,
         replace(BASE, attributes=attributes(owner="S!", note="M", expires="N")),
@@ -63,7 +85,11 @@ CHANGES: dict[str, tuple[Table, Table, Cost]] = {
         replace(BASE, attributes=attributes(owner="S", note="S", expires="N")),
         Cost.SAFE,
     ),
-    "global index by-note is new": (BASE, replace(BASE, indexes=(*BASE.indexes, Global("by-note", S("note")))), Cost.SAFE),
+    "global index by-note is new": (
+        BASE,
+        replace(BASE, indexes=(*BASE.indexes, Global("by-note", S("note")))),
+        Cost.SAFE,
+    ),
     "global index by-owner is gone": (BASE, replace(BASE, indexes=(BY_AGE,)), Cost.SAFE),
     "the projection of index by-owner was note and is ALL": (
         BASE,
@@ -85,7 +111,11 @@ CHANGES: dict[str, tuple[Table, Table, Cost]] = {
         replace(BASE, indexes=(replace(BY_OWNER, sort=S("points")), BY_AGE)),
         Cost.IMPOSSIBLE,
     ),
-    "local index by-city is new": (BASE, replace(BASE, indexes=(*BASE.indexes, Local("by-city", S("city")))), Cost.IMPOSSIBLE),
+    "local index by-city is new": (
+        BASE,
+        replace(BASE, indexes=(*BASE.indexes, Local("by-city", S("city")))),
+        Cost.IMPOSSIBLE,
+    ),
     "local index by-age is gone": (BASE, replace(BASE, indexes=(BY_OWNER,)), Cost.IMPOSSIBLE),
     "the sort key of local index by-age has changed": (
         BASE,
@@ -102,9 +132,21 @@ CHANGES: dict[str, tuple[Table, Table, Cost]] = {
         replace(BASE, indexes=(BY_OWNER, Global("by-age", S("id"), N("age"), KEYS_ONLY))),
         Cost.IMPOSSIBLE,
     ),
-    "the primary key was id (S) + at (S) and is id (S)": (PLAIN, replace(PLAIN, sort=None), Cost.IMPOSSIBLE),
-    "the primary key was id (S) + at (S) and is id (N) + at (S)": (PLAIN, replace(PLAIN, partition=N("id")), Cost.IMPOSSIBLE),
-    "the primary key was id (S) + at (S) and is key (S) + at (S)": (PLAIN, replace(PLAIN, partition=S("key")), Cost.IMPOSSIBLE),
+    "the primary key was id (S) + at (S) and is id (S)": (
+        PLAIN,
+        replace(PLAIN, sort=None),
+        Cost.IMPOSSIBLE,
+    ),
+    "the primary key was id (S) + at (S) and is id (N) + at (S)": (
+        PLAIN,
+        replace(PLAIN, partition=N("id")),
+        Cost.IMPOSSIBLE,
+    ),
+    "the primary key was id (S) + at (S) and is key (S) + at (S)": (
+        PLAIN,
+        replace(PLAIN, partition=S("key")),
+        Cost.IMPOSSIBLE,
+    ),
     "items expire by until": (PLAIN, replace(PLAIN, ttl="until"), Cost.SAFE),
     "items expire by expires": (PLAIN, replace(PLAIN, ttl="expires"), Cost.MIGRATION),
     "items no longer expire by expires": (BASE, replace(BASE, ttl=None), Cost.MIGRATION),
@@ -124,9 +166,15 @@ def test_each_change_has_its_class_by_the_rules(what: str) -> None:
 
 
 def test_a_new_table_is_safe_and_a_removed_one_needs_a_migration() -> None:
-    assert [(change.what, change.cost) for change in compare([], [BASE])] == [("the table is new", Cost.SAFE)]
+    assert [(change.what, change.cost) for change in compare([], [BASE])] == [
+        ("the table is new", Cost.SAFE)
+    ]
     (change,) = compare([BASE], [])
-    assert (change.what, change.cost, change.accepted) == ("the table is gone", Cost.MIGRATION, False)
+    assert (change.what, change.cost, change.accepted) == (
+        "the table is gone",
+        Cost.MIGRATION,
+        False,
+    )
     assert "--drop base" in change.advice
 
 
@@ -143,8 +191,12 @@ def test_an_index_that_a_pattern_uses_cannot_go() -> None:
     assert {change.cost for change in compare([FIXTURES], [without])} == {Cost.SAFE}
 
 
-def test_a_migration_is_accepted_when_the_major_version_was_raised_and_the_impossible_never() -> None:
-    after = replace(BASE, attributes=attributes(owner="S!"), ttl=None, indexes=(BY_OWNER,), version="2.0.0")
+def test_a_migration_is_accepted_when_the_major_version_was_raised_and_the_impossible_never() -> (
+    None
+):
+    after = replace(
+        BASE, attributes=attributes(owner="S!"), ttl=None, indexes=(BY_OWNER,), version="2.0.0"
+    )
     changes = {change.what: change for change in compare([BASE], [after])}
     assert changes["attribute note is gone"].accepted
     assert changes["the version went from 1.2.3 to 2.0.0"].accepted
@@ -160,7 +212,9 @@ def test_equal_schemas_have_no_difference(schema: list[Table]) -> None:
 
 
 @given(tables(), tables())
-def test_no_difference_means_the_same_lock_and_the_other_way_round(before: Table, after: Table) -> None:
+def test_no_difference_means_the_same_lock_and_the_other_way_round(
+    before: Table, after: Table
+) -> None:
     """What the diff overlooks the lock does not hold, and what the lock holds the diff does not overlook."""
     after = replace(after, name=before.name)
     assert (compare([before], [after]) == []) == (render_lock([before]) == render_lock([after]))
@@ -186,23 +240,33 @@ def part_of(index: Index, name: str) -> bool:
 def _drop_or_add_sort(table: Table, _: Any) -> Table | None:
     if table.sort is None:
         return replace(table, sort=S("fresh sort key"))
-    return None if any(index.local for index in table.by_name.values()) else replace(table, sort=None)
+    return (
+        None if any(index.local for index in table.by_name.values()) else replace(table, sort=None)
+    )
 
 
 def _add_attribute(required: bool) -> Mutation:
-    return lambda table, _: replace(table, attributes=(*table.attributes, Attribute("a fresh attribute", "L", required)))
+    return lambda table, _: replace(
+        table, attributes=(*table.attributes, Attribute("a fresh attribute", "L", required))
+    )
 
 
 def _drop_attribute(table: Table, draw: Any) -> Table | None:
     if not table.attributes:
         return None
     gone = draw(st.sampled_from(table.attributes))
-    return replace(table, attributes=tuple(attribute for attribute in table.attributes if attribute != gone))
+    return replace(
+        table, attributes=tuple(attribute for attribute in table.attributes if attribute != gone)
+    )
 
 
 def _each_attribute(change: Callable[[Attribute], Attribute | None]) -> Mutation:
     def mutate(table: Table, draw: Any) -> Table | None:
-        fit = [attribute for attribute in table.attributes if change(attribute) and attribute.name != table.ttl]
+        fit = [
+            attribute
+            for attribute in table.attributes
+            if change(attribute) and attribute.name != table.ttl
+        ]
         if not fit:
             return None
         chosen = draw(st.sampled_from(fit))
@@ -218,7 +282,11 @@ def _add_global(table: Table, _: Any) -> Table | None:
 
 def _add_local(table: Table, _: Any) -> Table | None:
     return (
-        None if table.sort is None else replace(table, indexes=(*table.indexes, Local("a-fresh-index", S("a fresh attribute"))))
+        None
+        if table.sort is None
+        else replace(
+            table, indexes=(*table.indexes, Local("a-fresh-index", S("a fresh attribute")))
+        )
     )
 
 
@@ -239,7 +307,12 @@ def _change_index(change: Callable[[Index], Index], *, local: bool) -> Mutation:
         if not fit:
             return None
         chosen = draw(st.sampled_from(fit))
-        return replace(table, indexes=tuple(change(index) if index == chosen else index for index in table.by_name.values()))
+        return replace(
+            table,
+            indexes=tuple(
+                change(index) if index == chosen else index for index in table.by_name.values()
+            ),
+        )
 
     return mutate
 
@@ -278,7 +351,10 @@ MUTATIONS: dict[str, tuple[Mutation, Cost]] = {
     "a local index more": (_add_local, Cost.IMPOSSIBLE),
     "a global index less": (_drop_index(local=False), Cost.SAFE),
     "a local index less": (_drop_index(local=True), Cost.IMPOSSIBLE),
-    "another projection of a global index": (_change_index(_reproject, local=False), Cost.MIGRATION),
+    "another projection of a global index": (
+        _change_index(_reproject, local=False),
+        Cost.MIGRATION,
+    ),
     "another projection of a local index": (_change_index(_reproject, local=True), Cost.IMPOSSIBLE),
     "another key of a global index": (_change_index(_rekey, local=False), Cost.IMPOSSIBLE),
     "another key of a local index": (_change_index(_rekey, local=True), Cost.IMPOSSIBLE),
@@ -289,10 +365,15 @@ MUTATIONS: dict[str, tuple[Mutation, Cost]] = {
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-# So many of each; a table that has nothing to change in that way is passed over, and for some ways that is most of them.
-@settings(max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.filter_too_much])
+# So many of each; a table that has nothing to change in that way is passed over, and for some ways
+# that is most of them.
+@settings(
+    max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.filter_too_much]
+)
 @given(data=st.data())
-def test_any_single_change_of_any_table_is_found_and_classed(name: str, data: st.DataObject) -> None:
+def test_any_single_change_of_any_table_is_found_and_classed(
+    name: str, data: st.DataObject
+) -> None:
     mutate, cost = MUTATIONS[name]
     table = data.draw(tables())
     try:

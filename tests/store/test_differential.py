@@ -1,7 +1,8 @@
 """The embedded engine against AWS's DynamoDB Local: made-up operations must have the same answers and leave the same items.
 
-On the side of DynamoDB Local our own checks are taken away, so that it alone judges what is a good request: a check of ours
-that refuses too much shows up here as well. What the jar is known to get wrong is left out of what is made up.
+On the side of DynamoDB Local our own checks are taken away, so that it alone judges what is a good
+request: a check of ours that refuses too much shows up here as well. What the jar is known to get
+wrong is left out of what is made up.
 """
 
 import itertools
@@ -32,7 +33,9 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900 + SOAK_SECONDS)]
 EXAMPLES = min(settings().max_examples, 100)
 SHAPES = shapes()
 PLAIN = SHAPES[-1]
-UNCHECKED = SimpleNamespace(**{name: lambda _operation: None for name in dir(validate) if name.startswith("check_")})
+UNCHECKED = SimpleNamespace(
+    **{name: lambda _operation: None for name in dir(validate) if name.startswith("check_")}
+)
 
 
 class Pair:
@@ -84,20 +87,29 @@ class Pair:
 
     async def _makes_by_taking_away(self, operation: Operation) -> bool:
         """Whether an update would only take away, and from nothing: the jar makes an item of that, the service does not."""
-        if not isinstance(operation, Update) or not all(isinstance(step, Remove | Discard) for step in operation.actions):
+        if not isinstance(operation, Update) or not all(
+            isinstance(step, Remove | Discard) for step in operation.actions
+        ):
             return False
-        return (await self.engines[0].get(Get(operation.table, operation.key, consistent=True))).item is None
+        return (
+            await self.engines[0].get(Get(operation.table, operation.key, consistent=True))
+        ).item is None
 
     @staticmethod
     def _compare(story: list[str], embedded: Plain, local: Plain) -> None:
         if embedded != local:
-            pytest.fail("\n".join((*story, f"embedded: {embedded}", f"local:    {local}")), pytrace=False)
+            pytest.fail(
+                "\n".join((*story, f"embedded: {embedded}", f"local:    {local}")), pytrace=False
+            )
 
 
 @pytest.fixture(scope="module")
 async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
     """Both engines with the shapes made, DynamoDB Local without our checks."""
-    async with open_sqlite(tmp_path_factory.mktemp("differential")) as embedded, local_engine() as local:
+    async with (
+        open_sqlite(tmp_path_factory.mktemp("differential")) as embedded,
+        local_engine() as local,
+    ):
         pair = Pair(embedded, local)
         for table in SHAPES:
             await pair.make(table)
@@ -114,23 +126,33 @@ async def test_conditions_are_judged_alike(pair: Pair, item: Item, condition: Co
 
 
 @settings(max_examples=2 * EXAMPLES)
-@given(items(SMALLEST), updates(SMALLEST), st.sampled_from(("ALL_NEW", "UPDATED_OLD", "UPDATED_NEW")))
-async def test_updates_make_the_same_of_an_item(pair: Pair, item: Item, actions: tuple[Action, ...], returns: str) -> None:
+@given(
+    items(SMALLEST), updates(SMALLEST), st.sampled_from(("ALL_NEW", "UPDATED_OLD", "UPDATED_NEW"))
+)
+async def test_updates_make_the_same_of_an_item(
+    pair: Pair, item: Item, actions: tuple[Action, ...], returns: str
+) -> None:
     key = {"id": "p"}
     update = Update(PLAIN, key, actions, returns=returns)  # type: ignore[arg-type]
-    await pair.check_agreement(PLAIN, [Put(PLAIN, {**item, **key}), update, Get(PLAIN, key, consistent=True)])
+    await pair.check_agreement(
+        PLAIN, [Put(PLAIN, {**item, **key}), update, Get(PLAIN, key, consistent=True)]
+    )
 
 
 @settings(max_examples=EXAMPLES)
 @given(st.one_of(*(MakeUp(table).examples() for table in SHAPES)))
-async def test_sequences_of_operations_have_the_same_answers(pair: Pair, example: tuple[Table, list[Operation]]) -> None:
+async def test_sequences_of_operations_have_the_same_answers(
+    pair: Pair, example: tuple[Table, list[Operation]]
+) -> None:
     table, operations = example
     await pair.check_agreement(table, operations)
 
 
 @settings(max_examples=max(10, EXAMPLES // 5))
 @given(tables("made-up").flatmap(lambda table: MakeUp(table).examples()))
-async def test_tables_of_any_shape_behave_alike(pair: Pair, example: tuple[Table, list[Operation]]) -> None:
+async def test_tables_of_any_shape_behave_alike(
+    pair: Pair, example: tuple[Table, list[Operation]]
+) -> None:
     table, operations = example
     await pair.make(table)
     try:

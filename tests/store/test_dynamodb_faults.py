@@ -30,7 +30,9 @@ from tally.store.errors import (
 )
 
 
-def answered(code: str, message: str = "it said so", status: int = 400, **fields: Any) -> ClientError:
+def answered(
+    code: str, message: str = "it said so", status: int = 400, **fields: Any
+) -> ClientError:
     response: Any = {
         "Error": {"Code": code, "Message": message},
         "ResponseMetadata": {"HTTPStatusCode": status},
@@ -68,7 +70,12 @@ def test_each_code_becomes_one_type(code: str, kind: type[StoreError], again: bo
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [("InternalServerError", 500), ("ServiceUnavailable", 503), ("TransactionInProgressException", 400), ("SomethingNew", 500)],
+    [
+        ("InternalServerError", 500),
+        ("ServiceUnavailable", 503),
+        ("TransactionInProgressException", 400),
+        ("SomethingNew", 500),
+    ],
 )
 def test_a_failure_in_the_middle_leaves_the_outcome_unknown(code: str, status: int) -> None:
     fault = fault_of(answered(code, status=status), "PutItem")
@@ -78,7 +85,10 @@ def test_a_failure_in_the_middle_leaves_the_outcome_unknown(code: str, status: i
 
 
 def test_a_code_that_nobody_knows_is_unavailable_and_named() -> None:
-    fault = fault_of(answered("ExpiredTokenException", "The security token included in the request is expired"), "GetItem")
+    fault = fault_of(
+        answered("ExpiredTokenException", "The security token included in the request is expired"),
+        "GetItem",
+    )
 
     assert type(fault.error) is Unavailable
     assert "ExpiredTokenException" in str(fault.error)
@@ -86,7 +96,10 @@ def test_a_code_that_nobody_knows_is_unavailable_and_named() -> None:
 
 
 def test_a_request_that_is_too_large_to_be_read_is_told_apart() -> None:
-    assert type(fault_of(answered("RequestEntityTooLarge", status=413), "BatchWriteItem").error) is RequestTooLarge
+    assert (
+        type(fault_of(answered("RequestEntityTooLarge", status=413), "BatchWriteItem").error)
+        is RequestTooLarge
+    )
 
 
 def test_missing_credentials_are_unavailable() -> None:
@@ -94,7 +107,10 @@ def test_missing_credentials_are_unavailable() -> None:
 
 
 def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
-    assert type(fault_of(ParamValidationError(report="Unknown parameter"), "GetItem").error) is InvalidRequest
+    assert (
+        type(fault_of(ParamValidationError(report="Unknown parameter"), "GetItem").error)
+        is InvalidRequest
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +126,10 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
         ("Provided list of item keys contains duplicates", DuplicateItem),
         ("Too many items requested for the BatchWriteItem call", TooManyItems),
         ("Member must have length less than or equal to 10", TooManyItems),
-        ("Number overflow. Attempting to store a number with magnitude larger than supported range", InvalidNumber),
+        (
+            "Number overflow. Attempting to store a number with magnitude larger than supported range",
+            InvalidNumber,
+        ),
         ("Attempting to store more than 38 significant digits in a Number", InvalidNumber),
         ("DynamoDB only supports precision up to 38 digits", InvalidNumber),
         ("The parameter cannot be converted to a numeric value: seven", InvalidNumber),
@@ -118,29 +137,61 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
             "One or more parameter values were invalid: Type mismatch for Index Key g Expected: S Actual: N IndexName: gsi",
             InvalidKey,
         ),
-        ("One or more parameter values were invalid: Type mismatch for key id expected: S actual: N", InvalidKey),
+        (
+            "One or more parameter values were invalid: Type mismatch for key id expected: S actual: N",
+            InvalidKey,
+        ),
         ("One or more parameter values were invalid: Missing the key id in the item", InvalidKey),
         ("The provided key element does not match the schema", InvalidKey),
-        ("The update expression attempted to update a secondary index key to a value that is not supported", InvalidKey),
-        ("The AttributeValue for a key attribute cannot contain an empty string value. Key: id", InvalidKey),
+        (
+            "The update expression attempted to update a secondary index key to a value that is not supported",
+            InvalidKey,
+        ),
+        (
+            "The AttributeValue for a key attribute cannot contain an empty string value. Key: id",
+            InvalidKey,
+        ),
         ("Size of hashkey has exceeded the maximum size limit of2048 bytes", InvalidKey),
-        ("The document path provided in the update expression is invalid for update", InvalidExpression),
+        (
+            "The document path provided in the update expression is invalid for update",
+            InvalidExpression,
+        ),
         ("An operand in the update expression has an incorrect data type", InvalidExpression),
-        ("The provided expression refers to an attribute that does not exist in the item", InvalidExpression),
-        ("Invalid ConditionExpression: Expression size has exceeded the maximum allowed size", InvalidExpression),
-        ("One or more parameter values were invalid: An AttributeValue may not contain an empty string", InvalidValue),
-        ("One or more parameter values were invalid: An string set  may not be empty", InvalidValue),
-        ("Nesting Levels have exceeded supported limits: Attributes have nested depth of 33", InvalidValue),
+        (
+            "The provided expression refers to an attribute that does not exist in the item",
+            InvalidExpression,
+        ),
+        (
+            "Invalid ConditionExpression: Expression size has exceeded the maximum allowed size",
+            InvalidExpression,
+        ),
+        (
+            "One or more parameter values were invalid: An AttributeValue may not contain an empty string",
+            InvalidValue,
+        ),
+        (
+            "One or more parameter values were invalid: An string set  may not be empty",
+            InvalidValue,
+        ),
+        (
+            "Nesting Levels have exceeded supported limits: Attributes have nested depth of 33",
+            InvalidValue,
+        ),
         (
             "ExpressionAttributeValues contains invalid value: An AttributeValue may not contain an empty string for key :v0",
             InvalidValue,
         ),
-        ("One or more parameter values were invalid: Input collection [a, a] contains duplicates.", InvalidValue),
+        (
+            "One or more parameter values were invalid: Input collection [a, a] contains duplicates.",
+            InvalidValue,
+        ),
         ("Cannot update attribute id. This attribute is part of the key", InvalidExpression),
         ("Something else is wrong", InvalidRequest),
     ],
 )
-def test_a_validation_error_is_read_by_its_message(message: str, kind: type[InvalidRequest]) -> None:
+def test_a_validation_error_is_read_by_its_message(
+    message: str, kind: type[InvalidRequest]
+) -> None:
     fault = fault_of(answered("ValidationException", message), "UpdateItem on readings")
 
     assert type(fault.error) is kind
@@ -149,13 +200,17 @@ def test_a_validation_error_is_read_by_its_message(message: str, kind: type[Inva
 
 
 def test_a_table_whose_name_is_in_the_table_of_messages_confuses_nobody() -> None:
-    fault = fault_of(answered("ValidationException", "Something else is wrong"), "PutItem on expression-log")
+    fault = fault_of(
+        answered("ValidationException", "Something else is wrong"), "PutItem on expression-log"
+    )
 
     assert type(fault.error) is InvalidRequest
 
 
 def test_a_failed_condition_brings_the_item_that_stood_there() -> None:
-    error = answered("ConditionalCheckFailedException", Item={"id": {"S": "one"}, "count": {"N": "3"}})
+    error = answered(
+        "ConditionalCheckFailedException", Item={"id": {"S": "one"}, "count": {"N": "3"}}
+    )
 
     fault = fault_of(error, "PutItem")
 
@@ -173,17 +228,26 @@ def test_a_failed_condition_without_an_item_has_none() -> None:
 def test_the_reasons_of_a_cancelled_transaction_line_up_with_its_items() -> None:
     reasons = [
         {"Code": "None"},
-        {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed", "Item": {"id": {"S": "two"}}},
+        {
+            "Code": "ConditionalCheckFailed",
+            "Message": "The conditional request failed",
+            "Item": {"id": {"S": "two"}},
+        },
         {"Code": "ValidationError", "Message": "An operand has an incorrect data type"},
     ]
 
-    fault = fault_of(answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems")
+    fault = fault_of(
+        answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems"
+    )
 
     assert isinstance(fault.error, TransactionCancelled)
     none, failed, invalid = fault.error.reasons
     assert (none.code, none.item) == ("None", None)
     assert (failed.condition_failed, failed.item) == (True, {"id": "two"})
-    assert (invalid.code, invalid.message) == ("ValidationError", "An operand has an incorrect data type")
+    assert (invalid.code, invalid.message) == (
+        "ValidationError",
+        "An operand has an incorrect data type",
+    )
     assert not fault.again
 
 
@@ -197,10 +261,14 @@ def test_the_reasons_of_a_cancelled_transaction_line_up_with_its_items() -> None
         ((), False),
     ],
 )
-def test_a_cancelled_transaction_may_pass_later_if_every_obstacle_may(codes: tuple[str, ...], again: bool) -> None:
+def test_a_cancelled_transaction_may_pass_later_if_every_obstacle_may(
+    codes: tuple[str, ...], again: bool
+) -> None:
     reasons = [{"Code": code} for code in codes]
 
-    fault = fault_of(answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems")
+    fault = fault_of(
+        answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems"
+    )
 
     assert isinstance(fault.error, TransactionCancelled)
     assert fault.again is again

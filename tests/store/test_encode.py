@@ -65,7 +65,9 @@ HAS_X, HAS_Y, HAS_Z = "attribute_exists(#n0)", "attribute_exists(#n1)", "attribu
     ],
     ids=str,
 )
-def test_brackets_stand_where_they_are_needed_and_nowhere_else(condition: Condition, expected: str) -> None:
+def test_brackets_stand_where_they_are_needed_and_nowhere_else(
+    condition: Condition, expected: str
+) -> None:
     assert Placeholders().condition(condition) == expected
 
 
@@ -89,7 +91,10 @@ def test_a_very_deep_tree_is_written_without_recursion() -> None:
         ((A.set(B - C),), "SET #n0 = #n1 - #n2"),
         ((A.set(A.if_absent(0) + 1),), "SET #n0 = if_not_exists(#n0, :v0) + :v1"),
         ((A.set(A.joined([1])),), "SET #n0 = list_append(#n0, :v0)"),
-        ((A.set(joined([1], A.if_absent([]))),), "SET #n0 = list_append(:v0, if_not_exists(#n0, :v1))"),
+        (
+            (A.set(joined([1], A.if_absent([]))),),
+            "SET #n0 = list_append(:v0, if_not_exists(#n0, :v1))",
+        ),
         ((A.remove(), F("b", 0).remove()), "REMOVE #n0, #n1[0]"),
         ((A.add(1), B.add({"x"})), "ADD #n0 :v0, #n1 :v1"),
         ((A.discard({"x"}),), "DELETE #n0 :v0"),
@@ -100,7 +105,9 @@ def test_a_very_deep_tree_is_written_without_recursion() -> None:
     ],
     ids=str,
 )
-def test_each_step_of_an_update_has_its_form_and_each_clause_comes_once(actions: tuple[Action, ...], expected: str) -> None:
+def test_each_step_of_an_update_has_its_form_and_each_clause_comes_once(
+    actions: tuple[Action, ...], expected: str
+) -> None:
     assert Placeholders().update(actions) == expected
 
 
@@ -108,14 +115,21 @@ def test_all_expressions_of_a_request_share_their_placeholders() -> None:
     placeholders = Placeholders()
 
     update = placeholders.update((F("holder").set("me"), F("until").set(99)))
-    condition = placeholders.condition(absent("lockKey") | (F("until") < 99) | (F("holder") == "me"))
+    condition = placeholders.condition(
+        absent("lockKey") | (F("until") < 99) | (F("holder") == "me")
+    )
     projection = placeholders.projection((path_of("until"), path_of("map", "until")))
 
     assert update == "SET #n0 = :v0, #n1 = :v1"
     assert condition == "attribute_not_exists(#n2) OR #n1 < :v1 OR #n0 = :v0"
     assert projection == "#n1, #n3.#n1"
     assert placeholders.fields() == {
-        "ExpressionAttributeNames": {"#n0": "holder", "#n1": "until", "#n2": "lockKey", "#n3": "map"},
+        "ExpressionAttributeNames": {
+            "#n0": "holder",
+            "#n1": "until",
+            "#n2": "lockKey",
+            "#n3": "map",
+        },
         "ExpressionAttributeValues": {":v0": {"S": "me"}, ":v1": {"N": "99"}},
     }
 
@@ -152,7 +166,13 @@ SKELETON = re.compile(
 
 
 @pytest.mark.soak
-@given(st.lists(st.one_of(conditions(), updates(), st.lists(paths(), min_size=1).map(tuple)), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.one_of(conditions(), updates(), st.lists(paths(), min_size=1).map(tuple)),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_placeholders_never_collide_and_nothing_of_the_caller_is_in_the_text(
     expressions: list[Condition | tuple[Action, ...] | tuple[Path, ...]],
 ) -> None:
@@ -215,11 +235,16 @@ def test_each_type_has_its_form_on_the_wire(value: Any, wire: dict[str, Any]) ->
         ("1.5", Decimal("1.5")),
         ("-1E-130", Decimal("-1E-130")),
         ("99999999999999999999999999999999999999", 99999999999999999999999999999999999999),
-        ("9999999999999999999999999999999999999.9", Decimal("9999999999999999999999999999999999999.9")),
+        (
+            "9999999999999999999999999999999999999.9",
+            Decimal("9999999999999999999999999999999999999.9"),
+        ),
         ("1" + "0" * 125, 10**125),
     ],
 )
-def test_a_whole_number_comes_back_as_int_and_any_other_as_an_exact_decimal(text: str, number: int | Decimal) -> None:
+def test_a_whole_number_comes_back_as_int_and_any_other_as_an_exact_decimal(
+    text: str, number: int | Decimal
+) -> None:
     found = from_wire({"N": text})
 
     assert type(found) is type(number)
@@ -248,7 +273,11 @@ def test_a_number_is_refused_rather_than_rounded() -> None:
         to_wire(Decimal("1" * 39))
 
 
-@pytest.mark.parametrize("value", [1.5, object(), {1, "a"}, set(), [1.5], {"k": 1.5}], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value",
+    [1.5, object(), {1, "a"}, set(), [1.5], {"k": 1.5}],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_is_no_value_is_refused(value: Any) -> None:
     with pytest.raises(InvalidValue):
         to_wire(value)

@@ -14,32 +14,45 @@ from tests.store.cases import HOLDS, IMPOSSIBLE, ITEM, PROJECTIONS, UPDATES, aft
 from tests.store.strategies import conditions, items, paths, updates, values
 
 
-@pytest.mark.parametrize("condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()])
+@pytest.mark.parametrize(
+    "condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()]
+)
 def test_a_condition_holds_and_its_negation_does_not(condition: Condition) -> None:
     assert holds(condition, ITEM) is True
     assert holds(~condition, ITEM) is False
 
 
-@pytest.mark.parametrize(("actions", "changes"), [pytest.param(*case, id=name) for name, case in UPDATES.items()])
+@pytest.mark.parametrize(
+    ("actions", "changes"), [pytest.param(*case, id=name) for name, case in UPDATES.items()]
+)
 def test_an_update_makes_a_new_item(actions: tuple[Action, ...], changes: dict[str, Any]) -> None:
     before = deepcopy(ITEM)
     assert equal(apply(actions, ITEM), after(changes))
     assert equal(before, ITEM)
 
 
-@pytest.mark.parametrize("actions", [pytest.param(actions, id=name) for name, actions in IMPOSSIBLE.items()])
+@pytest.mark.parametrize(
+    "actions", [pytest.param(actions, id=name) for name, actions in IMPOSSIBLE.items()]
+)
 def test_an_update_that_the_item_does_not_allow_is_refused(actions: tuple[Action, ...]) -> None:
     with pytest.raises(InvalidRequest):
         apply(actions, ITEM)
 
 
-@pytest.mark.parametrize(("chosen", "expected"), [pytest.param(*case, id=name) for name, case in PROJECTIONS.items()])
-def test_a_projection_picks_parts_in_their_places(chosen: tuple[Path, ...], expected: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "expected"), [pytest.param(*case, id=name) for name, case in PROJECTIONS.items()]
+)
+def test_a_projection_picks_parts_in_their_places(
+    chosen: tuple[Path, ...], expected: dict[str, Any]
+) -> None:
     assert equal(project(ITEM, chosen), expected)
 
 
 def test_an_update_of_nothing_makes_an_item_of_what_it_sets() -> None:
-    assert apply((F("a").set(1), F("b").add(2), F("c").remove(), F("d").discard({1})), {}) == {"a": 1, "b": 2}
+    assert apply((F("a").set(1), F("b").add(2), F("c").remove(), F("d").discard({1})), {}) == {
+        "a": 1,
+        "b": 2,
+    }
 
 
 def test_find_tells_a_null_from_nothing() -> None:
@@ -67,7 +80,9 @@ def test_values_are_equal_if_type_and_content_are(left: Any, right: Any, same: b
 
 
 @given(conditions(), items())
-def test_every_condition_has_an_answer_for_every_item(condition: Condition, item: dict[str, Any]) -> None:
+def test_every_condition_has_an_answer_for_every_item(
+    condition: Condition, item: dict[str, Any]
+) -> None:
     assert holds(condition, item) is not holds(~condition, item)
 
 
@@ -85,7 +100,9 @@ def test_an_update_of_a_place_and_of_one_within_it_is_refused(order: int) -> Non
 
 
 @given(updates(), items())
-def test_an_update_never_changes_the_item_it_is_given(actions: tuple[Action, ...], item: dict[str, Any]) -> None:
+def test_an_update_never_changes_the_item_it_is_given(
+    actions: tuple[Action, ...], item: dict[str, Any]
+) -> None:
     before = deepcopy(item)
     try:
         first, second = apply(actions, item), apply(actions, item)
@@ -102,7 +119,9 @@ def test_what_was_set_is_found_there(path: Path, value: Any, item: dict[str, Any
     try:
         changed = apply((F(*path.parts).set(value),), item)
     except InvalidRequest:
-        assert find(item, Path(path.parts[:-1])) is MISSING or not isinstance(find(item, Path(path.parts[:-1])), dict)
+        assert find(item, Path(path.parts[:-1])) is MISSING or not isinstance(
+            find(item, Path(path.parts[:-1])), dict
+        )
         return
     assert equal(find(changed, path), value)
     assert isinstance(F(*path.parts).set(value), Set)

@@ -41,8 +41,14 @@ A, B = Path(("a",)), Path(("b",))
         (F("a").set(F("b")), e.Set(A, B)),
         (F("a").set(F("a") + 1), e.Set(A, e.Sum("+", A, Literal(1)))),
         (F("a").set(F("a") - F("b")), e.Set(A, e.Sum("-", A, B))),
-        (F("a").set(F("a").if_absent(0) + 1), e.Set(A, e.Sum("+", e.IfAbsent(A, Literal(0)), Literal(1)))),
-        (F("a").set(F("a").if_absent(9) - 1), e.Set(A, e.Sum("-", e.IfAbsent(A, Literal(9)), Literal(1)))),
+        (
+            F("a").set(F("a").if_absent(0) + 1),
+            e.Set(A, e.Sum("+", e.IfAbsent(A, Literal(0)), Literal(1))),
+        ),
+        (
+            F("a").set(F("a").if_absent(9) - 1),
+            e.Set(A, e.Sum("-", e.IfAbsent(A, Literal(9)), Literal(1))),
+        ),
         (F("a").set(F("a").joined([1])), e.Set(A, e.Joined(A, Literal([1])))),
         (F("a").set(joined([1], F("b"))), e.Set(A, e.Joined(Literal([1]), B))),
         (F("a").remove(), e.Remove(A)),
@@ -61,7 +67,9 @@ def test_a_path_is_its_parts_and_a_dot_is_part_of_a_name() -> None:
     assert F("a.b").path != F("a", "b").path
 
 
-@pytest.mark.parametrize("parts", [(), (0,), ("",), ("a", ""), ("a", -1), ("a", True), ("a", 1.5), (None,), ("a", b"b")])
+@pytest.mark.parametrize(
+    "parts", [(), (0,), ("",), ("a", ""), ("a", -1), ("a", True), ("a", 1.5), (None,), ("a", b"b")]
+)
 def test_a_path_that_leads_nowhere_is_refused(parts: Any) -> None:
     with pytest.raises(InvalidExpression, match=r"path starts with|neither a name nor a position"):
         path_of(*parts)

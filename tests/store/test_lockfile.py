@@ -24,7 +24,9 @@ def test_any_schema_comes_back_as_it_was(schema: list[Table]) -> None:
 
 
 @given(tables(), st.randoms())
-def test_the_order_and_the_words_of_a_declaration_change_nothing(table: Table, shuffle: random.Random) -> None:
+def test_the_order_and_the_words_of_a_declaration_change_nothing(
+    table: Table, shuffle: random.Random
+) -> None:
     indexes, attributes = list(table.indexes), list(table.attributes)
     shuffle.shuffle(indexes)
     shuffle.shuffle(attributes)
@@ -52,14 +54,21 @@ def test_the_text_has_one_line_for_each_attribute_and_index() -> None:
 def test_a_new_attribute_is_one_new_line() -> None:
     """Nothing else moves, so a review shows the change and no more."""
     grown = replace(FOLLOWS, attributes=(*FOLLOWS.attributes, Attribute("since", "N")))
-    before, after = render_lock([FIXTURES, FOLLOWS]).splitlines(), render_lock([FIXTURES, grown]).splitlines()
-    assert [line for line in after if line not in before] == ['"since" = { type = "N", required = false }']
+    before, after = (
+        render_lock([FIXTURES, FOLLOWS]).splitlines(),
+        render_lock([FIXTURES, grown]).splitlines(),
+    )
+    assert [line for line in after if line not in before] == [
+        '"since" = { type = "N", required = false }'
+    ]
     assert [line for line in before if line not in after] == []
 
 
 def test_an_attribute_that_repeats_the_primary_key_is_left_out() -> None:
     table = Table("plain", partition=S("id"))
-    assert render_lock([replace(table, attributes=(Attribute("id", "S", required=True),))]) == render_lock([table])
+    assert render_lock(
+        [replace(table, attributes=(Attribute("id", "S", required=True),))]
+    ) == render_lock([table])
 
 
 def test_a_file_is_written_and_read(tmp_path: Path) -> None:
@@ -78,7 +87,10 @@ DAMAGED = {
     "no format": ("", "does not say which format"),
     "a format that is no number": ('format = "1"', "does not say which format"),
     "a newer format": ("format = 2", "format 2, and this version of Tally knows 1 at most"),
-    "no partition": ('format = 1\n[tables."abc"]\nversion = "1.0.0"', "damaged: KeyError: 'partition'"),
+    "no partition": (
+        'format = 1\n[tables."abc"]\nversion = "1.0.0"',
+        "damaged: KeyError: 'partition'",
+    ),
     "a type that is none": (
         'format = 1\n[tables."abc"]\nversion = "1.0.0"\npartition = { name = "a", type = "X" }',
         "damaged: ValueError: 'X' is none of S, N, B",
@@ -115,7 +127,9 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 
 @given(tables(), st.data())
-def test_no_damage_to_a_file_is_anything_but_a_clear_error(table: Table, data: st.DataObject) -> None:
+def test_no_damage_to_a_file_is_anything_but_a_clear_error(
+    table: Table, data: st.DataObject
+) -> None:
     """Whatever a merge or an editor made of it, the answer is a schema or InvalidLockFile."""
     text = render_lock([table])
     start = data.draw(st.integers(0, len(text)))

@@ -26,7 +26,9 @@ async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store
     async with open_sqlite(tmp_path_factory.mktemp("meters")) as engine:
         await make_tables(engine)
         store = Store(engine, ManualClock())
-        await Fixtures(store).put_many({"matchId": f"m{n}", "leagueCode": "eng", "startTime": "2026"} for n in range(30))
+        await Fixtures(store).put_many(
+            {"matchId": f"m{n}", "leagueCode": "eng", "startTime": "2026"} for n in range(30)
+        )
         await Fixtures(store).get("m1")
         await Fixtures(store).get("m2")
         await Locks(store).acquire("lock", "me", now=1)
@@ -35,7 +37,9 @@ async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store
 
 
 @given(st.lists(st.floats(0, 20), min_size=1), st.floats(0.01, 1))
-def test_a_quantile_is_off_by_no_more_than_the_width_of_its_bucket(durations: list[float], share: float) -> None:
+def test_a_quantile_is_off_by_no_more_than_the_width_of_its_bucket(
+    durations: list[float], share: float
+) -> None:
     meter = Meter()
     for seconds in durations:
         meter.took(seconds)
@@ -54,10 +58,29 @@ async def test_rows_have_every_pattern_with_its_fields_and_figures(store: Store)
     rows = {row.pattern: row for row in msgspec.json.decode(encoded, type=list[PatternRow])}
     assert len(rows) == len(CATALOGUE.entries())
     row = rows["Get fixture by ID"]
-    assert (row.backend, row.table, row.index, row.operation) == ("example", "example-fixtures", None, "GetItem")
-    assert (row.key_condition, row.by, row.bound, row.method) == ("PK=matchId", "both", None, "Fixtures.get")
-    assert (row.trigger, row.frequency) == ("GET /matches/:id, LiveScoreJob", "per request, every 2.5 s per live match")
-    assert (row.calls, row.items, row.read_units, row.write_units, row.errors) == (2, 2, 1.0, 0.0, 0)
+    assert (row.backend, row.table, row.index, row.operation) == (
+        "example",
+        "example-fixtures",
+        None,
+        "GetItem",
+    )
+    assert (row.key_condition, row.by, row.bound, row.method) == (
+        "PK=matchId",
+        "both",
+        None,
+        "Fixtures.get",
+    )
+    assert (row.trigger, row.frequency) == (
+        "GET /matches/:id, LiveScoreJob",
+        "per request, every 2.5 s per live match",
+    )
+    assert (row.calls, row.items, row.read_units, row.write_units, row.errors) == (
+        2,
+        2,
+        1.0,
+        0.0,
+        0,
+    )
     assert rows["Acquire lock"].refused == 1
     assert rows["Batch write fixtures"].items == 30
     assert [operation.calls for operation in rows["Batch write fixtures"].operations] == [2]
@@ -75,7 +98,9 @@ async def test_rows_of_one_backend_are_of_no_other(store: Store) -> None:
     assert pattern_rows(CATALOGUE, store.meters, "another") == []
 
 
-async def test_markdown_has_one_table_for_each_table_and_no_figures_unless_told(store: Store) -> None:
+async def test_markdown_has_one_table_for_each_table_and_no_figures_unless_told(
+    store: Store,
+) -> None:
     rows = pattern_rows(CATALOGUE, store.meters)
     page = patterns_markdown(rows)
     assert [line for line in page.splitlines() if line.startswith("### ")] == [
@@ -83,10 +108,16 @@ async def test_markdown_has_one_table_for_each_table_and_no_figures_unless_told(
         "### example-follows",
         "### example-locks",
     ]
-    assert "| Get fixture by ID | both | GetItem |  | PK=matchId | GET /matches/:id, LiveScoreJob |" in page
+    assert (
+        "| Get fixture by ID | both | GetItem |  | PK=matchId | GET /matches/:id, LiveScoreJob |"
+        in page
+    )
     assert "| Calls |" not in page
     assert page == patterns_markdown(pattern_rows(CATALOGUE, Meters()))
-    assert "| Calls | Errors | Items | Read units | Write units | p50 ms | p99 ms |" in patterns_markdown(rows, measured=True)
+    assert (
+        "| Calls | Errors | Items | Read units | Write units | p50 ms | p99 ms |"
+        in patterns_markdown(rows, measured=True)
+    )
 
 
 def test_markdown_keeps_a_bar_or_a_line_break_inside_its_cell() -> None:
@@ -98,15 +129,28 @@ async def test_prometheus_gets_the_same_figures(store: Store) -> None:
     """Every operation of every pattern is a series, with a histogram that adds up."""
     registry = CollectorRegistry()
     registry.register(PatternCollector(CATALOGUE, store.meters))
-    families = {family.name: family for family in text_string_to_metric_families(generate_latest(registry).decode())}
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(generate_latest(registry).decode())
+    }
     samples = {
-        (sample.name, sample.labels["pattern"], sample.labels["operation"], sample.labels.get("le")): sample.value
+        (
+            sample.name,
+            sample.labels["pattern"],
+            sample.labels["operation"],
+            sample.labels.get("le"),
+        ): sample.value
         for family in families.values()
         for sample in family.samples
     }
     assert samples["tally_store_operation_seconds_count", "Get fixture by ID", "GetItem", None] == 2
-    assert samples["tally_store_operation_seconds_bucket", "Get fixture by ID", "GetItem", "+Inf"] == 2
-    assert samples["tally_store_operation_items_total", "Batch write fixtures", "BatchWriteItem", None] == 30
+    assert (
+        samples["tally_store_operation_seconds_bucket", "Get fixture by ID", "GetItem", "+Inf"] == 2
+    )
+    assert (
+        samples["tally_store_operation_items_total", "Batch write fixtures", "BatchWriteItem", None]
+        == 30
+    )
     assert samples["tally_store_operation_refused_total", "Acquire lock", "PutItem", None] == 1
     assert samples["tally_store_operation_read_total", "Get fixture by ID", "GetItem", None] == 1.0
     operations = sum(len(entry.pattern.operation.uses) for entry in CATALOGUE.entries())

@@ -38,7 +38,9 @@ async def test_a_batch_of_25_writes_is_written(engine: Engine) -> None:
     items = [{"id": fresh(), "n": number} for number in range(25)]
     written = await engine.batch_write(BatchWrite(PLAIN, puts=tuple(items)))
     assert written.unprocessed is None
-    found = await engine.batch_get(BatchGet(PLAIN, tuple({"id": item["id"]} for item in items), consistent=True))
+    found = await engine.batch_get(
+        BatchGet(PLAIN, tuple({"id": item["id"]} for item in items), consistent=True)
+    )
     assert by_id(found.items) == by_id(items)
     assert found.unprocessed == ()
 
@@ -70,10 +72,14 @@ async def test_a_batch_reads_what_its_projection_says(engine: Engine) -> None:
     await write_all(engine, BatchWrite(PLAIN, puts=tuple(items)))
     keys = tuple({"id": item["id"]} for item in items)
     found = await engine.batch_get(BatchGet(PLAIN, keys, (path_of("map", "k"), path_of("id"))))
-    assert by_id(found.items) == {item["id"]: {"id": item["id"], "map": {"k": item["n"]}} for item in items}
+    assert by_id(found.items) == {
+        item["id"]: {"id": item["id"], "map": {"k": item["n"]}} for item in items
+    }
 
 
-async def test_a_batch_that_reads_more_than_16_mb_leaves_the_rest_unprocessed(engine: Engine) -> None:
+async def test_a_batch_that_reads_more_than_16_mb_leaves_the_rest_unprocessed(
+    engine: Engine,
+) -> None:
     items = [{"id": fresh(), "text": "x" * 390_000} for _ in range(50)]
     for item in items:
         await engine.put(Put(PLAIN, item))
@@ -123,7 +129,9 @@ async def test_a_batch_that_names_an_item_twice_is_refused(engine: Engine) -> No
 async def test_two_spellings_of_a_number_are_one_key(engine: Engine) -> None:
     number = fresh_number()
     with pytest.raises(DuplicateItem, match="twice"):
-        await engine.batch_get(BatchGet(NUMBERED, ({"id": number, "at": 1}, {"id": number, "at": Decimal("1.0")})))
+        await engine.batch_get(
+            BatchGet(NUMBERED, ({"id": number, "at": 1}, {"id": number, "at": Decimal("1.0")}))
+        )
 
 
 @pytest.mark.parametrize(

@@ -47,21 +47,29 @@ def sized(size: int, **attributes: Any) -> dict[str, Any]:
         )
     ],
 )
-async def test_a_read_costs_a_unit_for_each_4_kb_and_half_if_eventual(engine: Engine, size: int, units: int) -> None:
+async def test_a_read_costs_a_unit_for_each_4_kb_and_half_if_eventual(
+    engine: Engine, size: int, units: int
+) -> None:
     item = sized(size)
     await engine.put(Put(PLAIN, item))
     key = {"id": item["id"]}
     assert (await engine.get(Get(PLAIN, key, consistent=True))).capacity == Capacity(read=units)
     assert (await engine.get(Get(PLAIN, key))).capacity == Capacity(read=units / 2)
-    assert (await engine.get(Get(PLAIN, key, (path_of("id"),)))).capacity == Capacity(read=units / 2)
+    assert (await engine.get(Get(PLAIN, key, (path_of("id"),)))).capacity == Capacity(
+        read=units / 2
+    )
 
 
 async def test_reading_nothing_costs_the_least(engine: Engine) -> None:
-    assert (await engine.get(Get(PLAIN, {"id": fresh()}, consistent=True))).capacity == Capacity(read=1)
+    assert (await engine.get(Get(PLAIN, {"id": fresh()}, consistent=True))).capacity == Capacity(
+        read=1
+    )
     assert (await engine.get(Get(PLAIN, {"id": fresh()}))).capacity == Capacity(read=0.5)
 
 
-@pytest.mark.parametrize("size", [pytest.param(n, id=f"{n} bytes") for n in (100, KB, KB + 1, 3 * KB, 400 * KB)])
+@pytest.mark.parametrize(
+    "size", [pytest.param(n, id=f"{n} bytes") for n in (100, KB, KB + 1, 3 * KB, 400 * KB)]
+)
 async def test_a_write_costs_a_unit_for_each_kb(engine: Engine, size: int) -> None:
     item = sized(size)
     assert (await engine.put(Put(PLAIN, item))).capacity == Capacity(write=-(-size // KB))
@@ -71,8 +79,12 @@ async def test_a_write_costs_by_the_larger_of_before_and_after(engine: Engine) -
     item = sized(3 * KB)
     key = {"id": item["id"]}
     await engine.put(Put(PLAIN, item))
-    assert (await engine.update(Update(PLAIN, key, (F("pad").set("x"),)))).capacity == Capacity(write=3)
-    assert (await engine.update(Update(PLAIN, key, (F("pad").set("x" * 2500),)))).capacity == Capacity(write=3)
+    assert (await engine.update(Update(PLAIN, key, (F("pad").set("x"),)))).capacity == Capacity(
+        write=3
+    )
+    assert (
+        await engine.update(Update(PLAIN, key, (F("pad").set("x" * 2500),)))
+    ).capacity == Capacity(write=3)
     assert (await engine.put(Put(PLAIN, key))).capacity == Capacity(write=3)
     assert (await engine.put(Put(PLAIN, item))).capacity == Capacity(write=3)
     assert (await engine.delete(Delete(PLAIN, key))).capacity == Capacity(write=3)
@@ -87,7 +99,9 @@ async def test_a_query_adds_up_what_it_read_before_it_rounds(engine: Engine) -> 
     total = sum(measure_item(item) for item in items)
     units = -(-total // (4 * KB))
     where = F("id") == partition
-    assert (await engine.query(Query(NUMBERS, where, consistent=True))).capacity == Capacity(read=units)
+    assert (await engine.query(Query(NUMBERS, where, consistent=True))).capacity == Capacity(
+        read=units
+    )
     assert (await engine.query(Query(NUMBERS, where))).capacity == Capacity(read=units / 2)
     chosen = await engine.query(Query(NUMBERS, where, projection=(path_of("at"),)))
     assert chosen.capacity == Capacity(read=units / 2)
@@ -98,13 +112,17 @@ async def test_a_filter_saves_nothing(engine: Engine) -> None:
     partition = fresh()
     for number in range(5):
         await engine.put(Put(NUMBERS, {"id": partition, "at": number, "pad": "x" * 4000}))
-    page = await engine.query(Query(NUMBERS, F("id") == partition, filter=absent("pad"), consistent=True))
+    page = await engine.query(
+        Query(NUMBERS, F("id") == partition, filter=absent("pad"), consistent=True)
+    )
     assert (page.items, page.capacity) == ([], Capacity(read=5))
 
 
 async def test_an_empty_query_costs_the_least(engine: Engine) -> None:
     assert (await engine.query(Query(NUMBERS, F("id") == fresh()))).capacity == Capacity(read=0.5)
-    assert (await engine.query(Query(NUMBERS, F("id") == fresh(), consistent=True))).capacity == Capacity(read=1)
+    assert (
+        await engine.query(Query(NUMBERS, F("id") == fresh(), consistent=True))
+    ).capacity == Capacity(read=1)
 
 
 async def test_a_scan_costs_what_it_read(engine: Engine) -> None:
@@ -116,7 +134,14 @@ async def test_a_scan_costs_what_it_read(engine: Engine) -> None:
 async def test_an_index_query_costs_what_the_index_carries(engine: Engine) -> None:
     club, day = fresh(), 7
     for number in range(3):
-        item = {"club": club, "name": str(number), "status": club, "city": "Pune", "age": number, "pad": "x" * 3900}
+        item = {
+            "club": club,
+            "name": str(number),
+            "status": club,
+            "city": "Pune",
+            "age": number,
+            "pad": "x" * 3900,
+        }
         await engine.put(Put(PLAYERS, {**item, "day": day}))
     by_status = await engine.query(Query(PLAYERS, F("status") == club, index="by-status"))
     assert (len(by_status.items), by_status.capacity) == (3, Capacity(read=0.5))
@@ -127,11 +152,15 @@ async def test_an_index_query_costs_what_the_index_carries(engine: Engine) -> No
 async def test_a_local_index_that_fetches_pays_for_every_item_it_fetches(engine: Engine) -> None:
     club = fresh()
     for number in range(3):
-        await engine.put(Put(PLAYERS, {"club": club, "name": str(number), "city": "Pune", "pad": "x" * 5000}))
+        await engine.put(
+            Put(PLAYERS, {"club": club, "name": str(number), "city": "Pune", "pad": "x" * 5000})
+        )
     where = F("club") == club
     carried = await engine.query(Query(PLAYERS, where, index="by-city", consistent=True))
     assert carried.capacity == Capacity(read=1)
-    fetched = await engine.query(Query(PLAYERS, where, index="by-city", projection=(path_of("pad"),), consistent=True))
+    fetched = await engine.query(
+        Query(PLAYERS, where, index="by-city", projection=(path_of("pad"),), consistent=True)
+    )
     assert fetched.capacity == Capacity(read=1 + 3 * 2)
 
 
@@ -143,12 +172,18 @@ async def test_a_local_index_that_fetches_pays_for_every_item_it_fetches(engine:
         pytest.param({"status": "s"}, 1, id="one global"),
         pytest.param({"city": "c"}, 1, id="one local"),
         pytest.param({"day": 1, "city": "c"}, 2, id="one of each"),
-        pytest.param({"team": "t", "points": 1, "status": "s", "age": 1, "rank": b"r"}, 4, id="four"),
+        pytest.param(
+            {"team": "t", "points": 1, "status": "s", "age": 1, "rank": b"r"}, 4, id="four"
+        ),
     ],
 )
-async def test_a_put_writes_every_index_that_the_item_is_in(engine: Engine, attributes: dict[str, Any], indexes: int) -> None:
+async def test_a_put_writes_every_index_that_the_item_is_in(
+    engine: Engine, attributes: dict[str, Any], indexes: int
+) -> None:
     key = {"club": fresh(), "name": "n"}
-    assert (await engine.put(Put(PLAYERS, {**key, **attributes}))).capacity == Capacity(write=1 + indexes)
+    assert (await engine.put(Put(PLAYERS, {**key, **attributes}))).capacity == Capacity(
+        write=1 + indexes
+    )
     assert (await engine.delete(Delete(PLAYERS, key))).capacity == Capacity(write=1 + indexes)
 
 
@@ -187,7 +222,9 @@ async def test_batches_cost_the_sum_of_their_parts(engine: Engine) -> None:
     written = await engine.batch_write(BatchWrite(PLAIN, puts=tuple(items)))
     assert written.capacity == Capacity(write=1 + 2 + 5)
     keys = tuple({"id": item["id"]} for item in items)
-    assert (await engine.batch_get(BatchGet(PLAIN, keys, consistent=True))).capacity == Capacity(read=1 + 1 + 2)
+    assert (await engine.batch_get(BatchGet(PLAIN, keys, consistent=True))).capacity == Capacity(
+        read=1 + 1 + 2
+    )
     assert (await engine.batch_get(BatchGet(PLAIN, keys))).capacity == Capacity(read=2)
     deleted = await engine.batch_write(BatchWrite(PLAIN, deletes=keys))
     assert deleted.capacity == Capacity(write=1 + 2 + 5)

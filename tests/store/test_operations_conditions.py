@@ -5,26 +5,42 @@ from typing import Any
 import pytest
 
 from tally.store.api import Delete, Engine, Put, Query, Update
-from tally.store.errors import ConditionFailed, InvalidExpression, InvalidNumber, InvalidRequest, InvalidValue
+from tally.store.errors import (
+    ConditionFailed,
+    InvalidExpression,
+    InvalidNumber,
+    InvalidRequest,
+    InvalidValue,
+)
 from tally.store.expressions import Condition, F, Not, absent, present
 from tests.store.cases import HOLDS, ITEM
 from tests.store.tables import PLAIN, STRINGS, fresh, stored
 
 
-@pytest.mark.parametrize("condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()])
-async def test_a_write_happens_if_its_condition_holds_and_only_then(engine: Engine, condition: Condition) -> None:
+@pytest.mark.parametrize(
+    "condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()]
+)
+async def test_a_write_happens_if_its_condition_holds_and_only_then(
+    engine: Engine, condition: Condition
+) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, **ITEM}))
     with pytest.raises(ConditionFailed):
         await engine.update(Update(PLAIN, key, (F("wrong").set(1),), condition=Not(condition)))
-    updated = await engine.update(Update(PLAIN, key, (F("right").set(1),), condition=condition, returns="ALL_NEW"))
+    updated = await engine.update(
+        Update(PLAIN, key, (F("right").set(1),), condition=condition, returns="ALL_NEW")
+    )
     assert updated.item is not None
     assert "right" in updated.item
     assert "wrong" not in updated.item
 
 
-@pytest.mark.parametrize("condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()])
-async def test_a_filter_lets_through_what_its_condition_holds_of(engine: Engine, condition: Condition) -> None:
+@pytest.mark.parametrize(
+    "condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()]
+)
+async def test_a_filter_lets_through_what_its_condition_holds_of(
+    engine: Engine, condition: Condition
+) -> None:
     key = {"id": fresh(), "at": "x"}
     await engine.put(Put(STRINGS, {**key, **ITEM}))
     where = F("id") == key["id"]
@@ -33,8 +49,12 @@ async def test_a_filter_lets_through_what_its_condition_holds_of(engine: Engine,
     assert (page.items, page.scanned) == ([], 1)
 
 
-@pytest.mark.parametrize("condition", [absent("id"), absent("a") & absent("b"), F("a") != 1, ~present("id")])
-async def test_a_condition_on_an_item_that_is_not_there_sees_an_empty_one(engine: Engine, condition: Condition) -> None:
+@pytest.mark.parametrize(
+    "condition", [absent("id"), absent("a") & absent("b"), F("a") != 1, ~present("id")]
+)
+async def test_a_condition_on_an_item_that_is_not_there_sees_an_empty_one(
+    engine: Engine, condition: Condition
+) -> None:
     key = {"id": fresh()}
     with pytest.raises(ConditionFailed):
         await engine.put(Put(PLAIN, key, condition=Not(condition)))
@@ -42,7 +62,9 @@ async def test_a_condition_on_an_item_that_is_not_there_sees_an_empty_one(engine
     assert await stored(engine, PLAIN, key) == key
 
 
-async def test_a_failed_condition_of_a_put_carries_the_item_that_stood_there(engine: Engine) -> None:
+async def test_a_failed_condition_of_a_put_carries_the_item_that_stood_there(
+    engine: Engine,
+) -> None:
     item = {"id": fresh(), "version": 3, "map": {"k": {"x"}}}
     await engine.put(Put(PLAIN, item))
     with pytest.raises(ConditionFailed, match="condition") as refusal:
@@ -50,15 +72,21 @@ async def test_a_failed_condition_of_a_put_carries_the_item_that_stood_there(eng
     assert refusal.value.item == item
 
 
-async def test_a_failed_condition_of_an_update_carries_the_item_that_stood_there(engine: Engine) -> None:
+async def test_a_failed_condition_of_an_update_carries_the_item_that_stood_there(
+    engine: Engine,
+) -> None:
     item = {"id": fresh(), "version": 3}
     await engine.put(Put(PLAIN, item))
     with pytest.raises(ConditionFailed) as refusal:
-        await engine.update(Update(PLAIN, {"id": item["id"]}, (F("version").add(1),), condition=F("version") == 2))
+        await engine.update(
+            Update(PLAIN, {"id": item["id"]}, (F("version").add(1),), condition=F("version") == 2)
+        )
     assert refusal.value.item == item
 
 
-async def test_a_failed_condition_of_a_delete_carries_the_item_that_stood_there(engine: Engine) -> None:
+async def test_a_failed_condition_of_a_delete_carries_the_item_that_stood_there(
+    engine: Engine,
+) -> None:
     item = {"id": fresh(), "version": 3}
     await engine.put(Put(PLAIN, item))
     with pytest.raises(ConditionFailed) as refusal:
@@ -111,7 +139,11 @@ SENSELESS: dict[str, tuple[Any, type[InvalidRequest], str]] = {
     "between truth values": (F("a").between(False, True), InvalidExpression, "not BOOL"),
     "between two types": (F("a").between(1, "z"), InvalidExpression, "one type"),
     "between the wrong way round": (F("a").between(2, 1), InvalidExpression, "lower bound first"),
-    "between strings the wrong way round": (F("a").between("b", "a"), InvalidExpression, "lower bound first"),
+    "between strings the wrong way round": (
+        F("a").between("b", "a"),
+        InvalidExpression,
+        "lower bound first",
+    ),
     "begins with a number": (F("a").begins_with(1), InvalidExpression, "not N"),
     "begins with a list": (F("a").begins_with(["x"]), InvalidExpression, "not L"),
     "in nothing": (F("a").is_in(), InvalidExpression, "1 to 100"),
@@ -132,7 +164,10 @@ SENSELESS: dict[str, tuple[Any, type[InvalidRequest], str]] = {
 }
 
 
-@pytest.mark.parametrize(("condition", "kind", "words"), [pytest.param(*case, id=name) for name, case in SENSELESS.items()])
+@pytest.mark.parametrize(
+    ("condition", "kind", "words"),
+    [pytest.param(*case, id=name) for name, case in SENSELESS.items()],
+)
 async def test_a_condition_that_makes_no_sense_is_refused_before_anything_is_written(
     engine: Engine, condition: Any, kind: type[InvalidRequest], words: str
 ) -> None:
@@ -152,5 +187,7 @@ async def test_sizes_of_one_field_may_be_compared(engine: Engine) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "a": "xyz"}))
     same = F("a").size() == F("a").size()
-    updated = await engine.update(Update(PLAIN, key, (F("n").set(1),), condition=same, returns="UPDATED_NEW"))
+    updated = await engine.update(
+        Update(PLAIN, key, (F("n").set(1),), condition=same, returns="UPDATED_NEW")
+    )
     assert updated.item == {"n": 1}

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from tally.store.api import BatchWrite, Delete, Engine, Put, Query, Scan, Transaction, Update
-from tally.store.errors import InvalidExpression, InvalidRequest, TableNotFound, TransactionCancelled, UnknownIndex
+from tally.store.errors import (
+    InvalidExpression,
+    InvalidRequest,
+    TableNotFound,
+    TransactionCancelled,
+    UnknownIndex,
+)
 from tally.store.expressions import Condition, F, Path, absent, path_of
 from tally.store.values import Item
 from tests.store.tables import NEVER_MADE, PLAYERS, all_items, fresh, fresh_number
@@ -57,13 +63,17 @@ async def test_an_index_carries_what_its_projection_says(engine: Engine) -> None
     await engine.put(Put(PLAYERS, item))
     keys = key_of(item)
     assert await entries(engine, "by-team", F("team") == item["team"]) == [item]
-    assert await entries(engine, "by-status", F("status") == item["status"]) == [{**keys, "status": item["status"]}]
+    assert await entries(engine, "by-status", F("status") == item["status"]) == [
+        {**keys, "status": item["status"]}
+    ]
     assert await entries(engine, "by-day", F("day") == item["day"]) == [
         {**keys, "day": item["day"], "city": "Pune", "note": "n", "tags": {"x"}}
     ]
     assert await entries(engine, "by-age", F("club") == item["club"]) == [item]
     assert await entries(engine, "by-city", F("club") == item["club"]) == [{**keys, "city": "Pune"}]
-    assert await entries(engine, "by-rank", F("club") == item["club"]) == [{**keys, "rank": b"\x01", "note": "n"}]
+    assert await entries(engine, "by-rank", F("club") == item["club"]) == [
+        {**keys, "rank": b"\x01", "note": "n"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +89,13 @@ async def test_an_index_carries_what_its_projection_says(engine: Engine) -> None
         ("note", set()),
     ],
 )
-async def test_an_item_without_all_keys_of_an_index_is_not_in_it(engine: Engine, missing: str, left_out: set[str]) -> None:
+async def test_an_item_without_all_keys_of_an_index_is_not_in_it(
+    engine: Engine, missing: str, left_out: set[str]
+) -> None:
     whole = player()
-    await engine.put(Put(PLAYERS, {name: value for name, value in whole.items() if name != missing}))
+    await engine.put(
+        Put(PLAYERS, {name: value for name, value in whole.items() if name != missing})
+    )
     counts = await everywhere(engine, whole)
     assert {name for name, count in counts.items() if not count} == left_out
 
@@ -92,7 +106,13 @@ async def test_a_put_over_an_item_takes_its_old_entries_away(engine: Engine) -> 
     new = player(**key_of(old), age=...)
     await engine.put(Put(PLAYERS, new))
     gone = await everywhere(engine, old)
-    assert (gone["by-team"], gone["by-status"], gone["by-day"], gone["by-age"], gone["by-city"]) == (0, 0, 0, 0, 1)
+    assert (
+        gone["by-team"],
+        gone["by-status"],
+        gone["by-day"],
+        gone["by-age"],
+        gone["by-city"],
+    ) == (0, 0, 0, 0, 1)
     assert await entries(engine, "by-team", F("team") == new["team"]) == [new]
 
 
@@ -100,12 +120,20 @@ async def test_an_update_moves_adds_and_removes_entries(engine: Engine) -> None:
     item = player(status=...)
     other, status = fresh(), fresh()
     await engine.put(Put(PLAYERS, item))
-    steps = (F("team").set(other), F("points").add(5), F("status").set(status), F("day").remove(), F("note").set("new"))
+    steps = (
+        F("team").set(other),
+        F("points").add(5),
+        F("status").set(status),
+        F("day").remove(),
+        F("note").set("new"),
+    )
     await engine.update(Update(PLAYERS, key_of(item), steps))
     assert await entries(engine, "by-team", F("team") == item["team"]) == []
     (moved,) = await entries(engine, "by-team", F("team") == other)
     assert (moved["points"], moved["note"]) == (15, "new")
-    assert await entries(engine, "by-status", F("status") == status) == [{**key_of(item), "status": status}]
+    assert await entries(engine, "by-status", F("status") == status) == [
+        {**key_of(item), "status": status}
+    ]
     assert await entries(engine, "by-day", F("day") == item["day"]) == []
     (ranked,) = await entries(engine, "by-rank", F("club") == item["club"])
     assert ranked["note"] == "new"
@@ -132,7 +160,11 @@ async def test_a_transaction_keeps_the_indexes_right(engine: Engine) -> None:
     team = fresh()
     await engine.put(Put(PLAYERS, gone))
     await engine.put(Put(PLAYERS, moved))
-    writes = (Put(PLAYERS, new), Delete(PLAYERS, key_of(gone)), Update(PLAYERS, key_of(moved), (F("team").set(team),)))
+    writes = (
+        Put(PLAYERS, new),
+        Delete(PLAYERS, key_of(gone)),
+        Update(PLAYERS, key_of(moved), (F("team").set(team),)),
+    )
     await engine.transact(Transaction(writes))
     assert set((await everywhere(engine, gone)).values()) == {0}
     assert set((await everywhere(engine, new)).values()) == {1}
@@ -150,7 +182,9 @@ async def test_a_cancelled_transaction_leaves_the_indexes_as_they_were(engine: E
     assert set((await everywhere(engine, new)).values()) == {0}
 
 
-async def test_a_global_index_gathers_partitions_in_the_order_of_its_sort_key(engine: Engine) -> None:
+async def test_a_global_index_gathers_partitions_in_the_order_of_its_sort_key(
+    engine: Engine,
+) -> None:
     team = fresh()
     points = (Decimal("-2.5"), -1, 0, Decimal("0.5"), 3, 20, 100)
     for number in sorted(points, key=str):
@@ -178,7 +212,10 @@ async def test_a_local_index_orders_a_partition_by_another_key(engine: Engine) -
         await engine.put(Put(PLAYERS, player(club=club, name=name, age=age)))
     where = F("club") == club
     assert [item["name"] for item in await entries(engine, "by-age", where)] == ["b", "c", "a"]
-    assert [item["name"] for item in await entries(engine, "by-age", where & (F("age") >= 30))] == ["c", "a"]
+    assert [item["name"] for item in await entries(engine, "by-age", where & (F("age") >= 30))] == [
+        "c",
+        "a",
+    ]
 
 
 async def test_begins_with_in_an_index_tells_small_letters_from_capitals(engine: Engine) -> None:
@@ -189,13 +226,19 @@ async def test_begins_with_in_an_index_tells_small_letters_from_capitals(engine:
     assert [item["city"] for item in found] == ["Pune", "Puri"]
 
 
-async def test_a_local_index_can_be_read_consistently_and_a_global_one_cannot(engine: Engine) -> None:
+async def test_a_local_index_can_be_read_consistently_and_a_global_one_cannot(
+    engine: Engine,
+) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
-    page = await engine.query(Query(PLAYERS, F("club") == item["club"], index="by-age", consistent=True))
+    page = await engine.query(
+        Query(PLAYERS, F("club") == item["club"], index="by-age", consistent=True)
+    )
     assert page.items == [item]
     with pytest.raises(InvalidRequest, match=r"by-team.*global.*consistent"):
-        await engine.query(Query(PLAYERS, F("team") == item["team"], index="by-team", consistent=True))
+        await engine.query(
+            Query(PLAYERS, F("team") == item["team"], index="by-team", consistent=True)
+        )
     with pytest.raises(InvalidRequest, match=r"by-team.*global.*consistent"):
         await engine.scan(Scan(PLAYERS, index="by-team", consistent=True))
 
@@ -204,7 +247,9 @@ async def test_a_local_index_fetches_what_it_does_not_carry(engine: Engine) -> N
     item = player()
     await engine.put(Put(PLAYERS, item))
     chosen = (path_of("name"), path_of("extra", 0), path_of("points"))
-    page = await engine.query(Query(PLAYERS, F("club") == item["club"], index="by-city", projection=chosen))
+    page = await engine.query(
+        Query(PLAYERS, F("club") == item["club"], index="by-city", projection=chosen)
+    )
     assert page.items == [{"name": "n", "extra": [1], "points": 10}]
 
 
@@ -218,7 +263,9 @@ async def test_a_projection_of_an_index_query_picks_among_what_it_carries(engine
     item = player()
     await engine.put(Put(PLAYERS, item))
     chosen = (path_of("club"), path_of("note"))
-    page = await engine.query(Query(PLAYERS, F("day") == item["day"], index="by-day", projection=chosen))
+    page = await engine.query(
+        Query(PLAYERS, F("day") == item["day"], index="by-day", projection=chosen)
+    )
     assert page.items == [{"club": item["club"], "note": "n"}]
 
 
@@ -226,33 +273,66 @@ async def test_a_filter_of_an_index_query_sees_what_the_index_carries(engine: En
     item = player()
     await engine.put(Put(PLAYERS, item))
     where = F("day") == item["day"]
-    assert len((await engine.query(Query(PLAYERS, where, index="by-day", filter=F("note") == "n"))).items) == 1
-    assert len((await engine.query(Query(PLAYERS, where, index="by-day", filter=F("note") == "m"))).items) == 0
+    assert (
+        len(
+            (
+                await engine.query(Query(PLAYERS, where, index="by-day", filter=F("note") == "n"))
+            ).items
+        )
+        == 1
+    )
+    assert (
+        len(
+            (
+                await engine.query(Query(PLAYERS, where, index="by-day", filter=F("note") == "m"))
+            ).items
+        )
+        == 0
+    )
     # The table's own key is no key of this index, so the filter may speak of it.
-    assert len((await engine.query(Query(PLAYERS, where, index="by-day", filter=F("name") == "n"))).items) == 1
+    assert (
+        len(
+            (
+                await engine.query(Query(PLAYERS, where, index="by-day", filter=F("name") == "n"))
+            ).items
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
     ("index", "where"),
     [("by-status", F("status") == "x"), ("by-day", F("day") == 1), ("by-city", F("club") == "x")],
 )
-async def test_a_query_of_an_index_cannot_filter_by_what_it_does_not_carry(engine: Engine, index: str, where: Condition) -> None:
+async def test_a_query_of_an_index_cannot_filter_by_what_it_does_not_carry(
+    engine: Engine, index: str, where: Condition
+) -> None:
     """Not even a local one, which would fetch the attribute to show it."""
     with pytest.raises(InvalidExpression, match=f"{index} does not carry extra"):
         await engine.query(Query(PLAYERS, where, index=index, filter=absent("extra")))
 
 
 @pytest.mark.parametrize("index", ["by-status", "by-city"])
-async def test_a_scan_of_an_index_takes_what_it_does_not_carry_for_missing(engine: Engine, index: str) -> None:
+async def test_a_scan_of_an_index_takes_what_it_does_not_carry_for_missing(
+    engine: Engine, index: str
+) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
     own = F("club") == item["club"]
-    assert len(await all_items(engine, Scan(PLAYERS, index=index, filter=own & absent("extra")))) == 1
-    assert await all_items(engine, Scan(PLAYERS, index=index, filter=own & (F("extra") == [1]))) == []
+    assert (
+        len(await all_items(engine, Scan(PLAYERS, index=index, filter=own & absent("extra")))) == 1
+    )
+    assert (
+        await all_items(engine, Scan(PLAYERS, index=index, filter=own & (F("extra") == [1]))) == []
+    )
 
 
-@pytest.mark.parametrize(("index", "name"), [("by-team", "team"), ("by-team", "points"), ("by-age", "club")])
-async def test_a_filter_on_the_key_of_the_index_is_refused(engine: Engine, index: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("index", "name"), [("by-team", "team"), ("by-team", "points"), ("by-age", "club")]
+)
+async def test_a_filter_on_the_key_of_the_index_is_refused(
+    engine: Engine, index: str, name: str
+) -> None:
     partition = PLAYERS.index(index).partition.name
     with pytest.raises(InvalidExpression, match=f"filter.*{name}"):
         await engine.query(Query(PLAYERS, F(partition) == "x", index=index, filter=F(name) == "x"))
@@ -272,14 +352,26 @@ async def test_an_index_of_an_unknown_table_is_refused(engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     ("attribute", "value"),
-    [("team", 1), ("points", "1"), ("day", b"1"), ("age", None), ("rank", "x"), ("status", ["x"]), ("city", {"x"})],
+    [
+        ("team", 1),
+        ("points", "1"),
+        ("day", b"1"),
+        ("age", None),
+        ("rank", "x"),
+        ("status", ["x"]),
+        ("city", {"x"}),
+    ],
 )
-async def test_a_put_with_an_index_key_of_another_type_is_refused(engine: Engine, attribute: str, value: Any) -> None:
+async def test_a_put_with_an_index_key_of_another_type_is_refused(
+    engine: Engine, attribute: str, value: Any
+) -> None:
     with pytest.raises(InvalidRequest, match=f"{attribute} is of type"):
         await engine.put(Put(PLAYERS, player(**{attribute: value})))
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("team", ""), ("city", ""), ("rank", b"")])
-async def test_a_put_with_an_empty_index_key_is_refused(engine: Engine, attribute: str, value: Any) -> None:
+async def test_a_put_with_an_empty_index_key_is_refused(
+    engine: Engine, attribute: str, value: Any
+) -> None:
     with pytest.raises(InvalidRequest, match=f"{attribute} is empty"):
         await engine.put(Put(PLAYERS, player(**{attribute: value})))

@@ -10,7 +10,16 @@ from tally.store.errors import ConditionFailed, InvalidKey, InvalidRequest, Tabl
 from tally.store.evaluate import equal
 from tally.store.expressions import F, Path, absent, present
 from tests.store.cases import ITEM, PROJECTIONS
-from tests.store.tables import BINARIES, NEVER_MADE, NUMBERED, PLAIN, STRINGS, fresh, fresh_number, stored
+from tests.store.tables import (
+    BINARIES,
+    NEVER_MADE,
+    NUMBERED,
+    PLAIN,
+    STRINGS,
+    fresh,
+    fresh_number,
+    stored,
+)
 
 ROUND_TRIPS: dict[str, Any] = {
     "a string": "text",
@@ -40,7 +49,9 @@ ROUND_TRIPS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("value", [pytest.param(value, id=name) for name, value in ROUND_TRIPS.items()])
+@pytest.mark.parametrize(
+    "value", [pytest.param(value, id=name) for name, value in ROUND_TRIPS.items()]
+)
 async def test_a_value_comes_back_as_it_went_in(engine: Engine, value: Any) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "value": value}))
@@ -50,13 +61,17 @@ async def test_a_value_comes_back_as_it_went_in(engine: Engine, value: Any) -> N
 
 
 @pytest.mark.parametrize("value", ["", b"", [""], {"k": b""}, {""}, {"", "x"}])
-async def test_an_empty_string_or_binary_is_a_value_where_it_is_no_key(engine: Engine, value: Any) -> None:
+async def test_an_empty_string_or_binary_is_a_value_where_it_is_no_key(
+    engine: Engine, value: Any
+) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "value": value}))
     assert await stored(engine, PLAIN, key) == {**key, "value": value}
 
 
-@pytest.mark.parametrize("number", [Decimal("-0"), Decimal("-0.00"), Decimal("0E+40"), Decimal("0E-90")])
+@pytest.mark.parametrize(
+    "number", [Decimal("-0"), Decimal("-0.00"), Decimal("0E+40"), Decimal("0E-90")]
+)
 async def test_every_zero_is_the_zero(engine: Engine, number: Decimal) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "value": number}))
@@ -85,7 +100,9 @@ async def test_any_attribute_name_may_be_used(engine: Engine) -> None:
     names = ("name", "size", "a.b", "a[0]", " ", "#n", ":v", "größe", "😀", "x" * 300)
     item: dict[str, Any] = {"id": fresh(), **dict.fromkeys(names, 1)}
     await engine.put(Put(PLAIN, item, condition=absent("a.b") & absent("size")))
-    found = await engine.get(Get(PLAIN, {"id": item["id"]}, tuple(Path((name,)) for name in names), consistent=True))
+    found = await engine.get(
+        Get(PLAIN, {"id": item["id"]}, tuple(Path((name,)) for name in names), consistent=True)
+    )
     assert found.item == dict.fromkeys(names, 1)
 
 
@@ -104,7 +121,10 @@ async def test_a_put_replaces_the_whole_item(engine: Engine) -> None:
 async def test_a_put_returns_what_stood_there_if_asked(engine: Engine) -> None:
     key = {"id": fresh()}
     assert (await engine.put(Put(PLAIN, {**key, "n": 1}, returns="ALL_OLD"))).item is None
-    assert (await engine.put(Put(PLAIN, {**key, "n": 2}, returns="ALL_OLD"))).item == {**key, "n": 1}
+    assert (await engine.put(Put(PLAIN, {**key, "n": 2}, returns="ALL_OLD"))).item == {
+        **key,
+        "n": 1,
+    }
     assert (await engine.put(Put(PLAIN, {**key, "n": 3}))).item is None
 
 
@@ -134,7 +154,9 @@ async def test_a_delete_under_a_condition_that_fails_leaves_the_item(engine: Eng
 async def test_deleting_nothing_under_a_condition_asks_an_empty_item(engine: Engine) -> None:
     with pytest.raises(ConditionFailed):
         await engine.delete(Delete(PLAIN, {"id": fresh()}, condition=present("id")))
-    assert (await engine.delete(Delete(PLAIN, {"id": fresh()}, condition=absent("id")))).item is None
+    assert (
+        await engine.delete(Delete(PLAIN, {"id": fresh()}, condition=absent("id")))
+    ).item is None
 
 
 async def test_items_of_one_partition_with_different_sort_keys_are_apart(engine: Engine) -> None:
@@ -142,9 +164,17 @@ async def test_items_of_one_partition_with_different_sort_keys_are_apart(engine:
     for sort in ("a", "b", "ab", "A", "é"):
         await engine.put(Put(STRINGS, {"id": partition, "at": sort, "n": sort}))
     await engine.delete(Delete(STRINGS, {"id": partition, "at": "b"}))
-    assert await stored(engine, STRINGS, {"id": partition, "at": "ab"}) == {"id": partition, "at": "ab", "n": "ab"}
+    assert await stored(engine, STRINGS, {"id": partition, "at": "ab"}) == {
+        "id": partition,
+        "at": "ab",
+        "n": "ab",
+    }
     assert await stored(engine, STRINGS, {"id": partition, "at": "b"}) is None
-    assert await stored(engine, STRINGS, {"id": partition, "at": "a"}) == {"id": partition, "at": "a", "n": "a"}
+    assert await stored(engine, STRINGS, {"id": partition, "at": "a"}) == {
+        "id": partition,
+        "at": "a",
+        "n": "a",
+    }
 
 
 async def test_a_number_key_is_found_by_its_value(engine: Engine) -> None:
@@ -171,7 +201,9 @@ async def test_a_binary_key_may_hold_any_byte(engine: Engine) -> None:
     }
 
 
-@pytest.mark.parametrize(("chosen", "expected"), [pytest.param(*case, id=name) for name, case in PROJECTIONS.items()])
+@pytest.mark.parametrize(
+    ("chosen", "expected"), [pytest.param(*case, id=name) for name, case in PROJECTIONS.items()]
+)
 async def test_a_projection_picks_parts_in_their_places(
     engine: Engine, chosen: tuple[Path, ...], expected: dict[str, Any]
 ) -> None:
@@ -186,7 +218,10 @@ async def test_a_key_is_not_part_of_a_projection_unless_asked_for(engine: Engine
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "n": 1}))
     assert (await engine.get(Get(PLAIN, key, (Path(("n",)),)))).item == {"n": 1}
-    assert (await engine.get(Get(PLAIN, key, (Path(("n",)), Path(("id",)))))).item == {**key, "n": 1}
+    assert (await engine.get(Get(PLAIN, key, (Path(("n",)), Path(("id",)))))).item == {
+        **key,
+        "n": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -198,7 +233,9 @@ async def test_a_key_is_not_part_of_a_projection_unless_asked_for(engine: Engine
         (Path(("a", 0)), Path(("a", "b"))),
     ],
 )
-async def test_a_projection_that_overlaps_is_refused(engine: Engine, chosen: tuple[Path, ...]) -> None:
+async def test_a_projection_that_overlaps_is_refused(
+    engine: Engine, chosen: tuple[Path, ...]
+) -> None:
     with pytest.raises(InvalidRequest, match=r"overlap|map and a list"):
         await engine.get(Get(PLAIN, {"id": "x"}, chosen))
 
@@ -213,7 +250,9 @@ async def test_a_projection_that_overlaps_is_refused(engine: Engine, chosen: tup
         ({"id": "x", "more": 1}, "more is not part of the key"),
     ],
 )
-async def test_a_wrong_key_is_refused_by_every_operation(engine: Engine, key: dict[str, Any], words: str) -> None:
+async def test_a_wrong_key_is_refused_by_every_operation(
+    engine: Engine, key: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidKey, match=words):
         await engine.get(Get(PLAIN, key))
     with pytest.raises(InvalidKey, match=words):

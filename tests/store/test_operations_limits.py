@@ -19,8 +19,18 @@ def padded(item: dict[str, Any], size: int) -> dict[str, Any]:
 
 FILLINGS: dict[str, dict[str, Any]] = {
     "strings": {"a": "é😀", "b": "x" * 1000},
-    "numbers": {"a": 0, "b": 12, "c": Decimal("-1.5"), "d": 10**30, "e": Decimal("1E-130"), "f": 110},
-    "38 digits": {"a": 12345678901234567890123456789012345678, "b": Decimal("-1.2345678901234567890123456789012345678")},
+    "numbers": {
+        "a": 0,
+        "b": 12,
+        "c": Decimal("-1.5"),
+        "d": 10**30,
+        "e": Decimal("1E-130"),
+        "f": 110,
+    },
+    "38 digits": {
+        "a": 12345678901234567890123456789012345678,
+        "b": Decimal("-1.2345678901234567890123456789012345678"),
+    },
     "binaries": {"a": b"\x00" * 1000},
     "truth and null": {"a": True, "b": None},
     "lists and maps": {"a": [], "b": {}, "c": ["x", [1]], "d": {"k": {"l": "m"}}},
@@ -29,8 +39,12 @@ FILLINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("filling", [pytest.param(filling, id=name) for name, filling in FILLINGS.items()])
-async def test_an_item_of_400_kb_fits_and_one_byte_more_does_not(engine: Engine, filling: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "filling", [pytest.param(filling, id=name) for name, filling in FILLINGS.items()]
+)
+async def test_an_item_of_400_kb_fits_and_one_byte_more_does_not(
+    engine: Engine, filling: dict[str, Any]
+) -> None:
     """Whatever it is filled with, so that every type is measured as the service measures it."""
     item = padded({"id": fresh(), **filling}, MAX_ITEM_BYTES)
     await engine.put(Put(PLAIN, item))
@@ -73,7 +87,14 @@ async def test_a_sort_key_has_up_to_1024_bytes(engine: Engine) -> None:
 
 
 async def test_an_index_key_has_up_to_2048_and_1024_bytes(engine: Engine) -> None:
-    item = {"club": fresh(), "name": "n", "team": "x" * 2048, "points": 1, "city": "x" * 1024, "rank": b"x" * 1024}
+    item = {
+        "club": fresh(),
+        "name": "n",
+        "team": "x" * 2048,
+        "points": 1,
+        "city": "x" * 1024,
+        "rank": b"x" * 1024,
+    }
     await engine.put(Put(PLAYERS, item))
     for name, value in (("team", "x" * 2049), ("city", "x" * 1025), ("rank", b"x" * 1025)):
         with pytest.raises(InvalidKey, match=f"{name} has {len(value)} bytes"):
@@ -101,7 +122,11 @@ async def test_a_value_of_32_levels_fits_and_one_of_33_does_not(engine: Engine, 
 BAD_VALUES: dict[str, tuple[Any, type[InvalidRequest], str]] = {
     "a float": (0.5, InvalidNumber, "not exact"),
     "39 digits": (10**38 + 1, InvalidNumber, "38 significant digits, not 39"),
-    "39 digits after the point": (Decimal("1." + "0" * 37 + "1"), InvalidNumber, "38 significant digits, not 39"),
+    "39 digits after the point": (
+        Decimal("1." + "0" * 37 + "1"),
+        InvalidNumber,
+        "38 significant digits, not 39",
+    ),
     "a number too large": (10**126, InvalidNumber, "at most"),
     "a number too small": (Decimal("1E-131"), InvalidNumber, "at least"),
     "no number": (Decimal("NaN"), InvalidNumber, "not a number"),
@@ -118,7 +143,9 @@ BAD_VALUES: dict[str, tuple[Any, type[InvalidRequest], str]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "kind", "words"), [pytest.param(*case, id=name) for name, case in BAD_VALUES.items()])
+@pytest.mark.parametrize(
+    ("value", "kind", "words"), [pytest.param(*case, id=name) for name, case in BAD_VALUES.items()]
+)
 async def test_a_bad_value_is_refused_before_anything_is_written(
     engine: Engine, value: Any, kind: type[InvalidRequest], words: str
 ) -> None:

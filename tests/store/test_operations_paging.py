@@ -8,7 +8,16 @@ from tally.store.api import MAX_PAGE_BYTES, BatchWrite, Delete, Engine, Put, Que
 from tally.store.errors import InvalidPageKey, TableNotFound
 from tally.store.expressions import F, path_of
 from tally.store.values import Item
-from tests.store.tables import NEVER_MADE, NUMBERS, PLAIN, PLAYERS, STRINGS, all_items, all_pages, fresh
+from tests.store.tables import (
+    NEVER_MADE,
+    NUMBERS,
+    PLAIN,
+    PLAYERS,
+    STRINGS,
+    all_items,
+    all_pages,
+    fresh,
+)
 
 
 async def fill(engine: Engine, count: int, **attributes: Any) -> str:
@@ -28,13 +37,17 @@ def ats(items: list[Item]) -> list[int]:
 @pytest.mark.parametrize("limit", [1, 2, 3, 10])
 async def test_pages_together_are_the_whole(engine: Engine, limit: int, forward: bool) -> None:
     partition = await fill(engine, 7)
-    pages = await all_pages(engine, Query(NUMBERS, F("id") == partition, limit=limit, forward=forward))
+    pages = await all_pages(
+        engine, Query(NUMBERS, F("id") == partition, limit=limit, forward=forward)
+    )
     expected = list(range(7)) if forward else list(range(6, -1, -1))
     assert [at for page in pages for at in ats(page.items)] == expected
     assert all(page.scanned <= limit for page in pages)
 
 
-async def test_a_limit_that_ends_exactly_at_the_end_still_has_a_next_page_which_is_empty(engine: Engine) -> None:
+async def test_a_limit_that_ends_exactly_at_the_end_still_has_a_next_page_which_is_empty(
+    engine: Engine,
+) -> None:
     partition = await fill(engine, 4)
     first = await engine.query(Query(NUMBERS, F("id") == partition, limit=4))
     assert (len(first.items), first.next) == (4, {"id": partition, "at": 3})
@@ -78,7 +91,9 @@ async def test_what_is_inserted_between_two_pages_is_seen_if_it_lies_ahead(engin
 
 async def test_a_page_key_need_not_name_an_item_that_was_ever_there(engine: Engine) -> None:
     partition = await fill(engine, 4)
-    page = await engine.query(Query(NUMBERS, F("id") == partition, start={"id": partition, "at": 1}))
+    page = await engine.query(
+        Query(NUMBERS, F("id") == partition, start={"id": partition, "at": 1})
+    )
     assert ats(page.items) == [2, 3]
 
 
@@ -98,12 +113,16 @@ async def test_pages_of_a_global_index_go_on_between_items_with_one_key(engine: 
 async def test_a_page_key_of_an_index_survives_the_deletion_of_its_item(engine: Engine) -> None:
     team = fresh()
     for points in range(5):
-        await engine.put(Put(PLAYERS, {"club": team, "name": str(points), "team": team, "points": points}))
+        await engine.put(
+            Put(PLAYERS, {"club": team, "name": str(points), "team": team, "points": points})
+        )
     page = await engine.query(Query(PLAYERS, F("team") == team, index="by-team", limit=2))
     assert page.next is not None
     await engine.delete(Delete(PLAYERS, {"club": team, "name": "1"}))
     await engine.put(Put(PLAYERS, {"club": team, "name": "2", "team": team, "points": 99}))
-    rest = await all_items(engine, Query(PLAYERS, F("team") == team, index="by-team", limit=1, start=page.next))
+    rest = await all_items(
+        engine, Query(PLAYERS, F("team") == team, index="by-team", limit=1, start=page.next)
+    )
     assert [item["points"] for item in rest] == [3, 4, 99]
 
 
@@ -132,7 +151,9 @@ async def test_the_1_mb_count_what_is_read_and_not_what_is_shown(engine: Engine)
     partition = await fill(engine, 0)
     for number in range(8):
         await engine.put(Put(NUMBERS, {"id": partition, "at": number, "text": "x" * 200_000}))
-    page = await engine.query(Query(NUMBERS, F("id") == partition, filter=F("n").exists(), projection=(path_of("at"),)))
+    page = await engine.query(
+        Query(NUMBERS, F("id") == partition, filter=F("n").exists(), projection=(path_of("at"),))
+    )
     assert (page.items, page.scanned, page.next) == ([], 6, {"id": partition, "at": 5})
 
 
@@ -168,7 +189,9 @@ async def test_a_forged_page_key_is_refused(engine: Engine, start: Any) -> None:
         (F("at").between(5, 7), 8),
     ],
 )
-async def test_a_page_key_outside_of_the_range_is_refused(engine: Engine, where: Any, at: int) -> None:
+async def test_a_page_key_outside_of_the_range_is_refused(
+    engine: Engine, where: Any, at: int
+) -> None:
     start = {"id": PARTITION, "at": at}
     with pytest.raises(InvalidPageKey, match="outside"):
         await engine.query(Query(NUMBERS, (F("id") == PARTITION) & where, start=start))
@@ -197,7 +220,9 @@ async def test_a_scan_finds_every_item_once_in_pages_of_any_size(engine: Engine)
     for name in ids:
         await engine.put(Put(PLAIN, {"id": name, "mark": mark}))
     for limit in (None, 5):
-        found = await all_items(engine, Scan(PLAIN, filter=F("mark") == mark, limit=limit), most=1000)
+        found = await all_items(
+            engine, Scan(PLAIN, filter=F("mark") == mark, limit=limit), most=1000
+        )
         assert sorted(item["id"] for item in found) == sorted(ids)
 
 
@@ -206,7 +231,9 @@ async def test_a_scan_of_an_index_finds_only_what_is_in_it(engine: Engine) -> No
     for number in range(6):
         item = {"club": fresh(), "name": mark, "day": number, "note": str(number), "extra": 1}
         await engine.put(Put(PLAYERS, item if number % 2 else {**item, "city": "Pune"}))
-    found = await all_items(engine, Scan(PLAYERS, index="by-day", filter=F("name") == mark, limit=3), most=1000)
+    found = await all_items(
+        engine, Scan(PLAYERS, index="by-day", filter=F("name") == mark, limit=3), most=1000
+    )
     assert sorted(item["note"] for item in found) == ["0", "2", "4"]
     assert all(set(item) == {"club", "name", "day", "city", "note"} for item in found)
 
@@ -214,7 +241,12 @@ async def test_a_scan_of_an_index_finds_only_what_is_in_it(engine: Engine) -> No
 async def test_a_scan_may_filter_by_the_key_and_project(engine: Engine) -> None:
     key = {"id": fresh(), "at": "x"}
     await engine.put(Put(STRINGS, {**key, "n": 1}))
-    operation = Scan(STRINGS, filter=(F("id") == key["id"]) & (F("at") == "x"), projection=(path_of("n"),), consistent=True)
+    operation = Scan(
+        STRINGS,
+        filter=(F("id") == key["id"]) & (F("at") == "x"),
+        projection=(path_of("n"),),
+        consistent=True,
+    )
     assert await all_items(engine, operation, most=1000) == [{"n": 1}]
 
 

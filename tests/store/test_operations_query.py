@@ -9,7 +9,17 @@ from tally.store.api import Engine, Put, Query
 from tally.store.errors import InvalidExpression, InvalidRequest, TableNotFound
 from tally.store.expressions import Condition, F, Path, absent
 from tally.store.schema import Table
-from tests.store.tables import BINARIES, NEVER_MADE, NUMBERED, NUMBERS, PLAIN, STRINGS, all_items, fresh, fresh_number
+from tests.store.tables import (
+    BINARIES,
+    NEVER_MADE,
+    NUMBERED,
+    NUMBERS,
+    PLAIN,
+    STRINGS,
+    all_items,
+    fresh,
+    fresh_number,
+)
 
 # Each in the order that DynamoDB promises: UTF-8 bytes, numeric value, unsigned bytes.
 STRING_ORDER = ("\x00", "A", "B", "a", "a\x00", "aa", "ab", "b", "é", "\uffff", "😀")
@@ -45,7 +55,18 @@ NUMBER_ORDER = tuple(
         "9.9E+125",
     )
 )
-BINARY_ORDER = (b"\x00", b"\x00\x00", b"\x00\x01", b"\x01", b"\x7f", b"\x80", b"\xfe", b"\xff", b"\xff\x00", b"\xff\xff")
+BINARY_ORDER = (
+    b"\x00",
+    b"\x00\x00",
+    b"\x00\x01",
+    b"\x01",
+    b"\x7f",
+    b"\x80",
+    b"\xfe",
+    b"\xff",
+    b"\xff\x00",
+    b"\xff\xff",
+)
 ORDERS: dict[str, tuple[Table, tuple[Any, ...]]] = {
     "strings": (STRINGS, STRING_ORDER),
     "numbers": (NUMBERS, NUMBER_ORDER),
@@ -72,7 +93,9 @@ async def test_a_query_gives_a_partition_in_the_order_of_its_sort_key(
 ) -> None:
     partition = await fill(engine, table, values)
     assert await found(engine, Query(table, F("id") == partition)) == list(values)
-    assert await found(engine, Query(table, F("id") == partition, forward=False)) == list(reversed(values))
+    assert await found(engine, Query(table, F("id") == partition, forward=False)) == list(
+        reversed(values)
+    )
     assert await found(engine, Query(table, F("id") == partition, consistent=True)) == list(values)
 
 
@@ -95,9 +118,9 @@ async def test_a_range_of_the_sort_key_holds_what_it_says(
         assert await ask(at <= value) == list(values[: position + 1])
         assert await ask(at > value) == list(values[position + 1 :])
         assert await ask(at >= value) == list(values[position:])
-        assert await ask(at.between(values[1], value) if position else at.between(value, value)) == list(
-            values[1 if position else 0 : position + 1]
-        )
+        assert await ask(
+            at.between(values[1], value) if position else at.between(value, value)
+        ) == list(values[1 if position else 0 : position + 1])
 
 
 async def test_a_bound_need_not_be_a_key_that_is_there(engine: Engine) -> None:
@@ -105,7 +128,9 @@ async def test_a_bound_need_not_be_a_key_that_is_there(engine: Engine) -> None:
     inside = F("id") == partition
     assert await found(engine, Query(NUMBERS, inside & (F("at") > Decimal("1.5")))) == [2, 3]
     assert await found(engine, Query(NUMBERS, inside & (F("at") <= Decimal("2.5")))) == [1, 2]
-    assert await found(engine, Query(NUMBERS, inside & F("at").between(Decimal("1.1"), Decimal("2.9")))) == [2]
+    assert await found(
+        engine, Query(NUMBERS, inside & F("at").between(Decimal("1.1"), Decimal("2.9")))
+    ) == [2]
     assert await found(engine, Query(NUMBERS, inside & (F("at") > 3))) == []
 
 
@@ -115,14 +140,24 @@ async def test_begins_with_finds_what_starts_so(engine: Engine, forward: bool) -
     partition = await fill(engine, STRINGS, values)
     test = (F("id") == partition) & F("at").begins_with("ab")
     expected = ["ab", "abc", "ab\uffff", "ab😀"]
-    assert await found(engine, Query(STRINGS, test, forward=forward)) == (expected if forward else expected[::-1])
+    assert await found(engine, Query(STRINGS, test, forward=forward)) == (
+        expected if forward else expected[::-1]
+    )
 
 
 async def test_begins_with_finds_binaries_even_of_the_highest_bytes(engine: Engine) -> None:
     partition = await fill(engine, BINARIES, BINARY_ORDER)
     inside = F("id") == partition
-    assert await found(engine, Query(BINARIES, inside & F("at").begins_with(b"\xff"))) == [b"\xff", b"\xff\x00", b"\xff\xff"]
-    assert await found(engine, Query(BINARIES, inside & F("at").begins_with(b"\x00"))) == [b"\x00", b"\x00\x00", b"\x00\x01"]
+    assert await found(engine, Query(BINARIES, inside & F("at").begins_with(b"\xff"))) == [
+        b"\xff",
+        b"\xff\x00",
+        b"\xff\xff",
+    ]
+    assert await found(engine, Query(BINARIES, inside & F("at").begins_with(b"\x00"))) == [
+        b"\x00",
+        b"\x00\x00",
+        b"\x00\x01",
+    ]
 
 
 async def test_a_partition_that_is_a_prefix_of_another_is_apart_from_it(engine: Engine) -> None:
@@ -136,7 +171,11 @@ async def test_a_partition_of_numbers_is_found_by_value(engine: Engine) -> None:
     partition = fresh_number()
     for at in (3, -1, Decimal("0.5")):
         await engine.put(Put(NUMBERED, {"id": partition, "at": at}))
-    assert await found(engine, Query(NUMBERED, F("id") == Decimal(f"{partition}.0"))) == [-1, Decimal("0.5"), 3]
+    assert await found(engine, Query(NUMBERED, F("id") == Decimal(f"{partition}.0"))) == [
+        -1,
+        Decimal("0.5"),
+        3,
+    ]
 
 
 async def test_a_table_without_a_sort_key_has_partitions_of_one(engine: Engine) -> None:
@@ -166,9 +205,13 @@ async def test_a_page_may_be_empty_and_yet_not_the_last(engine: Engine) -> None:
 
 async def test_a_query_shows_only_what_it_projects_and_filters_by_the_rest(engine: Engine) -> None:
     partition = fresh()
-    await engine.put(Put(STRINGS, {"id": partition, "at": "x", "a": 1, "map": {"k": [1, 2], "z": 0}}))
+    await engine.put(
+        Put(STRINGS, {"id": partition, "at": "x", "a": 1, "map": {"k": [1, 2], "z": 0}})
+    )
     chosen = (Path(("at",)), Path(("map", "k", 1)))
-    page = await engine.query(Query(STRINGS, F("id") == partition, filter=F("a") == 1, projection=chosen))
+    page = await engine.query(
+        Query(STRINGS, F("id") == partition, filter=F("a") == 1, projection=chosen)
+    )
     assert page.items == [{"at": "x", "map": {"k": [2]}}]
 
 
@@ -197,8 +240,12 @@ SENSELESS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("where", "words"), [pytest.param(*case, id=name) for name, case in SENSELESS.items()])
-async def test_a_key_condition_that_makes_no_sense_is_refused(engine: Engine, where: Any, words: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "words"), [pytest.param(*case, id=name) for name, case in SENSELESS.items()]
+)
+async def test_a_key_condition_that_makes_no_sense_is_refused(
+    engine: Engine, where: Any, words: str
+) -> None:
     with pytest.raises(InvalidExpression, match=words):
         await engine.query(Query(STRINGS, where))
 
@@ -220,7 +267,9 @@ async def test_a_filter_on_the_key_is_refused(engine: Engine, name: str) -> None
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "1"])
-async def test_a_limit_that_is_no_positive_whole_number_is_refused(engine: Engine, limit: Any) -> None:
+async def test_a_limit_that_is_no_positive_whole_number_is_refused(
+    engine: Engine, limit: Any
+) -> None:
     with pytest.raises(InvalidRequest, match=r"limit.*whole number from 1"):
         await engine.query(Query(STRINGS, IN, limit=limit))
 

@@ -44,7 +44,9 @@ async def test_the_time_to_live_of_a_table_is_described(engine: Engine, make: Ma
     assert (await engine.describe_table(table.name)).ttl == "expires"
 
 
-async def test_the_contract_of_attributes_is_no_part_of_the_stored_table(engine: Engine, make: Maker) -> None:
+async def test_the_contract_of_attributes_is_no_part_of_the_stored_table(
+    engine: Engine, make: Maker
+) -> None:
     table = await make(table_named(fresh("t"), attributes=(Attribute("title", "S"),)))
     assert (await engine.describe_table(table.name)).attributes == ()
 
@@ -90,15 +92,25 @@ async def test_ensuring_a_table_makes_it_and_then_leaves_it(engine: Engine, make
 
 @pytest.mark.parametrize(
     "change",
-    [{"partition": S("other")}, {"partition": N("id")}, {"sort": None}, {"sort": S("at")}, {"sort": N("when")}],
+    [
+        {"partition": S("other")},
+        {"partition": N("id")},
+        {"sort": None},
+        {"sort": S("at")},
+        {"sort": N("when")},
+    ],
 )
-async def test_a_table_with_another_key_cannot_be_ensured(engine: Engine, make: Maker, change: dict[str, object]) -> None:
+async def test_a_table_with_another_key_cannot_be_ensured(
+    engine: Engine, make: Maker, change: dict[str, object]
+) -> None:
     table = await make(table_named(fresh("t")))
     with pytest.raises(TableDiffers, match=table.name):
         await engine.ensure_table(table_named(table.name, **change))
 
 
-async def test_ensuring_a_table_adds_an_index_over_what_is_there(engine: Engine, make: Maker) -> None:
+async def test_ensuring_a_table_adds_an_index_over_what_is_there(
+    engine: Engine, make: Maker
+) -> None:
     table = await make(table_named(fresh("t")))
     for number in range(3):
         await engine.put(Put(table, {"id": "a", "at": number, "x": "x", "n": number, "rest": 1}))
@@ -106,11 +118,15 @@ async def test_ensuring_a_table_adds_an_index_over_what_is_there(engine: Engine,
     wider = table_named(table.name, indexes=(Global("by-x", S("x"), N("n"), include("rest")),))
     await engine.ensure_table(wider)
     found = await all_items(engine, Query(wider, F("x") == "x", index="by-x", forward=False))
-    assert found == [{"id": "a", "at": number, "x": "x", "n": number, "rest": 1} for number in (2, 1, 0)]
+    assert found == [
+        {"id": "a", "at": number, "x": "x", "n": number, "rest": 1} for number in (2, 1, 0)
+    ]
     assert (await engine.describe_table(table.name)).by_name == wider.by_name
 
 
-async def test_ensuring_a_table_drops_an_index_that_is_no_longer_declared(engine: Engine, make: Maker) -> None:
+async def test_ensuring_a_table_drops_an_index_that_is_no_longer_declared(
+    engine: Engine, make: Maker
+) -> None:
     indexes = (Global("by-x", S("x")), Global("by-y", B("y"), projection=KEYS_ONLY))
     table = await make(table_named(fresh("t"), indexes=indexes))
     await engine.put(Put(table, {"id": "a", "at": 1, "x": "x", "y": b"y"}))
@@ -127,7 +143,9 @@ async def test_ensuring_a_table_sets_its_time_to_live(engine: Engine, make: Make
     assert (await engine.describe_table(table.name)).ttl == "expires"
 
 
-async def test_a_table_with_every_kind_of_key_and_index_can_be_made(engine: Engine, make: Maker) -> None:
+async def test_a_table_with_every_kind_of_key_and_index_can_be_made(
+    engine: Engine, make: Maker
+) -> None:
     indexes = (
         Global("global-s", S("s"), B("b")),
         Global("global-n", N("n"), S("s"), KEYS_ONLY),

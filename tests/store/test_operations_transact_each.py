@@ -16,7 +16,12 @@ NEW = absent("id")
 
 def once(name: str, **attributes: Any) -> Transaction:
     """An item in two tables, if it is new in the first."""
-    return Transaction((Put(PLAIN, {"id": name, **attributes}, condition=NEW), Put(STRINGS, {"id": name, "at": "x"})))
+    return Transaction(
+        (
+            Put(PLAIN, {"id": name, **attributes}, condition=NEW),
+            Put(STRINGS, {"id": name, "at": "x"}),
+        )
+    )
 
 
 def was_done(outcome: Transacted | StoreError) -> bool:
@@ -25,7 +30,9 @@ def was_done(outcome: Transacted | StoreError) -> bool:
 
 async def test_each_transaction_happens(engine: Engine) -> None:
     names = [fresh() for _ in range(30)]
-    outcomes = await engine.transact_each([once(name, n=number) for number, name in enumerate(names)])
+    outcomes = await engine.transact_each(
+        [once(name, n=number) for number, name in enumerate(names)]
+    )
     assert [was_done(outcome) for outcome in outcomes] == [True] * 30
     for number, name in enumerate(names):
         assert await stored(engine, PLAIN, {"id": name}) == {"id": name, "n": number}
@@ -94,8 +101,15 @@ async def test_none_is_no_work(engine: Engine) -> None:
 
 async def test_many_callers_that_want_the_same_items_get_each_once(engine: Engine) -> None:
     names = [fresh() for _ in range(10)]
-    answers = await asyncio.gather(*(engine.transact_each([once(name, by=caller) for name in names]) for caller in range(5)))
-    won = Counter(name for outcomes in answers for name, outcome in zip(names, outcomes, strict=True) if was_done(outcome))
+    answers = await asyncio.gather(
+        *(engine.transact_each([once(name, by=caller) for name in names]) for caller in range(5))
+    )
+    won = Counter(
+        name
+        for outcomes in answers
+        for name, outcome in zip(names, outcomes, strict=True)
+        if was_done(outcome)
+    )
     assert won == Counter(names)
 
 

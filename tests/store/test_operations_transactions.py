@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from tally.store.api import Check, Delete, Engine, Get, Put, Query, Transaction, TransactionGet, Update, Write
+from tally.store.api import (
+    Check,
+    Delete,
+    Engine,
+    Get,
+    Put,
+    Query,
+    Transaction,
+    TransactionGet,
+    Update,
+    Write,
+)
 from tally.store.errors import (
     DuplicateItem,
     InvalidExpression,
@@ -34,7 +45,11 @@ def codes(refusal: pytest.ExceptionInfo[TransactionCancelled]) -> list[str]:
 
 
 async def test_a_transaction_puts_updates_deletes_and_checks(engine: Engine) -> None:
-    updated, deleted, checked = await put(engine, n=1), await put(engine), await put(engine, ok=True)
+    updated, deleted, checked = (
+        await put(engine, n=1),
+        await put(engine),
+        await put(engine, ok=True),
+    )
     new = {"id": fresh(), "n": 9}
     writes = (
         Put(PLAIN, new, condition=absent("id")),
@@ -56,7 +71,9 @@ async def test_a_transaction_spans_tables(engine: Engine) -> None:
     assert await stored(engine, STRINGS, two) == two
 
 
-async def test_a_failed_condition_cancels_everything_and_has_one_reason_per_item_in_order(engine: Engine) -> None:
+async def test_a_failed_condition_cancels_everything_and_has_one_reason_per_item_in_order(
+    engine: Engine,
+) -> None:
     there, other = await put(engine, n=1), await put(engine, n=2)
     new = {"id": fresh()}
     writes = (
@@ -68,7 +85,12 @@ async def test_a_failed_condition_cancels_everything_and_has_one_reason_per_item
     with pytest.raises(TransactionCancelled, match="ConditionalCheckFailed") as refusal:
         await engine.transact(Transaction(writes))
     assert codes(refusal) == ["None", "ConditionalCheckFailed", "None", "ConditionalCheckFailed"]
-    assert [reason.condition_failed for reason in refusal.value.reasons] == [False, True, False, True]
+    assert [reason.condition_failed for reason in refusal.value.reasons] == [
+        False,
+        True,
+        False,
+        True,
+    ]
     assert await stored(engine, PLAIN, new) is None
     assert await stored(engine, PLAIN, there) == {**there, "n": 1}
     assert await stored(engine, PLAIN, other) == {**other, "n": 2}
@@ -86,7 +108,11 @@ async def test_the_reason_of_a_failed_condition_carries_the_item(engine: Engine)
                 )
             )
         )
-    assert [reason.item for reason in refusal.value.reasons] == [{**there, "n": 1, "map": {"k": [1]}}, None, None]
+    assert [reason.item for reason in refusal.value.reasons] == [
+        {**there, "n": 1, "map": {"k": [1]}},
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["update", "delete", "check"])
@@ -113,14 +139,18 @@ async def test_an_update_that_does_not_fit_its_item_cancels_with_a_reason(engine
     assert await stored(engine, PLAIN, new) is None
 
 
-async def test_an_update_that_makes_its_item_too_large_cancels_with_a_reason(engine: Engine) -> None:
+async def test_an_update_that_makes_its_item_too_large_cancels_with_a_reason(
+    engine: Engine,
+) -> None:
     there = await put(engine, text="x" * 300_000)
     with pytest.raises(TransactionCancelled) as refusal:
         await engine.transact(Transaction((Update(PLAIN, there, (F("more").set("y" * 110_000),)),)))
     assert codes(refusal) == ["ValidationError"]
 
 
-async def test_a_put_that_is_too_large_is_refused_before_the_transaction_begins(engine: Engine) -> None:
+async def test_a_put_that_is_too_large_is_refused_before_the_transaction_begins(
+    engine: Engine,
+) -> None:
     with pytest.raises(ItemTooLarge, match="bytes"):
         await engine.transact(Transaction((Put(PLAIN, {"id": fresh(), "text": "x" * 409_600}),)))
 
@@ -128,14 +158,18 @@ async def test_a_put_that_is_too_large_is_refused_before_the_transaction_begins(
 async def test_100_writes_are_one_transaction(engine: Engine) -> None:
     items = [{"id": fresh(), "n": number} for number in range(100)]
     await engine.transact(Transaction(tuple(Put(PLAIN, item) for item in items)))
-    found = await engine.transact_get(TransactionGet(tuple(Get(PLAIN, {"id": item["id"]}) for item in items)))
+    found = await engine.transact_get(
+        TransactionGet(tuple(Get(PLAIN, {"id": item["id"]}) for item in items))
+    )
     assert found.items == items
 
 
 async def test_10_writes_are_one_transaction(engine: Engine) -> None:
     items = [{"id": fresh(), "n": number} for number in range(10)]
     await engine.transact(Transaction(tuple(Put(PLAIN, item) for item in items)))
-    found = await engine.transact_get(TransactionGet(tuple(Get(PLAIN, {"id": item["id"]}) for item in items)))
+    found = await engine.transact_get(
+        TransactionGet(tuple(Get(PLAIN, {"id": item["id"]}) for item in items))
+    )
     assert found.items == items
 
 
@@ -143,7 +177,9 @@ async def test_more_than_100_parts_are_refused(engine: Engine) -> None:
     with pytest.raises(TooManyItems, match="at most 100 items, not 101"):
         await engine.transact(Transaction(tuple(Put(PLAIN, {"id": fresh()}) for _ in range(101))))
     with pytest.raises(TooManyItems, match="at most 100 items, not 101"):
-        await engine.transact_get(TransactionGet(tuple(Get(PLAIN, {"id": fresh()}) for _ in range(101))))
+        await engine.transact_get(
+            TransactionGet(tuple(Get(PLAIN, {"id": fresh()}) for _ in range(101)))
+        )
 
 
 async def test_more_than_4_mb_are_refused(engine: Engine) -> None:
@@ -161,7 +197,12 @@ async def test_an_empty_transaction_is_refused(engine: Engine) -> None:
 
 async def test_a_transaction_that_names_an_item_twice_is_refused(engine: Engine) -> None:
     key = {"id": fresh()}
-    for second in (Put(PLAIN, key), Delete(PLAIN, key), Update(PLAIN, key, ()), Check(PLAIN, key, absent("id"))):
+    for second in (
+        Put(PLAIN, key),
+        Delete(PLAIN, key),
+        Update(PLAIN, key, ()),
+        Check(PLAIN, key, absent("id")),
+    ):
         with pytest.raises(DuplicateItem, match="twice"):
             await engine.transact(Transaction((Put(PLAIN, {**key, "n": 1}), second)))
     with pytest.raises(DuplicateItem, match="twice"):
@@ -171,7 +212,9 @@ async def test_a_transaction_that_names_an_item_twice_is_refused(engine: Engine)
 
 async def test_one_key_in_two_tables_is_no_duplicate(engine: Engine) -> None:
     name = fresh()
-    await engine.transact(Transaction((Put(PLAIN, {"id": name}), Put(STRINGS, {"id": name, "at": name}))))
+    await engine.transact(
+        Transaction((Put(PLAIN, {"id": name}), Put(STRINGS, {"id": name, "at": name})))
+    )
     assert await stored(engine, PLAIN, {"id": name}) == {"id": name}
 
 
@@ -181,7 +224,11 @@ async def test_one_key_in_two_tables_is_no_duplicate(engine: Engine) -> None:
         (Put(PLAIN, {"n": 1}), InvalidKey, "id is missing"),
         (Put(PLAIN, {"id": "x"}, returns="ALL_OLD"), InvalidRequest, "returns no items"),
         (Update(PLAIN, {"id": "x"}, (F("id").set("y"),)), InvalidExpression, "part of the key"),
-        (Update(PLAIN, {"id": "x"}, (F("a").set(1),), condition=F("a") == F("a")), InvalidExpression, "itself"),
+        (
+            Update(PLAIN, {"id": "x"}, (F("a").set(1),), condition=F("a") == F("a")),
+            InvalidExpression,
+            "itself",
+        ),
         (Delete(PLAIN, {"id": 1}), InvalidKey, "type S, not N"),
         (Check(PLAIN, {"id": "x", "n": 1}, absent("a")), InvalidKey, "n is not part of the key"),
         (Get(PLAIN, {"id": "x"}), InvalidRequest, "Put, Update, Delete and Check, not Get"),
@@ -205,7 +252,9 @@ async def test_a_token_makes_the_second_sending_harmless(engine: Engine) -> None
     assert await stored(engine, PLAIN, key) == {**key, "n": 1}
 
 
-async def test_a_token_with_a_condition_that_would_fail_now_is_still_harmless(engine: Engine) -> None:
+async def test_a_token_with_a_condition_that_would_fail_now_is_still_harmless(
+    engine: Engine,
+) -> None:
     key, token = {"id": fresh()}, fresh()
     create = Transaction((Put(PLAIN, key, condition=absent("id")),), token)
     await engine.transact(create)
@@ -245,7 +294,9 @@ async def test_a_transaction_reads_items_in_the_order_of_its_gets(engine: Engine
     assert found.items == [{**two, "n": 2}, None, {"n": 1}]
 
 
-async def test_a_transaction_of_reads_never_sees_half_a_transaction_of_writes(engine: Engine) -> None:
+async def test_a_transaction_of_reads_never_sees_half_a_transaction_of_writes(
+    engine: Engine,
+) -> None:
     one, two = await put(engine, n=0), await put(engine, n=0)
 
     async def write() -> None:

@@ -1,4 +1,7 @@
-"""Time to live: the sweeper takes what has expired and nothing else. A service that sweeps by itself is left alone."""
+"""Time to live: the sweeper takes what has expired and nothing else.
+
+A service that sweeps by itself is left alone.
+"""
 
 from decimal import Decimal
 from typing import Any
@@ -41,7 +44,9 @@ async def sweep_all(engine: Engine, now: float = NOW) -> int:
         ({"at": NOW - 1}, False),
     ],
 )
-async def test_a_sweep_deletes_what_has_expired_and_counts_numbers_only(engine: Engine, expires: Any, gone: bool) -> None:
+async def test_a_sweep_deletes_what_has_expired_and_counts_numbers_only(
+    engine: Engine, expires: Any, gone: bool
+) -> None:
     key = {"id": fresh()}
     item = {**key, "expires": expires}
     await engine.put(Put(TOKENS, item))
@@ -56,7 +61,9 @@ async def test_an_item_without_the_attribute_stays(engine: Engine) -> None:
     assert await stored(engine, TOKENS, key) == key
 
 
-async def test_what_expired_more_than_five_years_ago_stays_as_on_the_service(engine: Engine) -> None:
+async def test_what_expired_more_than_five_years_ago_stays_as_on_the_service(
+    engine: Engine,
+) -> None:
     key = {"id": fresh()}
     item = {**key, "expires": NOW - 5 * YEAR - 2 * 86_400}
     await engine.put(Put(TOKENS, item))
@@ -83,7 +90,9 @@ async def test_a_sweep_takes_index_entries_along(engine: Engine) -> None:
     owner = fresh()
     for number in range(4):
         expires = NOW - 10 if number % 2 else NOW + 10
-        await engine.put(Put(TOKENS, {"id": fresh(), "owner": owner, "n": number, "expires": expires}))
+        await engine.put(
+            Put(TOKENS, {"id": fresh(), "owner": owner, "n": number, "expires": expires})
+        )
     await sweep_all(engine)
     left = await all_items(engine, Query(TOKENS, F("owner") == owner, index="by-owner"))
     assert sorted(item["n"] for item in left) == ([0, 2] if sweeps(engine) else [0, 1, 2, 3])

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from tally.store.api import Engine, Put, Returns, Update
-from tally.store.errors import ConditionFailed, InvalidExpression, InvalidKey, InvalidNumber, InvalidRequest, ItemTooLarge
+from tally.store.errors import (
+    ConditionFailed,
+    InvalidExpression,
+    InvalidKey,
+    InvalidNumber,
+    InvalidRequest,
+    ItemTooLarge,
+)
 from tally.store.evaluate import equal
 from tally.store.expressions import Action, F, Joined, Literal, Sum, absent, present
 from tests.store.cases import IMPOSSIBLE, ITEM, UPDATES, after
@@ -22,8 +29,12 @@ async def put(engine: Engine, **attributes: Any) -> dict[str, Any]:
     return key
 
 
-@pytest.mark.parametrize(("actions", "changes"), [pytest.param(*case, id=name) for name, case in UPDATES.items()])
-async def test_an_update_changes_what_it_names(engine: Engine, actions: tuple[Action, ...], changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("actions", "changes"), [pytest.param(*case, id=name) for name, case in UPDATES.items()]
+)
+async def test_an_update_changes_what_it_names(
+    engine: Engine, actions: tuple[Action, ...], changes: dict[str, Any]
+) -> None:
     key = await put(engine, **ITEM)
     updated = await engine.update(Update(PLAIN, key, actions, returns="ALL_NEW"))
     expected = {**key, **after(changes)}
@@ -34,7 +45,9 @@ async def test_an_update_changes_what_it_names(engine: Engine, actions: tuple[Ac
     assert equal(item, expected)
 
 
-@pytest.mark.parametrize("actions", [pytest.param(actions, id=name) for name, actions in IMPOSSIBLE.items()])
+@pytest.mark.parametrize(
+    "actions", [pytest.param(actions, id=name) for name, actions in IMPOSSIBLE.items()]
+)
 async def test_an_update_that_the_item_does_not_allow_is_refused_and_changes_nothing(
     engine: Engine, actions: tuple[Action, ...]
 ) -> None:
@@ -69,7 +82,9 @@ async def test_an_update_that_the_item_does_not_allow_is_refused_and_changes_not
         ((F("a").set(F("b").if_absent(F("c").joined([]))),), "nested"),
     ],
 )
-async def test_an_update_that_makes_no_sense_is_refused(engine: Engine, actions: tuple[Action, ...], words: str) -> None:
+async def test_an_update_that_makes_no_sense_is_refused(
+    engine: Engine, actions: tuple[Action, ...], words: str
+) -> None:
     key = await put(engine, a=1)
     with pytest.raises(InvalidExpression, match=words):
         await engine.update(Update(PLAIN, key, actions))
@@ -78,7 +93,9 @@ async def test_an_update_that_makes_no_sense_is_refused(engine: Engine, actions:
 
 async def test_an_update_makes_an_item_where_there_is_none(engine: Engine) -> None:
     key = {"id": fresh()}
-    updated = await engine.update(Update(PLAIN, key, (F("n").add(1), F("l").set([])), returns="ALL_NEW"))
+    updated = await engine.update(
+        Update(PLAIN, key, (F("n").add(1), F("l").set([])), returns="ALL_NEW")
+    )
     assert updated.item == {**key, "n": 1, "l": []}
 
 
@@ -107,7 +124,9 @@ async def test_an_update_under_a_condition_makes_no_item(engine: Engine) -> None
 
 async def test_a_right_side_may_read_the_key(engine: Engine) -> None:
     key = await put(engine, a=1)
-    updated = await engine.update(Update(PLAIN, key, (F("copy").set(F("id")),), returns="UPDATED_NEW"))
+    updated = await engine.update(
+        Update(PLAIN, key, (F("copy").set(F("id")),), returns="UPDATED_NEW")
+    )
     assert updated.item == {"copy": key["id"]}
 
 
@@ -127,17 +146,25 @@ async def test_a_right_side_may_read_the_key_of_an_item_in_the_making(engine: En
         ("UPDATED_NEW", {"a": 2, "c": 3}),
     ],
 )
-async def test_an_update_returns_what_is_asked_for(engine: Engine, returns: Returns, expected: Any) -> None:
+async def test_an_update_returns_what_is_asked_for(
+    engine: Engine, returns: Returns, expected: Any
+) -> None:
     key = await put(engine, **OLD)
-    updated = await engine.update(Update(PLAIN, key, (F("a").set(2), F("c").set(3), F("gone").remove()), returns=returns))
-    assert updated.item == (expected if expected is None or returns.startswith("UPDATED") else {**key, **expected})
+    updated = await engine.update(
+        Update(PLAIN, key, (F("a").set(2), F("c").set(3), F("gone").remove()), returns=returns)
+    )
+    assert updated.item == (
+        expected if expected is None or returns.startswith("UPDATED") else {**key, **expected}
+    )
 
 
 @pytest.mark.parametrize(
     ("returns", "expected"),
     [("ALL_OLD", None), ("UPDATED_OLD", None), ("UPDATED_NEW", {"a": 1}), ("ALL_NEW", {"a": 1})],
 )
-async def test_an_update_of_nothing_returns_no_old_item(engine: Engine, returns: Returns, expected: Any) -> None:
+async def test_an_update_of_nothing_returns_no_old_item(
+    engine: Engine, returns: Returns, expected: Any
+) -> None:
     key = {"id": fresh()}
     updated = await engine.update(Update(PLAIN, key, (F("a").set(1),), returns=returns))
     assert updated.item == ({**key, "a": 1} if returns == "ALL_NEW" else expected)
@@ -146,8 +173,12 @@ async def test_an_update_of_nothing_returns_no_old_item(engine: Engine, returns:
 @pytest.mark.parametrize(
     ("actions", "old", "new"),
     [
-        pytest.param((F("map", "k").set("w"),), {"map": {"k": "v"}}, {"map": {"k": "w"}}, id="in a map"),
-        pytest.param((F("map", "l", 1).set(7),), {"map": {"l": [2]}}, {"map": {"l": [7]}}, id="in a list"),
+        pytest.param(
+            (F("map", "k").set("w"),), {"map": {"k": "v"}}, {"map": {"k": "w"}}, id="in a map"
+        ),
+        pytest.param(
+            (F("map", "l", 1).set(7),), {"map": {"l": [2]}}, {"map": {"l": [7]}}, id="in a list"
+        ),
         pytest.param(
             (F("map", "l", 1).set(7), F("map", "k").set("w")),
             {"map": {"k": "v", "l": [2]}},
@@ -174,17 +205,25 @@ async def test_an_update_returns_only_the_parts_it_touched(
     assert (await engine.update(Update(PLAIN, key, actions, returns="UPDATED_NEW"))).item == new
 
 
-async def test_what_was_appended_past_the_end_is_not_among_the_updated_parts(engine: Engine) -> None:
+async def test_what_was_appended_past_the_end_is_not_among_the_updated_parts(
+    engine: Engine,
+) -> None:
     """It does not stand at the position that was named: that is what DynamoDB does."""
     key = await put(engine, **OLD)
-    updated = await engine.update(Update(PLAIN, key, (F("map", "l", 9).set(7),), returns="UPDATED_NEW"))
+    updated = await engine.update(
+        Update(PLAIN, key, (F("map", "l", 9).set(7),), returns="UPDATED_NEW")
+    )
     assert updated.item is None
 
 
 async def test_removing_an_attribute_returns_it_as_old_and_nothing_as_new(engine: Engine) -> None:
     key = await put(engine, **OLD)
-    assert (await engine.update(Update(PLAIN, key, (F("a").remove(),), returns="UPDATED_OLD"))).item == {"a": 1}
-    assert (await engine.update(Update(PLAIN, key, (F("b").remove(),), returns="UPDATED_NEW"))).item is None
+    assert (
+        await engine.update(Update(PLAIN, key, (F("a").remove(),), returns="UPDATED_OLD"))
+    ).item == {"a": 1}
+    assert (
+        await engine.update(Update(PLAIN, key, (F("b").remove(),), returns="UPDATED_NEW"))
+    ).item is None
 
 
 async def test_an_update_too_long_to_send_is_refused(engine: Engine) -> None:
@@ -233,7 +272,9 @@ async def test_an_update_that_makes_an_item_too_large_is_refused(engine: Engine)
         pytest.param(F("points").set([1]), "points", id="a list for a number"),
     ],
 )
-async def test_an_update_that_makes_a_bad_index_key_is_refused(engine: Engine, action: Action, words: str) -> None:
+async def test_an_update_that_makes_a_bad_index_key_is_refused(
+    engine: Engine, action: Action, words: str
+) -> None:
     key = {"club": fresh(), "name": "n"}
     await engine.put(Put(PLAYERS, {**key, "team": "t", "points": 1, "age": 30}))
     with pytest.raises(InvalidKey, match=words):

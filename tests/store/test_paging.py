@@ -27,7 +27,15 @@ from tally.store.errors import (
     TooManyItems,
 )
 from tally.store.expressions import F
-from tally.store.paging import FIRST_PAUSE, FRUITLESS_ROUNDS, LONGEST_PAUSE, Patience, chunks, complete, run_bounded
+from tally.store.paging import (
+    FIRST_PAUSE,
+    FRUITLESS_ROUNDS,
+    LONGEST_PAUSE,
+    Patience,
+    chunks,
+    complete,
+    run_bounded,
+)
 from tally.store.sqlite import SqliteEngine
 from tally.store.store import REQUESTS_AT_ONCE, Overflow, Store
 from tally.store.values import Item
@@ -48,13 +56,17 @@ class BusyEngine(SqliteEngine):
             rest = operation.keys[self.takes :]
             if not taken:
                 return BatchFound([], rest, (await super().batch_get(operation)).capacity)
-            return replace(await super().batch_get(replace(operation, keys=taken)), unprocessed=rest)
+            return replace(
+                await super().batch_get(replace(operation, keys=taken)), unprocessed=rest
+            )
 
     async def batch_write(self, operation: BatchWrite) -> BatchWritten:
         async with _Counted(self, len(operation.puts) + len(operation.deletes)):
             changes: list[tuple[str, Any]] = [("put", item) for item in operation.puts]
             changes += [("delete", key) for key in operation.deletes]
-            taken, rest = (_batch(operation, part) for part in (changes[: self.takes], changes[self.takes :]))
+            taken, rest = (
+                _batch(operation, part) for part in (changes[: self.takes], changes[self.takes :])
+            )
             answer = await super().batch_write(taken)
             return replace(answer, unprocessed=rest if rest.puts or rest.deletes else None)
 
@@ -76,7 +88,11 @@ class _Counted:
 
 def _batch(operation: BatchWrite, changes: Sequence[tuple[str, Any]]) -> BatchWrite:
     puts = tuple(content for kind, content in changes if kind == "put")
-    return replace(operation, puts=puts, deletes=tuple(content for kind, content in changes if kind == "delete"))
+    return replace(
+        operation,
+        puts=puts,
+        deletes=tuple(content for kind, content in changes if kind == "delete"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +117,17 @@ class Repository:
 
     @access("Items", Query, table=FOLLOWS)
     async def items(self, match_id: str, **more: Any) -> list[str]:
-        return [item["userId"] async for item in self.store.items(FOLLOWS, F("matchId") == match_id, **more)]
+        return [
+            item["userId"]
+            async for item in self.store.items(FOLLOWS, F("matchId") == match_id, **more)
+        ]
 
     @access("Bounded items", Query, table=FOLLOWS, bound=10)
     async def bounded_items(self, match_id: str, **more: Any) -> list[str]:
-        return [item["userId"] async for item in self.store.items(FOLLOWS, F("matchId") == match_id, **more)]
+        return [
+            item["userId"]
+            async for item in self.store.items(FOLLOWS, F("matchId") == match_id, **more)
+        ]
 
     @access("All items", Scan, table=FOLLOWS, bound=1000)
     async def scan_items(self, **more: Any) -> list[Item]:
@@ -160,22 +182,30 @@ def test_chunks_are_the_work_in_order_and_none_is_too_large(work: list[int], siz
     assert all(0 < len(piece) <= size for piece in pieces)
 
 
-async def test_many_writes_go_out_in_batches_of_25_and_a_few_at_once(repository: Repository, engine: BusyEngine) -> None:
+async def test_many_writes_go_out_in_batches_of_25_and_a_few_at_once(
+    repository: Repository, engine: BusyEngine
+) -> None:
     await repository.write_many(puts=[follow(number) for number in range(110)])
     assert engine.batches == [25, 25, 25, 25, 10]
     assert engine.most_at_once == REQUESTS_AT_ONCE
     assert await repository.items("m", bound=200) == [f"u{number:04}" for number in range(110)]
 
 
-async def test_many_reads_go_out_in_batches_of_100_and_find_what_is_there(repository: Repository, engine: BusyEngine) -> None:
+async def test_many_reads_go_out_in_batches_of_100_and_find_what_is_there(
+    repository: Repository, engine: BusyEngine
+) -> None:
     await repository.write_many(puts=[follow(number) for number in range(0, 300, 2)])
     engine.batches.clear()
     found = await repository.get_many([key(number) for number in range(230)])
     assert sorted(engine.batches) == [30, 100, 100]
-    assert sorted(item["userId"] for item in found) == [f"u{number:04}" for number in range(0, 230, 2)]
+    assert sorted(item["userId"] for item in found) == [
+        f"u{number:04}" for number in range(0, 230, 2)
+    ]
 
 
-async def test_a_key_asked_for_twice_is_read_once(repository: Repository, engine: BusyEngine) -> None:
+async def test_a_key_asked_for_twice_is_read_once(
+    repository: Repository, engine: BusyEngine
+) -> None:
     await repository.write_many(puts=[follow(1)])
     assert await repository.get_many([key(1)] * 150) == [follow(1)]
     assert engine.batches == [1, 1]
@@ -183,7 +213,9 @@ async def test_a_key_asked_for_twice_is_read_once(repository: Repository, engine
 
 async def test_only_the_projected_attributes_come_back(repository: Repository) -> None:
     await repository.write_many(puts=[follow(1)])
-    assert await repository.get_many([key(1)], project=["expiresAt", F("userId")]) == [{"userId": "u0001", "expiresAt": 1}]
+    assert await repository.get_many([key(1)], project=["expiresAt", F("userId")]) == [
+        {"userId": "u0001", "expiresAt": 1}
+    ]
 
 
 async def test_puts_and_deletes_go_together(repository: Repository) -> None:
@@ -203,15 +235,21 @@ async def test_what_a_busy_service_leaves_undone_is_sent_again(
 ) -> None:
     """All is there in the end, none of it is counted twice against the bound, and time has passed in between."""
     engine.takes = 7
-    await while_time_passes(clock, repository.write_many(puts=[follow(number) for number in range(1000)]))
+    await while_time_passes(
+        clock, repository.write_many(puts=[follow(number) for number in range(1000)])
+    )
     engine.takes = 30
-    found = await while_time_passes(clock, repository.get_many([key(number) for number in range(1000)]))
+    found = await while_time_passes(
+        clock, repository.get_many([key(number) for number in range(1000)])
+    )
     assert sorted(item["userId"] for item in found) == [f"u{number:04}" for number in range(1000)]
     assert engine.batches[:1] == [25]
     assert 18 in engine.batches
     assert clock.monotonic() > 0
     meters = repository.store.meters
-    assert [meters.of(patterns_of(Repository)[name]).items for name in ("write_many", "get_many")] == [1000, 1000]
+    assert [
+        meters.of(patterns_of(Repository)[name]).items for name in ("write_many", "get_many")
+    ] == [1000, 1000]
 
 
 async def test_a_service_that_takes_nothing_is_given_up_on(
@@ -222,7 +260,10 @@ async def test_a_service_that_takes_nothing_is_given_up_on(
     with pytest.raises(Unavailable, match="The store cannot answer now") as answer:
         await while_time_passes(clock, repository.get_many([key(number) for number in range(3)]))
     assert isinstance(answer.value.__cause__, Throttled)
-    assert str(answer.value.__cause__) == f"3 items of a batch were left undone {FRUITLESS_ROUNDS} times in a row"
+    assert (
+        str(answer.value.__cause__)
+        == f"3 items of a batch were left undone {FRUITLESS_ROUNDS} times in a row"
+    )
     assert engine.batches == [3] * FRUITLESS_ROUNDS
 
 
@@ -241,7 +282,11 @@ async def test_pauses_grow_while_nothing_gets_done_and_start_over_after_progress
         return next(answers)
 
     await complete([1, 2, 3, 4], send, Patience(ManualClock(), Longest()))
-    assert limits == [*((0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**n)) for n in range(1, 8)), (0, FIRST_PAUSE), (0, FIRST_PAUSE * 2)]
+    assert limits == [
+        *((0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**n)) for n in range(1, 8)),
+        (0, FIRST_PAUSE),
+        (0, FIRST_PAUSE * 2),
+    ]
 
 
 async def test_the_first_failure_stops_the_others_and_is_raised_as_it_is() -> None:
@@ -280,7 +325,9 @@ async def test_one_bad_item_among_many_stops_them_all_before_the_first_is_sent(
     assert engine.batches == []
 
 
-async def test_more_than_the_bound_is_refused_before_anything_is_sent(repository: Repository, engine: BusyEngine) -> None:
+async def test_more_than_the_bound_is_refused_before_anything_is_sent(
+    repository: Repository, engine: BusyEngine
+) -> None:
     with pytest.raises(BoundExceeded, match="'Write many': more than 1000 items would be written"):
         await repository.write_many(puts=[follow(number) for number in range(1001)])
     with pytest.raises(BoundExceeded, match="'Get many': more than 5 items would be read"):
@@ -288,7 +335,9 @@ async def test_more_than_the_bound_is_refused_before_anything_is_sent(repository
     assert engine.batches == []
 
 
-async def test_a_single_batch_has_the_services_limits(repository: Repository, engine: BusyEngine) -> None:
+async def test_a_single_batch_has_the_services_limits(
+    repository: Repository, engine: BusyEngine
+) -> None:
     """26 writes and 101 reads are too many for one request; what was left undone is handed to the caller."""
     with pytest.raises(TooManyItems, match="25"):
         await repository.batch_write(puts=[follow(number) for number in range(26)])
@@ -315,14 +364,18 @@ async def test_a_loop_over_all_pages_ends_where_the_items_end(
 
 
 @pytest.mark.parametrize("page", [None, 1, 3, 7, 100])
-async def test_a_loop_past_its_bound_raises_or_stops_as_it_was_told(repository: Repository, page: int | None) -> None:
+async def test_a_loop_past_its_bound_raises_or_stops_as_it_was_told(
+    repository: Repository, page: int | None
+) -> None:
     await repository.write_many(puts=[follow(number) for number in range(7)])
     with pytest.raises(BoundExceeded, match="'Items': more than 6 items would be read"):
         await repository.items("m", bound=6, page=page)
     assert len(await repository.items("m", bound=6, page=page, overflow="stop")) == 6
 
 
-async def test_a_loop_takes_the_bound_of_its_pattern_when_it_states_none(repository: Repository) -> None:
+async def test_a_loop_takes_the_bound_of_its_pattern_when_it_states_none(
+    repository: Repository,
+) -> None:
     await repository.write_many(puts=[follow(number) for number in range(11)])
     with pytest.raises(BoundExceeded, match="'Bounded items': more than 10 items would be read"):
         await repository.bounded_items("m", page=4)
@@ -343,7 +396,12 @@ async def test_a_call_that_went_on_past_its_bound_gets_nothing_more(repository: 
         async def read(self) -> list[Item]:
             with contextlib.suppress(BoundExceeded):
                 await repository.store.query(FOLLOWS, F("matchId") == "m")
-            return [item async for item in repository.store.items(FOLLOWS, F("matchId") == "m", overflow="stop")]
+            return [
+                item
+                async for item in repository.store.items(
+                    FOLLOWS, F("matchId") == "m", overflow="stop"
+                )
+            ]
 
     with pytest.raises(BoundExceeded, match="'Stubborn': more than 10 items would be read"):
         await Stubborn().read()
@@ -360,7 +418,13 @@ async def test_the_bound_counts_what_is_looked_at_before_the_filter(repository: 
 
 async def test_a_loop_goes_backwards_and_on_from_a_key(repository: Repository) -> None:
     await repository.write_many(puts=[follow(number) for number in range(5)])
-    assert await repository.items("m", bound=9, forward=False, page=2) == ["u0004", "u0003", "u0002", "u0001", "u0000"]
+    assert await repository.items("m", bound=9, forward=False, page=2) == [
+        "u0004",
+        "u0003",
+        "u0002",
+        "u0001",
+        "u0000",
+    ]
     assert await repository.items("m", bound=9, start=key(2)) == ["u0003", "u0004"]
 
 

@@ -84,7 +84,9 @@ def test_the_template_asks_for_what_production_needs() -> None:
         properties = resource["Properties"]
         assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
         assert properties["BillingMode"] == "PAY_PER_REQUEST"
-        assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+        assert properties["PointInTimeRecoverySpecification"] == {
+            "PointInTimeRecoveryEnabled": True
+        }
         assert properties["DeletionProtectionEnabled"] is True
 
 
@@ -99,14 +101,21 @@ def test_two_tables_that_would_share_a_label_are_refused() -> None:
     """A label with a number in it would change when a table comes or goes, and the table with it."""
     twins = [Table("match-follows", S("id")), Table("match_follows", S("id"))]
     for write in (cloudformation, terraform):
-        with pytest.raises(InvalidSchema, match="match-follows and match_follows would both be called"):
+        with pytest.raises(
+            InvalidSchema, match="match-follows and match_follows would both be called"
+        ):
             write(twins)
 
 
 def test_a_label_depends_on_the_name_alone() -> None:
     names = ["match-follows", "DisplayStateCache", "2026.scores", "-a-"]
     template = json.loads(cloudformation([Table(name, S("id")) for name in names]))
-    assert set(template["Resources"]) == {"MatchFollowsTable", "DisplayStateCacheTable", "2026ScoresTable", "ATable"}
+    assert set(template["Resources"]) == {
+        "MatchFollowsTable",
+        "DisplayStateCacheTable",
+        "2026ScoresTable",
+        "ATable",
+    }
     text = terraform([Table(name, S("id")) for name in names])
     found = re.findall(r'resource "aws_dynamodb_table" "(.*)" {', text)
     assert set(found) == {"match_follows", "DisplayStateCache", "table_2026_scores", "table__a_"}
@@ -191,7 +200,13 @@ def read_string(text: str) -> str:
 
     def plain(found: re.Match[str]) -> str:
         code, letter, sign = found.groups()
-        return chr(int(code, 16)) if code else {"n": "\n", "r": "\r", "t": "\t"}.get(letter, letter) if letter else sign
+        return (
+            chr(int(code, 16))
+            if code
+            else {"n": "\n", "r": "\r", "t": "\t"}.get(letter, letter)
+            if letter
+            else sign
+        )
 
     return ESCAPE.sub(plain, text)
 
@@ -200,10 +215,15 @@ def read_string(text: str) -> str:
 def test_terraform_reads_every_name_as_it_was_declared(schema: list[Table]) -> None:
     """Quotes, line breaks, emoji and the beginnings of templates are no exception."""
     text = terraform(schema)
-    assert text.isprintable() or set(text) - {"\n"} == {letter for letter in text if letter.isprintable()}
+    assert text.isprintable() or set(text) - {"\n"} == {
+        letter for letter in text if letter.isprintable()
+    }
     strings = {read_string(found) for found in STRING.findall(text)}
     for table in schema:
-        parts = [*table.key, *(part for index in table.by_name.values() for part in index_key(index))]
+        parts = [
+            *table.key,
+            *(part for index in table.by_name.values() for part in index_key(index)),
+        ]
         included = [name for index in table.by_name.values() for name in index.projection.names]
         assert {table.name, *table.by_name, *(part.name for part in parts), *included} <= strings
         assert table.ttl is None or table.ttl in strings
@@ -224,7 +244,9 @@ def cloudformation_service() -> Iterator[str]:
         }
 
         def start(port: int) -> _Start:
-            return _Start([sys.executable, "-m", "ministack"], {**environment, "GATEWAY_PORT": str(port)})
+            return _Start(
+                [sys.executable, "-m", "ministack"], {**environment, "GATEWAY_PORT": str(port)}
+            )
 
         with _server(start, Path(folder)) as url:
             yield url
@@ -259,4 +281,7 @@ async def test_a_stack_of_the_template_has_the_declared_tables() -> None:
                 expected = replace(normal(table), attributes=(), ttl=None)
                 assert normal(await engine.describe_table(table.name)) == expected
             outcomes = {made.table: made.outcome for made in await create_tables(engine, declared)}
-            assert outcomes == {table.name: "brought up to date" if table.ttl else "as declared" for table in declared}
+            assert outcomes == {
+                table.name: "brought up to date" if table.ttl else "as declared"
+                for table in declared
+            }

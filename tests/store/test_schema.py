@@ -70,24 +70,39 @@ def declare(**changes: Any) -> Table:
         ({"name": "a" * 256}, "3 to 255"),
         ({"name": "has space"}, "3 to 255"),
         ({"indexes": (Global("ix", partition=S("a")),)}, "3 to 255"),
-        ({"indexes": (Global("one", partition=S("a")), Global("one", partition=S("b")))}, "one name"),
+        (
+            {"indexes": (Global("one", partition=S("a")), Global("one", partition=S("b")))},
+            "one name",
+        ),
         ({"sort": S("league")}, "both partition and sort"),
         ({"indexes": (Global("one", partition=S("a"), sort=S("a")),)}, "both partition and sort"),
         ({"indexes": (Global("one", partition=N("league")),)}, "league is declared with two types"),
         ({"indexes": (Local("one", sort=S("start")),)}, "start is declared with two types"),
         ({"sort": None, "indexes": (Local("one", sort=S("a")),)}, "wants a table with a sort key"),
-        ({"indexes": tuple(Local(f"local-{n}", sort=S(f"a{n}")) for n in range(6))}, "at most 20 global and 5 local"),
+        (
+            {"indexes": tuple(Local(f"local-{n}", sort=S(f"a{n}")) for n in range(6))},
+            "at most 20 global and 5 local",
+        ),
         (
             {"indexes": tuple(Global(f"global-{n}", partition=S(f"a{n}")) for n in range(21))},
             "at most 20 global and 5 local",
         ),
         ({"attributes": (Attribute("title", "S"), Attribute("title", "N"))}, "declared twice"),
         ({"attributes": (Attribute("league", "N"),)}, "league is a key of type S"),
-        ({"ttl": "expires", "attributes": (Attribute("expires", "S"),)}, "expires must be a number"),
+        (
+            {"ttl": "expires", "attributes": (Attribute("expires", "S"),)},
+            "expires must be a number",
+        ),
         ({"indexes": (Global("one", partition=S("a"), projection=include()),)}, "one"),
         ({"indexes": (Global("one", partition=S("a"), projection=include("x", "x")),)}, "one"),
         (
-            {"indexes": (Global("one", partition=S("a"), projection=include(*(f"x{n}" for n in range(101)))),)},
+            {
+                "indexes": (
+                    Global(
+                        "one", partition=S("a"), projection=include(*(f"x{n}" for n in range(101)))
+                    ),
+                )
+            },
             "100",
         ),
         ({"indexes": (Index("one", S("other"), S("a"), local=True),)}, "table's partition key"),
@@ -95,7 +110,9 @@ def declare(**changes: Any) -> Table:
         ({"partition": S("n" * 256)}, "255"),
     ],
 )
-def test_a_declaration_that_dynamodb_would_not_take_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_a_declaration_that_dynamodb_would_not_take_is_refused(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidSchema, match=words):
         declare(**changes)
 
@@ -157,7 +174,9 @@ def test_an_item_may_lack_the_keys_of_indexes() -> None:
     ("expires", "gone"),
     [(99, True), (100, True), (101, False), ("99", False), (None, False), ({1, 2}, False)],
 )
-def test_an_item_has_expired_when_its_number_of_epoch_seconds_has_passed(expires: Any, gone: bool) -> None:
+def test_an_item_has_expired_when_its_number_of_epoch_seconds_has_passed(
+    expires: Any, gone: bool
+) -> None:
     assert MATCHES.expired({"league": "x", "start": 1, "expires": expires}, now=100.0) is gone
     assert MATCHES.expired({"league": "x", "start": 1}, now=100.0) is False
 

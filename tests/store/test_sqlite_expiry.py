@@ -21,13 +21,17 @@ NOW = 500_000 * HOUR + 1800
 def plan_of(path: Path) -> str:
     """How SQLite finds what has expired."""
     connection = apsw.Connection(str(path))
-    steps: list[Any] = connection.execute(f"EXPLAIN QUERY PLAN {compile_layout(NOTES).expired}", (0, 1, 0.0, 1.0, 9)).fetchall()
+    steps: list[Any] = connection.execute(
+        f"EXPLAIN QUERY PLAN {compile_layout(NOTES).expired}", (0, 1, 0.0, 1.0, 9)
+    ).fetchall()
     connection.close()
     return "; ".join(step[3] for step in steps)
 
 
 @pytest.mark.parametrize("now", [NOW, NOW - 1800, float(NOW) + 0.5, 900, 0])
-async def test_a_sweep_takes_what_expired_up_to_the_second_and_leaves_the_rest_of_the_hour(tmp_path: Path, now: float) -> None:
+async def test_a_sweep_takes_what_expired_up_to_the_second_and_leaves_the_rest_of_the_hour(
+    tmp_path: Path, now: float
+) -> None:
     times = [now + offset for offset in (-2 * HOUR, -HOUR, -1799, -1, 0, 1, 1799, HOUR, 2 * HOUR)]
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)
@@ -37,7 +41,9 @@ async def test_a_sweep_takes_what_expired_up_to_the_second_and_leaves_the_rest_o
         swept = 3 + await engine.sweep(NOTES, now, 100)
         left = await all_items(engine, Scan(NOTES))
     assert swept == sum(int(until) <= now for until in times)
-    assert sorted(item["until"] for item in left) == sorted(int(until) for until in times if int(until) > now)
+    assert sorted(item["until"] for item in left) == sorted(
+        int(until) for until in times if int(until) > now
+    )
 
 
 async def test_a_sweep_looks_at_what_may_have_expired_alone(tmp_path: Path) -> None:
@@ -50,7 +56,9 @@ async def test_a_sweep_looks_at_what_may_have_expired_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_database_of_an_older_format_is_brought_to_ours(tmp_path: Path, version: int) -> None:
+async def test_a_database_of_an_older_format_is_brought_to_ours(
+    tmp_path: Path, version: int
+) -> None:
     path = tmp_path / FILE_NAME
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)
@@ -61,7 +69,9 @@ async def test_a_database_of_an_older_format_is_brought_to_ours(tmp_path: Path, 
     connection.execute("DROP TABLE notes")
     if version == 1:
         connection.execute('DROP INDEX "expires notes"')
-        connection.execute('CREATE INDEX "expires notes" ON "rows notes" (expires) WHERE expires IS NOT NULL')
+        connection.execute(
+            'CREATE INDEX "expires notes" ON "rows notes" (expires) WHERE expires IS NOT NULL'
+        )
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     assert (plan_of(path) == plan) == (version == 2)

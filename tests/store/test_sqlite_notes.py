@@ -53,16 +53,24 @@ def counted(engine: SqliteEngine, table: Table) -> tuple[int, int]:
     """How many rows stand in the index of what expires, and how many notes there are."""
     connection = apsw.Connection(str(engine.path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        indexed: Any = connection.execute(f"SELECT pk FROM {rows_name(table.name)} WHERE expires IS NOT NULL").fetchall()  # noqa: S608 - our tables
-        notes: Any = connection.execute("SELECT * FROM notes WHERE name = ?", (table.name,)).fetchall()
+        indexed: Any = connection.execute(
+            f"SELECT pk FROM {rows_name(table.name)} WHERE expires IS NOT NULL"  # noqa: S608
+        ).fetchall()
+        notes: Any = connection.execute(
+            "SELECT * FROM notes WHERE name = ?", (table.name,)
+        ).fetchall()
     finally:
         connection.close()
     return len(indexed), len(notes)
 
 
-async def test_neighbours_that_are_written_together_have_one_note_and_no_entries(engine: SqliteEngine) -> None:
+async def test_neighbours_that_are_written_together_have_one_note_and_no_entries(
+    engine: SqliteEngine,
+) -> None:
     await put_together(engine, LINES, [line(number, NOW + number) for number in range(100)])
-    await put_together(engine, ONCE, [{"id": f"board-1-boot-7-{number:03}", "until": NOW} for number in range(100)])
+    await put_together(
+        engine, ONCE, [{"id": f"board-1-boot-7-{number:03}", "until": NOW} for number in range(100)]
+    )
     assert (counted(engine, LINES), counted(engine, ONCE)) == ((0, 1), (0, 1))
     audit_file(engine.path.parent, [LINES, ONCE])
     for table in (LINES, ONCE):
@@ -75,15 +83,32 @@ async def test_neighbours_that_are_written_together_have_one_note_and_no_entries
 @pytest.mark.parametrize(
     "items",
     [
-        pytest.param([{"id": f"{uuid.UUID(int=number << 100)}", "until": NOW} for number in range(100)], id="far apart"),
-        pytest.param([{"id": f"board-1-{number * 7919 % 100:03}", "until": NOW} for number in range(100)], id="in no order"),
         pytest.param(
-            [{"id": f"board-{number:02}", "until": NOW + number * 7919 % 100} for number in range(20)], id="times in no order"
+            [{"id": f"{uuid.UUID(int=number << 100)}", "until": NOW} for number in range(100)],
+            id="far apart",
+        ),
+        pytest.param(
+            [{"id": f"board-1-{number * 7919 % 100:03}", "until": NOW} for number in range(100)],
+            id="in no order",
+        ),
+        pytest.param(
+            [
+                {"id": f"board-{number:02}", "until": NOW + number * 7919 % 100}
+                for number in range(20)
+            ],
+            id="times in no order",
         ),
         pytest.param([{"id": f"board-{number}", "until": NOW} for number in range(3)], id="few"),
-        pytest.param([{"id": f"board-{number:02}", "until": NOW + number * DAY} for number in range(20)], id="a day apart"),
         pytest.param(
-            [{"id": f"board-{number:02}", "until": NOW if number else "never"} for number in range(20)], id="one does not"
+            [{"id": f"board-{number:02}", "until": NOW + number * DAY} for number in range(20)],
+            id="a day apart",
+        ),
+        pytest.param(
+            [
+                {"id": f"board-{number:02}", "until": NOW if number else "never"}
+                for number in range(20)
+            ],
+            id="one does not",
         ),
     ],
 )
@@ -109,7 +134,9 @@ async def test_each_goes_within_a_day_of_its_time(engine: SqliteEngine) -> None:
 
 
 @pytest.mark.parametrize("bite", [1, 7, 25, 1000])
-async def test_a_sweep_stops_at_its_limit_and_goes_on_from_there(engine: SqliteEngine, bite: int) -> None:
+async def test_a_sweep_stops_at_its_limit_and_goes_on_from_there(
+    engine: SqliteEngine, bite: int
+) -> None:
     await put_together(engine, LINES, [line(number, NOW) for number in range(50)])
     await engine.put(Put(LINES, line(25, NOW + DAY)))
     counts = []
@@ -151,8 +178,18 @@ async def test_notes_go_with_their_table(engine: SqliteEngine) -> None:
 async def test_where_the_table_expires_by_another_attribute_or_has_a_new_index_the_sweeper_finds_all(
     engine: SqliteEngine,
 ) -> None:
-    await put_together(engine, LINES, [{**line(number, NOW), "later": NOW + DAY, "by": "bob"} for number in range(10)])
-    grown = Table("lines", partition=S("of"), sort=S("at"), ttl="until", indexes=(Global("by-by", partition=S("by")),))
+    await put_together(
+        engine,
+        LINES,
+        [{**line(number, NOW), "later": NOW + DAY, "by": "bob"} for number in range(10)],
+    )
+    grown = Table(
+        "lines",
+        partition=S("of"),
+        sort=S("at"),
+        ttl="until",
+        indexes=(Global("by-by", partition=S("by")),),
+    )
     await engine.ensure_table(grown)
     assert counted(engine, LINES) == (10, 0)
     await engine.ensure_table(Table("lines", partition=S("of"), sort=S("at"), ttl="later"))
@@ -161,7 +198,13 @@ async def test_where_the_table_expires_by_another_attribute_or_has_a_new_index_t
 
 
 async def test_an_index_that_came_after_the_note_is_swept_as_well(tmp_path: Path) -> None:
-    grown = Table("lines", partition=S("of"), sort=S("at"), ttl="until", indexes=(Global("by-of", partition=S("of")),))
+    grown = Table(
+        "lines",
+        partition=S("of"),
+        sort=S("at"),
+        ttl="until",
+        indexes=(Global("by-of", partition=S("of")),),
+    )
     async with embedded(tmp_path, LINES) as engine:
         await put_together(engine, LINES, [line(number, NOW) for number in range(10)])
         await engine.ensure_table(grown)
@@ -174,8 +217,12 @@ async def test_one_that_is_refused_among_them_stays_as_it_is(engine: SqliteEngin
     there = {"id": "board-1-0003", "until": NOW + 9}
     await engine.put(Put(ONCE, there))
     items = [{"id": f"board-1-{number:04}", "until": NOW} for number in range(10)]
-    outcomes = await engine.transact_each([Transaction((Put(ONCE, item, condition=NEW),)) for item in items])
-    assert [isinstance(outcome, TransactionCancelled) for outcome in outcomes] == [number == 3 for number in range(10)]
+    outcomes = await engine.transact_each(
+        [Transaction((Put(ONCE, item, condition=NEW),)) for item in items]
+    )
+    assert [isinstance(outcome, TransactionCancelled) for outcome in outcomes] == [
+        number == 3 for number in range(10)
+    ]
     assert counted(engine, ONCE) == (1, 1)
     assert await sweep_all(engine, ONCE, NOW) == 9
     assert await all_items(engine, Scan(ONCE)) == [there]
@@ -183,15 +230,23 @@ async def test_one_that_is_refused_among_them_stays_as_it_is(engine: SqliteEngin
 
 # Half of what is written together is in order, in both directions, and so has notes.
 ORDERED = st.builds(
-    lambda ats, untils, is_falling: dict(sorted(zip(sorted(ats), sorted(untils), strict=True), reverse=is_falling)),
+    lambda ats, untils, is_falling: dict(
+        sorted(zip(sorted(ats), sorted(untils), strict=True), reverse=is_falling)
+    ),
     st.lists(st.integers(0, 40), min_size=12, max_size=12, unique=True),
     st.lists(st.integers(-2, 9), min_size=12, max_size=12),
     st.booleans(),
 )
 STEPS: st.SearchStrategy[tuple[str, dict[int, int]]] = st.one_of(
-    st.tuples(st.just("together"), st.dictionaries(st.integers(0, 40), st.integers(-2, 9), min_size=4, max_size=20)),
+    st.tuples(
+        st.just("together"),
+        st.dictionaries(st.integers(0, 40), st.integers(-2, 9), min_size=4, max_size=20),
+    ),
     st.tuples(st.just("together"), ORDERED),
-    st.tuples(st.just("alone"), st.dictionaries(st.integers(0, 40), st.integers(-2, 9), min_size=1, max_size=1)),
+    st.tuples(
+        st.just("alone"),
+        st.dictionaries(st.integers(0, 40), st.integers(-2, 9), min_size=1, max_size=1),
+    ),
     st.tuples(st.just("sweep"), st.just({})),
 )
 
@@ -209,7 +264,11 @@ async def test_whatever_is_written_how_nothing_goes_too_early_and_nothing_stays(
                 if kind == "sweep":
                     await sweep_all(engine, LINES, NOW + moment * twelfth, bite)
                     left = {int(item["at"]) for item in await all_items(engine, Scan(LINES))}
-                    assert {at for at, until in present.items() if until > moment} <= left <= set(present)
+                    assert (
+                        {at for at, until in present.items() if until > moment}
+                        <= left
+                        <= set(present)
+                    )
                     present = {at: present[at] for at in left}
                 elif kind == "alone":
                     await engine.put(Put(LINES, items[0]))

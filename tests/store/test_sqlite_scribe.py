@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tally.store.api import Capacity, Put, Scan, Transacted, Transaction
-from tally.store.errors import OutcomeUnknown, Reason, StorageUnwritable, StoreError, TransactionCancelled
+from tally.store.errors import (
+    OutcomeUnknown,
+    Reason,
+    StorageUnwritable,
+    StoreError,
+    TransactionCancelled,
+)
 from tally.store.schema import Global, S, Table
 from tally.store.sqlite import SqliteEngine, scribe
 from tally.store.sqlite.files import FILE_NAME
@@ -95,10 +101,16 @@ async def test_those_that_are_refused_learn_why(engine: SqliteEngine) -> None:
 
 async def test_many_callers_get_their_own_answers(engine: SqliteEngine) -> None:
     await scribe_of(engine)
-    callers = [[once(f"{caller}-{number % 40}", f"{caller}") for number in range(caller, caller + 40)] for caller in range(20)]
+    callers = [
+        [once(f"{caller}-{number % 40}", f"{caller}") for number in range(caller, caller + 40)]
+        for caller in range(20)
+    ]
     answers = await asyncio.gather(*(engine.transact_each(asked) for asked in (*callers, *callers)))
     for one, other in zip(answers[:20], answers[20:], strict=True):
-        done = [isinstance(first, Transacted) + isinstance(second, Transacted) for first, second in zip(one, other, strict=True)]
+        done = [
+            isinstance(first, Transacted) + isinstance(second, Transacted)
+            for first, second in zip(one, other, strict=True)
+        ]
         assert done == [1] * 40
 
 
@@ -107,12 +119,17 @@ async def test_a_table_that_was_changed_meanwhile_keeps_its_new_index(engine: Sq
     layout = engine._layout(PLAIN)
     grown = Table("plain", partition=S("id"), indexes=(Global("by-by", partition=S("by")),))
     await engine.ensure_table(grown)
-    engine._catalogue._layouts = {**engine._catalogue._layouts, "plain": layout}  # it has not heard of it yet
+    engine._catalogue._layouts = {
+        **engine._catalogue._layouts,
+        "plain": layout,
+    }  # it has not heard of it yet
     outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(10)])
     assert all(isinstance(outcome, Transacted) for outcome in outcomes)
     engine._catalogue.forget()
     found = await all_items(engine, Scan(grown, index="by-by"))
-    assert {item["id"] for item in found if item["by"] == "bob"} == {f"{number}" for number in range(10)}
+    assert {item["id"] for item in found if item["by"] == "bob"} == {
+        f"{number}" for number in range(10)
+    }
 
 
 async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteEngine) -> None:
@@ -128,7 +145,9 @@ async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteE
     assert all(isinstance(outcome, Transacted) for outcome in await engine.transact_each(many("a")))
 
 
-async def test_it_writes_to_no_other_database_that_came_to_the_place(tmp_path: Path, engine: SqliteEngine) -> None:
+async def test_it_writes_to_no_other_database_that_came_to_the_place(
+    tmp_path: Path, engine: SqliteEngine
+) -> None:
     async with embedded(tmp_path / "other", PLAIN, STRINGS):
         pass
     (tmp_path / "other" / FILE_NAME).rename(engine.path)
@@ -144,7 +163,9 @@ async def test_it_writes_to_no_other_database_that_came_to_the_place(tmp_path: P
     assert (await audit(tmp_path))["plain"] == []
 
 
-async def test_one_that_is_ready_too_late_is_not_asked(tmp_path: Path, engine: SqliteEngine) -> None:
+async def test_one_that_is_ready_too_late_is_not_asked(
+    tmp_path: Path, engine: SqliteEngine
+) -> None:
     late = scribe.Scribe()
     await late.start(engine.path, engine._writer.file)
     await late.close()
@@ -154,7 +175,9 @@ async def test_one_that_is_ready_too_late_is_not_asked(tmp_path: Path, engine: S
 
 
 @pytest.mark.soak
-async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(engine: SqliteEngine) -> None:
+async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
+    engine: SqliteEngine,
+) -> None:
     """Whoever waited for it is told that nobody knows; the thread goes on, and later another scribe."""
     process = await scribe_of(engine)
     before = {item["id"] for item in await all_items(engine, Scan(PLAIN))}
@@ -192,16 +215,23 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(engin
     assert len(unknown) == 4
     engine.bulk._not_before = 0.0  # it would wait for a while
     assert await scribe_of(engine) is not process
-    assert all(isinstance(outcome, Transacted) for outcome in await engine.transact_each(many(f"{run}-again")))
+    assert all(
+        isinstance(outcome, Transacted)
+        for outcome in await engine.transact_each(many(f"{run}-again"))
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_ends_with_the_engine_and_not_by_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+async def test_it_ends_with_the_engine_and_not_by_a_signal(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     async with embedded(tmp_path, PLAIN, STRINGS, busy=1) as engine:
         pid = (await scribe_of(engine)).pid
         assert pid is not None
         os.kill(pid, number)
-        waiting = asyncio.ensure_future(engine.transact_each([once(f"{each}", "ann") for each in range(300)]))
+        waiting = asyncio.ensure_future(
+            engine.transact_each([once(f"{each}", "ann") for each in range(300)])
+        )
         await asyncio.sleep(0)
         await engine.close()
         assert all(isinstance(outcome, Transacted) for outcome in await waiting)
@@ -225,7 +255,9 @@ asyncio.run(main())
 
 
 async def test_it_does_not_outlive_an_engine_that_was_killed(tmp_path: Path) -> None:
-    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, str(tmp_path), stdout=asyncio.subprocess.PIPE)
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
     assert parent.stdout is not None
     pid = int(await parent.stdout.readline())
     assert lives(pid)
@@ -240,17 +272,23 @@ async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
 ) -> None:
     async with embedded(tmp_path / "one", PLAIN, busy=1_000) as engine:
         engine.bulk._since = math.inf  # a second that does not end
-        await engine.transact_each([Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)])
+        await engine.transact_each(
+            [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]
+        )
         assert not is_wanted(engine)
         await engine.transact_each([Transaction((Put(PLAIN, {"id": "1000"}),))])
         assert is_wanted(engine)
     monkeypatch.setattr(scribe, "_processors", lambda: 1)
     async with embedded(tmp_path / "two", PLAIN, busy=1) as engine:
-        await engine.transact_each([Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)])
+        await engine.transact_each(
+            [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]
+        )
         assert not is_wanted(engine)
 
 
-async def test_where_it_cannot_be_started_the_thread_writes(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_it_cannot_be_started_the_thread_writes(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with capture_logs() as logged:
         assert isinstance((await engine.transact_each([once("a", "ann")]))[0], Transacted)
@@ -260,7 +298,10 @@ async def test_where_it_cannot_be_started_the_thread_writes(engine: SqliteEngine
     assert isinstance((await engine.transact_each([once("b", "ann")]))[0], Transacted)
 
 
-@given(messages=st.lists(st.binary(max_size=300), max_size=8), cuts=st.lists(st.integers(1, 200), max_size=20))
+@given(
+    messages=st.lists(st.binary(max_size=300), max_size=8),
+    cuts=st.lists(st.integers(1, 200), max_size=20),
+)
 def test_messages_come_whole_however_they_are_cut(messages: list[bytes], cuts: list[int]) -> None:
     found: list[bytes] = []
     line = Line(found.append, lambda: None)
@@ -273,6 +314,8 @@ def test_messages_come_whole_however_they_are_cut(messages: list[bytes], cuts: l
 
 
 def test_a_refusal_goes_from_one_process_to_another() -> None:
-    refusal = TransactionCancelled([Reason("None"), Reason("ConditionalCheckFailed", "no", {"id": "a", "n": 1})])
+    refusal = TransactionCancelled(
+        [Reason("None"), Reason("ConditionalCheckFailed", "no", {"id": "a", "n": 1})]
+    )
     came = pickle.loads(pickle.dumps(refusal))  # noqa: S301
     assert (type(came), str(came), came.reasons) == (type(refusal), str(refusal), refusal.reasons)

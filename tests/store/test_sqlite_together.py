@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.store.api import Alike, Columns, Put, Puts, Scan, Transacted, Transaction
-from tally.store.errors import InvalidNumber, InvalidRequest, InvalidValue, ItemTooLarge, StoreError, TransactionCancelled
+from tally.store.errors import (
+    InvalidNumber,
+    InvalidRequest,
+    InvalidValue,
+    ItemTooLarge,
+    StoreError,
+    TransactionCancelled,
+)
 from tally.store.schema import Global, S, Table
 from tally.store.sqlite import SqliteEngine
 from tally.store.sqlite.codec import pack, unpack
@@ -42,9 +49,13 @@ def _told(outcome: Transacted | StoreError) -> str:
     return f"after {item['by']}"
 
 
-async def in_one_group(engine: SqliteEngine, *asked: list[Transaction]) -> list[list[Transacted | StoreError]]:
+async def in_one_group(
+    engine: SqliteEngine, *asked: list[Transaction]
+) -> list[list[Transacted | StoreError]]:
     with one_group(engine):
-        waiting = [asyncio.ensure_future(engine.transact_each(transactions)) for transactions in asked]
+        waiting = [
+            asyncio.ensure_future(engine.transact_each(transactions)) for transactions in asked
+        ]
         await asyncio.sleep(0)  # a task asks when it first runs
     return await asyncio.gather(*waiting)
 
@@ -58,16 +69,33 @@ async def test_callers_that_share_a_commit_get_their_own_answers(engine: SqliteE
         [once("c-0", "cid")],
         [once(f"d-{number}", "dan") for number in range(300)],
     )
-    assert [told(outcomes) for outcomes in answers[:3]] == [["done"] * 3, ["done", "after an earlier one", "done"], ["done"]]
+    assert [told(outcomes) for outcomes in answers[:3]] == [
+        ["done"] * 3,
+        ["done", "after an earlier one", "done"],
+        ["done"],
+    ]
     assert told(answers[3]) == ["done"] * 300
     assert (await engine.scan(Scan(PLAIN))).scanned == 3 + 2 + 1 + 300 + 1
-    assert await stored(engine, STRINGS, {"id": "there", "at": "x"}) == {"id": "there", "at": "x", "by": "an earlier one"}
-    assert await stored(engine, STRINGS, {"id": "b-1", "at": "x"}) == {"id": "b-1", "at": "x", "by": "bob"}
+    assert await stored(engine, STRINGS, {"id": "there", "at": "x"}) == {
+        "id": "there",
+        "at": "x",
+        "by": "an earlier one",
+    }
+    assert await stored(engine, STRINGS, {"id": "b-1", "at": "x"}) == {
+        "id": "b-1",
+        "at": "x",
+        "by": "bob",
+    }
 
 
-async def test_of_callers_that_share_a_commit_and_want_one_item_the_first_gets_it(engine: SqliteEngine) -> None:
+async def test_of_callers_that_share_a_commit_and_want_one_item_the_first_gets_it(
+    engine: SqliteEngine,
+) -> None:
     first, second, third = await in_one_group(
-        engine, [once("a", "ann"), once("b", "ann")], [once("b", "bob"), once("c", "bob")], [once("c", "cid"), once("d", "cid")]
+        engine,
+        [once("a", "ann"), once("b", "ann")],
+        [once("b", "bob"), once("c", "bob")],
+        [once("c", "cid"), once("d", "cid")],
     )
     assert told(first) == ["done", "done"]
     assert told(second) == ["after ann", "done"]
@@ -95,15 +123,21 @@ async def test_new_items_and_old_ones_may_be_put_at_once(engine: SqliteEngine) -
     costs = [outcome.capacity.write for outcome in outcomes if isinstance(outcome, Transacted)]
     assert costs == [6.0 if number % 3 == 0 else 2.0 for number in range(40)]
     found = (await engine.scan(Scan(PLAIN))).items
-    assert {item["id"]: item["note"] for item in found} == {f"{number}": "new" for number in range(40)}
+    assert {item["id"]: item["note"] for item in found} == {
+        f"{number}": "new" for number in range(40)
+    }
 
 
-async def test_items_that_are_there_are_found_wherever_they_stand_among_new_ones(engine: SqliteEngine) -> None:
+async def test_items_that_are_there_are_found_wherever_they_stand_among_new_ones(
+    engine: SqliteEngine,
+) -> None:
     old = {0, 1, 77, 127, 128, 255, 256, 298, 299}
     for number in old:
         await engine.transact(once(f"{number}", "an earlier one"))
     outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(300)])
-    assert told(outcomes) == ["after an earlier one" if number in old else "done" for number in range(300)]
+    assert told(outcomes) == [
+        "after an earlier one" if number in old else "done" for number in range(300)
+    ]
     for table in (PLAIN, STRINGS):
         found = (await engine.scan(Scan(table))).items
         assert {int(item["id"]) for item in found if item["by"] == "bob"} == set(range(300)) - old
@@ -114,11 +148,19 @@ async def test_transactions_said_to_be_alike_come_to_the_same(engine: SqliteEngi
     names = [f"{number}" for number in range(20)]
     await engine.transact(once("7", "an earlier one"))
     items: list[dict[str, Any]] = [{"id": name} for name in names]
-    alike = Alike(Puts(PLAIN, items, {"by": "bob"}, NEW), Puts(STRINGS, items, {"at": "x", "by": "bob"}))
+    alike = Alike(
+        Puts(PLAIN, items, {"by": "bob"}, NEW), Puts(STRINGS, items, {"at": "x", "by": "bob"})
+    )
     assert [*alike] == [once(name, "bob") for name in names]
     assert alike[1:3] == [once("1", "bob"), once("2", "bob")]
-    assert told(await engine.transact_each(alike)) == ["after an earlier one" if name == "7" else "done" for name in names]
-    assert await stored(engine, STRINGS, {"id": "8", "at": "x"}) == {"id": "8", "at": "x", "by": "bob"}
+    assert told(await engine.transact_each(alike)) == [
+        "after an earlier one" if name == "7" else "done" for name in names
+    ]
+    assert await stored(engine, STRINGS, {"id": "8", "at": "x"}) == {
+        "id": "8",
+        "at": "x",
+        "by": "bob",
+    }
 
 
 def test_transactions_that_are_alike_have_all_their_puts() -> None:
@@ -126,7 +168,9 @@ def test_transactions_that_are_alike_have_all_their_puts() -> None:
         Alike(Puts(PLAIN, [{"id": "a"}]), Puts(STRINGS, []))
 
 
-async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(engine: SqliteEngine) -> None:
+async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(
+    engine: SqliteEngine,
+) -> None:
     grown = Table("plain", partition=S("id"), indexes=(Global("by-by", partition=S("by")),))
     with one_group(engine):
         before = asyncio.ensure_future(engine.transact_each([once("a", "ann")]))
@@ -137,7 +181,10 @@ async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(e
         await asyncio.sleep(0)
     await change
     assert (told(await before), told(await after)) == (["done"], ["done"])
-    assert sorted(item["id"] for item in (await engine.scan(Scan(grown, index="by-by"))).items) == ["a", "b"]
+    assert sorted(item["id"] for item in (await engine.scan(Scan(grown, index="by-by"))).items) == [
+        "a",
+        "b",
+    ]
 
 
 @given(chosen=st.lists(items(), min_size=1, max_size=3), common=items(), count=st.integers(1, 9))
@@ -150,7 +197,9 @@ def test_packing_and_measuring_many_comes_to_the_same_as_each_by_itself(
 
 
 @given(item=items(), common=items(), count=st.integers(1, 9))
-def test_items_told_by_attribute_come_to_the_same(item: dict[str, Any], common: dict[str, Any], count: int) -> None:
+def test_items_told_by_attribute_come_to_the_same(
+    item: dict[str, Any], common: dict[str, Any], count: int
+) -> None:
     many = [{**item, "id": f"{number}"} for number in range(count)]
     columns = Columns({name: [each[name] for each in many] for name in many[0]})
     assert [*columns] == many
@@ -168,7 +217,9 @@ def rows_of(many: Sequence[dict[str, Any]], common: dict[str, Any]) -> list[Row]
     return compile_layout(PLAIN).rows_of(many, common).rows
 
 
-def expect_like_each_by_itself(rows: list[Row], many: list[dict[str, Any]], common: dict[str, Any]) -> None:
+def expect_like_each_by_itself(
+    rows: list[Row], many: list[dict[str, Any]], common: dict[str, Any]
+) -> None:
     """The same, if not byte for byte: of two spellings of a number, 20 and 20.0, either may be remembered."""
     whole = [{**common, **item} for item in many]
     assert [size for *_, size, _ in rows] == [measure_item(item) for item in whole]
@@ -178,7 +229,12 @@ def expect_like_each_by_itself(rows: list[Row], many: list[dict[str, Any]], comm
 
 def test_what_every_item_has_in_common_is_packed_as_if_each_had_it() -> None:
     many: list[dict[str, Any]] = [
-        {"id": f"{number}", "n": number, "text": f"é{number}", "map": {"half": Decimal(number) / 2, "on": True}}
+        {
+            "id": f"{number}",
+            "n": number,
+            "text": f"é{number}",
+            "map": {"half": Decimal(number) / 2, "on": True},
+        }
         for number in range(50)
     ]
     common: dict[str, Any] = {f"name-{number}": {"x": number} for number in range(20)}
@@ -187,8 +243,16 @@ def test_what_every_item_has_in_common_is_packed_as_if_each_had_it() -> None:
 
 def test_numbers_that_are_equal_are_packed_as_equals() -> None:
     """Also a zero with a sign, and one that was written with more places than another."""
-    for values in (["0.5", "0.50", "5E-1"], ["0.0", "-0.0", "0"], ["-7.25", "-7.250"], ["20", "20.0", "2E1"]):
-        many = [{"id": f"{number}", "map": {"n": Decimal(value), "i": number}} for number, value in enumerate(values * 3)]
+    for values in (
+        ["0.5", "0.50", "5E-1"],
+        ["0.0", "-0.0", "0"],
+        ["-7.25", "-7.250"],
+        ["20", "20.0", "2E1"],
+    ):
+        many = [
+            {"id": f"{number}", "map": {"n": Decimal(value), "i": number}}
+            for number, value in enumerate(values * 3)
+        ]
         kept = [unpack(packed)["map"]["n"] for _, _, packed, _, _ in rows_of(many, {})]
         assert kept == [Decimal(values[0])] * len(many)
 
@@ -207,7 +271,9 @@ def test_numbers_that_are_equal_are_packed_as_equals() -> None:
     ],
 )
 @pytest.mark.parametrize("count", [1, 10])
-def test_what_measuring_refuses_is_refused_among_many(value: Any, error: type[StoreError], count: int) -> None:
+def test_what_measuring_refuses_is_refused_among_many(
+    value: Any, error: type[StoreError], count: int
+) -> None:
     with pytest.raises(error) as alone:
         measure_item({"id": "a", "value": value})
     for common, item in (({}, {"id": "a", "value": value}), ({"value": value}, {"id": "a"})):

@@ -85,15 +85,22 @@ def test_a_fresh_schema_is_locked_and_then_current(tally: Tally) -> None:
     missing = tally("schema", "check")
     assert missing.exit_code == 3
     assert (
-        "schema.lock is not what the code declares. `tally schema lock --file schema.lock` brings it up to date" in missing.stderr
+        "schema.lock is not what the code declares. `tally schema lock --file schema.lock` brings it up to date"
+        in missing.stderr
     )
     locked = tally("schema", "lock")
     assert locked.exit_code == 0
     assert "example-fixtures: the table is new [safe]" in locked.stdout
     assert "schema.lock: 4 tables locked." in locked.stdout
     assert tally.lock.read_text(encoding="utf-8") == render_lock(CATALOGUE.tables())
-    assert (tally("schema", "check").exit_code, tally("schema", "check").stdout) == (0, "schema.lock is current: 4 tables.\n")
-    assert (tally("schema", "diff").exit_code, tally("schema", "diff").stdout) == (0, "No change.\n")
+    assert (tally("schema", "check").exit_code, tally("schema", "check").stdout) == (
+        0,
+        "schema.lock is current: 4 tables.\n",
+    )
+    assert (tally("schema", "diff").exit_code, tally("schema", "diff").stdout) == (
+        0,
+        "No change.\n",
+    )
 
 
 def test_a_program_without_tables_has_a_lock_without_tables(tally: Tally) -> None:
@@ -115,12 +122,18 @@ IMPOSSIBLE = replace(THINGS, partition=S("key"))
         (THINGS, 0, "No change."),
         (SAFE, 3, "things: optional attribute colour is new [safe]"),
         (MIGRATION, 4, "things: attribute size was of type N and is of type S [needs a migration]"),
-        (replace(MIGRATION, version="2.0.0"), 4, "is of type S [needs a migration, new major version]"),
+        (
+            replace(MIGRATION, version="2.0.0"),
+            4,
+            "is of type S [needs a migration, new major version]",
+        ),
         (IMPOSSIBLE, 5, "things: the primary key was id (S) and is key (S) [impossible]"),
         (None, 4, "things: the table is gone [needs a migration]"),
     ],
 )
-def test_the_exit_code_of_a_diff_tells_ci_how_bad_it_is(tally: Tally, declared: Table | None, code: int, line: str) -> None:
+def test_the_exit_code_of_a_diff_tells_ci_how_bad_it_is(
+    tally: Tally, declared: Table | None, code: int, line: str
+) -> None:
     tally.declare(THINGS)
     assert tally("schema", "lock").exit_code == 0
     tally.declare(declared)
@@ -162,7 +175,10 @@ def test_the_impossible_is_never_locked(tally: Tally) -> None:
     tally.declare(replace(IMPOSSIBLE, version="2.0.0"))
     refused = tally("schema", "lock")
     assert refused.exit_code == 5
-    assert "declare a table of another name, copy the items, switch over, then remove this one" in refused.stdout
+    assert (
+        "declare a table of another name, copy the items, switch over, then remove this one"
+        in refused.stdout
+    )
     assert tally.lock.read_bytes() == before
 
 
@@ -196,7 +212,13 @@ def test_a_diff_may_be_against_any_lock_and_as_json(tally: Tally) -> None:
     diff = tally("schema", "diff", "--against", "other.lock", "--json")
     assert diff.exit_code == 3
     assert json.loads(diff.stdout) == [
-        {"table": "things", "change": "optional attribute colour is new", "class": "safe", "advice": "", "accepted": False}
+        {
+            "table": "things",
+            "change": "optional attribute colour is new",
+            "class": "safe",
+            "advice": "",
+            "accepted": False,
+        }
     ]
     assert not tally.lock.exists()
 
@@ -224,8 +246,12 @@ def test_a_version_that_is_none_is_an_error(tally: Tally) -> None:
 
 
 def test_create_makes_the_tables_on_the_configured_engine(tally: Tally) -> None:
-    assert tally("schema", "create").stdout.splitlines() == [f"{table.name}: made" for table in CATALOGUE.tables()]
-    assert tally("schema", "create").stdout.splitlines() == [f"{table.name}: as declared" for table in CATALOGUE.tables()]
+    assert tally("schema", "create").stdout.splitlines() == [
+        f"{table.name}: made" for table in CATALOGUE.tables()
+    ]
+    assert tally("schema", "create").stdout.splitlines() == [
+        f"{table.name}: as declared" for table in CATALOGUE.tables()
+    ]
 
 
 def test_create_says_what_stands_in_the_way(tally: Tally) -> None:
@@ -236,19 +262,38 @@ def test_create_says_what_stands_in_the_way(tally: Tally) -> None:
     assert (refused.exit_code, "things" in refused.stderr) == (1, True)
 
 
-def test_the_documents_for_aws_are_printed_with_the_configured_prefix_or_another(tally: Tally) -> None:
+def test_the_documents_for_aws_are_printed_with_the_configured_prefix_or_another(
+    tally: Tally,
+) -> None:
     template = json.loads(tally("schema", "cloudformation").stdout)
-    assert template["Resources"]["ExampleLocksTable"]["Properties"]["TableName"] == "stage-example-locks"
+    assert (
+        template["Resources"]["ExampleLocksTable"]["Properties"]["TableName"]
+        == "stage-example-locks"
+    )
     template = json.loads(tally("schema", "cloudformation", "--prefix", "prod-").stdout)
-    assert template["Resources"]["ExampleLocksTable"]["Properties"]["TableName"] == "prod-example-locks"
-    assert 'name                        = "stage-example-locks"' in tally("schema", "terraform").stdout
-    assert 'name                        = "example-locks"' in tally("schema", "terraform", "--prefix", "").stdout
+    assert (
+        template["Resources"]["ExampleLocksTable"]["Properties"]["TableName"]
+        == "prod-example-locks"
+    )
+    assert (
+        'name                        = "stage-example-locks"' in tally("schema", "terraform").stdout
+    )
+    assert (
+        'name                        = "example-locks"'
+        in tally("schema", "terraform", "--prefix", "").stdout
+    )
 
 
 def test_patterns_are_printed_one_a_line(tally: Tally) -> None:
     lines = tally("patterns").stdout.splitlines()
     assert len(lines) == len(CATALOGUE.entries())
-    assert lines[0].split("\t")[:5] == ["example", "example-fixtures", "Get fixture by ID", "both", "GetItem"]
+    assert lines[0].split("\t")[:5] == [
+        "example",
+        "example-fixtures",
+        "Get fixture by ID",
+        "both",
+        "GetItem",
+    ]
     assert tally("patterns", "example").stdout.splitlines() == lines
 
 
@@ -265,7 +310,10 @@ def test_patterns_are_printed_as_json_and_as_markdown(tally: Tally) -> None:
 
 def test_a_backend_that_is_not_there_is_named(tally: Tally) -> None:
     refused = tally("patterns", "cricket")
-    assert (refused.exit_code, refused.stderr) == (2, "There is no backend cricket; there are: example\n")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "There is no backend cricket; there are: example\n",
+    )
 
 
 @contextmanager
@@ -301,16 +349,26 @@ def test_the_figures_of_a_running_server_are_shown(tally: Tally) -> None:
         assert json.loads(tally("patterns", "other", "--json", "--url", url).stdout) == []
 
 
-@pytest.mark.parametrize(("status", "body"), [(500, b"[]"), (200, b"<html>"), (200, b'[{"pattern": 1}]')])
-def test_a_server_that_does_not_answer_with_patterns_is_an_error(tally: Tally, status: int, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("status", "body"), [(500, b"[]"), (200, b"<html>"), (200, b'[{"pattern": 1}]')]
+)
+def test_a_server_that_does_not_answer_with_patterns_is_an_error(
+    tally: Tally, status: int, body: bytes
+) -> None:
     with answering(status, body) as url:
         refused = tally("patterns", "--url", url)
-    assert (refused.exit_code, "/patterns does not answer with access patterns" in refused.stderr) == (1, True)
+    assert (
+        refused.exit_code,
+        "/patterns does not answer with access patterns" in refused.stderr,
+    ) == (1, True)
 
 
 def test_a_server_that_is_not_there_is_an_error(tally: Tally) -> None:
     with answering(200, b"[]") as url:
         pass
     refused = tally("patterns", "--url", url)
-    assert (refused.exit_code, "does not answer with access patterns" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "does not answer with access patterns" in refused.stderr) == (
+        1,
+        True,
+    )
     assert tally("patterns", "--url", "nonsense").exit_code == 1

@@ -52,7 +52,9 @@ def same(printed: str, expected: str) -> bool:
     return re.fullmatch(pattern, printed) is not None
 
 
-async def test_every_example_of_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_example_of_the_page_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     ran = {"python": 0, "console": 0}
@@ -72,8 +74,12 @@ async def test_every_example_of_the_page_works(tmp_path: Path, monkeypatch: pyte
                 await run_python(source, names)
                 continue
             for command, expected in commands(source):
-                result = await asyncio.to_thread(CliRunner().invoke, cli, command, catch_exceptions=False)
-                assert same(result.output, expected), f"tally {' '.join(command)} printed:\n{result.output}"
+                result = await asyncio.to_thread(
+                    CliRunner().invoke, cli, command, catch_exceptions=False
+                )
+                assert same(result.output, expected), (
+                    f"tally {' '.join(command)} printed:\n{result.output}"
+                )
     assert ran["python"] >= 9
     assert ran["console"] >= 5
 

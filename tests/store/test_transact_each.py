@@ -8,7 +8,13 @@ import pytest
 from tally.kit.clock import ManualClock
 from tally.store.access import PutItem, TransactWriteItems, access, pattern_of
 from tally.store.api import Put, Transaction, Write
-from tally.store.errors import AccessViolation, BoundExceeded, StoreError, TransactionCancelled, Unavailable
+from tally.store.errors import (
+    AccessViolation,
+    BoundExceeded,
+    StoreError,
+    TransactionCancelled,
+    Unavailable,
+)
 from tally.store.expressions import absent
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
@@ -30,7 +36,9 @@ class Batches:
 
     @access("Follow", TransactWriteItems, table=FOLLOWS, bound=6)
     async def follow(self, users: Sequence[str]) -> list[StoreError | None]:
-        return await self.store.transact_each([Transaction((self._follow(user),)) for user in users])
+        return await self.store.transact_each(
+            [Transaction((self._follow(user),)) for user in users]
+        )
 
     @access("Follow without end", TransactWriteItems, table=FOLLOWS)
     async def unbounded(self) -> None:
@@ -42,11 +50,15 @@ class Batches:
 
     @access("Follow elsewhere", TransactWriteItems, table=FOLLOWS, bound=6)
     async def elsewhere(self) -> None:
-        await self.store.transact_each([Transaction((self._follow("ann"),)), Transaction((Put(LOCKS, {"lockKey": "a"}),))])
+        await self.store.transact_each(
+            [Transaction((self._follow("ann"),)), Transaction((Put(LOCKS, {"lockKey": "a"}),))]
+        )
 
     @staticmethod
     def _follow(user: str) -> Write:
-        return Put(FOLLOWS, {"matchId": "m", "userId": user, "expiresAt": 1}, condition=absent("matchId"))
+        return Put(
+            FOLLOWS, {"matchId": "m", "userId": user, "expiresAt": 1}, condition=absent("matchId")
+        )
 
 
 @pytest.fixture
@@ -80,15 +92,23 @@ async def test_more_writes_than_the_bound_are_refused_before_the_first(batches: 
 
 @pytest.mark.parametrize(
     ("method", "why"),
-    [("unbounded", "wants a bound"), ("undeclared", "not TransactWriteItems"), ("elsewhere", "does not declare table")],
+    [
+        ("unbounded", "wants a bound"),
+        ("undeclared", "not TransactWriteItems"),
+        ("elsewhere", "does not declare table"),
+    ],
 )
-async def test_what_the_pattern_does_not_declare_is_refused(batches: Batches, method: str, why: str) -> None:
+async def test_what_the_pattern_does_not_declare_is_refused(
+    batches: Batches, method: str, why: str
+) -> None:
     with pytest.raises(AccessViolation, match=why):
         await getattr(batches, method)()
     assert await batches.follow(["ann"]) == [None]
 
 
-async def test_a_store_that_is_away_is_an_error_of_every_transaction(engine: SqliteEngine, batches: Batches) -> None:
+async def test_a_store_that_is_away_is_an_error_of_every_transaction(
+    engine: SqliteEngine, batches: Batches
+) -> None:
     await engine.close()
     with pytest.raises(Exception, match="cannot answer") as trouble:
         await batches.follow(["ann", "bob"])

@@ -43,7 +43,11 @@ def test_a_python_type_without_a_counterpart_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(set(), "at least one element"), ({1, "a"}, "one type only"), ({None}, "strings, numbers or binaries")],
+    [
+        (set(), "at least one element"),
+        ({1, "a"}, "one type only"),
+        ({None}, "strings, numbers or binaries"),
+    ],
 )
 def test_a_set_holds_elements_of_one_scalar_type_and_is_never_empty(value: Any, words: str) -> None:
     with pytest.raises(InvalidValue, match=words):
@@ -126,7 +130,9 @@ def test_a_number_that_dynamodb_could_not_hold_is_refused(number: Any, words: st
         ("-1.2345678901234567890123456789012345678", 21),
     ],
 )
-def test_a_number_costs_one_byte_and_one_for_each_two_digits_on_a_side_of_the_point(number: str, size: int) -> None:
+def test_a_number_costs_one_byte_and_one_for_each_two_digits_on_a_side_of_the_point(
+    number: str, size: int
+) -> None:
     """The figures were measured at the edge of a read unit."""
     assert measure(Decimal(number), "field") == size
     if Decimal(number) == int(Decimal(number)):
@@ -212,4 +218,6 @@ def test_every_generated_value_is_of_one_of_the_ten_types_and_has_a_size(value: 
 
 @given(items())
 def test_the_size_of_an_item_is_the_sum_over_its_attributes(item: dict[str, Any]) -> None:
-    assert measure_item(item) == sum(len(name.encode()) + measure(value, name) for name, value in item.items())
+    assert measure_item(item) == sum(
+        len(name.encode()) + measure(value, name) for name, value in item.items()
+    )

@@ -1,7 +1,8 @@
 """Runs a program for as long as its own standard input stays open: `python watched.py PROGRAM ARGUMENT...`.
 
-An emulator must not outlive the tests that started it. Whoever starts it holds the other end of the pipe; when that process
-ends, even by `kill -9`, the system closes the pipe, and the program is stopped here. Nothing has to be remembered or swept up.
+An emulator must not outlive the tests that started it. Whoever starts it holds the other end of the
+pipe; when that process ends, even by `kill -9`, the system closes the pipe, and the program is
+stopped here. Nothing has to be remembered or swept up.
 """
 
 import os

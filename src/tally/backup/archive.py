@@ -1,7 +1,8 @@
 """The file of a back-up: a tar that begins with `manifest.json`, the list of its files with size, mode and SHA-256.
 
-`manifest.sha256` follows it, the checksum of the list itself. So a back-up that was cut short or damaged anywhere is known
-as such before anything is made of it, and the usual tools can look inside.
+`manifest.sha256` follows it, the checksum of the list itself. So a back-up that was cut short or
+damaged anywhere is known as such before anything is made of it, and the usual tools can look
+inside.
 """
 
 import hashlib
@@ -55,7 +56,9 @@ def _entry(folder: Path, path: Path) -> Entry:
     found = path.stat()
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Entry(path.relative_to(folder).as_posix(), found.st_size, found.st_mode & OWNER_BITS, digest)
+    return Entry(
+        path.relative_to(folder).as_posix(), found.st_size, found.st_mode & OWNER_BITS, digest
+    )
 
 
 def write_archive(folder: Path, manifest: Manifest, target: Path) -> None:
@@ -95,21 +98,31 @@ def read_archive(source: Path, folder: Path) -> Manifest:
 def _read_manifest(tar: tarfile.TarFile, source: Path) -> Manifest:
     listed, checksum = _read_small(tar, MANIFEST, source), _read_small(tar, CHECKSUM, source)
     if hashlib.sha256(listed).hexdigest().encode() != checksum.strip():
-        raise Failed(f"{source} is damaged: the list of its files does not have the checksum that it should")
+        raise Failed(
+            f"{source} is damaged: the list of its files does not have the checksum that it should"
+        )
     try:
         manifest = msgspec.json.decode(listed, type=Manifest)
     except msgspec.DecodeError as error:
         raise Failed(f"{source} has a list of files that cannot be read: {error}") from error
     if manifest.format > FORMAT:
-        raise Failed(f"{source} was made by Tally {manifest.version} in format {manifest.format}; this one knows {FORMAT}")
+        raise Failed(
+            f"{source} was made by Tally {manifest.version} in format {manifest.format}; this one knows {FORMAT}"
+        )
     return manifest
 
 
 def _read_small(tar: tarfile.TarFile, name: str, source: Path) -> bytes:
     member = tar.next()
-    content = tar.extractfile(member) if member is not None and member.name == name and member.size <= MANIFEST_BYTES else None
+    content = (
+        tar.extractfile(member)
+        if member is not None and member.name == name and member.size <= MANIFEST_BYTES
+        else None
+    )
     if content is None:
-        raise Failed(f"{source} is no back-up of Tally: it does not begin with {MANIFEST} and {CHECKSUM}")
+        raise Failed(
+            f"{source} is no back-up of Tally: it does not begin with {MANIFEST} and {CHECKSUM}"
+        )
     return content.read()
 
 
@@ -123,7 +136,9 @@ def _unpack(tar: tarfile.TarFile, entry: Entry, folder: Path, source: Path) -> N
         raise Failed(f"{source} is cut short or damaged: {entry.name} is missing")
     target = folder / entry.name
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, entry.mode & OWNER_BITS)
+    descriptor = os.open(
+        target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, entry.mode & OWNER_BITS
+    )
     with os.fdopen(descriptor, "w+b") as file:
         try:
             shutil.copyfileobj(content, file, CHUNK_BYTES)
@@ -133,4 +148,6 @@ def _unpack(tar: tarfile.TarFile, entry: Entry, folder: Path, source: Path) -> N
         os.fsync(file.fileno())
         file.seek(0)
         if hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
-            raise Failed(f"{source} is damaged: {entry.name} does not have the checksum that it should")
+            raise Failed(
+                f"{source} is damaged: {entry.name} does not have the checksum that it should"
+            )

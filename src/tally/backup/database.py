@@ -1,7 +1,8 @@
 """The two databases of a data directory, copied while others write, and made anew from the copies.
 
-SQLite's own back-up reads one moment of the store and lets writers go on. PostgreSQL's `pg_dump` does the same; it comes
-from the wheel that the server comes from, and joins the server that runs or starts it for as long as it takes.
+SQLite's own back-up reads one moment of the store and lets writers go on. PostgreSQL's `pg_dump`
+does the same; it comes from the wheel that the server comes from, and joins the server that runs or
+starts it for as long as it takes.
 """
 
 import asyncio
@@ -36,25 +37,41 @@ def copy_store(source: Path, target: Path) -> None:
     finally:
         reading.close()
     if found != ("ok",):
-        raise Failed(f"{source} is damaged, and so would be its back-up: {found[0] if found else 'it cannot be checked'}")
+        raise Failed(
+            f"{source} is damaged, and so would be its back-up: {found[0] if found else 'it cannot be checked'}"
+        )
 
 
 async def dump_postgres(data_dir: Path, target: Path, clock: Clock) -> None:
     """Everything in the PostgreSQL of the data directory, as it is at one moment."""
     async with open_postgres(data_dir, clock) as address:
-        await _run("pg_dump", "--format=custom", "--no-password", f"--file={target}", f"--dbname={address}")
+        await _run(
+            "pg_dump", "--format=custom", "--no-password", f"--file={target}", f"--dbname={address}"
+        )
 
 
 async def load_postgres(data_dir: Path, source: Path, clock: Clock) -> None:
     """Make a PostgreSQL in the data directory, with all that was dumped, or nothing."""
     async with open_postgres(data_dir, clock) as address:
-        await _run("pg_restore", "--exit-on-error", "--single-transaction", "--no-password", f"--dbname={address}", str(source))
+        await _run(
+            "pg_restore",
+            "--exit-on-error",
+            "--single-transaction",
+            "--no-password",
+            f"--dbname={address}",
+            str(source),
+        )
 
 
 async def _run(program: str, *arguments: str) -> None:
     """Run one of PostgreSQL's programs to its end; if it or we fail, neither is left."""
     process = await asyncio.create_subprocess_exec(
-        *(str(programs() / program), *arguments), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env={"LC_ALL": "C", "TZ": "UTC"}
+        str(programs() / program),
+        *arguments,
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=PIPE,
+        env={"LC_ALL": "C", "TZ": "UTC"},
     )
     try:
         _, said = await process.communicate()

@@ -1,7 +1,8 @@
 """Makes a data directory of a back-up: all of it, or none.
 
-Everything is unpacked, checked and loaded in a folder beside the data directory, which takes the directory's name when
-it is whole. A restore that fails or is killed leaves the data directory as it was.
+Everything is unpacked, checked and loaded in a folder beside the data directory, which takes the
+directory's name when it is whole. A restore that fails or is killed leaves the data directory as it
+was.
 """
 
 import asyncio
@@ -39,9 +40,13 @@ def _check(source: Path, data_dir: Path) -> None:
     if not source.is_file():
         raise NotTried(f"There is no back-up {source}")
     if inuse.is_used(data_dir):
-        raise NotTried(f"A program runs on {data_dir.resolve()}: stop it first, and move the directory out of the way")
+        raise NotTried(
+            f"A program runs on {data_dir.resolve()}: stop it first, and move the directory out of the way"
+        )
     if data_dir.exists() and not (data_dir.is_dir() and not any(data_dir.iterdir())):
-        raise NotTried(f"{data_dir.resolve()} is not empty: move it out of the way, or set TALLY_DATA_DIR to another place")
+        raise NotTried(
+            f"{data_dir.resolve()} is not empty: move it out of the way, or set TALLY_DATA_DIR to another place"
+        )
 
 
 def _make_draft(data_dir: Path) -> Path:
@@ -57,14 +62,21 @@ def _make_draft(data_dir: Path) -> Path:
 def _put_in_place(draft: Path, data_dir: Path) -> None:
     """The kernel refuses it if somebody has put something into the directory meanwhile."""
     target = data_dir.resolve()
-    for folder in (draft, *(path for path in draft.rglob("*") if path.is_dir() and not path.is_symlink())):
+    for folder in (
+        draft,
+        *(path for path in draft.rglob("*") if path.is_dir() and not path.is_symlink()),
+    ):
         sync_folder(folder)
     try:
         draft.rename(target)
     except OSError as error:
         if error.errno in {errno.EBUSY, errno.EXDEV}:
-            raise Failed(f"{data_dir} is the top of a disk and cannot be replaced: choose a directory in it") from error
+            raise Failed(
+                f"{data_dir} is the top of a disk and cannot be replaced: choose a directory in it"
+            ) from error
         if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
-            raise Failed(f"{data_dir} is no longer empty: another program has begun to use it") from error
+            raise Failed(
+                f"{data_dir} is no longer empty: another program has begun to use it"
+            ) from error
         raise
     sync_folder(target.parent)

@@ -16,10 +16,13 @@ from tally.kit import inuse
 from tally.kit.clock import Clock
 from tally.store.sqlite.files import FILE_NAME as STORE_FILE
 
-# What the folder of a back-up under way has in its name, so that one that was killed can be told from a back-up.
+# What the folder of a back-up under way has in its name, so that one that was killed can be told
+# from a back-up.
 DRAFT: Final = ".draft"
 # Copied by their own means, or not at all: servers' folders, the store, locks.
-LEFT_OUT: Final = frozenset({"postgres", "valkey", STORE_FILE, f"{STORE_FILE}-wal", f"{STORE_FILE}-shm", inuse.FILE_NAME})
+LEFT_OUT: Final = frozenset(
+    {"postgres", "valkey", STORE_FILE, f"{STORE_FILE}-wal", f"{STORE_FILE}-shm", inuse.FILE_NAME}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,9 @@ async def take(data_dir: Path, where: Path, clock: Clock) -> Taken:
     try:
         _copy_plain_files(data_dir, draft / "files")
         await _copy_databases(data_dir, draft / "files", clock)
-        manifest = Manifest(FORMAT, __version__, now.isoformat(timespec="seconds"), describe(draft / "files"))
+        manifest = Manifest(
+            FORMAT, __version__, now.isoformat(timespec="seconds"), describe(draft / "files")
+        )
         await asyncio.to_thread(_finish, draft, manifest, target)
     except OSError as error:
         raise Failed(f"{target} could not be written: {error}") from error
@@ -95,7 +100,11 @@ def _plain_files(data_dir: Path) -> Iterator[Path]:
     for top in sorted(data_dir.iterdir()):
         if top.name not in LEFT_OUT and not top.is_symlink():
             inside = sorted(top.rglob("*")) if top.is_dir() else [top]
-            yield from (path for path in inside if path.is_file() and not path.is_symlink() and path.suffix != DRAFT)
+            yield from (
+                path
+                for path in inside
+                if path.is_file() and not path.is_symlink() and path.suffix != DRAFT
+            )
 
 
 def _finish(draft: Path, manifest: Manifest, target: Path) -> None:

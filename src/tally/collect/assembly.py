@@ -82,24 +82,45 @@ async def open_collect(given: Surroundings) -> AsyncIterator[Collect]:
     """The backend for as long as this lasts; at the end, what waits to be audited is written."""
     settings = given.settings
     if settings.collect_plain_http and settings.host not in LOOPBACK:
-        raise SettingsError(["TALLY_COLLECT_PLAIN_HTTP is for this machine alone: TALLY_HOST must be 127.0.0.1"])
+        raise SettingsError(
+            ["TALLY_COLLECT_PLAIN_HTTP is for this machine alone: TALLY_HOST must be 127.0.0.1"]
+        )
     timeout = timedelta(seconds=CALL_SECONDS)
     async with (
-        ClientBuilder().timeout(timeout).follow_redirects(False).user_agent("tally").build() as client,
+        ClientBuilder()
+        .timeout(timeout)
+        .follow_redirects(False)
+        .user_agent("tally")
+        .build() as client,
         AuditTrail(AuditRepository(given.store), given.clock, given.secret) as audit,
         milestone_follower(CollectRepository(given.store), given.hub, given.clock) as follower,
     ):
         yield _assembled(given, client, audit, follower)
 
 
-def _assembled(given: Surroundings, client: Client, audit: AuditTrail, follower: MilestoneFollower) -> Collect:
+def _assembled(
+    given: Surroundings, client: Client, audit: AuditTrail, follower: MilestoneFollower
+) -> Collect:
     clock, store, settings = given.clock, given.store, given.settings
-    main, sessions, sealer = CollectRepository(store), SessionRepository(store), Sealer(given.secret, "collect")
+    main, sessions, sealer = (
+        CollectRepository(store),
+        SessionRepository(store),
+        Sealer(given.secret, "collect"),
+    )
     strava, issuer = _strava(given, client), _issuer(given, client)
     shelf = ModelShelf(main, shipped_models(), Recent(clock, KNOWN_SECONDS, 100))
     engine = ProgressEngine(main, shelf, clock, audit, Announcer(follower))
     linking = Linking(main, sessions, strava, sealer, audit, clock)
-    worker = InboxWorker(main, IdempotencyRepository(store), linking, strava, engine, audit, clock, InboxFigures(given.metrics))
+    worker = InboxWorker(
+        main,
+        IdempotencyRepository(store),
+        linking,
+        strava,
+        engine,
+        audit,
+        clock,
+        InboxFigures(given.metrics),
+    )
     handlers = Handlers(
         site=Site(settings.collect_public_url, settings.collect_plain_http),
         sign_in=SignIn(sessions, main, issuer, sealer, audit, clock),

@@ -1,7 +1,8 @@
 """What is particular about browsers: cookies, where the site stands, and whether a request was really meant.
 
-A request that changes something must come from a page of this site: browsers say so in `Sec-Fetch-Site` or `Origin`. A
-client that is no browser sends `X-Requested-With`, which a foreign page cannot do without being asked first.
+A request that changes something must come from a page of this site: browsers say so in
+`Sec-Fetch-Site` or `Origin`. A client that is no browser sends `X-Requested-With`, which a foreign
+page cannot do without being asked first.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ LOGIN_COOKIE: Final = "cc_login"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """How browsers see this server. `public_url` is where they reach it, if requests do not tell."""
+    """How browsers see this server.
+
+    `public_url` is where they reach it, if requests do not tell.
+    """
 
     public_url: str | None
     plain_http: bool
@@ -44,7 +48,10 @@ class Site:
         else:
             is_meant = "x-requested-with" in request.headers
         if not is_meant:
-            raise Forbidden("The request comes from another site, or does not say where from", code="cross_site_request")
+            raise Forbidden(
+                "The request comes from another site, or does not say where from",
+                code="cross_site_request",
+            )
 
     def sign_in(self, response: Response, session_id: str) -> None:
         self._set(response, SESSION_COOKIE, session_id, SESSION_SECONDS)
@@ -57,7 +64,15 @@ class Site:
         self._set(response, LOGIN_COOKIE, browser, STATE_SECONDS)
 
     def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
-        response.set_cookie(name, value, max_age=seconds, path="/", secure=not self.plain_http, httponly=True, samesite="lax")
+        response.set_cookie(
+            name,
+            value,
+            max_age=seconds,
+            path="/",
+            secure=not self.plain_http,
+            httponly=True,
+            samesite="lax",
+        )
 
 
 def _origin_of(url: str) -> tuple[str, str | None, int | None]:

@@ -60,7 +60,9 @@ class Handlers:
 
     async def login(self, request: Request) -> ASGIApp:
         query = read_query(request, wire.ReturnQuery)
-        begun = await self.sign_in.begin(self._login_uri(request), query.return_to or self._home(request))
+        begun = await self.sign_in.begin(
+            self._login_uri(request), query.return_to or self._home(request)
+        )
         response = RedirectResponse(begun.url, 302, PRIVATE)
         self.site.begin(response, begun.browser)
         return response
@@ -96,12 +98,16 @@ class Handlers:
         session = await self._session(request)
         query = read_query(request, wire.ReturnQuery)
         back = query.return_to or self._home(request)
-        return RedirectResponse(await self.linking.begin(session, self._strava_uri(request), back), 302, PRIVATE)
+        return RedirectResponse(
+            await self.linking.begin(session, self._strava_uri(request), back), 302, PRIVATE
+        )
 
     async def strava_callback(self, request: Request) -> ASGIApp:
         session = await self._session(request)
         answer = read_query(request, wire.StravaAnswer)
-        back = await self.linking.finish(session, state=answer.state, code=answer.code, scope=answer.scope, error=answer.error)
+        back = await self.linking.finish(
+            session, state=answer.state, code=answer.code, scope=answer.scope, error=answer.error
+        )
         return RedirectResponse(back, 303, PRIVATE)
 
     async def strava_status(self, request: Request) -> ASGIApp:
@@ -119,7 +125,9 @@ class Handlers:
         return Json(wire.Handshake(query.challenge))
 
     async def event(self, request: Request) -> ASGIApp:
-        await self.webhook.receive(wire.told(await read_json(request, wire.EventBody, limit=MAX_EVENT)))
+        await self.webhook.receive(
+            wire.told(await read_json(request, wire.EventBody, limit=MAX_EVENT))
+        )
         return Json(wire.Received())
 
     async def workouts(self, request: Request) -> ASGIApp:
@@ -128,7 +136,9 @@ class Handlers:
         purpose = fingerprint("collect.workouts", user=session.user_id)
         start = self._start(purpose, query.cursor)
         found, following = await self.workout_service.page(session.user_id, query.limit, start)
-        page = wire.WorkoutPage([render.workout_body(each) for each in found], self._cursor(purpose, following))
+        page = wire.WorkoutPage(
+            [render.workout_body(each) for each in found], self._cursor(purpose, following)
+        )
         return Json(page, 200, PRIVATE)
 
     async def models(self, _: Request) -> ASGIApp:
@@ -165,7 +175,9 @@ class Handlers:
             return "milestone", render.milestone_body(await self._held(request, session))
 
         key = (session.user_id, held.milestone.milestone_id)
-        return EventStream(self.hub, topic_of(key), request, snapshot, self.follower.following(key, held))
+        return EventStream(
+            self.hub, topic_of(key), request, snapshot, self.follower.following(key, held)
+        )
 
     async def delete_account(self, request: Request) -> ASGIApp:
         session = await self._changing(request)
@@ -177,10 +189,22 @@ class Handlers:
     async def audit(self, request: Request) -> ASGIApp:
         require_bearer(request, self.admin_token)
         query = read_query(request, wire.AuditQuery)
-        key = self.audit_search.checked(AuditKey(query.user, query.correlation, query.event, query.month))
-        purpose = fingerprint("collect.audit", user=key.user, correlation=key.correlation, event=key.event, month=key.month)
-        events, following = await self.audit_search.page(key, query.limit, self._start(purpose, query.cursor))
-        page = wire.AuditPage([render.audit_body(event) for event in events], self._cursor(purpose, following))
+        key = self.audit_search.checked(
+            AuditKey(query.user, query.correlation, query.event, query.month)
+        )
+        purpose = fingerprint(
+            "collect.audit",
+            user=key.user,
+            correlation=key.correlation,
+            event=key.event,
+            month=key.month,
+        )
+        events, following = await self.audit_search.page(
+            key, query.limit, self._start(purpose, query.cursor)
+        )
+        page = wire.AuditPage(
+            [render.audit_body(event) for event in events], self._cursor(purpose, following)
+        )
         return Json(page, 200, PRIVATE)
 
     async def _session(self, request: Request) -> Session:

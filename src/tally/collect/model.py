@@ -1,4 +1,7 @@
-"""People, workouts, models, milestones and awards: frozen data and what makes it good. No input or output, and no clock."""
+"""People, workouts, models, milestones and awards: frozen data and what makes it good.
+
+No input or output, and no clock.
+"""
 
 import re
 from collections.abc import Mapping
@@ -84,7 +87,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A person's link to Strava. `sealed` holds the tokens, encrypted; `version` rises with every refresh."""
+    """A person's link to Strava.
+
+    `sealed` holds the tokens, encrypted; `version` rises with every refresh.
+    """
 
     user_id: str
     athlete_id: int
@@ -120,7 +126,10 @@ class PendingState:
 
 @dataclass(frozen=True, slots=True)
 class Workout:
-    """An activity as Strava told of it. `event_time` is that of the event that it was last written for."""
+    """An activity as Strava told of it.
+
+    `event_time` is that of the event that it was last written for.
+    """
 
     user_id: str
     activity_id: int
@@ -223,7 +232,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class WebhookEvent:
-    """What Strava told, as it waits in the inbox. `key` is the same for every delivery of the event."""
+    """What Strava told, as it waits in the inbox.
+
+    `key` is the same for every delivery of the event.
+    """
 
     key: str
     object_type: str
@@ -254,7 +266,9 @@ class AuditEvent:
 def check_user_id(value: object) -> str:
     """A subject that can be part of a key; or Invalid."""
     if not isinstance(value, str) or not _user_id.fullmatch(value):
-        raise Invalid("The issuer's subject cannot be used as a user id", code="invalid_subject", field="sub")
+        raise Invalid(
+            "The issuer's subject cannot be used as a user id", code="invalid_subject", field="sub"
+        )
     return value
 
 
@@ -273,7 +287,9 @@ def moment(raw: str, name: str) -> str:
 
 
 def _no_moment(name: str) -> Invalid:
-    return Invalid(f"{name} must be a moment such as 2026-01-31T09:30:00Z", code="invalid_field", field=name)
+    return Invalid(
+        f"{name} must be a moment such as 2026-01-31T09:30:00Z", code="invalid_field", field=name
+    )
 
 
 def measure(value: Decimal | None) -> Decimal:

@@ -1,7 +1,7 @@
 """The gateway to the OIDC issuer: Cognito's Hosted UI, or any other that publishes a discovery document.
 
-Sign-in is the authorization-code flow with PKCE. The ID token is believed only if it is signed by the issuer's key, for
-us, in time, for this sign-in (nonce), and is an ID token at all.
+Sign-in is the authorization-code flow with PKCE. The ID token is believed only if it is signed by
+the issuer's key, for us, in time, for this sign-in (nonce), and is an ID token at all.
 """
 
 import hmac
@@ -75,7 +75,12 @@ class OidcIssuer:
     async def identify(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> Identity:
         """Who has signed in; Unauthenticated where the code or the ID token does not hold."""
         discovered, tokens_of = await self._discover()
-        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri, "code_verifier": verifier}
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
         told = await self._token(discovered, form)
         if told.id_token is None:
             raise _refused("The issuer sent no ID token")
@@ -91,7 +96,9 @@ class OidcIssuer:
             raise _refused(error.message) from error
         email = claims.get("email")
         refresh = told.refresh_token if self._delete_url else None
-        return Identity(user_id, email if isinstance(email, str) and len(email) <= 320 else None, refresh)
+        return Identity(
+            user_id, email if isinstance(email, str) and len(email) <= 320 else None, refresh
+        )
 
     async def delete_identity(self, refresh_token: str) -> None:
         """Delete the identity that the token came with; one that is gone already is no error."""
@@ -99,12 +106,16 @@ class OidcIssuer:
             return
         discovered, _ = await self._discover()
         try:
-            told = await self._token(discovered, {"grant_type": "refresh_token", "refresh_token": refresh_token})
+            told = await self._token(
+                discovered, {"grant_type": "refresh_token", "refresh_token": refresh_token}
+            )
         except Unauthenticated:
             return  # the issuer knows neither the token nor, by now, the person
         headers = {"X-Amz-Target": DELETE_TARGET, "Content-Type": "application/x-amz-json-1.1"}
         body = msgspec.json.encode({"AccessToken": told.access_token})
-        answer = await fetch(self._client.post(self._delete_url).headers(headers).body_bytes(body), WHO)
+        answer = await fetch(
+            self._client.post(self._delete_url).headers(headers).body_bytes(body), WHO
+        )
         if answer.status >= 500 or answer.status == 429:
             raise Unavailable("The issuer could not delete the identity")
 

@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from tally.collect.model import AuditEvent, Award, Connection, Held, Milestone, Model, ModelMeta, Part, Workout
+from tally.collect.model import (
+    AuditEvent,
+    Award,
+    Connection,
+    Held,
+    Milestone,
+    Model,
+    ModelMeta,
+    Part,
+    Workout,
+)
 from tally.collect.rules import threshold
 from tally.collect.service.accounts import Summary
 from tally.collect.wire import (
@@ -31,13 +41,26 @@ def strava_status(connection: Connection | None) -> StravaStatus:
 def me(summary: Summary) -> Me:
     profile = summary.profile
     counts = Counts(summary.workouts, summary.milestones, summary.awards)
-    return Me(profile.user_id, profile.email, profile.plan, profile.created_at, strava_status(summary.connection), counts)
+    return Me(
+        profile.user_id,
+        profile.email,
+        profile.plan,
+        profile.created_at,
+        strava_status(summary.connection),
+        counts,
+    )
 
 
 def workout_body(workout: Workout) -> WorkoutBody:
     return WorkoutBody(
-        *(workout.activity_id, workout.name, workout.sport_type, workout.started_at),
-        *(float(workout.distance), float(workout.elevation), workout.moving_seconds, workout.elapsed_seconds),
+        workout.activity_id,
+        workout.name,
+        workout.sport_type,
+        workout.started_at,
+        float(workout.distance),
+        float(workout.elevation),
+        workout.moving_seconds,
+        workout.elapsed_seconds,
     )
 
 
@@ -47,14 +70,21 @@ def model_body(meta: ModelMeta) -> ModelBody:
 
 def whole_model(model: Model) -> WholeModel:
     meta = model.meta
-    parts = [PartBody(part.index, part.name, part.description, *_drawing(part)) for part in model.parts]
+    parts = [
+        PartBody(part.index, part.name, part.description, *_drawing(part)) for part in model.parts
+    ]
     return WholeModel(meta.model_id, meta.name, meta.description, meta.parts_total, parts)
 
 
 def award_body(award: Award) -> AwardBody:
     part = award.part
     return AwardBody(
-        *(part.index, part.name, part.description, award.threshold, award.awarded_at, award.correlation_id),
+        part.index,
+        part.name,
+        part.description,
+        award.threshold,
+        award.awarded_at,
+        award.correlation_id,
         *_drawing(part),
     )
 
@@ -85,15 +115,24 @@ def milestone_body(held: Held) -> MilestoneBody:
 
 def progress_body(milestone: Milestone) -> ProgressBody:
     return ProgressBody(
-        *(milestone.milestone_id, float(milestone.progress), milestone.percent, milestone.parts_minted),
-        *(milestone.status.value, milestone.version),
+        milestone.milestone_id,
+        float(milestone.progress),
+        milestone.percent,
+        milestone.parts_minted,
+        milestone.status.value,
+        milestone.version,
     )
 
 
 def audit_body(event: AuditEvent) -> AuditBody:
     return AuditBody(
-        *(event.event_type, event.user_id, event.epoch, event.request_id, event.correlation_id),
-        *(plain(event.facts), event.ip_hash),
+        event.event_type,
+        event.user_id,
+        event.epoch,
+        event.request_id,
+        event.correlation_id,
+        plain(event.facts),
+        event.ip_hash,
     )
 
 

@@ -4,7 +4,15 @@ from typing import Any, Final
 
 from tally.collect import wire
 from tally.collect.handlers import Handlers
-from tally.errors import Conflict, Forbidden, Invalid, NotFound, TallyError, Unauthenticated, Unavailable
+from tally.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TallyError,
+    Unauthenticated,
+    Unavailable,
+)
 from tally.kit.http import ErrorWire, NestedError
 from tally.kit.operations import Api, Operation
 
@@ -19,30 +27,50 @@ _MILESTONE_ID: Final = "01JHKZ7V5X9T4QZ1M2N3P4R5S6"
 _UNAVAILABLE: Final = Unavailable("The store cannot answer now", retry_after=1)
 _NO_SESSION: Final = Unauthenticated("Sign in first", code="invalid_session")
 _CROSS_SITE: Final = Forbidden("The request comes from another site", code="cross_site_request")
-_BAD_STATE: Final = Invalid("This was not begun in this browser, or too long ago; begin again", code="invalid_state")
+_BAD_STATE: Final = Invalid(
+    "This was not begun in this browser, or too long ago; begin again", code="invalid_state"
+)
 _BAD_PATH: Final = Invalid("return_to must be a path of this site", code="invalid_field")
 _NO_MILESTONE: Final = NotFound("There is no such milestone", code="milestone_not_found")
 _NO_MODEL: Final = NotFound("There is no such model", code="model_not_found")
 _TOO_MANY: Final = Conflict("There are more than 3000 workouts", code="too_many_workouts")
 _NOT_SET_UP: Final = Unavailable("Strava is not set up here", code="strava_not_set_up")
 
-_READING: Final[dict[str, Any]] = {"errors": (_NO_SESSION, _UNAVAILABLE), "security": ("cc_session",)}
+_READING: Final[dict[str, Any]] = {
+    "errors": (_NO_SESSION, _UNAVAILABLE),
+    "security": ("cc_session",),
+}
 
 
 def _changing(*errors: TallyError) -> dict[str, Any]:
-    return {"errors": (*errors, _NO_SESSION, _CROSS_SITE, _UNAVAILABLE), "security": ("cc_session",)}
+    return {
+        "errors": (*errors, _NO_SESSION, _CROSS_SITE, _UNAVAILABLE),
+        "security": ("cc_session",),
+    }
 
 
 _STATUS: Final = wire.StravaStatus(True, 13_579_246, "activity:read_all,read", _MOMENT)
 _ME: Final = wire.Me("7d1c0f5e", "ann@example.org", "free", _MOMENT, _STATUS, wire.Counts(42, 2, 9))
-_WORKOUT: Final = wire.WorkoutBody(16_000_000_001, "Morning ride", "GravelRide", _MOMENT, 42_195.5, 380.0, 6_300, 6_900)
+_WORKOUT: Final = wire.WorkoutBody(
+    16_000_000_001, "Morning ride", "GravelRide", _MOMENT, 42_195.5, 380.0, 6_300, 6_900
+)
 _MESH: Final[list[dict[str, Any]]] = [
-    {"shape": "box", "position": [0, 0.1, 0], "rotation": [0, 0, 0], "scale": [1.6, 0.2, 1.2], "colour": "#7d7f85"}
+    {
+        "shape": "box",
+        "position": [0, 0.1, 0],
+        "rotation": [0, 0, 0],
+        "scale": [1.6, 0.2, 1.2],
+        "colour": "#7d7f85",
+    }
 ]
 _ATTACH: Final[dict[str, Any]] = {"to": None, "at": [0, 0, 0]}
-_MODEL: Final = wire.ModelBody("discus-thrower", "Discus thrower", "An athlete in marble, wound up for the throw.", 12)
+_MODEL: Final = wire.ModelBody(
+    "discus-thrower", "Discus thrower", "An athlete in marble, wound up for the throw.", 12
+)
 _PART: Final = wire.PartBody(1, "Plinth", "A slab of granite that carries it all.", _MESH, _ATTACH)
-_AWARD: Final = wire.AwardBody(1, _PART.name, _PART.description, 41_667, _MOMENT, "6f1d2c3b", _MESH, _ATTACH)
+_AWARD: Final = wire.AwardBody(
+    1, _PART.name, _PART.description, 41_667, _MOMENT, "6f1d2c3b", _MESH, _ATTACH
+)
 _MILESTONE: Final = wire.MilestoneBody(
     milestone_id=_MILESTONE_ID,
     model_id="discus-thrower",
@@ -63,7 +91,12 @@ _MILESTONE: Final = wire.MilestoneBody(
     awards=[_AWARD],
     next_part=wire.NextPart(2, 83_334, 41_138.5),
 )
-_NEW_MILESTONE: Final = {"modelId": "discus-thrower", "sport": "RIDE", "metric": "DISTANCE_METERS", "totalTarget": 500_000}
+_NEW_MILESTONE: Final = {
+    "modelId": "discus-thrower",
+    "sport": "RIDE",
+    "metric": "DISTANCE_METERS",
+    "totalTarget": 500_000,
+}
 _EVENT: Final = {
     "object_type": "activity",
     "object_id": 16_000_000_001,
@@ -73,7 +106,9 @@ _EVENT: Final = {
     "event_time": 1_767_225_600,
     "updates": {},
 }
-_AUDIT: Final = wire.AuditBody("STRAVA_CONNECTED", "7d1c0f5e", 1_767_225_600, "6f1d", "6f1d", {"athlete": 13_579_246}, None)
+_AUDIT: Final = wire.AuditBody(
+    "STRAVA_CONNECTED", "7d1c0f5e", 1_767_225_600, "6f1d", "6f1d", {"athlete": 13_579_246}, None
+)
 
 
 def collect_api(handlers: Handlers) -> Api:
@@ -85,12 +120,18 @@ def collect_api(handlers: Handlers) -> Api:
         security_schemes=SECURITY,
         operations=(
             Operation(
-                *("GET", "/health", handlers.health, "Whether the backend is up"),
+                "GET",
+                "/health",
+                handlers.health,
+                "Whether the backend is up",
                 response=wire.Health,
                 response_example=wire.Health("ok"),
             ),
             Operation(
-                *("GET", "/health/ready", handlers.ready, "Whether the backend can serve"),
+                "GET",
+                "/health/ready",
+                handlers.ready,
+                "Whether the backend can serve",
                 response=wire.Health,
                 response_example=wire.Health("ready"),
                 errors=(_UNAVAILABLE,),
@@ -109,66 +150,107 @@ def _auth(handlers: Handlers) -> tuple[Operation, ...]:
     away = Unavailable("Sign-in is not set up here", code="login_not_set_up")
     return (
         Operation(
-            *("GET", "/auth/login", handlers.login, "Begin to sign in"),
+            "GET",
+            "/auth/login",
+            handlers.login,
+            "Begin to sign in",
             description="Sends the browser to the issuer. `return_to` is the path of this site to go to afterwards.",
             query=wire.ReturnQuery,
             status=302,
             errors=(_BAD_PATH, away, _UNAVAILABLE),
         ),
         Operation(
-            *("GET", "/auth/callback", handlers.login_callback, "Finish signing in"),
+            "GET",
+            "/auth/callback",
+            handlers.login_callback,
+            "Finish signing in",
             description="Where the issuer sends the browser; sets the cookie `cc_session`.",
             query=wire.LoginAnswer,
             status=303,
             errors=(_BAD_STATE, refused, away, _UNAVAILABLE),
         ),
         Operation("POST", "/auth/logout", handlers.logout, "Sign out", status=204, **_changing()),
-        Operation("GET", "/me", handlers.me, "Who I am", response=wire.Me, response_example=_ME, **_READING),
+        Operation(
+            "GET",
+            "/me",
+            handlers.me,
+            "Who I am",
+            response=wire.Me,
+            response_example=_ME,
+            **_READING,
+        ),
     )
 
 
 def _strava(handlers: Handlers) -> tuple[Operation, ...]:
-    denied = Forbidden("Without access to activities there is nothing to collect", code="activity_access_missing")
+    denied = Forbidden(
+        "Without access to activities there is nothing to collect", code="activity_access_missing"
+    )
     taken = Conflict("This athlete is linked to another account", code="athlete_already_connected")
     unlinked = NotFound("Strava is not linked", code="strava_not_connected")
     common = (_NO_SESSION, _NOT_SET_UP, _UNAVAILABLE)
     return (
         Operation(
-            *("GET", "/strava/connect", handlers.connect, "Begin to link Strava"),
+            "GET",
+            "/strava/connect",
+            handlers.connect,
+            "Begin to link Strava",
             query=wire.ReturnQuery,
             status=302,
             errors=(_BAD_PATH, *common),
             security=("cc_session",),
         ),
         Operation(
-            *("GET", "/strava/callback", handlers.strava_callback, "Finish linking Strava"),
+            "GET",
+            "/strava/callback",
+            handlers.strava_callback,
+            "Finish linking Strava",
             query=wire.StravaAnswer,
             status=303,
             errors=(_BAD_STATE, denied, taken, *common),
             security=("cc_session",),
         ),
         Operation(
-            *("GET", "/strava/status", handlers.strava_status, "Whether Strava is linked"),
+            "GET",
+            "/strava/status",
+            handlers.strava_status,
+            "Whether Strava is linked",
             response=wire.StravaStatus,
             response_example=_STATUS,
             **_READING,
         ),
-        Operation("DELETE", "/strava/connection", handlers.disconnect, "Unlink Strava", status=204, **_changing(unlinked)),
         Operation(
-            *("GET", "/webhooks/strava", handlers.handshake, "Strava's handshake"),
+            "DELETE",
+            "/strava/connection",
+            handlers.disconnect,
+            "Unlink Strava",
+            status=204,
+            **_changing(unlinked),
+        ),
+        Operation(
+            "GET",
+            "/webhooks/strava",
+            handlers.handshake,
+            "Strava's handshake",
             query=wire.HandshakeQuery,
             response=wire.Handshake,
             response_example=wire.Handshake("15f7d1a91c1f40f8a748fd134752feb3"),
             errors=(Forbidden("The verify token does not hold", code="invalid_verify_token"),),
         ),
         Operation(
-            *("POST", "/webhooks/strava", handlers.event, "An event of Strava's"),
+            "POST",
+            "/webhooks/strava",
+            handlers.event,
+            "An event of Strava's",
             description="Answered when the event is safe in the inbox; it is applied within seconds.",
             request=wire.EventBody,
             request_example=_EVENT,
             response=wire.Received,
             response_example=wire.Received(),
-            errors=(Forbidden("The event is of another subscription", code="foreign_subscription"), _UNAVAILABLE),
+            errors=(
+                Forbidden("The event is of another subscription", code="foreign_subscription"),
+                _UNAVAILABLE,
+            ),
         ),
     )
 
@@ -176,22 +258,33 @@ def _strava(handlers: Handlers) -> tuple[Operation, ...]:
 def _collection(handlers: Handlers) -> tuple[Operation, ...]:
     return (
         Operation(
-            *("GET", "/workouts", handlers.workouts, "My workouts, newest first"),
+            "GET",
+            "/workouts",
+            handlers.workouts,
+            "My workouts, newest first",
             query=wire.PageQuery,
             response=wire.WorkoutPage,
             response_example=wire.WorkoutPage([_WORKOUT], None),
             **_READING,
         ),
         Operation(
-            *("GET", "/models", handlers.models, "What can be collected"),
+            "GET",
+            "/models",
+            handlers.models,
+            "What can be collected",
             response=wire.ModelList,
             response_example=wire.ModelList([_MODEL]),
             errors=(_UNAVAILABLE,),
         ),
         Operation(
-            *("GET", "/models/{model_id}", handlers.model, "A model with its parts"),
+            "GET",
+            "/models/{model_id}",
+            handlers.model,
+            "A model with its parts",
             response=wire.WholeModel,
-            response_example=wire.WholeModel(_MODEL.model_id, _MODEL.name, _MODEL.description, 12, [_PART]),
+            response_example=wire.WholeModel(
+                _MODEL.model_id, _MODEL.name, _MODEL.description, 12, [_PART]
+            ),
             errors=(_NO_MODEL, _UNAVAILABLE),
         ),
     )
@@ -200,32 +293,52 @@ def _collection(handlers: Handlers) -> tuple[Operation, ...]:
 def _milestones(handlers: Handlers) -> tuple[Operation, ...]:
     full = Conflict("Nobody may have more than 50 milestones", code="too_many_milestones")
     one: dict[str, Any] = {"response": wire.MilestoneBody, "response_example": _MILESTONE}
-    reading: dict[str, Any] = {"errors": (_NO_MILESTONE, _NO_SESSION, _UNAVAILABLE), "security": ("cc_session",)}
+    reading: dict[str, Any] = {
+        "errors": (_NO_MILESTONE, _NO_SESSION, _UNAVAILABLE),
+        "security": ("cc_session",),
+    }
     creating = one | _changing(_NO_MODEL, full, _TOO_MANY)
     repairing = one | _changing(_NO_MILESTONE, _TOO_MANY)
     return (
         Operation(
-            *("POST", "/milestones", handlers.create_milestone, "Set a goal"),
+            "POST",
+            "/milestones",
+            handlers.create_milestone,
+            "Set a goal",
             request=wire.NewMilestone,
             request_example=_NEW_MILESTONE,
             status=201,
             **creating,
         ),
         Operation(
-            *("GET", "/milestones", handlers.list_milestones, "My goals, the oldest first"),
+            "GET",
+            "/milestones",
+            handlers.list_milestones,
+            "My goals, the oldest first",
             response=wire.MilestoneList,
             response_example=wire.MilestoneList([_MILESTONE]),
             **_READING,
         ),
         Operation(
-            "GET", "/milestones/{milestone_id}", handlers.show_milestone, "A goal, and what it has earned", **one, **reading
+            "GET",
+            "/milestones/{milestone_id}",
+            handlers.show_milestone,
+            "A goal, and what it has earned",
+            **one,
+            **reading,
         ),
         Operation(
-            *("POST", "/milestones/{milestone_id}/recompute", handlers.recompute, "Measure again, for repair"),
+            "POST",
+            "/milestones/{milestone_id}/recompute",
+            handlers.recompute,
+            "Measure again, for repair",
             **repairing,
         ),
         Operation(
-            *("GET", "/milestones/{milestone_id}/events", handlers.stream, "Progress and mints as they happen"),
+            "GET",
+            "/milestones/{milestone_id}/events",
+            handlers.stream,
+            "Progress and mints as they happen",
             description="Server-sent events: `milestone` first, then `progress` and `minted`.",
             media_type="text/event-stream",
             **reading,
@@ -236,13 +349,19 @@ def _milestones(handlers: Handlers) -> tuple[Operation, ...]:
 def _administration(handlers: Handlers) -> tuple[Operation, ...]:
     return (
         Operation(
-            *("DELETE", "/account", handlers.delete_account, "Delete my account"),
+            "DELETE",
+            "/account",
+            handlers.delete_account,
+            "Delete my account",
             description="Strava, every item, every session, the identity. Safe to repeat until it answers 204.",
             status=204,
             **_changing(),
         ),
         Operation(
-            *("GET", "/admin/audit", handlers.audit, "What happened: by user, by correlation, or by event and month"),
+            "GET",
+            "/admin/audit",
+            handlers.audit,
+            "What happened: by user, by correlation, or by event and month",
             query=wire.AuditQuery,
             response=wire.AuditPage,
             response_example=wire.AuditPage([_AUDIT], None),

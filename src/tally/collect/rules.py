@@ -6,15 +6,31 @@ from decimal import Decimal
 from math import floor
 from typing import Final
 
-from tally.collect.model import MAX_PARTS, MAX_TARGET, Effort, Held, Metric, Milestone, Number, Sport, Status
+from tally.collect.model import (
+    MAX_PARTS,
+    MAX_TARGET,
+    Effort,
+    Held,
+    Metric,
+    Milestone,
+    Number,
+    Sport,
+    Status,
+)
 from tally.errors import Invalid
 
 # Strava's sport types by family; what is not here counts for no milestone.
 FAMILIES: Final = {
     **dict.fromkeys(
         (
-            *("Ride", "VirtualRide", "GravelRide", "MountainBikeRide", "EBikeRide", "EMountainBikeRide"),
-            *("Handcycle", "Velomobile"),
+            "Ride",
+            "VirtualRide",
+            "GravelRide",
+            "MountainBikeRide",
+            "EBikeRide",
+            "EMountainBikeRide",
+            "Handcycle",
+            "Velomobile",
         ),
         Sport.RIDE,
     ),
@@ -44,7 +60,9 @@ def parts_earned(progress: Number, total_target: int, parts_total: int) -> int:
 
 def percent_of(progress: Number, total_target: int) -> int:
     """Whole percent, rounded down, at most 100."""
-    return min(100, floor(progress * 100 / Decimal(total_target))) if progress < total_target else 100
+    return (
+        min(100, floor(progress * 100 / Decimal(total_target))) if progress < total_target else 100
+    )
 
 
 def is_eligible(milestone: Milestone, effort: Effort) -> bool:
@@ -58,16 +76,22 @@ def measured(milestone: Milestone, efforts: Iterable[Effort]) -> Number:
     """The sum of what counts."""
     by_distance = milestone.metric is Metric.DISTANCE_METERS
     return sum(
-        ((effort.distance if by_distance else effort.elevation) for effort in efforts if is_eligible(milestone, effort)),
+        (
+            (effort.distance if by_distance else effort.elevation)
+            for effort in efforts
+            if is_eligible(milestone, effort)
+        ),
         Decimal(0),
     )
 
 
 def advance(held: Held, reached: Number, now: str) -> Advance:
-    """What a milestone becomes when so much has been measured. Progress, percent, parts and status never go down.
+    """What a milestone becomes when so much has been measured.
 
-    The ledger says which parts there are: the counter follows it, and parts that the progress has earned but the ledger
-    lacks are minted, whatever the counter says.
+    Progress, percent, parts and status never go down.
+
+    The ledger says which parts there are: the counter follows it, and parts that the progress has
+    earned but the ledger lacks are minted, whatever the counter says.
     """
     before = held.milestone
     progress = max(before.progress, reached)
@@ -84,7 +108,9 @@ def advance(held: Held, reached: Number, now: str) -> Advance:
     )
     if after == before and not minted:
         return Advance(before, (), is_changed=False)
-    return Advance(replace(after, updated_at=now, version=before.version + 1), minted, is_changed=True)
+    return Advance(
+        replace(after, updated_at=now, version=before.version + 1), minted, is_changed=True
+    )
 
 
 def check_goal(total_target: int, parts_total: int) -> None:
@@ -98,4 +124,8 @@ def check_goal(total_target: int, parts_total: int) -> None:
 
 def check_period(start: str, end: str | None) -> None:
     if end is not None and end <= start:
-        raise Invalid("periodEndAtUtc must be later than periodStartAtUtc", code="invalid_field", field="periodEndAtUtc")
+        raise Invalid(
+            "periodEndAtUtc must be later than periodStartAtUtc",
+            code="invalid_field",
+            field="periodEndAtUtc",
+        )

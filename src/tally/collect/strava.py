@@ -1,7 +1,8 @@
 """The gateway to Strava: OAuth, tokens and activities, within the limits that Strava tells.
 
-Reads are tried a few times; what changes something is sent once, and whoever asked may ask again. After a 429, or when an
-answer says that the limit is used up, no activity is read until the quarter of an hour or the day is over.
+Reads are tried a few times; what changes something is sent once, and whoever asked may ask again.
+After a 429, or when an answer says that the limit is used up, no activity is read until the quarter
+of an hour or the day is over.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,9 @@ QUARTER: Final = 15 * 60
 DAY: Final = 86_400
 MAX_NAME: Final = 256
 
-_reading = RetryPolicy(attempts=3, base=0.2, cap=2, deadline=8, retries=lambda error: isinstance(error, Unavailable))
+_reading = RetryPolicy(
+    attempts=3, base=0.2, cap=2, deadline=8, retries=lambda error: isinstance(error, Unavailable)
+)
 
 
 class _Athlete(msgspec.Struct):
@@ -60,14 +63,23 @@ class StravaGateway:
     """Strava, for one app of ours there."""
 
     def __init__(
-        self, client: Client, clock: Clock, metrics: Metrics, *, url: str, client_id: str, client_secret: Secret | None
+        self,
+        client: Client,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        url: str,
+        client_id: str,
+        client_secret: Secret | None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._url = url
         self._client_id = client_id
         self._client_secret = client_secret
-        self._breaker = Breaker("strava", clock, metrics, counts=lambda error: isinstance(error, Unavailable))
+        self._breaker = Breaker(
+            "strava", clock, metrics, counts=lambda error: isinstance(error, Unavailable)
+        )
         self._paused_until = 0.0
 
     def authorize_url(self, redirect_uri: str, state: str) -> str:
@@ -88,7 +100,9 @@ class StravaGateway:
     async def exchange(self, code: str) -> Grant:
         answer = await self._token({"grant_type": "authorization_code", "code": code})
         if answer.status in {400, 401, 403}:
-            raise Invalid("Strava does not accept the code", code="strava_code_refused", field="code")
+            raise Invalid(
+                "Strava does not accept the code", code="strava_code_refused", field="code"
+            )
         token = _expect(answer).decoded(_Token, WHO)
         if token.athlete is None:
             raise Unavailable("Strava did not say whose tokens these are")
@@ -101,20 +115,26 @@ class StravaGateway:
         return _tokens(_expect(answer).decoded(_Token, WHO))
 
     async def deauthorize(self, access_token: str) -> None:
-        request = self._client.post(f"{self._url}/oauth/deauthorize").form({"access_token": access_token})
+        request = self._client.post(f"{self._url}/oauth/deauthorize").form(
+            {"access_token": access_token}
+        )
         answer = await self._breaker.call(lambda: _sent(request.bearer_auth(access_token)))
         if answer.status in {400, 401, 403}:
             raise Revoked
         _expect(answer)
 
-    async def activity(self, access_token: str, activity_id: int, athlete_id: int) -> Workout | None:
+    async def activity(
+        self, access_token: str, activity_id: int, athlete_id: int
+    ) -> Workout | None:
         """The activity as it is now; None where there is none of this athlete's."""
         wait = self._paused_until - self._clock.monotonic()
         if wait > 0:
             raise RateLimited("Strava's limit is used up", retry_after=wait)
 
         async def read() -> Answer:
-            request = self._client.get(f"{self._url}/api/v3/activities/{activity_id}").bearer_auth(access_token)
+            request = self._client.get(f"{self._url}/api/v3/activities/{activity_id}").bearer_auth(
+                access_token
+            )
             return await self._breaker.call(lambda: _sent(request))
 
         answer = await _reading.call(read, self._clock)
@@ -124,7 +144,9 @@ class StravaGateway:
         if answer.status in {401, 403}:
             raise Revoked
         found = _expect(answer).decoded(_Activity, WHO)
-        is_theirs = found.id == activity_id and (found.athlete is None or found.athlete.id == athlete_id)
+        is_theirs = found.id == activity_id and (
+            found.athlete is None or found.athlete.id == athlete_id
+        )
         return _workout(found) if is_theirs else None
 
     async def _token(self, form: dict[str, str]) -> Answer:
@@ -153,9 +175,16 @@ def seconds_to_wait(answer: Answer, now: int) -> float:
     to_quarter, to_day = QUARTER - now % QUARTER, DAY - now % DAY
     wait = to_quarter if answer.status == 429 else 0
     for family in ("x-ratelimit", "x-readratelimit"):
-        limits, usages = _pair(answer.headers, f"{family}-limit"), _pair(answer.headers, f"{family}-usage")
+        limits, usages = (
+            _pair(answer.headers, f"{family}-limit"),
+            _pair(answer.headers, f"{family}-usage"),
+        )
         if limits and usages:
-            wait = max(wait, to_quarter if usages[0] >= limits[0] else 0, to_day if usages[1] >= limits[1] else 0)
+            wait = max(
+                wait,
+                to_quarter if usages[0] >= limits[0] else 0,
+                to_day if usages[1] >= limits[1] else 0,
+            )
     return float(wait)
 
 

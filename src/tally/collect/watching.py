@@ -35,7 +35,9 @@ def milestone_follower(main: CollectRepository, hub: Hub, clock: Clock) -> Miles
         minted = [award for award in after.awards if award.part.index not in before.ledger]
         hub.publish_all(topic, "minted", (render.award_body(award) for award in minted))
 
-    return Follower(clock, marks=versions, read=read, mark_of=lambda held: held.milestone.version, tell=tell)
+    return Follower(
+        clock, marks=versions, read=read, mark_of=lambda held: held.milestone.version, tell=tell
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +47,7 @@ class Announcer:
     follower: MilestoneFollower
 
     def __call__(self, milestone: Milestone, awards: Sequence[Award]) -> None:
-        del awards  # read again with the milestone, together with what others may have minted meanwhile
+        del (
+            awards
+        )  # read again with the milestone, together with what others may have minted meanwhile
         self.follower.nudge((milestone.user_id, milestone.milestone_id))

@@ -1,6 +1,9 @@
-"""What goes over the wire: the bodies that browsers, Strava and operators send and get. `render.py` makes those that are sent.
+"""What goes over the wire: the bodies that browsers, Strava and operators send and get.
 
-Names are in camel case, as in the tables; Strava's own are as Strava writes them. Numbers are JSON numbers.
+`render.py` makes those that are sent.
+
+Names are in camel case, as in the tables; Strava's own are as Strava writes them. Numbers are JSON
+numbers.
 """
 
 from typing import Annotated, Any, Literal
@@ -240,13 +243,22 @@ class AuditPage(Camel, frozen=True):
 
 def told(body: EventBody) -> Told:
     return Told(
-        *(body.object_type, body.object_id, body.aspect_type, body.owner_id, body.subscription_id, body.event_time),
+        body.object_type,
+        body.object_id,
+        body.aspect_type,
+        body.owner_id,
+        body.subscription_id,
+        body.event_time,
         body.updates,
     )
 
 
 def goal(body: NewMilestone) -> Goal:
     return Goal(
-        *(body.model_id, body.sport, body.metric, body.total_target),
-        *(body.period_start_at_utc, body.period_end_at_utc),
+        body.model_id,
+        body.sport,
+        body.metric,
+        body.total_target,
+        body.period_start_at_utc,
+        body.period_end_at_utc,
     )

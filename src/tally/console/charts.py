@@ -7,7 +7,8 @@ COLOURS: Final = ("#2a9d84", "#d97b29", "#5f83d6", "#b65c9a")
 INK: Final = "#78837e"
 LINES: Final = "rgba(127, 140, 134, 0.28)"
 FONT: Final = "Roboto, sans-serif"
-# By how much time a chart shows, in milliseconds: how its axis tells it. By the clock and the calendar of whoever looks.
+# By how much time a chart shows, in milliseconds: how its axis tells it. By the clock and the
+# calendar of whoever looks.
 CLOCK: Final = "{HH}:{mm}:{ss}"
 HOURS: Final = "{HH}:{mm}"
 DAYS: Final = "{d}.{M}. {HH}:{mm}"
@@ -42,4 +43,10 @@ def line_chart(*, x: dict[str, Any], bottom: int = 28, legend: bool = True) -> d
 
 def line(name: str, points: Iterable[Any], **more: Any) -> dict[str, Any]:
     """One line of a chart, by its name in the legend."""
-    return {"name": name, "type": "line", "showSymbol": False, "lineStyle": {"width": 2}, "data": list(points)} | more
+    return {
+        "name": name,
+        "type": "line",
+        "showSymbol": False,
+        "lineStyle": {"width": 2},
+        "data": list(points),
+    } | more

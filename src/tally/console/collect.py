@@ -16,7 +16,9 @@ from tally.console.people import athletes_of
 from tally.console.shell import Place, Shell, card, not_started, nothing_here
 from tally.errors import TallyError
 
-ABOUT: Final = "Strava tells of workouts; each twelfth of a goal mints a part of a statue, once and for ever."
+ABOUT: Final = (
+    "Strava tells of workouts; each twelfth of a goal mints a part of a statue, once and for ever."
+)
 EVENTS: Final = 15
 LEDGER_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "part", "label": "Part", "field": "part", "align": "left"},
@@ -72,11 +74,20 @@ class AthleteView:
                 with card("Milestones", about="Goals, and how far they have come"):
                     self._milestones = Place(ui.column().classes("w-full gap-2"))
                 with card("Ledger", about="Every part that was minted, and when"):
-                    self._ledger = ui.table(columns=LEDGER_COLUMNS, rows=[], row_key="part").classes("w-full")
+                    self._ledger = ui.table(
+                        columns=LEDGER_COLUMNS, rows=[], row_key="part"
+                    ).classes("w-full")
                     self._ledger.props("dense flat wrap-cells no-data-label='No part yet'")
-            with card("The model", about="What is earned has its colour, what is not yet is an outline. Drag to turn it."):
+            with card(
+                "The model",
+                about="What is earned has its colour, what is not yet is an outline. Drag to turn it.",
+            ):
                 self._title = ui.label().classes("text-weight-medium")
-                self._stage = ui.element("div").classes("w-full").props("data-model=1 role=img aria-label='The model in 3D'")
+                self._stage = (
+                    ui.element("div")
+                    .classes("w-full")
+                    .props("data-model=1 role=img aria-label='The model in 3D'")
+                )
         with card("Audit trail", about="What happened to this account, the latest first"):
             self._audit = Place(ui.column().classes("gap-2 w-full"))
 
@@ -94,9 +105,16 @@ class AthleteView:
             return
         shown = (self._chosen, [each.milestone for each in held])
         self._milestones.show(shown, lambda: self._list(held))
-        current = next((each for each in held if each.milestone.milestone_id == self._chosen), held[0] if held else None)
+        current = next(
+            (each for each in held if each.milestone.milestone_id == self._chosen),
+            held[0] if held else None,
+        )
         if current is not None:
-            await self._show_model(await self._collect.handlers.milestones.get(self._user_id, current.milestone.milestone_id))
+            await self._show_model(
+                await self._collect.handlers.milestones.get(
+                    self._user_id, current.milestone.milestone_id
+                )
+            )
         await self._show_audit()
 
     def _list(self, held: list[Held]) -> None:
@@ -104,12 +122,18 @@ class AthleteView:
             nothing_here("No milestone yet.")
         for each in held:
             milestone = each.milestone
-            with ui.column().classes("w-full gap-1 cursor-pointer tally-line q-pa-xs").props("tabindex=0 role=button") as row:
+            with (
+                ui.column()
+                .classes("w-full gap-1 cursor-pointer tally-line q-pa-xs")
+                .props("tabindex=0 role=button") as row
+            ):
                 with ui.row().classes("w-full justify-between gap-2"):
-                    ui.label(f"{milestone.sport.value.capitalize()} {_metres(milestone.total_target)}").classes(
-                        "text-weight-medium"
-                    )
-                    ui.label(f"{_metres(float(milestone.progress))}, {milestone.percent} %").classes("tally-numbers")
+                    ui.label(
+                        f"{milestone.sport.value.capitalize()} {_metres(milestone.total_target)}"
+                    ).classes("text-weight-medium")
+                    ui.label(
+                        f"{_metres(float(milestone.progress))}, {milestone.percent} %"
+                    ).classes("tally-numbers")
                 share = min(1.0, float(milestone.progress) / milestone.total_target)
                 bar = ui.linear_progress(share, show_value=False).classes("w-full tally-bar")
                 bar.props(f"aria-label='{milestone.percent} percent' rounded size=8px")
@@ -138,9 +162,16 @@ class AthleteView:
             return
         self._drawn = drawn
         model = await self._collect.handlers.shelf.get(milestone.model_id)
-        self._title.set_text(f"{model.meta.name}: {milestone.parts_minted} of {milestone.parts_total} parts earned")
+        self._title.set_text(
+            f"{model.meta.name}: {milestone.parts_minted} of {milestone.parts_total} parts earned"
+        )
         self._stage.clear()
-        with self._stage, ui.scene(width=640, height=480, grid=False, background_color="#eef1ee").classes("w-full") as scene:
+        with (
+            self._stage,
+            ui.scene(width=640, height=480, grid=False, background_color="#eef1ee").classes(
+                "w-full"
+            ) as scene,
+        ):
             draw(scene, model, held.ledger)
             look_at(scene, model)
 

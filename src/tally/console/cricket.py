@@ -23,7 +23,11 @@ from tally.errors import TallyError
 EVENTS: Final = 12
 BALLS: Final = 36
 # The states of a Live Activity, and what they are called here.
-STATES: Final = (("pending", "Live Activities pending"), ("active", "Live Activities active"), ("ended", "Live Activities ended"))
+STATES: Final = (
+    ("pending", "Live Activities pending"),
+    ("active", "Live Activities active"),
+    ("ended", "Live Activities ended"),
+)
 BATTER_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "name", "label": "Batter", "field": "name", "align": "left"},
     {"name": "how", "label": "", "field": "how", "align": "left"},
@@ -44,7 +48,11 @@ BOWLER_COLUMNS: Final[list[dict[str, Any]]] = [
 def put_cricket(shell: Shell, desk: Desk) -> None:
     cricket = desk.backend("cricket", Cricket)
 
-    @shell.page("/cricket", "Cricket", "Matches of SportMonks, polled and told to everybody who follows them.")
+    @shell.page(
+        "/cricket",
+        "Cricket",
+        "Matches of SportMonks, polled and told to everybody who follows them.",
+    )
     async def matches() -> None:
         if cricket is None:
             not_started("cricket")
@@ -64,7 +72,9 @@ def put_cricket(shell: Shell, desk: Desk) -> None:
             nothing_here(error.message)
             return
         body = match_body(view)
-        heading(" v ".join(team.name for team in body.teams), f"{body.league.name}, {body.match_type}")
+        heading(
+            " v ".join(team.name for team in body.teams), f"{body.league.name}, {body.match_type}"
+        )
         await _MatchPage(desk, cricket, match_id).put()
 
 
@@ -84,9 +94,16 @@ class _MatchPage:
                     self._line = ui.label().classes("tally-quiet")
                     self._balls = Place(ui.row().classes("gap-1").props("aria-label='Last balls'"))
                 with card("Run rate", about="Runs by over, ball by ball"):
-                    axis = {"type": "value", "name": "overs", "nameLocation": "middle", "nameGap": 24}
+                    axis = {
+                        "type": "value",
+                        "name": "overs",
+                        "nameLocation": "middle",
+                        "nameGap": 24,
+                    }
                     options = line_chart(x=axis, bottom=40)
-                    self._chart = ui.echart(options).classes("w-full h-56").props("aria-label='Runs by over'")
+                    self._chart = (
+                        ui.echart(options).classes("w-full h-56").props("aria-label='Runs by over'")
+                    )
                 with card("Scorecard"):
                     self._cards = Place(ui.column().classes("w-full"))
             with ui.column().classes("gap-4 w-full"):
@@ -107,7 +124,10 @@ class _MatchPage:
             self._line.set_text(error.message)
             return
         display = shown.content
-        teams = [(team["name"], team.get("score", ""), team.get("overs", "")) for team in display["teams"]]
+        teams = [
+            (team["name"], team.get("score", ""), team.get("overs", ""))
+            for team in display["teams"]
+        ]
         self._score.show(teams, lambda: _score(teams))
         self._line.set_text(display["lines"].get("expanded") or display["lines"]["lockScreen"])
         balls = book.decode(state.processing.content).told if state.processing is not None else ()
@@ -124,7 +144,10 @@ class _MatchPage:
         self._iphone.refresh()
 
     def _show_rate(self, balls: tuple[Ball, ...]) -> None:
-        series = [line(f"Innings {number}", _worm(balls, number)) for number in sorted({ball.innings for ball in balls})]
+        series = [
+            line(f"Innings {number}", _worm(balls, number))
+            for number in sorted({ball.innings for ball in balls})
+        ]
         if series != self._chart.options["series"]:
             self._chart.options["series"] = series
             self._chart.update()
@@ -141,12 +164,16 @@ def _score(teams: Sequence[tuple[str, str, str]]) -> None:
 def _badges(balls: Sequence[Ball]) -> None:
     for ball in balls:
         symbol = symbol_of(ball)
-        colour = "negative" if symbol == "W" else "positive" if symbol in {"4", "6"} else "secondary"
+        colour = (
+            "negative" if symbol == "W" else "positive" if symbol in {"4", "6"} else "secondary"
+        )
         ui.badge(symbol, color=colour)
 
 
 def _followers(counts: Sequence[int]) -> None:
-    for count, told in zip(counts, ("follow this match", *(told for _, told in STATES)), strict=True):
+    for count, told in zip(
+        counts, ("follow this match", *(told for _, told in STATES)), strict=True
+    ):
         with ui.element("dt").classes("text-weight-bold text-right"):
             ui.label(f"{count:,}")
         with ui.element("dd"):
@@ -158,7 +185,9 @@ def _events(events: Sequence[KeyEvent]) -> None:
         nothing_here("Nothing has happened yet.")
     for event in reversed(events):
         with ui.row().classes("gap-2 no-wrap items-baseline"):
-            ui.label(f"{event.over}.{event.number}").classes("tally-quiet tally-small tally-numbers").style("min-width: 2.2rem")
+            ui.label(f"{event.over}.{event.number}").classes(
+                "tally-quiet tally-small tally-numbers"
+            ).style("min-width: 2.2rem")
             with ui.column().classes("gap-0"):
                 ui.label(title_of(event)).classes("text-weight-medium")
                 ui.label(sentence_of(event)).classes("tally-quiet tally-small")
@@ -174,14 +203,18 @@ def _scorecard(feed: MatchFeed, innings: InningsFeed) -> None:
     name = side.name if side is not None else innings.team_id
     ui.label(f"{name} {innings.runs}/{innings.wickets} ({innings.overs})").classes("text-subtitle1")
     for columns, rows in ((BATTER_COLUMNS, _batters(innings)), (BOWLER_COLUMNS, _bowlers(innings))):
-        ui.table(columns=columns, rows=rows, row_key="name").classes("w-full").props("dense flat hide-pagination")
+        ui.table(columns=columns, rows=rows, row_key="name").classes("w-full").props(
+            "dense flat hide-pagination"
+        )
 
 
 def _batters(innings: InningsFeed) -> list[dict[str, Any]]:
     return [
         {
             "name": line.name,
-            "how": line.how_out.value if line.how_out is not None else ("batting" if line.is_at_crease else "not out"),
+            "how": line.how_out.value
+            if line.how_out is not None
+            else ("batting" if line.is_at_crease else "not out"),
             "runs": line.runs,
             "balls": line.balls,
             "fours": line.fours,

@@ -1,7 +1,7 @@
 """The data page: every table with its keys and indexes, every access pattern with what it costs now, and items by key.
 
-Items are read by their partition key. A look through a whole table costs what the table is large, so it is made only when
-somebody asks for it, and stops after a few.
+Items are read by their partition key. A look through a whole table costs what the table is large,
+so it is made only when somebody asks for it, and stops after a few.
 """
 
 from collections.abc import Mapping
@@ -41,12 +41,18 @@ PATTERN_COLUMNS: Final[list[dict[str, Any]]] = [
 
 
 def put_data(shell: Shell, desk: Desk) -> None:
-    @shell.page("/data", "Data", "Every table, every way in which the code reads or writes it, and what that costs.")
+    @shell.page(
+        "/data",
+        "Data",
+        "Every table, every way in which the code reads or writes it, and what that costs.",
+    )
     def data() -> None:
         tables = {table.name: table for table in desk.catalogue.tables()}
         with card("Tables", about="With DynamoDB's keys and indexes, whatever engine keeps them"):
             rows = [_table_row(table) for table in tables.values()]
-            ui.table(columns=TABLE_COLUMNS, rows=rows, row_key="name", pagination=10).classes("w-full").props("dense flat")
+            ui.table(columns=TABLE_COLUMNS, rows=rows, row_key="name", pagination=10).classes(
+                "w-full"
+            ).props("dense flat")
         _browser(desk, tables)
         _patterns(desk)
 
@@ -64,7 +70,11 @@ def _patterns(desk: Desk) -> None:
     about = "What the code may ask of the store, and what it has cost since the start: capacity units, and milliseconds"
     with card("Access patterns", about=about):
         wanted = ui.input("Find a pattern, a table or a backend").props("clearable").classes("w-80")
-        table = ui.table(columns=PATTERN_COLUMNS, rows=[], row_key="id", pagination=15).classes("w-full").props("dense flat")
+        table = (
+            ui.table(columns=PATTERN_COLUMNS, rows=[], row_key="id", pagination=15)
+            .classes("w-full")
+            .props("dense flat")
+        )
         wanted.bind_value_to(table, "filter")
 
     def refresh() -> None:
@@ -90,7 +100,10 @@ def _pattern_row(row: PatternRow) -> dict[str, Any]:
 
 
 def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
-    with card("Items by key", about="Items of a partition. To look through a whole table is a scan, so it is asked for twice."):
+    with card(
+        "Items by key",
+        about="Items of a partition. To look through a whole table is a scan, so it is asked for twice.",
+    ):
         with ui.row().classes("items-end gap-3"):
             chosen = ui.select(sorted(tables), label="Table").classes("w-72")
             partition = ui.input("Partition key").classes("w-72")
@@ -122,7 +135,9 @@ def _confirm_scan(desk: Desk, table: Table, found: ui.column) -> None:
         await _show(desk, found, api.Scan(table, limit=MOST_SHOWN))
 
     with ui.dialog() as dialog, ui.card():
-        ui.label(f"Read the first {MOST_SHOWN} items of {table.name}, wherever they are? This is a scan.")
+        ui.label(
+            f"Read the first {MOST_SHOWN} items of {table.name}, wherever they are? This is a scan."
+        )
         with ui.row():
             ui.button("Scan", on_click=scan)
             ui.button("Cancel", on_click=dialog.close).props("flat")

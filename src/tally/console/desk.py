@@ -19,7 +19,10 @@ B = TypeVar("B", bound=Backend)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """The program from the inside. `outside` is there in a demo alone; without a password, everybody may look."""
+    """The program from the inside.
+
+    `outside` is there in a demo alone; without a password, everybody may look.
+    """
 
     settings: Settings
     clock: Clock

@@ -18,7 +18,12 @@ SHOWN: Final = 200
 KEYS: Final = 50
 POINTS: Final = 240
 # What can be looked at in a chart, in milliseconds.
-SPANS: Final = {"10 minutes": 600_000, "1 hour": 3_600_000, "1 day": 86_400_000, "7 days": 604_800_000}
+SPANS: Final = {
+    "10 minutes": 600_000,
+    "1 hour": 3_600_000,
+    "1 day": 86_400_000,
+    "7 days": 604_800_000,
+}
 DAY_MS: Final = 86_400_000
 FLEET_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "id", "label": "Device", "field": "id", "align": "left"},
@@ -32,7 +37,11 @@ FLEET_COLUMNS: Final[list[dict[str, Any]]] = [
 def put_devices(shell: Shell, desk: Desk) -> None:
     devices = desk.backend("devices", Devices)
 
-    @shell.page("/devices", "Devices", "Boards that measure and send; each reading is stored once, however often it is sent.")
+    @shell.page(
+        "/devices",
+        "Devices",
+        "Boards that measure and send; each reading is stored once, however often it is sent.",
+    )
     async def fleet() -> None:
         if devices is None:
             not_started("devices")
@@ -58,7 +67,9 @@ def put_devices(shell: Shell, desk: Desk) -> None:
 async def _fleet(desk: Desk, devices: Devices) -> None:
     about = "The latest heard of first, noted every five minutes. Choose a board for its charts."
     with card("The fleet", about=about):
-        table = ui.table(columns=FLEET_COLUMNS, rows=[], row_key="id", pagination=15).classes("w-full cursor-pointer")
+        table = ui.table(columns=FLEET_COLUMNS, rows=[], row_key="id", pagination=15).classes(
+            "w-full cursor-pointer"
+        )
         table.props("dense flat")
         table.on("rowClick", lambda event: ui.navigate.to(f"/devices/{event.args[1]['id']}"))
         with ui.column() as empty:
@@ -86,7 +97,10 @@ def _fleet_row(device: Device, now: datetime) -> dict[str, str]:
 
 
 async def _keys(devices: Devices) -> None:
-    with card("API keys", about="A board proves with a key that it may send. A key is shown once, when it is made."):
+    with card(
+        "API keys",
+        about="A board proves with a key that it may send. A key is shown once, when it is made.",
+    ):
         with ui.row().classes("items-center"):
             description = ui.input("What the new key is for").classes("w-64")
             ui.button("Make a key", icon="key", on_click=lambda: make())  # noqa: PLW0108  (it is defined below)
@@ -102,8 +116,12 @@ async def _keys(devices: Devices) -> None:
     async def make() -> None:
         _, raw = await devices.handlers.keys.create(description.value or None)
         with ui.dialog() as dialog, ui.card():
-            ui.label("The key is shown this once, and never again").props("role=heading aria-level=2")
-            ui.label(raw).classes("text-weight-bold").style("font-family: monospace").props("data-new-key=1")
+            ui.label("The key is shown this once, and never again").props(
+                "role=heading aria-level=2"
+            )
+            ui.label(raw).classes("text-weight-bold").style("font-family: monospace").props(
+                "data-new-key=1"
+            )
             ui.button("I have it", on_click=dialog.close)
         dialog.value = True
         description.set_value("")
@@ -120,7 +138,9 @@ def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
     with ui.row().classes("items-center gap-3"):
         ui.icon("key" if key.is_active else "key_off").props("aria-hidden=true")
         ui.label(key.description or "without a description")
-        ui.label(f"made {_day(key.created_at)}, last used {_day(key.last_used_at)}").classes("tally-quiet tally-small")
+        ui.label(f"made {_day(key.created_at)}, last used {_day(key.last_used_at)}").classes(
+            "tally-quiet tally-small"
+        )
         if key.is_active:
             ui.button("Revoke", on_click=revoke).props("flat dense color=negative no-caps")
         else:
@@ -130,7 +150,8 @@ def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
 async def _device(desk: Desk, devices: Devices, device: Device) -> None:
     about = f"Firmware {device.firmware_version}, first heard of {_day(device.first_registered_at)}"
     heading(
-        device.friendly_name or device.hardware_id, about if device.friendly_name is None else f"{device.hardware_id}. {about}"
+        device.friendly_name or device.hardware_id,
+        about if device.friendly_name is None else f"{device.hardware_id}. {about}",
     )
     with card("Live readings"):
         latest = Place(ui.row().classes("gap-8"))
@@ -149,13 +170,21 @@ async def _device(desk: Desk, devices: Devices, device: Device) -> None:
         now = desk.clock.milliseconds()
         since = max(0, now - SPANS[str(span.value)])
         for sensor in sorted(reading.sensors):
-            series = await devices.handlers.history.series(device.hardware_id, sensor, (since, now), POINTS)
+            series = await devices.handlers.history.series(
+                device.hardware_id, sensor, (since, now), POINTS
+            )
             if sensor not in drawn:
                 with charts, card(sensor):
-                    drawn[sensor] = ui.echart(_chart()).classes("w-full h-56").props(f"aria-label='{sensor} over time'")
+                    drawn[sensor] = (
+                        ui.echart(_chart())
+                        .classes("w-full h-56")
+                        .props(f"aria-label='{sensor} over time'")
+                    )
             points = [[bucket.from_ms, round(float(bucket.mean), 3)] for bucket in series.buckets]
             drawn[sensor].options["series"] = [line(sensor, points)]
-            drawn[sensor].options["xAxis"]["axisLabel"]["formatter"] = DAYS if SPANS[str(span.value)] > DAY_MS else HOURS
+            drawn[sensor].options["xAxis"]["axisLabel"]["formatter"] = (
+                DAYS if SPANS[str(span.value)] > DAY_MS else HOURS
+            )
             drawn[sensor].update()
 
     span.on_value_change(refresh)
@@ -176,7 +205,9 @@ def _naming(devices: Devices, device: Device) -> None:
 def _told(reading: Reading) -> None:
     for name, value in sorted(reading.sensors.items()):
         with ui.column().classes("gap-0"):
-            ui.label(f"{float(value):,.2f}".rstrip("0").rstrip(".")).classes("text-h5 text-weight-medium tally-numbers")
+            ui.label(f"{float(value):,.2f}".rstrip("0").rstrip(".")).classes(
+                "text-h5 text-weight-medium tally-numbers"
+            )
             ui.label(name).classes("tally-quiet tally-small")
 
 
@@ -187,4 +218,6 @@ def _day(moment: str | None) -> str:
 def _chart() -> dict[str, Any]:
     options = line_chart(x={"type": "time"}, bottom=62, legend=False)
     options["yAxis"]["scale"] = True
-    return options | {"dataZoom": [{"type": "inside"}, {"type": "slider", "height": 18, "bottom": 10}]}
+    return options | {
+        "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 18, "bottom": 10}]
+    }

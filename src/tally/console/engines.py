@@ -54,11 +54,15 @@ class Engines:
             found.append(await self._redis(by_url[settings.scoreboard_redis_url is None]))
         return found
 
-    async def _asked(self, key: str, name: str, kind: str, ask: Callable[[], Awaitable[Facts]]) -> EngineNow:
+    async def _asked(
+        self, key: str, name: str, kind: str, ask: Callable[[], Awaitable[Facts]]
+    ) -> EngineNow:
         try:
             facts = await finish_within(self._desk.clock, ASK_SECONDS, ask())
         except (TallyError, StoreError, DeadlinePassed, OSError) as error:
-            _log.debug("An engine does not answer", action="console_engines", engine=key, error=error)
+            _log.debug(
+                "An engine does not answer", action="console_engines", engine=key, error=error
+            )
             return EngineNow(key, name, kind, "away", is_well=False)
         return EngineNow(key, name, kind, "works", is_well=True, facts=facts)
 
@@ -66,7 +70,11 @@ class Engines:
         settings = self._desk.settings
         if isinstance(self._desk.store.engine, SqliteEngine):
             return "SQLite, embedded in this process"
-        return f"DynamoDB at {settings.dynamodb_endpoint}" if settings.dynamodb_endpoint else "DynamoDB"
+        return (
+            f"DynamoDB at {settings.dynamodb_endpoint}"
+            if settings.dynamodb_endpoint
+            else "DynamoDB"
+        )
 
     async def _store(self) -> Facts:
         engine, rates = self._desk.store.engine, self._rates
@@ -74,10 +82,19 @@ class Engines:
         reads, writes = rates.rate("store reads"), rates.rate("store writes")
         mean = rates.rate("store seconds") / (reads + writes) if reads + writes else 0.0
         tables = ("Tables", str(len(self._desk.catalogue.tables())))
-        work = (("Reads", f"{rate(reads)}/s"), ("Writes", f"{rate(writes)}/s"), ("Mean time", duration(mean)))
+        work = (
+            ("Reads", f"{rate(reads)}/s"),
+            ("Writes", f"{rate(writes)}/s"),
+            ("Mean time", duration(mean)),
+        )
         if not isinstance(engine, SqliteEngine):
             return (tables, *work)
-        return (("File", size(_bytes(engine.path))), ("Log", size(_bytes(Path(f"{engine.path}-wal")))), tables, *work)
+        return (
+            ("File", size(_bytes(engine.path))),
+            ("Log", size(_bytes(Path(f"{engine.path}-wal")))),
+            tables,
+            *work,
+        )
 
     async def _postgresql(self) -> Facts:
         if self._scoreboard is None:
@@ -100,8 +117,14 @@ class Engines:
     async def _redis(self, kind: str) -> EngineNow:
         """Where it was switched off by hand, it is not asked: nobody need be told that it does not answer."""
         scoreboard = self._scoreboard
-        if scoreboard is not None and scoreboard.valkey is not None and scoreboard.valkey.supervisor.is_held_back:
-            return EngineNow("redis", "Redis", kind, "away: switched off on the scoreboard's page", is_well=False)
+        if (
+            scoreboard is not None
+            and scoreboard.valkey is not None
+            and scoreboard.valkey.supervisor.is_held_back
+        ):
+            return EngineNow(
+                "redis", "Redis", kind, "away: switched off on the scoreboard's page", is_well=False
+            )
         return await self._asked("redis", "Redis", kind, self._redis_facts)
 
     async def _redis_facts(self) -> Facts:

@@ -40,7 +40,9 @@ class Figures:
     metrics: Metrics
     clock: Clock
     moments: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
-    traffic: dict[str, deque[Traffic]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT)))
+    traffic: dict[str, deque[Traffic]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT))
+    )
     _totals: Mapping[str, _Total] = field(default_factory=dict)
     _at: float | None = None
 
@@ -56,7 +58,9 @@ class Figures:
             passed = now - self._at
             self.moments.append(self.clock.time_ns() / 1e9)
             for backend, total in totals.items():
-                self.traffic[backend].append(_between(self._totals.get(backend, _Total()), total, passed))
+                self.traffic[backend].append(
+                    _between(self._totals.get(backend, _Total()), total, passed)
+                )
         self._at, self._totals = now, totals
 
     def latest(self, backend: str) -> Traffic:
@@ -66,7 +70,9 @@ class Figures:
             return Traffic(0.0, 0.0, 0.0)
         requests = sum(each.requests for each in recent)
         mean = sum(each.mean_ms * each.requests for each in recent) / requests if requests else 0.0
-        return Traffic(requests / len(recent), sum(each.failures for each in recent) / len(recent), mean)
+        return Traffic(
+            requests / len(recent), sum(each.failures for each in recent) / len(recent), mean
+        )
 
     def _read(self) -> Mapping[str, _Total]:
         totals: dict[str, _Total] = defaultdict(_Total)
@@ -83,7 +89,12 @@ class Figures:
         collected: Metric
         for collected in self.metrics.requests.collect():
             for sample in collected.samples:
-                yield sample.name, sample.labels.get("route", ""), sample.labels.get("status", ""), sample.value
+                yield (
+                    sample.name,
+                    sample.labels.get("route", ""),
+                    sample.labels.get("status", ""),
+                    sample.value,
+                )
 
 
 def _between(before: _Total, after: _Total, passed: float) -> Traffic:

@@ -1,6 +1,7 @@
 """What each backend's tile says first: a figure that a newcomer understands, and that moves.
 
-Each is made of what the backend knows anyway, or of a look with a bound; none goes over all that there is.
+Each is made of what the backend knows anyway, or of a look with a bound; none goes over all that
+there is.
 """
 
 from collections.abc import Awaitable, Callable
@@ -62,13 +63,19 @@ async def of_cricket(cricket: Cricket, rates: Rates, clock: Clock) -> Headline:
     if not live:
         return Headline("0", "matches live", await _next_match(cricket, clock))
     screens = await _screens(cricket, live, clock.milliseconds())
-    details = (_score(live[0]), f"on {screens} Lock Screens", f"{rate(rates.rate('pushes'))} pushes/s")
+    details = (
+        _score(live[0]),
+        f"on {screens} Lock Screens",
+        f"{rate(rates.rate('pushes'))} pushes/s",
+    )
     worry = ""
     if not cricket.apns.is_configured:
         worry = "no key for pushes"
     elif any(match_body(view).is_stale for view in live):
         worry = "SportMonks is silent"
-    return Headline(str(len(live)), several(len(live), "match live", "matches live"), details, worry)
+    return Headline(
+        str(len(live)), several(len(live), "match live", "matches live"), details, worry
+    )
 
 
 async def _next_match(cricket: Cricket, clock: Clock) -> tuple[str, ...]:
@@ -104,7 +111,10 @@ def _score(view: MatchView) -> str:
 
 
 class MintHeadline:
-    """Collect's headline. Whose part it was is looked up once for each part; a demo knows names, nobody else does."""
+    """Collect's headline.
+
+    Whose part it was is looked up once for each part; a demo knows names, nobody else does.
+    """
 
     def __init__(self, collect: Collect, rates: Rates, names: Callable[[], dict[str, str]]) -> None:
         self._collect = collect
@@ -119,8 +129,13 @@ class MintHeadline:
             self._told = (self._minted.latest, await self._latest())
         figure = f"{self._minted.count:,}{'+' if self._minted.is_more else ''}"
         workouts = round(self._rates.total("workouts"))
-        details = (self._told[1], f"{workouts:,} {several(workouts, 'workout', 'workouts')} since the start")
-        return Headline(figure, f"{several(self._minted.count, 'part', 'parts')} minted this month", details)
+        details = (
+            self._told[1],
+            f"{workouts:,} {several(workouts, 'workout', 'workouts')} since the start",
+        )
+        return Headline(
+            figure, f"{several(self._minted.count, 'part', 'parts')} minted this month", details
+        )
 
     async def _latest(self) -> str:
         event = self._minted.latest
@@ -128,11 +143,15 @@ class MintHeadline:
             return "none yet"
         who = self._names().get(event.user_id, "somebody")
         try:
-            held = await self._collect.handlers.milestones.get(event.user_id, str(event.facts["milestone"]))
+            held = await self._collect.handlers.milestones.get(
+                event.user_id, str(event.facts["milestone"])
+            )
             model = await self._collect.handlers.shelf.get(held.milestone.model_id)
         except NotFound:  # the account was deleted since
             return "the latest is gone"
-        part = next((part.name for part in model.parts if part.index == event.facts["part"]), "a part")
+        part = next(
+            (part.name for part in model.parts if part.index == event.facts["part"]), "a part"
+        )
         return f"latest: {who}, {part} of {model.meta.name}"
 
 
@@ -145,10 +164,18 @@ async def of_scoreboard(scoreboard: Scoreboard) -> Headline:
     first = board.standings[0]
     players = f"{board.total_players:,} {several(board.total_players, 'player', 'players')}"
     watchers = f"{watching} watch the stream" if watching else "nobody watches the stream"
-    return Headline(f"{first.score:,}", "points in the lead", (f"{first.username} is first of {players}", watchers), worry)
+    return Headline(
+        f"{first.score:,}",
+        "points in the lead",
+        (f"{first.username} is first of {players}", watchers),
+        worry,
+    )
 
 
 async def of_devices(devices: Devices, rates: Rates) -> Headline:
     awake = devices.handlers.registry.noted.count()
-    details = (f"{rate(rates.rate('readings'))} readings/s", f"{rates.total('readings'):,.0f} stored since the start")
+    details = (
+        f"{rate(rates.rate('readings'))} readings/s",
+        f"{rates.total('readings'):,.0f} stored since the start",
+    )
     return Headline(f"{awake:,}", f"{several(awake, 'board', 'boards')} awake", details)

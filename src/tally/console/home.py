@@ -15,7 +15,9 @@ from tally.console.tiles import MARKS, TILES, BackendTile, absent_tile
 from tally.console.words import ago, duration
 from tally.kit.jobs import Outcome
 
-ABOUT: Final = "Scores, workouts, games and sensors, as they happen. Every tile leads to a page with more."
+ABOUT: Final = (
+    "Scores, workouts, games and sensors, as they happen. Every tile leads to a page with more."
+)
 DEMO: Final = "A demo: made-up people use simulated services, and everything you see really went through the backends."
 # Samples, which is seconds.
 CALM: Final = 10
@@ -24,7 +26,8 @@ JOB_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "outcome", "label": "Last run", "field": "outcome", "align": "left"},
     {"name": "took", "label": "Took", "field": "took", "align": "right"},
 ]
-# The name of a job with what it does below; and how it went, told by a sign as well as by words, with the error below.
+# The name of a job with what it does below; and how it went, told by a sign as well as by words,
+# with the error below.
 JOB_CELL: Final = """
 <q-td :props="props"><div>{{ props.row.name }}</div><div class="tally-quiet tally-small">{{ props.row.what }}</div></q-td>
 """
@@ -69,9 +72,16 @@ def _tiles(desk: Desk, pulse: Pulse) -> None:
 
 def _traffic(desk: Desk) -> None:
     names = [kind.name for kind in TILES if kind.name in desk.backends]
-    with card("Requests a second", about="What each backend answered over the last three minutes, as the mean of ten seconds"):
+    with card(
+        "Requests a second",
+        about="What each backend answered over the last three minutes, as the mean of ten seconds",
+    ):
         axis = {"type": "time", "axisLabel": {"formatter": CLOCK}}
-        chart = ui.echart(line_chart(x=axis)).classes("w-full h-64").props("aria-label='Requests a second, by backend'")
+        chart = (
+            ui.echart(line_chart(x=axis))
+            .classes("w-full h-64")
+            .props("aria-label='Requests a second, by backend'")
+        )
 
     def refresh() -> None:
         moments = [round(moment * 1000) for moment in desk.figures.moments]
@@ -81,7 +91,9 @@ def _traffic(desk: Desk) -> None:
             # Before its first request there is nothing of a backend, which is to say 0.
             points = list(zip(moments, [0.0] * (len(moments) - len(kept)) + kept, strict=True))
             # The first ones are means of too few to be calm: left out once there are others.
-            chart.options["series"].append(line(name.capitalize(), points[CALM - 1 :] if len(points) > 2 * CALM else points))
+            chart.options["series"].append(
+                line(name.capitalize(), points[CALM - 1 :] if len(points) > 2 * CALM else points)
+            )
         chart.update()
 
     ui.timer(2.0, refresh)
@@ -127,7 +139,11 @@ def _engine(engine: EngineNow) -> None:
 
 def _jobs(desk: Desk) -> None:
     with card("Jobs", about="What time starts, on this instance"):
-        table = ui.table(columns=JOB_COLUMNS, rows=[], row_key="name").classes("w-full").props("dense flat wrap-cells")
+        table = (
+            ui.table(columns=JOB_COLUMNS, rows=[], row_key="name")
+            .classes("w-full")
+            .props("dense flat wrap-cells")
+        )
         table.add_slot("body-cell-name", JOB_CELL)
         table.add_slot("body-cell-outcome", OUTCOME_CELL)
 

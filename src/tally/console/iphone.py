@@ -1,7 +1,8 @@
 """A virtual iPhone on the page of a match: its Lock Screen shows the very payload that was pushed to it.
 
-It is one of the demo's phones, kept for whoever looks at the console: it follows the match by the real API, and what it shows
-came through Apple's simulated push service. Without a demo there is none.
+It is one of the demo's phones, kept for whoever looks at the console: it follows the match by the
+real API, and what it shows came through Apple's simulated push service. Without a demo there is
+none.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,10 @@ from tally.sim.phones.phone import Phone
 BELLS: Final = {
     "not following": ("notifications_none", "Not following: tap to follow"),
     "following": ("notifications_active", "Following"),
-    "following, Live Activities are off": ("notification_important", "Following, but Live Activities are off"),
+    "following, Live Activities are off": (
+        "notification_important",
+        "Following, but Live Activities are off",
+    ),
     "pending": ("hourglass_top", "One moment"),
 }
 SCREEN: Final = (
@@ -35,28 +39,41 @@ class Iphone:
         self._match_id = match_id
 
     def put(self) -> None:
-        with card("A virtual iPhone", about="Follow the match, and its Lock Screen shows the very payload that was pushed."):
+        with card(
+            "A virtual iPhone",
+            about="Follow the match, and its Lock Screen shows the very payload that was pushed.",
+        ):
             with ui.column().classes("w-full items-stretch").style(SCREEN).props("data-iphone=1"):
                 self._clock = ui.label().classes("text-h4 text-center")
                 self._screen = Place(ui.column().classes("w-full gap-2"))
             with ui.row().classes("items-center gap-1 w-full"):
-                self._bell = ui.button("Follow", icon="notifications_none", on_click=self.follow).props("no-caps data-follow=1")
+                self._bell = ui.button(
+                    "Follow", icon="notifications_none", on_click=self.follow
+                ).props("no-caps data-follow=1")
                 ui.button("Swipe away", on_click=self.swipe).props("flat no-caps dense")
-                ui.button("Kill the app", on_click=self.kill).props("flat no-caps dense color=negative")
+                ui.button("Kill the app", on_click=self.kill).props(
+                    "flat no-caps dense color=negative"
+                )
             self._said = ui.label().classes("tally-quiet")
 
     def refresh(self) -> None:
         self._clock.set_text(f"{self._desk.clock.now():%H:%M}")
         phone = self._phone
         if phone is None:
-            self._screen.show("no phone", lambda: ui.label("A phone comes with the demo: tally up."))
+            self._screen.show(
+                "no phone", lambda: ui.label("A phone comes with the demo: tally up.")
+            )
             return
         activities = [each for each in phone.kit.on_screen() if each.match_id == self._match_id]
-        shown = [(each.activity_id, each.updates, each.timestamp, each.state) for each in activities]
+        shown = [
+            (each.activity_id, each.updates, each.timestamp, each.state) for each in activities
+        ]
         self._screen.show(shown, lambda: _lock_screen(activities))
         sign, words = BELLS[phone.bell(self._match_id).value]
         self._bell.props(f"icon={sign}")
-        is_following = self._match_id in (phone.app.follows.followed if phone.app is not None else {})
+        is_following = self._match_id in (
+            phone.app.follows.followed if phone.app is not None else {}
+        )
         self._bell.set_text("Unfollow" if is_following else "Follow")
         self._said.set_text(words if phone.app is not None else f"{words}; the app is not running")
 
@@ -109,7 +126,9 @@ def _live_activity(activity: Activity) -> None:
             ui.label(f"{event.get('title', '')} {event.get('text', '')}").style("color: #ffd28a")
         ui.label(" ".join(content.get("lastBalls", ()))).style("color: #c9d3d6")
         how = "by channel" if activity.channel is not None else "by token"
-        ui.label(f"{activity.updates} updates {how}, {activity.state.value}").style("color: #c9d3d6; font-size: .75rem")
+        ui.label(f"{activity.updates} updates {how}, {activity.state.value}").style(
+            "color: #c9d3d6; font-size: .75rem"
+        )
 
 
 def _overs(team: Any) -> str:

@@ -33,11 +33,15 @@ def put_login(shell: Shell, desk: Desk) -> None:
             await asyncio.sleep(PAUSE_SECONDS)
             ui.notify("This is not the password", type="negative")
 
-        with ui.card().classes("absolute-center tally-card q-pa-lg").style("width: min(24rem, 92vw)"):
+        with (
+            ui.card().classes("absolute-center tally-card q-pa-lg").style("width: min(24rem, 92vw)")
+        ):
             with ui.row().classes("items-center gap-2"):
                 ui.icon("bolt", size="md").classes("text-primary").props("aria-hidden=true")
                 ui.label("Tally").classes("text-h5").props("role=heading aria-level=1")
             ui.label(WHERE).classes("tally-quiet tally-small")
-            password = ui.input("Password", password=True, password_toggle_button=True).classes("w-full")
+            password = ui.input("Password", password=True, password_toggle_button=True).classes(
+                "w-full"
+            )
             password.props("autofocus outlined").on("keydown.enter", sign_in)
             ui.button("Sign in", on_click=sign_in).classes("w-full")

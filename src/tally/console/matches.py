@@ -66,8 +66,12 @@ def _match(body: MatchBody, when: str) -> None:
                 for team in body.teams:
                     with ui.row().classes("gap-2"):
                         ui.label(team.name).classes("text-subtitle1")
-                        ui.label(" & ".join(team.scores)).classes("text-subtitle1 text-weight-bold tally-numbers")
-                ui.label(f"{body.league.name}, {body.match_type}, {when}").classes("tally-quiet tally-small")
+                        ui.label(" & ".join(team.scores)).classes(
+                            "text-subtitle1 text-weight-bold tally-numbers"
+                        )
+                ui.label(f"{body.league.name}, {body.match_type}, {when}").classes(
+                    "tally-quiet tally-small"
+                )
             with ui.row().classes("items-center gap-2 no-wrap"):
                 if body.is_stale:
                     ui.badge("stale", color="warning")

@@ -1,6 +1,7 @@
 """How many parts were minted this month, and the latest of them: from collect's audit trail, which has them newest first.
 
-The first look goes back over the month, up to a bound. Later ones go back to where the one before was sure of the count.
+The first look goes back over the month, up to a bound. Later ones go back to where the one before
+was sure of the count.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from tally.collect.service.audit_search import AuditKey, AuditSearch
 MINTED: Final = "MILESTONE_PART_MINTED"
 PAGE: Final = 100
 MOST: Final = 1_000
-# Events of the same second are in no order, and one may be written a little late: the last seconds are counted anew.
+# Events of the same second are in no order, and one may be written a little late: the last seconds
+# are counted anew.
 UNSURE_SECONDS: Final = 60
 
 
@@ -32,7 +34,13 @@ class Minted:
         """Bring the count up to date."""
         key = self.search.checked(AuditKey(event=MINTED))
         if key.month != self._month:
-            self._month, self._sure, self._sure_until, self.is_more, self.latest = key.month or "", 0, 0, False, None
+            self._month, self._sure, self._sure_until, self.is_more, self.latest = (
+                key.month or "",
+                0,
+                0,
+                False,
+                None,
+            )
         events = await self._since(key)
         self.count = self._sure + len(events)
         self.latest = max(events, key=lambda event: event.epoch, default=self.latest)

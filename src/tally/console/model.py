@@ -26,10 +26,25 @@ def draw(scene: ui.scene, model: Model, earned: Collection[int]) -> None:
 
 def look_at(scene: ui.scene, model: Model) -> None:
     """Put the camera where the whole model is seen, from a little above."""
-    ends = [(_three(each["position"])[1], _three(each["scale"])[1]) for part in model.parts for each in part.mesh]
-    top, bottom = max(middle + half for middle, half in ends), min(middle - half for middle, half in ends)
+    ends = [
+        (_three(each["position"])[1], _three(each["scale"])[1])
+        for part in model.parts
+        for each in part.mesh
+    ]
+    top, bottom = (
+        max(middle + half for middle, half in ends),
+        min(middle - half for middle, half in ends),
+    )
     middle, away = (top + bottom) / 2, 0.95 * max(top - bottom, WIDTH)
-    scene.move_camera(x=0.6 * away, y=-0.8 * away, z=middle + 0.25 * away, look_at_x=0, look_at_y=0, look_at_z=middle, duration=0)
+    scene.move_camera(
+        x=0.6 * away,
+        y=-0.8 * away,
+        z=middle + 0.25 * away,
+        look_at_x=0,
+        look_at_y=0,
+        look_at_z=middle,
+        duration=0,
+    )
 
 
 def _put(scene: ui.scene, primitive: Mapping[str, Any], *, is_earned: bool) -> None:
@@ -37,7 +52,9 @@ def _put(scene: ui.scene, primitive: Mapping[str, Any], *, is_earned: bool) -> N
     placed.move(*_three(primitive["position"]))
     placed.rotate(*(math.radians(angle) for angle in _three(primitive["rotation"])))
     placed.scale(*_three(primitive["scale"]))
-    placed.material(str(primitive["colour"]) if is_earned else GREY, EARNED if is_earned else WANTED)
+    placed.material(
+        str(primitive["colour"]) if is_earned else GREY, EARNED if is_earned else WANTED
+    )
 
 
 def _shape(scene: ui.scene, shape: str, *, is_outline: bool) -> Any:

@@ -60,9 +60,17 @@ def make_console(desk: Desk, secret: Secret) -> Console:
     put_home(shell, desk, pulse)
     for put in (put_login, put_cricket, put_collect, put_scoreboard, put_devices, put_data):
         put(shell, desk)
-    # Who has signed in is kept with the other data, and tabs that nobody has open any more are forgotten soon.
+    # Who has signed in is kept with the other data, and tabs that nobody has open any more are
+    # forgotten soon.
     Storage.path = desk.settings.data_dir.resolve() / "console"
     Storage.max_tab_storage_age = TAB_SECONDS
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    ui.run_with(console, title="Tally", favicon="⚡", storage_secret=secret.reveal(), dark=None, reconnect_timeout=10)
+    ui.run_with(
+        console,
+        title="Tally",
+        favicon="⚡",
+        storage_secret=secret.reveal(),
+        dark=None,
+        reconnect_timeout=10,
+    )
     return Console(console, desk, pulse)

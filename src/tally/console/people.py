@@ -1,4 +1,7 @@
-"""The made-up people whom the console may call by name. In production there is no list of people, on purpose."""
+"""The made-up people whom the console may call by name.
+
+In production there is no list of people, on purpose.
+"""
 
 from tally.console.desk import Desk
 from tally.sim.oidc.people import person_named

@@ -41,7 +41,9 @@ class Rates:
             await self._clock.sleep(SECONDS)
 
     def sample(self) -> None:
-        self._samples.append((self._clock.monotonic(), {name: read() for name, read in self._counters.items()}))
+        self._samples.append(
+            (self._clock.monotonic(), {name: read() for name, read in self._counters.items()})
+        )
 
     def total(self, name: str) -> float:
         """Since the program started."""
@@ -64,13 +66,17 @@ def counters_of(desk: Desk) -> dict[str, Counter]:
         "store seconds": lambda: sum(meter.seconds for meter in chain(reads, writes)),
     }
     if desk.backend("cricket", Cricket) is not None:
-        counters["pushes"] = lambda: _counted(metrics, "tally_apns_pushes_total", outcome="delivered")
+        counters["pushes"] = lambda: _counted(
+            metrics, "tally_apns_pushes_total", outcome="delivered"
+        )
     if desk.backend("collect", Collect) is not None:
         counters["workouts"] = lambda: _counted(metrics, "tally_collect_event_lag_seconds_count")
     pattern = pattern_of(ReadingRepository.store_each)
     if desk.backend("devices", Devices) is not None and pattern is not None:
         stored = list(desk.store.meters.of(pattern).operations.values())
-        counters["readings"] = lambda: sum(meter.calls - meter.refused - meter.errors for meter in stored)
+        counters["readings"] = lambda: sum(
+            meter.calls - meter.refused - meter.errors for meter in stored
+        )
     return counters
 
 

@@ -51,9 +51,16 @@ class BoardView:
     guest_id: str | None = None
 
     def put_board(self) -> None:
-        with card("The board, now", about="Rows slide as players overtake each other. Choose one for its history."):
+        with card(
+            "The board, now",
+            about="Rows slide as players overtake each other. Choose one for its history.",
+        ):
             self.total = ui.label().classes("tally-quiet tally-small")
-            self.place = ui.element("div").classes("relative-position w-full").style(f"height: {SHOWN * ROW_PIXELS}px")
+            self.place = (
+                ui.element("div")
+                .classes("relative-position w-full")
+                .style(f"height: {SHOWN * ROW_PIXELS}px")
+            )
             self.place.props("role=list aria-label='Leaderboard'")
 
     def put_play(self) -> None:
@@ -63,11 +70,16 @@ class BoardView:
             self.played = ui.label()
 
     def put_redis(self) -> None:
-        with card("Redis", about="Without it the board is read from PostgreSQL, and nothing is lost. Try it."):
+        with card(
+            "Redis",
+            about="Without it the board is read from PostgreSQL, and nothing is lost. Try it.",
+        ):
             valkey = self.scoreboard.valkey
             self.redis = ui.label()
             if valkey is None:
-                ui.label("It was given by its address, so it cannot be stopped from here.").classes("tally-quiet")
+                ui.label("It was given by its address, so it cannot be stopped from here.").classes(
+                    "tally-quiet"
+                )
                 return
 
             def turn(event: Any) -> None:
@@ -103,12 +115,18 @@ class BoardView:
         for position, standing in enumerate(standings):
             row = self.rows.get(standing.user_id) or self._new_row(standing.user_id)
             row.element.style(f"transform: translateY({position * ROW_PIXELS}px)")
-            name = f"{standing.username} (you)" if standing.user_id == self.guest_id else standing.username
+            name = (
+                f"{standing.username} (you)"
+                if standing.user_id == self.guest_id
+                else standing.username
+            )
             row.show((standing, name), partial(_standing, standing, name))
 
     def _new_row(self, user_id: str) -> Place:
         with self.place:
-            row = ui.row().classes("tally-row-move absolute w-full items-center q-px-sm cursor-pointer no-wrap")
+            row = ui.row().classes(
+                "tally-row-move absolute w-full items-center q-px-sm cursor-pointer no-wrap"
+            )
         row.style(f"height: {ROW_PIXELS}px").props("role=listitem tabindex=0")
         row.on("click", lambda: self.look_at(user_id))
         row.on("keydown.enter", lambda: self.look_at(user_id))
@@ -142,9 +160,15 @@ class BoardView:
             asked = Registration(name, f"{name}@example.org", new_uuid())
             user, _ = await handlers.accounts.register(asked, Client(None, "the console"))
             self.guest_id = user.user_id
-        token, _ = await handlers.actions.complete(f"console-{new_uuid()}", self.guest_id, WORTH, {"game": "console"})
-        answer = msgspec.json.decode(await handlers.scores.update(self.guest_id, token, WORTH, {"device_type": "console"}))
-        self.played.set_text(f"{answer['score_added']} points: {answer['new_score']:,} in all, rank {answer['rank']}")
+        token, _ = await handlers.actions.complete(
+            f"console-{new_uuid()}", self.guest_id, WORTH, {"game": "console"}
+        )
+        answer = msgspec.json.decode(
+            await handlers.scores.update(self.guest_id, token, WORTH, {"device_type": "console"})
+        )
+        self.played.set_text(
+            f"{answer['score_added']} points: {answer['new_score']:,} in all, rank {answer['rank']}"
+        )
         await self.refresh()
         await self.look_at(self.guest_id)
 

@@ -33,15 +33,20 @@ class Shell:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def page(self, path: str, title: str, about: str = "", *, is_headed: bool = True) -> Callable[[Page[P]], None]:
+    def page(
+        self, path: str, title: str, about: str = "", *, is_headed: bool = True
+    ) -> Callable[[Page[P]], None]:
         """A page under a path. Without a head of ours, the page puts a `heading` of its own."""
 
         def put(fill: Page[P]) -> None:
             @wraps(fill)
             async def shown(*args: P.args, **kwargs: P.kwargs) -> None:
                 if not self.may_look():
-                    # In the address, not in a store: of those who have not signed in, nothing is kept.
-                    ui.navigate.to(LOGIN if "{" in path or path == HOME else f"{LOGIN}?wanted={path}")
+                    # In the address, not in a store: of those who have not signed in, nothing is
+                    # kept.
+                    ui.navigate.to(
+                        LOGIN if "{" in path or path == HOME else f"{LOGIN}?wanted={path}"
+                    )
                     return
                 self._frame(path)
                 if is_headed:
@@ -59,16 +64,31 @@ class Shell:
 
     def _frame(self, path: str) -> None:
         dress()
-        with ui.header(elevated=True).classes("items-center justify-between no-wrap q-px-md q-py-sm").props("aria-label='Tally'"):
+        with (
+            ui.header(elevated=True)
+            .classes("items-center justify-between no-wrap q-px-md q-py-sm")
+            .props("aria-label='Tally'")
+        ):
             with ui.row().classes("items-center gap-2 no-wrap"):
                 ui.icon("bolt", size="sm").props("aria-hidden=true")
                 ui.link("Tally", HOME).classes("text-h6 text-white no-underline tally-brand")
-            with ui.row().classes("items-center gap-1 no-wrap").props("role=navigation aria-label='Pages'"):
+            with (
+                ui.row()
+                .classes("items-center gap-1 no-wrap")
+                .props("role=navigation aria-label='Pages'")
+            ):
                 for place, name, sign in PLACES:
-                    self._way(place, name, sign, is_here=place == path or (place != HOME and path.startswith(place)))
+                    self._way(
+                        place,
+                        name,
+                        sign,
+                        is_here=place == path or (place != HOME and path.startswith(place)),
+                    )
 
     def _way(self, place: str, name: str, sign: str, *, is_here: bool) -> None:
-        button = ui.button(name, icon=sign, on_click=lambda: ui.navigate.to(place)).classes("tally-way")
+        button = ui.button(name, icon=sign, on_click=lambda: ui.navigate.to(place)).classes(
+            "tally-way"
+        )
         button.props(f"flat no-caps color=white aria-label={name} title={name}")
         if is_here:
             button.props("aria-current=page").classes("bg-white/20")
@@ -83,10 +103,15 @@ def heading(title: str, about: str = "") -> None:
 
 
 def card(title: str, *, about: str = "", classes: str = "") -> ui.card:
-    """A card with a title; fill it with `with`. `classes` come besides those that every card has."""
+    """A card with a title; fill it with `with`.
+
+    `classes` come besides those that every card has.
+    """
     made = ui.card().classes(f"tally-card w-full {classes}")
     with made, ui.column().classes("gap-0"):
-        ui.label(title).classes("text-subtitle1 text-weight-medium").props("role=heading aria-level=2")
+        ui.label(title).classes("text-subtitle1 text-weight-medium").props(
+            "role=heading aria-level=2"
+        )
         if about:
             ui.label(about).classes("tally-quiet tally-small")
     return made

@@ -29,9 +29,19 @@ class Kind:
 
 
 TILES: Final = (
-    Kind("cricket", "Cricket", "sports_cricket", "Live scores, and Live Activities on every Lock Screen"),
+    Kind(
+        "cricket",
+        "Cricket",
+        "sports_cricket",
+        "Live scores, and Live Activities on every Lock Screen",
+    ),
     Kind("collect", "Collect", "view_in_ar", "Workouts unlock the parts of a statue, for ever"),
-    Kind("scoreboard", "Scoreboard", "leaderboard", "A leaderboard that moves live and cannot be cheated"),
+    Kind(
+        "scoreboard",
+        "Scoreboard",
+        "leaderboard",
+        "A leaderboard that moves live and cannot be cheated",
+    ),
     Kind("devices", "Devices", "sensors", "Readings of thousands of boards, stored once each"),
 )
 
@@ -45,8 +55,12 @@ class BackendTile:
                 self._figure = ui.label("…").classes("tally-figure").props("data-figure=1")
                 self._words = ui.label().classes("text-subtitle1").props("data-words=1")
             self._details = ui.label().classes("col-grow").props("data-details=1")
-            with ui.row().classes("tally-rule w-full items-center justify-between gap-2 q-pt-sm tally-small"):
-                self._traffic = ui.label().classes("tally-quiet tally-numbers").props("data-traffic=1")
+            with ui.row().classes(
+                "tally-rule w-full items-center justify-between gap-2 q-pt-sm tally-small"
+            ):
+                self._traffic = (
+                    ui.label().classes("tally-quiet tally-numbers").props("data-traffic=1")
+                )
                 with ui.row().classes("items-center gap-1 no-wrap").props("data-health=1"):
                     self._mark = ui.icon("pending", size="xs").props("aria-hidden=true")
                     self._said = ui.label()
@@ -75,7 +89,9 @@ def absent_tile(kind: Kind) -> None:
     """The tile of a backend that does not run here."""
     with _framed(kind):
         ui.label("Not started here").classes("text-subtitle1 q-mt-xs")
-        ui.label("TALLY_BACKENDS, or --only, says what runs on this instance").classes("tally-quiet tally-small")
+        ui.label("TALLY_BACKENDS, or --only, says what runs on this instance").classes(
+            "tally-quiet tally-small"
+        )
 
 
 def _framed(kind: Kind) -> ui.card:

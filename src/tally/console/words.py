@@ -13,7 +13,11 @@ def size(count: float) -> str:
     unit = 0
     while count >= 1000 and unit < len(_UNITS) - 1:
         count, unit = count / 1000, unit + 1
-    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {_UNITS[unit]}"
+    return (
+        f"{count:.0f} {_UNITS[unit]}"
+        if unit == 0 or count >= 100
+        else f"{count:.1f} {_UNITS[unit]}"
+    )
 
 
 def rate(count: float) -> str:

@@ -70,10 +70,17 @@ async def open_cricket(given: Surroundings) -> AsyncIterator[Cricket]:
     """The backend for as long as this lasts."""
     clock, tables = given.clock, Tables.of(given.store)
     reading = Reading.of(tables, clock)
-    builder = ClientBuilder().timeout(timedelta(seconds=CALL_SECONDS)).follow_redirects(False).user_agent("tally")
+    builder = (
+        ClientBuilder()
+        .timeout(timedelta(seconds=CALL_SECONDS))
+        .follow_redirects(False)
+        .user_agent("tally")
+    )
     async with builder.build() as client, open_apns(given.settings, clock, given.metrics) as apns:
         scores = _sportmonks(given, client)
-        async with open_live(tables, reading, scores, apns, hub=given.hub, clock=clock, settings=given.settings) as live:
+        async with open_live(
+            tables, reading, scores, apns, hub=given.hub, clock=clock, settings=given.settings
+        ) as live:
             yield _assembled(given, client, tables, reading, live, scores=scores, apns=apns)
 
 
@@ -92,7 +99,12 @@ def _assembled(
     sync = _sync(tables, reading, scores, clock)
     activities = live.activities
     follows = FollowService(
-        tables.follows, tables.fixtures, tables.subscriptions, clock, activities.followed, activities.unfollowed
+        tables.follows,
+        tables.fixtures,
+        tables.subscriptions,
+        clock,
+        activities.followed,
+        activities.unfollowed,
     )
     handlers = Handlers(
         callers=callers,
@@ -101,7 +113,10 @@ def _assembled(
         teams=reading.teams,
         leagues=reading.leagues,
         devices=DeviceService(
-            tables.devices, clock, is_only_one=settings.cricket_devices_per_user == "one", ready=activities.device_ready
+            tables.devices,
+            clock,
+            is_only_one=settings.cricket_devices_per_user == "one",
+            ready=activities.device_ready,
         ),
         follows=follows,
         activities=activities,
@@ -121,7 +136,11 @@ def _assembled(
     )
     # Without a token of SportMonks' there is nothing that time could start.
     is_fed = settings.cricket_sportmonks_token is not None
-    jobs = (*sync_jobs(sync, reading.leagues, tables.locks, clock), *live_jobs(live, settings)) if is_fed else ()
+    jobs = (
+        (*sync_jobs(sync, reading.leagues, tables.locks, clock), *live_jobs(live, settings))
+        if is_fed
+        else ()
+    )
     return Cricket(
         api=cricket_api(handlers, operators),
         jobs=jobs,
@@ -159,7 +178,9 @@ def _sportmonks(given: Surroundings, client: Client) -> SportMonksGateway:
         timeout=settings.cricket_sportmonks_timeout,
         hourly=settings.cricket_sportmonks_hourly_limit,
     )
-    marquee = [league.strip() for league in settings.cricket_marquee_leagues.split(",") if league.strip()]
+    marquee = [
+        league.strip() for league in settings.cricket_marquee_leagues.split(",") if league.strip()
+    ]
     return SportMonksGateway(asked, given.clock, marquee)
 
 
@@ -169,4 +190,6 @@ def _verifier(given: Surroundings, client: Client) -> TokenVerifier | None:
         return None
     url = settings.cricket_jwks_url or f"{settings.cricket_issuer}/.well-known/jwks.json"
     keys = KeySet(http_keys(client, url), given.clock)
-    return TokenVerifier(keys, given.clock, issuer=settings.cricket_issuer, audience=settings.cricket_client_id)
+    return TokenVerifier(
+        keys, given.clock, issuer=settings.cricket_issuer, audience=settings.cricket_client_id
+    )

@@ -6,14 +6,21 @@ from tally.cricket import wire
 
 MS: Final = 1_794_751_200_000
 STARTS: Final = "2026-11-15T14:00:00Z"
-TEAM: Final = wire.TeamBody("5", "Rovers", "ROV", "https://example.org/rov.png", "17", False, "#1b5e20", MS)
+TEAM: Final = wire.TeamBody(
+    "5", "Rovers", "ROV", "https://example.org/rov.png", "17", False, "#1b5e20", MS
+)
 LEAGUE: Final = wire.LeagueBody("10", "Harbour League", "HBL", "1484", "17", "", "league", True, MS)
-SEASON_TEAM: Final = wire.SeasonTeamBody("1484", "5", "10", "Rovers", "ROV", {"played": 3, "won": 2}, MS)
+SEASON_TEAM: Final = wire.SeasonTeamBody(
+    "1484", "5", "10", "Rovers", "ROV", {"played": 3, "won": 2}, MS
+)
 MATCH: Final = wire.MatchBody(
     match_id="65001",
     league=wire.LeagueOfMatch("10", "HBL", "Harbour League", ""),
     season_id="1484",
-    teams=[wire.Playing("5", "Rovers", "ROV", "", ["153/9 (20.0)"]), wire.Playing("6", "Gulls", "GUL", "", ["41/2 (5.3)"])],
+    teams=[
+        wire.Playing("5", "Rovers", "ROV", "", ["153/9 (20.0)"]),
+        wire.Playing("6", "Gulls", "GUL", "", ["41/2 (5.3)"]),
+    ],
     match_type="T20",
     start_time=STARTS,
     status="in_play",
@@ -34,7 +41,14 @@ SHOWN: Final = {
     "status": "in_play",
     "teams": [
         {"id": "5", "name": "Rovers", "code": "ROV", "score": "153/9", "overs": "20.0"},
-        {"id": "6", "name": "Gulls", "code": "GUL", "score": "41/2", "overs": "5.3", "isBatting": True},
+        {
+            "id": "6",
+            "name": "Gulls",
+            "code": "GUL",
+            "score": "41/2",
+            "overs": "5.3",
+            "isBatting": True,
+        },
     ],
     "lines": {
         "lockScreen": "ROV 153/9, GUL 41/2 · FOUR! Ames off Dunn",
@@ -49,11 +63,28 @@ SHOWN: Final = {
     "need": "GUL need 113 off 87",
 }
 DISPLAY: Final = wire.DisplayBody("65001", "neutral", SHOWN, MS, False)
-DEVICE: Final = wire.DeviceBody("8f2c1a90b4", "A1B2-C3D4", "ios", "18.2", "4.1.0", True, MS, MS, MS // 1000 + 7_776_000)
+DEVICE: Final = wire.DeviceBody(
+    "8f2c1a90b4", "A1B2-C3D4", "ios", "18.2", "4.1.0", True, MS, MS, MS // 1000 + 7_776_000
+)
 FOLLOW: Final = wire.FollowBody("65001", "5", MS, MS // 1000 + 172_800, SHOWN)
 SUBSCRIPTION: Final = wire.SubscriptionBody("65001", None, MS, MS // 1000 + 172_800)
 ACTIVITY: Final = wire.ActivityBody("65001", "A1B2-C3D4", "active", None, None, MS, MS)
-NEW_DEVICE: Final = {"deviceToken": "8f2c1a90b4", "deviceId": "A1B2-C3D4", "platform": "ios", "osVersion": "18.2"}
+NEW_DEVICE: Final = {
+    "deviceToken": "8f2c1a90b4",
+    "deviceId": "A1B2-C3D4",
+    "platform": "ios",
+    "osVersion": "18.2",
+}
 STATE: Final = wire.MatchState(
-    "65001", "polling", "a1b2", MS, 412, {"six:77": MS}, 650_010_412, {"neutral": "9b1c"}, {"active": 2}, 2, None
+    "65001",
+    "polling",
+    "a1b2",
+    MS,
+    412,
+    {"six:77": MS},
+    650_010_412,
+    {"neutral": "9b1c"},
+    {"active": 2},
+    2,
+    None,
 )

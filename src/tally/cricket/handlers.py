@@ -58,18 +58,34 @@ class Handlers:
     async def list_matches(self, request: Request) -> ASGIApp:
         await self.callers.person(request)
         query = read_query(request, wire.MatchQuery)
-        wanted = Wanted(league=query.league, since=query.start, until=query.end, status=query.status)
+        wanted = Wanted(
+            league=query.league, since=query.start, until=query.end, status=query.status
+        )
         status = None if query.status is None else query.status.value
-        purpose = fingerprint("cricket.matches", league=query.league, start=query.start, end=query.end, status=status)
+        purpose = fingerprint(
+            "cricket.matches", league=query.league, start=query.start, end=query.end, status=status
+        )
         opened = None if query.cursor is None else self.cursors.open(purpose, query.cursor)
-        after = None if opened is None else Position(str(opened["startTime"]), str(opened["matchId"]))
+        after = (
+            None if opened is None else Position(str(opened["startTime"]), str(opened["matchId"]))
+        )
         found, following = await self.matches.page(wanted, query.limit, after)
-        place = None if following is None else {"startTime": following.start_time, "matchId": following.match_id}
-        return Json(wire.MatchPage([render.match_body(view) for view in found], self._cursor(purpose, place)))
+        place = (
+            None
+            if following is None
+            else {"startTime": following.start_time, "matchId": following.match_id}
+        )
+        return Json(
+            wire.MatchPage(
+                [render.match_body(view) for view in found], self._cursor(purpose, place)
+            )
+        )
 
     async def live_matches(self, request: Request) -> ASGIApp:
         await self.callers.person(request)
-        return Json(wire.MatchPage([render.match_body(view) for view in await self.matches.live()], None))
+        return Json(
+            wire.MatchPage([render.match_body(view) for view in await self.matches.live()], None)
+        )
 
     async def show_match(self, request: Request) -> ASGIApp:
         await self.callers.person(request)
@@ -78,7 +94,9 @@ class Handlers:
     async def show_display(self, request: Request) -> ASGIApp:
         await self.callers.person(request)
         query = read_query(request, wire.ViewQuery)
-        return Json(_display_body(await self.displays.get(path_id(request, "match_id"), query.team_id)))
+        return Json(
+            _display_body(await self.displays.get(path_id(request, "match_id"), query.team_id))
+        )
 
     async def stream(self, request: Request) -> ASGIApp:
         await self.callers.person(request)
@@ -90,7 +108,9 @@ class Handlers:
             return "display", _display_body(await self.displays.get(match_id, query.team_id))
 
         key = (match_id, shown.view)
-        watching = self.follower.following(key, await self.follower.read(key) or Watched(shown.content))
+        watching = self.follower.following(
+            key, await self.follower.read(key) or Watched(shown.content)
+        )
         return EventStream(self.hub, topic_of(key), request, snapshot, watching)
 
     async def list_teams(self, request: Request) -> ASGIApp:
@@ -103,7 +123,9 @@ class Handlers:
 
     async def list_leagues(self, request: Request) -> ASGIApp:
         await self.callers.person(request)
-        return Json(wire.LeagueList([render.league_body(league) for league in await self.leagues.all()]))
+        return Json(
+            wire.LeagueList([render.league_body(league) for league in await self.leagues.all()])
+        )
 
     async def show_league(self, request: Request) -> ASGIApp:
         await self.callers.person(request)
@@ -129,19 +151,28 @@ class Handlers:
         user_id = await self.callers.person(request)
         body = await read_json(request, wire.NewStartToken)
         device = await self.devices.update_push_to_start(
-            user_id, body.push_to_start_token, device_token=body.device_token, device_id=body.device_id
+            user_id,
+            body.push_to_start_token,
+            device_token=body.device_token,
+            device_id=body.device_id,
         )
         return Json(render.device_body(device), 200, PRIVATE)
 
     async def delete_device(self, request: Request) -> ASGIApp:
         user_id = await self.callers.person(request)
         query = read_query(request, wire.DeviceQuery)
-        await self.devices.delete(user_id, device_token=query.device_token, device_id=query.device_id)
+        await self.devices.delete(
+            user_id, device_token=query.device_token, device_id=query.device_id
+        )
         return Response(status_code=204)
 
     async def show_follow(self, request: Request) -> ASGIApp:
         user_id = await self.callers.person(request)
-        return Json(render.follow_body(await self.follows.get(path_id(request, "match_id"), user_id)), 200, PRIVATE)
+        return Json(
+            render.follow_body(await self.follows.get(path_id(request, "match_id"), user_id)),
+            200,
+            PRIVATE,
+        )
 
     async def follow(self, request: Request) -> ASGIApp:
         user_id = await self.callers.person(request)
@@ -174,14 +205,20 @@ class Handlers:
         user_id = await self.callers.person(request)
         query = read_query(request, wire.PageQuery)
         purpose = fingerprint("cricket.follows", user=user_id)
-        found, following = await self.follows.of_user(user_id, query.limit, self._start(purpose, query.cursor))
-        page = wire.FollowPage([render.follow_body(follow) for follow in found], self._cursor(purpose, following))
+        found, following = await self.follows.of_user(
+            user_id, query.limit, self._start(purpose, query.cursor)
+        )
+        page = wire.FollowPage(
+            [render.follow_body(follow) for follow in found], self._cursor(purpose, following)
+        )
         return Json(page, 200, PRIVATE)
 
     async def subscribe(self, request: Request) -> ASGIApp:
         user_id = await self.callers.person(request)
         body = await read_json(request, wire.NewSubscription)
-        made = await self.follows.subscribe(path_id(request, "match_id"), user_id, body.push_token, body.team_id)
+        made = await self.follows.subscribe(
+            path_id(request, "match_id"), user_id, body.push_token, body.team_id
+        )
         return Json(render.subscription_body(made), 200, PRIVATE)
 
     async def unsubscribe(self, request: Request) -> ASGIApp:
@@ -196,8 +233,12 @@ class Handlers:
         fixture = await self.matches.fixture(path_id(request, "match_id"))
         team_id = NEUTRAL if body.team_id is None else body.team_id
         if team_id not in {NEUTRAL, *fixture.team_ids}:
-            raise Invalid("This team does not play in the match", code="team_not_in_match", field="teamId")
-        activity = await self.activities.register(fixture, user_id, body.device_id, body.update_token, team_id)
+            raise Invalid(
+                "This team does not play in the match", code="team_not_in_match", field="teamId"
+            )
+        activity = await self.activities.register(
+            fixture, user_id, body.device_id, body.update_token, team_id
+        )
         return Json(render.activity_body(activity), 200, PRIVATE)
 
     async def dismiss_activity(self, request: Request) -> ASGIApp:
@@ -229,4 +270,6 @@ def path_id(request: Request, name: str) -> str:
 
 
 def _display_body(shown: Shown) -> wire.DisplayBody:
-    return wire.DisplayBody(shown.match_id, shown.view, shown.content, shown.computed_at, shown.is_stale)
+    return wire.DisplayBody(
+        shown.match_id, shown.view, shown.content, shown.computed_at, shown.is_stale
+    )

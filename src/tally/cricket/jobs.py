@@ -20,7 +20,9 @@ ORCHESTRATOR_SECONDS: Final = 30.0
 PREMATCH_SECONDS: Final = 60.0
 
 
-def sync_jobs(sync: SyncService, leagues: LeagueService, locks: LockRepository, clock: Clock) -> tuple[Job, ...]:
+def sync_jobs(
+    sync: SyncService, leagues: LeagueService, locks: LockRepository, clock: Clock
+) -> tuple[Job, ...]:
     """Leagues, teams and fixtures from the score service, each under a lock that all instances share."""
 
     async def sync_fixtures() -> None:
@@ -59,7 +61,10 @@ def sync_jobs(sync: SyncService, leagues: LeagueService, locks: LockRepository, 
 
 
 def live_jobs(live: Live, settings: Settings) -> tuple[Job, ...]:
-    """Scores, Live Activities and notices. Every instance runs them: matches are shared by a lock for each."""
+    """Scores, Live Activities and notices.
+
+    Every instance runs them: matches are shared by a lock for each.
+    """
     return (
         Job(
             name="cricket-live-score",
@@ -83,7 +88,9 @@ def live_jobs(live: Live, settings: Settings) -> tuple[Job, ...]:
     )
 
 
-def _alone(name: str, work: Callable[[], Awaitable[object]], locks: LockRepository, clock: Clock) -> Work:
+def _alone(
+    name: str, work: Callable[[], Awaitable[object]], locks: LockRepository, clock: Clock
+) -> Work:
     """Run it under the lock; where another instance has that, it is in good hands."""
     # An owner of its own for each job: two jobs of an instance must not extend each other's lock.
     mine = StoreLocks(locks, clock, new_uuid())

@@ -48,13 +48,21 @@ class Live:
 
 @asynccontextmanager
 async def open_live(
-    tables: Tables, reading: Reading, scores: LiveScores, apns: Apns, *, hub: Hub, clock: Clock, settings: Settings
+    tables: Tables,
+    reading: Reading,
+    scores: LiveScores,
+    apns: Apns,
+    *,
+    hub: Hub,
+    clock: Clock,
+    settings: Settings,
 ) -> AsyncIterator[Live]:
     """The live side for as long as this lasts; at the end, this instance lets go of its matches."""
     owner = new_uuid()
 
     def locks() -> StoreLocks:
-        # A holder of its own for each job: two jobs of an instance must not extend each other's locks.
+        # A holder of its own for each job: two jobs of an instance must not extend each other's
+        # locks.
         return StoreLocks(tables.locks, clock, new_uuid())
 
     starter = Starter(tables.activities, tables.devices, apns, clock)
@@ -69,7 +77,9 @@ async def open_live(
             poller=LiveScore(
                 scores=scores,
                 workers=workers,
-                reconciliation=Reconciliation(scores, workers, tables.fixtures, tables.matches, clock),
+                reconciliation=Reconciliation(
+                    scores, workers, tables.fixtures, tables.matches, clock
+                ),
                 fixtures=tables.fixtures,
                 feeds=reading.feeds,
                 replays=reading.replays,
@@ -85,7 +95,9 @@ async def open_live(
                     told=Recent(clock, toss.TOLD_SECONDS, toss.MOST_TOLD),
                 ).check,
             ),
-            orchestrator=match_orchestrator(tables, starter, ender, reading.show, channels=channels, locks=locks(), owner=owner),
+            orchestrator=match_orchestrator(
+                tables, starter, ender, reading.show, channels=channels, locks=locks(), owner=owner
+            ),
             prematch=PrematchNotifier(
                 fixtures=tables.fixtures,
                 leagues=reading.leagues,
@@ -99,7 +111,9 @@ async def open_live(
         )
 
 
-def _pipeline(tables: Tables, reading: Reading, apns: Apns, announcer: Announcer, *, clock: Clock, owner: str) -> Pipeline:
+def _pipeline(
+    tables: Tables, reading: Reading, apns: Apns, announcer: Announcer, *, clock: Clock, owner: str
+) -> Pipeline:
     return Pipeline(
         active=tables.matches,
         processing=MatchProcessing(tables.processing, clock),
@@ -144,7 +158,14 @@ def activity_service(tables: Tables, starter: Starter, ender: Ender, show: Show)
 
 
 def match_orchestrator(
-    tables: Tables, starter: Starter, ender: Ender, show: Show, *, channels: MatchChannels, locks: StoreLocks, owner: str
+    tables: Tables,
+    starter: Starter,
+    ender: Ender,
+    show: Show,
+    *,
+    channels: MatchChannels,
+    locks: StoreLocks,
+    owner: str,
 ) -> MatchOrchestrator:
     """What takes up matches, heals what went wrong with their Live Activities, and ends them."""
     clock = starter.clock

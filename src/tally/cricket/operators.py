@@ -38,12 +38,18 @@ class OperatorHandlers:
     async def change_team(self, request: Request) -> ASGIApp:
         await self.callers.require_admin(request)
         body = await read_json(request, wire.TeamChange)
-        return Json(render.team_body(await self.teams.change(path_id(request, "team_id"), _given(body))))
+        return Json(
+            render.team_body(await self.teams.change(path_id(request, "team_id"), _given(body)))
+        )
 
     async def change_league(self, request: Request) -> ASGIApp:
         await self.callers.require_admin(request)
         body = await read_json(request, wire.LeagueChange)
-        return Json(render.league_body(await self.leagues.change(path_id(request, "league_id"), _given(body))))
+        return Json(
+            render.league_body(
+                await self.leagues.change(path_id(request, "league_id"), _given(body))
+            )
+        )
 
     async def delete_league(self, request: Request) -> ASGIApp:
         await self.callers.require_admin(request)
@@ -57,12 +63,20 @@ class OperatorHandlers:
         start = None if query.cursor is None else self.cursors.open(purpose, query.cursor)
         found, following = await self.admin.of_league(query.league_id, query.limit, start)
         bodies = [render.match_body(view) for view in await self.matches.views(found)]
-        return Json(wire.MatchPage(bodies, None if following is None else self.cursors.seal(purpose, following)))
+        return Json(
+            wire.MatchPage(
+                bodies, None if following is None else self.cursors.seal(purpose, following)
+            )
+        )
 
     async def sync_now(self, request: Request) -> ASGIApp:
         await self.callers.require_admin(request)
         body = await read_json(request, wire.SyncOrder)
-        runs = {"leagues": self.sync.sync_leagues, "teams": self.sync.sync_teams, "fixtures": self.sync.sync_fixtures}
+        runs = {
+            "leagues": self.sync.sync_leagues,
+            "teams": self.sync.sync_teams,
+            "fixtures": self.sync.sync_fixtures,
+        }
         wanted = [name for name in runs if body.what in {"all", name}]
         return Json(wire.SyncReport({name: asdict(await runs[name]()) for name in wanted}))
 
@@ -73,13 +87,19 @@ class OperatorHandlers:
     async def replay(self, request: Request) -> ASGIApp:
         await self.callers.require_admin(request)
         body = await read_json(request, wire.ReplayOrder)
-        fixture = await self.replays.begin(path_id(request, "match_id"), body.speed, body.keep_minutes)
+        fixture = await self.replays.begin(
+            path_id(request, "match_id"), body.speed, body.keep_minutes
+        )
         (view,) = await self.matches.views([fixture])
         return Json(render.match_body(view), 201)
 
 
 def _given(body: msgspec.Struct) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
+    return {
+        name: value
+        for name, value in msgspec.structs.asdict(body).items()
+        if value is not msgspec.UNSET
+    }
 
 
 def _state_body(found: Remembered) -> wire.MatchState:

@@ -36,11 +36,20 @@ class Reading:
 
     @classmethod
     def of(cls, tables: Tables, clock: Clock) -> Self:
-        team_service = TeamService(tables.teams, tables.seasons, clock, Recent(clock, teams.KNOWN_SECONDS, 1))
-        league_service = LeagueService(tables.leagues, clock, Recent(clock, leagues.KNOWN_SECONDS, 2))
+        team_service = TeamService(
+            tables.teams, tables.seasons, clock, Recent(clock, teams.KNOWN_SECONDS, 1)
+        )
+        league_service = LeagueService(
+            tables.leagues, clock, Recent(clock, leagues.KNOWN_SECONDS, 2)
+        )
         feed_cache = FeedCache(tables.cache, clock, Recent(clock, feeds.KNOWN_SECONDS, MOST_KNOWN))
         match_service = MatchService(
-            tables.fixtures, feed_cache, team_service, league_service, clock, Recent(clock, matches.KNOWN_SECONDS, MOST_PAGES)
+            tables.fixtures,
+            feed_cache,
+            team_service,
+            league_service,
+            clock,
+            Recent(clock, matches.KNOWN_SECONDS, MOST_PAGES),
         )
         recordings: Recent[str, replays.Recording] = Recent(clock, replays.KNOWN_SECONDS, 20)
         return cls(
@@ -49,7 +58,14 @@ class Reading:
             feeds=feed_cache,
             matches=match_service,
             displays=DisplayService(match_service, tables.displays, clock),
-            replays=ReplayService(tables.fixtures, tables.processing, feed_cache, clock, SortableIds(clock), recordings),
+            replays=ReplayService(
+                tables.fixtures,
+                tables.processing,
+                feed_cache,
+                clock,
+                SortableIds(clock),
+                recordings,
+            ),
             admin=AdminService(
                 fixtures=tables.fixtures,
                 active=tables.matches,

@@ -3,7 +3,17 @@
 from typing import Any
 
 from tally.cricket.model.feed import InningsFeed
-from tally.cricket.model.records import NEUTRAL, Device, Fixture, Follow, League, LiveActivity, Subscription, Team, TeamSeason
+from tally.cricket.model.records import (
+    NEUTRAL,
+    Device,
+    Fixture,
+    Follow,
+    League,
+    LiveActivity,
+    Subscription,
+    Team,
+    TeamSeason,
+)
 from tally.cricket.service.matches import MatchView
 from tally.cricket.wire import (
     ActivityBody,
@@ -27,7 +37,10 @@ def match_body(view: MatchView) -> MatchBody:
         match_id=fixture.match_id,
         league=_league_of(fixture, view.league),
         season_id=fixture.season_id,
-        teams=[_playing(view, team_id, team) for team_id, team in zip(fixture.team_ids, view.sides, strict=True)],
+        teams=[
+            _playing(view, team_id, team)
+            for team_id, team in zip(fixture.team_ids, view.sides, strict=True)
+        ],
         match_type=fixture.match_type,
         start_time=fixture.start_time,
         status=fixture.status.value,
@@ -37,7 +50,9 @@ def match_body(view: MatchView) -> MatchBody:
         round=fixture.round,
         venue_id=fixture.venue_id,
         note=fixture.note,
-        toss=None if fixture.toss_team_id is None else TossBody(fixture.toss_team_id, fixture.elected or ""),
+        toss=None
+        if fixture.toss_team_id is None
+        else TossBody(fixture.toss_team_id, fixture.elected or ""),
         winner_team_id=fixture.winner_team_id,
         replay_of=fixture.replay_of,
         updated_at=fixture.updated_at,
@@ -55,7 +70,11 @@ def _playing(view: MatchView, team_id: str, team: Team | None) -> Playing:
     feed = None if view.heard is None else view.heard.feed
     side = None if feed is None else feed.side(team_id)
     noted = None if view.heard is None else view.heard.enrichment.get("teams", {}).get(team_id)
-    scores = [] if feed is None else [_score(innings) for innings in feed.innings if innings.team_id == team_id]
+    scores = (
+        []
+        if feed is None
+        else [_score(innings) for innings in feed.innings if innings.team_id == team_id]
+    )
     if team is not None:
         return Playing(team_id, team.name, team.code, team.image_url, scores)
     if noted is not None:
@@ -72,8 +91,14 @@ def _score(innings: InningsFeed) -> str:
 
 def team_body(team: Team) -> TeamBody:
     return TeamBody(
-        *(team.team_id, team.name, team.code, team.image_url),
-        *(team.country_id, team.is_national, team.color, team.updated_at),
+        team.team_id,
+        team.name,
+        team.code,
+        team.image_url,
+        team.country_id,
+        team.is_national,
+        team.color,
+        team.updated_at,
     )
 
 
@@ -93,32 +118,52 @@ def league_body(league: League) -> LeagueBody:
 
 def season_team_body(record: TeamSeason) -> SeasonTeamBody:
     return SeasonTeamBody(
-        *(record.season_id, record.team_id, record.league_id, record.name, record.code),
-        *(plain(record.stats), record.updated_at),
+        record.season_id,
+        record.team_id,
+        record.league_id,
+        record.name,
+        record.code,
+        plain(record.stats),
+        record.updated_at,
     )
 
 
 def device_body(device: Device) -> DeviceBody:
     return DeviceBody(
-        *(device.device_token, device.device_id, device.platform, device.os_version, device.app_version),
-        *(device.push_to_start_token is not None, device.created_at, device.updated_at, device.expires_at),
+        device.device_token,
+        device.device_id,
+        device.platform,
+        device.os_version,
+        device.app_version,
+        device.push_to_start_token is not None,
+        device.created_at,
+        device.updated_at,
+        device.expires_at,
     )
 
 
 def follow_body(follow: Follow, display: dict[str, Any] | None = None) -> FollowBody:
-    return FollowBody(follow.match_id, _team(follow.team_id), follow.created_at, follow.expires_at, display)
+    return FollowBody(
+        follow.match_id, _team(follow.team_id), follow.created_at, follow.expires_at, display
+    )
 
 
 def subscription_body(subscription: Subscription) -> SubscriptionBody:
     team_id = _team(subscription.team_id)
-    return SubscriptionBody(subscription.match_id, team_id, subscription.created_at, subscription.expires_at)
+    return SubscriptionBody(
+        subscription.match_id, team_id, subscription.created_at, subscription.expires_at
+    )
 
 
 def activity_body(activity: LiveActivity) -> ActivityBody:
     return ActivityBody(
-        *(activity.match_id, activity.device_id, activity.status.value),
-        *(None if activity.end_reason is None else activity.end_reason.value, _team(activity.team_id)),
-        *(activity.created_at, activity.updated_at),
+        activity.match_id,
+        activity.device_id,
+        activity.status.value,
+        None if activity.end_reason is None else activity.end_reason.value,
+        _team(activity.team_id),
+        activity.created_at,
+        activity.updated_at,
     )
 
 

@@ -5,7 +5,15 @@ from typing import Any, Final
 from tally.cricket import examples, wire
 from tally.cricket.handlers import Handlers
 from tally.cricket.operators import OperatorHandlers
-from tally.errors import Conflict, Forbidden, Invalid, NotFound, TallyError, Unauthenticated, Unavailable
+from tally.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TallyError,
+    Unauthenticated,
+    Unavailable,
+)
 from tally.kit.http import ErrorWire, NestedError
 from tally.kit.operations import Api, Operation
 
@@ -23,10 +31,14 @@ _NO_TEAM: Final = NotFound("There is no such team", code="team_not_found")
 _NO_LEAGUE: Final = NotFound("There is no such league", code="league_not_found")
 _NO_DEVICE: Final = NotFound("This device is not registered", code="device_not_found")
 _NOT_FOLLOWED: Final = NotFound("You do not follow this match", code="not_followed")
-_OTHER_TEAM: Final = Invalid("This team does not play in the match", code="team_not_in_match", field="teamId")
+_OTHER_TEAM: Final = Invalid(
+    "This team does not play in the match", code="team_not_in_match", field="teamId"
+)
 _OVER: Final = Conflict("This match is over", code="match_over")
 _NOTHING: Final = Invalid("There is nothing to change", code="nothing_to_change")
-_ONE_OF: Final = Invalid("Give exactly one of deviceToken and deviceId", code="invalid_field", field="deviceToken")
+_ONE_OF: Final = Invalid(
+    "Give exactly one of deviceToken and deviceId", code="invalid_field", field="deviceToken"
+)
 
 
 def _for_people(*errors: TallyError) -> dict[str, Any]:
@@ -34,7 +46,10 @@ def _for_people(*errors: TallyError) -> dict[str, Any]:
 
 
 def _for_operators(*errors: TallyError) -> dict[str, Any]:
-    return {"errors": (*errors, _NO_TOKEN, _NOT_OPERATOR, _UNAVAILABLE), "security": ("person", "admin_key")}
+    return {
+        "errors": (*errors, _NO_TOKEN, _NOT_OPERATOR, _UNAVAILABLE),
+        "security": ("person", "admin_key"),
+    }
 
 
 def cricket_api(handlers: Handlers, operators: OperatorHandlers) -> Api:
@@ -46,12 +61,18 @@ def cricket_api(handlers: Handlers, operators: OperatorHandlers) -> Api:
         security_schemes=SECURITY,
         operations=(
             Operation(
-                *("GET", "/health", handlers.health, "Whether the backend is up"),
+                "GET",
+                "/health",
+                handlers.health,
+                "Whether the backend is up",
                 response=wire.Health,
                 response_example=wire.Health("ok"),
             ),
             Operation(
-                *("GET", "/health/ready", handlers.ready, "Whether the backend can serve"),
+                "GET",
+                "/health/ready",
+                handlers.ready,
+                "Whether the backend can serve",
                 response=wire.Health,
                 response_example=wire.Health("ready"),
                 errors=(_UNAVAILABLE,),
@@ -70,7 +91,10 @@ def _matches(handlers: Handlers) -> tuple[Operation, ...]:
     bad_range = Invalid("from must be a day such as 2026-11-15", code="invalid_field", field="from")
     return (
         Operation(
-            *("GET", "/matches", handlers.list_matches, "Matches of a time"),
+            "GET",
+            "/matches",
+            handlers.list_matches,
+            "Matches of a time",
             description=(
                 "By league (its code or id) and range of start times; without a league, those of all active leagues, and without"
                 " a range, what is live and what comes."
@@ -81,26 +105,38 @@ def _matches(handlers: Handlers) -> tuple[Operation, ...]:
             **_for_people(bad_range, _NO_LEAGUE),
         ),
         Operation(
-            *("GET", "/matches/live", handlers.live_matches, "What is live now"),
+            "GET",
+            "/matches/live",
+            handlers.live_matches,
+            "What is live now",
             response=wire.MatchPage,
             response_example=wire.MatchPage([examples.MATCH], None),
             **_for_people(),
         ),
         Operation(
-            *("GET", "/matches/{match_id}", handlers.show_match, "A match"),
+            "GET",
+            "/matches/{match_id}",
+            handlers.show_match,
+            "A match",
             response=wire.MatchBody,
             response_example=examples.MATCH,
             **_for_people(_NO_MATCH),
         ),
         Operation(
-            *("GET", "/matches/{match_id}/display", handlers.show_display, "What a Lock Screen shows of a match"),
+            "GET",
+            "/matches/{match_id}/display",
+            handlers.show_display,
+            "What a Lock Screen shows of a match",
             query=wire.ViewQuery,
             response=wire.DisplayBody,
             response_example=examples.DISPLAY,
             **_for_people(_OTHER_TEAM, _NO_MATCH),
         ),
         Operation(
-            *("GET", "/matches/{match_id}/events", handlers.stream, "A match as it happens"),
+            "GET",
+            "/matches/{match_id}/events",
+            handlers.stream,
+            "A match as it happens",
             description=(
                 "Server-sent events: `display` with the state as at `/display`, first and whenever it changes, and `event` for"
                 " each key event. `Last-Event-ID` brings what was missed."
@@ -115,19 +151,28 @@ def _matches(handlers: Handlers) -> tuple[Operation, ...]:
 def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operation, ...]:
     return (
         Operation(
-            *("GET", "/teams", handlers.list_teams, "All teams"),
+            "GET",
+            "/teams",
+            handlers.list_teams,
+            "All teams",
             response=wire.TeamList,
             response_example=wire.TeamList([examples.TEAM]),
             **_for_people(),
         ),
         Operation(
-            *("GET", "/teams/{team_id}", handlers.show_team, "A team"),
+            "GET",
+            "/teams/{team_id}",
+            handlers.show_team,
+            "A team",
             response=wire.TeamBody,
             response_example=examples.TEAM,
             **_for_people(_NO_TEAM),
         ),
         Operation(
-            *("PATCH", "/teams/{team_id}", operators.change_team, "Change a team"),
+            "PATCH",
+            "/teams/{team_id}",
+            operators.change_team,
+            "Change a team",
             description="What is changed here stays: a sync leaves it alone from then on.",
             request=wire.TeamChange,
             request_example={"name": "Rovers CC", "color": "#1b5e20"},
@@ -136,19 +181,28 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
             **_for_operators(_NOTHING, _NO_TEAM),
         ),
         Operation(
-            *("GET", "/leagues", handlers.list_leagues, "All leagues"),
+            "GET",
+            "/leagues",
+            handlers.list_leagues,
+            "All leagues",
             response=wire.LeagueList,
             response_example=wire.LeagueList([examples.LEAGUE]),
             **_for_people(),
         ),
         Operation(
-            *("GET", "/leagues/{league_id}", handlers.show_league, "A league"),
+            "GET",
+            "/leagues/{league_id}",
+            handlers.show_league,
+            "A league",
             response=wire.LeagueBody,
             response_example=examples.LEAGUE,
             **_for_people(_NO_LEAGUE),
         ),
         Operation(
-            *("PATCH", "/leagues/{league_id}", operators.change_league, "Change a league"),
+            "PATCH",
+            "/leagues/{league_id}",
+            operators.change_league,
+            "Change a league",
             request=wire.LeagueChange,
             request_example={"active": False},
             response=wire.LeagueBody,
@@ -156,12 +210,18 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
             **_for_operators(_NOTHING, _NO_LEAGUE),
         ),
         Operation(
-            *("DELETE", "/leagues/{league_id}", operators.delete_league, "Delete a league"),
+            "DELETE",
+            "/leagues/{league_id}",
+            operators.delete_league,
+            "Delete a league",
             status=204,
             **_for_operators(_NO_LEAGUE),
         ),
         Operation(
-            *("GET", "/seasons/{season_id}/teams", handlers.season_teams, "The teams of a season"),
+            "GET",
+            "/seasons/{season_id}/teams",
+            handlers.season_teams,
+            "The teams of a season",
             response=wire.SeasonTeams,
             response_example=wire.SeasonTeams([examples.SEASON_TEAM]),
             **_for_people(NotFound("There is no such season", code="season_not_found")),
@@ -172,13 +232,19 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
 def _devices(handlers: Handlers) -> tuple[Operation, ...]:
     return (
         Operation(
-            *("GET", "/user/device", handlers.list_devices, "My devices"),
+            "GET",
+            "/user/device",
+            handlers.list_devices,
+            "My devices",
             response=wire.DeviceList,
             response_example=wire.DeviceList([examples.DEVICE]),
             **_for_people(),
         ),
         Operation(
-            *("POST", "/user/device", handlers.register_device, "Register this device"),
+            "POST",
+            "/user/device",
+            handlers.register_device,
+            "Register this device",
             description="At each launch of the app. It is forgotten 90 days after the last call.",
             request=wire.NewDevice,
             request_example=examples.NEW_DEVICE,
@@ -187,13 +253,19 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
             **_for_people(),
         ),
         Operation(
-            *("DELETE", "/user/device", handlers.delete_device, "Forget a device"),
+            "DELETE",
+            "/user/device",
+            handlers.delete_device,
+            "Forget a device",
             query=wire.DeviceQuery,
             status=204,
             **_for_people(_ONE_OF, _NO_DEVICE),
         ),
         Operation(
-            *("PUT", "/user/device/push-to-start", handlers.update_start_token, "Hand in the push-to-start token"),
+            "PUT",
+            "/user/device/push-to-start",
+            handlers.update_start_token,
+            "Hand in the push-to-start token",
             request=wire.NewStartToken,
             request_example={"pushToStartToken": "c0ffee00c0ffee", "deviceId": "A1B2-C3D4"},
             response=wire.DeviceBody,
@@ -206,14 +278,20 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
 def _follows(handlers: Handlers) -> tuple[Operation, ...]:
     return (
         Operation(
-            *("GET", "/user/follows", handlers.list_follows, "What I follow"),
+            "GET",
+            "/user/follows",
+            handlers.list_follows,
+            "What I follow",
             query=wire.PageQuery,
             response=wire.FollowPage,
             response_example=wire.FollowPage([examples.FOLLOW], None),
             **_for_people(),
         ),
         Operation(
-            *("POST", "/user/follow/match", handlers.follow_match, "Follow a match"),
+            "POST",
+            "/user/follow/match",
+            handlers.follow_match,
+            "Follow a match",
             request=wire.NewFollowOfMatch,
             request_example={"matchId": "65001", "teamId": "5"},
             response=wire.FollowBody,
@@ -221,19 +299,28 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
             **_for_people(_OTHER_TEAM, _NO_MATCH, _OVER),
         ),
         Operation(
-            *("DELETE", "/user/follow/match", handlers.unfollow_match, "Follow a match no longer"),
+            "DELETE",
+            "/user/follow/match",
+            handlers.unfollow_match,
+            "Follow a match no longer",
             query=wire.FollowedMatchQuery,
             status=204,
             **_for_people(),
         ),
         Operation(
-            *("GET", "/user/follow/{match_id}", handlers.show_follow, "Whether I follow a match"),
+            "GET",
+            "/user/follow/{match_id}",
+            handlers.show_follow,
+            "Whether I follow a match",
             response=wire.FollowBody,
             response_example=examples.FOLLOW,
             **_for_people(_NOT_FOLLOWED),
         ),
         Operation(
-            *("POST", "/user/follow/{match_id}", handlers.follow, "Follow a match"),
+            "POST",
+            "/user/follow/{match_id}",
+            handlers.follow,
+            "Follow a match",
             description="Of a live match, the answer has its display state, so that the app has something to show at once.",
             request=wire.NewFollow,
             request_example={"teamId": "5"},
@@ -242,7 +329,10 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
             **_for_people(_OTHER_TEAM, _NO_MATCH, _OVER),
         ),
         Operation(
-            *("PATCH", "/user/follow/{match_id}", handlers.change_follow, "Change sides"),
+            "PATCH",
+            "/user/follow/{match_id}",
+            handlers.change_follow,
+            "Change sides",
             request=wire.ChangedFollow,
             request_example={"teamId": None},
             response=wire.FollowBody,
@@ -250,7 +340,10 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
             **_for_people(_OTHER_TEAM, _NO_MATCH, _NOT_FOLLOWED),
         ),
         Operation(
-            *("DELETE", "/user/follow/{match_id}", handlers.unfollow, "Follow a match no longer"),
+            "DELETE",
+            "/user/follow/{match_id}",
+            handlers.unfollow,
+            "Follow a match no longer",
             description="Ends the Live Activities of the match on all of the person's devices. The same again is no error.",
             status=204,
             **_for_people(_NO_MATCH),
@@ -262,7 +355,10 @@ def _activities(handlers: Handlers) -> tuple[Operation, ...]:
     ended = Conflict("This Live Activity has ended", code="activity_ended")
     return (
         Operation(
-            *("POST", "/user/activity/{match_id}", handlers.subscribe, "Subscribe a Live Activity that the app started"),
+            "POST",
+            "/user/activity/{match_id}",
+            handlers.subscribe,
+            "Subscribe a Live Activity that the app started",
             request=wire.NewSubscription,
             request_example={"pushToken": "deadbeefdeadbeef"},
             response=wire.SubscriptionBody,
@@ -270,13 +366,21 @@ def _activities(handlers: Handlers) -> tuple[Operation, ...]:
             **_for_people(_OTHER_TEAM, _NO_MATCH, _OVER),
         ),
         Operation(
-            *("DELETE", "/user/activity/{match_id}", handlers.unsubscribe, "Remove that subscription"),
+            "DELETE",
+            "/user/activity/{match_id}",
+            handlers.unsubscribe,
+            "Remove that subscription",
             query=wire.SubscriptionQuery,
             status=204,
-            **_for_people(NotFound("There is no such subscription", code="subscription_not_found"), _NO_MATCH),
+            **_for_people(
+                NotFound("There is no such subscription", code="subscription_not_found"), _NO_MATCH
+            ),
         ),
         Operation(
-            *("POST", "/matches/{match_id}/activity-token", handlers.register_activity, "Register or rotate an update token"),
+            "POST",
+            "/matches/{match_id}/activity-token",
+            handlers.register_activity,
+            "Register or rotate an update token",
             request=wire.ActivityToken,
             request_example={"deviceId": "A1B2-C3D4", "updateToken": "80c1f7de80c1f7de"},
             response=wire.ActivityBody,
@@ -284,7 +388,10 @@ def _activities(handlers: Handlers) -> tuple[Operation, ...]:
             **_for_people(_OTHER_TEAM, _NO_MATCH, ended),
         ),
         Operation(
-            *("POST", "/matches/{match_id}/activity-dismissed", handlers.dismiss_activity, "Say that it was swiped away"),
+            "POST",
+            "/matches/{match_id}/activity-dismissed",
+            handlers.dismiss_activity,
+            "Say that it was swiped away",
             description="Ends this Live Activity, and the person follows the match no longer.",
             request=wire.ActivityOfDevice,
             request_example={"deviceId": "A1B2-C3D4"},
@@ -299,7 +406,10 @@ def _administration(operators: OperatorHandlers) -> tuple[Operation, ...]:
     away = Unavailable("SportMonks is not called while it is failing", retry_after=30)
     return (
         Operation(
-            *("GET", "/admin/fixtures", operators.fixtures, "Fixtures of a league"),
+            "GET",
+            "/admin/fixtures",
+            operators.fixtures,
+            "Fixtures of a league",
             description="Looks through the whole table: rare, and for operators alone.",
             query=wire.AdminFixtureQuery,
             response=wire.MatchPage,
@@ -307,7 +417,10 @@ def _administration(operators: OperatorHandlers) -> tuple[Operation, ...]:
             **_for_operators(),
         ),
         Operation(
-            *("POST", "/admin/sync", operators.sync_now, "Sync now"),
+            "POST",
+            "/admin/sync",
+            operators.sync_now,
+            "Sync now",
             request=wire.SyncOrder,
             request_example={"what": "fixtures"},
             response=wire.SyncReport,
@@ -315,18 +428,26 @@ def _administration(operators: OperatorHandlers) -> tuple[Operation, ...]:
             **_for_operators(away),
         ),
         Operation(
-            *("GET", "/admin/matches/{match_id}/state", operators.state, "What the pipeline remembers of a match"),
+            "GET",
+            "/admin/matches/{match_id}/state",
+            operators.state,
+            "What the pipeline remembers of a match",
             response=wire.MatchState,
             response_example=examples.STATE,
             **_for_operators(_NO_MATCH),
         ),
         Operation(
-            *("POST", "/admin/matches/{match_id}/replay", operators.replay, "Play a recorded match again"),
+            "POST",
+            "/admin/matches/{match_id}/replay",
+            operators.replay,
+            "Play a recorded match again",
             request=wire.ReplayOrder,
             request_example={"speed": 60},
             response=wire.MatchBody,
             response_example=examples.MATCH,
             status=201,
-            **_for_operators(_NO_MATCH, Conflict("The balls of this match are not kept", code="no_recording")),
+            **_for_operators(
+                _NO_MATCH, Conflict("The balls of this match are not kept", code="no_recording")
+            ),
         ),
     )

@@ -1,7 +1,8 @@
 """Who watches a match sees its display state and its key events as they happen, whichever process sees to the match.
 
-What there is to tell is read from the tables, where the pipeline writes it before it announces it: at once after a change of this
-process, and once a second for the changes of others, however many watch here.
+What there is to tell is read from the tables, where the pipeline writes it before it announces it:
+at once after a change of this process, and once a second for the changes of others, however many
+watch here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,12 +56,18 @@ def match_follower(tables: Tables, hub: Hub, clock: Clock) -> MatchFollower:
 
     async def read(key: MatchKey) -> Watched | None:
         content, record = await content_of(key), await tables.matches.get(key[0])
-        return None if content is None else Watched(content, memory_of(record).told if record is not None else ())
+        return (
+            None
+            if content is None
+            else Watched(content, memory_of(record).told if record is not None else ())
+        )
 
     def tell(key: MatchKey, before: Watched, after: Watched) -> None:
         topic, (match_id, view) = topic_of(key), key
         hub.publish_all(topic, "event", after.told[len(before.told) :])
-        hub.publish(topic, "display", {"matchId": match_id, "teamId": view, "display": after.content})
+        hub.publish(
+            topic, "display", {"matchId": match_id, "teamId": view, "display": after.content}
+        )
 
     return Follower(clock, marks=marks, read=read, mark_of=lambda watched: watched.mark, tell=tell)
 
@@ -71,7 +78,9 @@ class Announcer:
 
     follower: MatchFollower
 
-    def __call__(self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]) -> None:
+    def __call__(
+        self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]
+    ) -> None:
         del events  # read again with the state, together with what others may have told meanwhile
         for view in displays:
             self.follower.nudge((match_id, view))

@@ -1,6 +1,9 @@
-"""What goes over the wire: the bodies that apps, pages and operators send and get. `render.py` makes those that are sent.
+"""What goes over the wire: the bodies that apps, pages and operators send and get.
 
-Names are in camel case, as in the tables. Moments are epoch milliseconds, as in the tables; the start of a match is text.
+`render.py` makes those that are sent.
+
+Names are in camel case, as in the tables. Moments are epoch milliseconds, as in the tables; the
+start of a match is text.
 """
 
 from typing import Annotated, Any, Literal
@@ -11,7 +14,8 @@ from tally.cricket.model.feed import MatchStatus
 from tally.kit.body import Strict
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=100)]
-# SportMonks' ids are digits, those of replays and of tests are not; none of them has a character that our keys are joined with.
+# SportMonks' ids are digits, those of replays and of tests are not; none of them has a character
+# that our keys are joined with.
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+$")]
 Token = Annotated[str, msgspec.Meta(min_length=8, max_length=512, pattern=r"^[A-Za-z0-9_.:+/=-]+$")]
 Short = Annotated[str, msgspec.Meta(max_length=64)]
@@ -277,13 +281,18 @@ class TeamChange(Strict, frozen=True, rename="camel"):
     """Only what is given changes."""
 
     name: Name | msgspec.UnsetType = msgspec.UNSET
-    code: Annotated[str, msgspec.Meta(min_length=1, max_length=12)] | msgspec.UnsetType = msgspec.UNSET
+    code: Annotated[str, msgspec.Meta(min_length=1, max_length=12)] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
     image_url: Link | msgspec.UnsetType = msgspec.UNSET
     color: Colour | msgspec.UnsetType = msgspec.UNSET
 
 
 class LeagueChange(Strict, frozen=True, rename="camel"):
-    """Only what is given changes. Matches of a league that is not active are neither synced nor announced."""
+    """Only what is given changes.
+
+    Matches of a league that is not active are neither synced nor announced.
+    """
 
     name: Name | msgspec.UnsetType = msgspec.UNSET
     image_url: Link | msgspec.UnsetType = msgspec.UNSET

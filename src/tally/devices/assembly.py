@@ -54,17 +54,27 @@ def open_devices(given: Surroundings) -> Devices:
     """The backend; there is nothing to close."""
     settings, clock, store = given.settings, given.clock, given.store
     devices, readings = DeviceRepository(store), ReadingRepository(store)
-    registry = Registry(devices, clock, Recent(clock, NAME_SECONDS, MOST_KNOWN), Recent(clock, 300, MOST_KNOWN))
+    registry = Registry(
+        devices, clock, Recent(clock, NAME_SECONDS, MOST_KNOWN), Recent(clock, 300, MOST_KNOWN)
+    )
     handlers = Handlers(
         keys=_keys(given),
         registry=registry,
-        ingestion=Ingestion(readings, registry, clock, settings.devices_retention_days * 86_400, Announcer(given.hub)),
+        ingestion=Ingestion(
+            readings,
+            registry,
+            clock,
+            settings.devices_retention_days * 86_400,
+            Announcer(given.hub),
+        ),
         history=History(readings, devices),
         cursors=given.cursors,
         hub=given.hub,
         admin_token=given.admin_token,
     )
-    origins = tuple(origin.strip() for origin in settings.devices_cors_origins.split(",") if origin.strip())
+    origins = tuple(
+        origin.strip() for origin in settings.devices_cors_origins.split(",") if origin.strip()
+    )
     return Devices(device_api(handlers, origins), handlers)
 
 

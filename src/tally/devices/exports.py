@@ -17,10 +17,25 @@ import pyarrow.parquet as pq
 from tally.devices.model import Reading
 from tally.devices.wire import plain, reading_shown
 
-SENSORS: Final = ("bme280_temp_c", "ds18b20_temp_c", "humidity_pct", "pressure_hpa", "soil_moisture_pct")
+SENSORS: Final = (
+    "bme280_temp_c",
+    "ds18b20_temp_c",
+    "humidity_pct",
+    "pressure_hpa",
+    "soil_moisture_pct",
+)
 COLUMNS: Final = (
-    *("time", "timestamp_ms", "hardware_id", "friendly_name", *SENSORS, "other_sensors"),
-    *("sensor_status", "batch_id", "boot_id", "firmware_version", "clock_ahead"),
+    "time",
+    "timestamp_ms",
+    "hardware_id",
+    "friendly_name",
+    *SENSORS,
+    "other_sensors",
+    "sensor_status",
+    "batch_id",
+    "boot_id",
+    "firmware_version",
+    "clock_ahead",
 )
 _STRIDE: Final = 500
 _ROW_GROUP: Final = 5_000
@@ -73,7 +88,10 @@ def _row(reading: Reading) -> dict[str, Any]:
         "timestamp_ms": reading.timestamp_ms,
         "hardware_id": reading.hardware_id,
         "friendly_name": reading.friendly_name,
-        **{name: float(reading.sensors[name]) if name in reading.sensors else None for name in SENSORS},
+        **{
+            name: float(reading.sensors[name]) if name in reading.sensors else None
+            for name in SENSORS
+        },
         "other_sensors": msgspec.json.encode(others).decode() if others else None,
         "sensor_status": msgspec.json.encode(reading.sensor_status).decode(),
         "batch_id": reading.batch_id,
@@ -91,8 +109,12 @@ class _Csv:
 
     def write(self, readings: list[Reading]) -> bytes:
         for reading in readings:
-            moment = datetime.fromtimestamp(reading.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-            self._rows.writerow({"time": moment, **{name: _cell(value) for name, value in _row(reading).items()}})
+            moment = datetime.fromtimestamp(reading.timestamp_ms / 1000, UTC).isoformat(
+                timespec="milliseconds"
+            )
+            self._rows.writerow(
+                {"time": moment, **{name: _cell(value) for name, value in _row(reading).items()}}
+            )
         return self._take()
 
     def finish(self) -> bytes:

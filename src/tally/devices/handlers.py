@@ -50,7 +50,10 @@ class Handlers:
         await self.keys.authenticate(api_key(request))
         body = await read_json(request, wire.Registration, gzip=True)
         device, is_new = await self.registry.register(
-            body.hardware_id, body.boot_id, body.firmware_version, wire.capabilities_of(body.capabilities)
+            body.hardware_id,
+            body.boot_id,
+            body.firmware_version,
+            wire.capabilities_of(body.capabilities),
         )
         return Json(wire.confirmation(device, is_new=is_new))
 
@@ -70,8 +73,12 @@ class Handlers:
         self._require_operator(request)
         query = read_query(request, queries.PageQuery)
         purpose = fingerprint("devices.keys")
-        keys, following = await self.keys.newest_first(query.limit, self._start(purpose, query.cursor))
-        return Json(wire.KeyPage([wire.key_body(key) for key in keys], self._cursor(purpose, following)))
+        keys, following = await self.keys.newest_first(
+            query.limit, self._start(purpose, query.cursor)
+        )
+        return Json(
+            wire.KeyPage([wire.key_body(key) for key in keys], self._cursor(purpose, following))
+        )
 
     async def revoke_key(self, request: Request) -> ASGIApp:
         self._require_operator(request)
@@ -82,8 +89,14 @@ class Handlers:
         self._require_operator(request)
         query = read_query(request, queries.PageQuery)
         purpose = fingerprint("devices.devices")
-        devices, following = await self.registry.by_activity(query.limit, self._start(purpose, query.cursor))
-        return Json(wire.DevicePage([wire.device_body(each) for each in devices], self._cursor(purpose, following)))
+        devices, following = await self.registry.by_activity(
+            query.limit, self._start(purpose, query.cursor)
+        )
+        return Json(
+            wire.DevicePage(
+                [wire.device_body(each) for each in devices], self._cursor(purpose, following)
+            )
+        )
 
     async def show_device(self, request: Request) -> ASGIApp:
         self._require_operator(request)
@@ -97,7 +110,9 @@ class Handlers:
 
     async def latest(self, request: Request) -> ASGIApp:
         self._require_operator(request)
-        return Json(wire.reading_shown(await self.history.latest(request.path_params["hardware_id"])))
+        return Json(
+            wire.reading_shown(await self.history.latest(request.path_params["hardware_id"]))
+        )
 
     async def readings(self, request: Request) -> ASGIApp:
         self._require_operator(request)
@@ -112,13 +127,19 @@ class Handlers:
             limit=query.limit,
             start=self._start(purpose, query.cursor),
         )
-        return Json(wire.ReadingPage([wire.reading_shown(each) for each in found], self._cursor(purpose, following)))
+        return Json(
+            wire.ReadingPage(
+                [wire.reading_shown(each) for each in found], self._cursor(purpose, following)
+            )
+        )
 
     async def series(self, request: Request) -> ASGIApp:
         self._require_operator(request)
         hardware_id = request.path_params["hardware_id"]
         query = read_query(request, queries.SeriesQuery)
-        series = await self.history.series(hardware_id, query.sensor, (query.first, query.last), query.points)
+        series = await self.history.series(
+            hardware_id, query.sensor, (query.first, query.last), query.points
+        )
         return Json(wire.series_body(hardware_id, series))
 
     async def export(self, request: Request) -> ASGIApp:
@@ -131,7 +152,9 @@ class Handlers:
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         if request.method == "HEAD":  # nobody would get what would be read
             return Response(media_type=chosen.media_type, headers=headers)
-        return StreamingResponse(export(readings, chosen.writer()), media_type=chosen.media_type, headers=headers)
+        return StreamingResponse(
+            export(readings, chosen.writer()), media_type=chosen.media_type, headers=headers
+        )
 
     async def stream(self, request: Request) -> ASGIApp:
         self._require_operator(request)

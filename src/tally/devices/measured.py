@@ -1,7 +1,8 @@
 """What boards say that they measured: the rules that it keeps, and the readings that it becomes.
 
-A board sends up to a hundred at a time, all much alike, and thousands come in a second. So the rules are told of many at once,
-a field at a time; whoever has to know which of them is at fault asks again for each on its own.
+A board sends up to a hundred at a time, all much alike, and thousands come in a second. So the
+rules are told of many at once, a field at a time; whoever has to know which of them is at fault
+asks again for each on its own.
 """
 
 import re
@@ -38,7 +39,10 @@ _batch_ids = re.compile(r"[A-Za-z0-9_:.-]+")
 
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A reading as a board sends it. Boot and firmware are told where they are not those of the request."""
+    """A reading as a board sends it.
+
+    Boot and firmware are told where they are not those of the request.
+    """
 
     batch_id: str
     timestamp_ms: int
@@ -55,7 +59,9 @@ Sent: TypeAlias = Measured | Rejection
 def check_count(count: int) -> None:
     """Refuse a request with no readings or too many."""
     if not count:
-        raise Invalid("readings must hold at least one reading", code="invalid_format", field="readings")
+        raise Invalid(
+            "readings must hold at least one reading", code="invalid_format", field="readings"
+        )
     if count > MAX_READINGS:
         message = f"readings must hold at most {MAX_READINGS} readings, not {count}"
         raise Invalid(message, code="batch_size_exceeded", field="readings")
@@ -64,11 +70,19 @@ def check_count(count: int) -> None:
 def check_measured(measured: Sequence[Measured]) -> None:
     """Invalid, which names the field, if one of them breaks a rule."""
     ids = [each.batch_id for each in measured]
-    if not _batch_ids.fullmatch("".join(ids)) or not 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_BATCH_ID:
-        raise refusal("batch_id", f"must have 1 to {MAX_BATCH_ID} letters, digits, '_', '-', ':' and '.'")
+    if (
+        not _batch_ids.fullmatch("".join(ids))
+        or not 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_BATCH_ID
+    ):
+        raise refusal(
+            "batch_id", f"must have 1 to {MAX_BATCH_ID} letters, digits, '_', '-', ':' and '.'"
+        )
     times = [each.timestamp_ms for each in measured]
     if not EARLIEST_MS <= min(times) <= max(times) < LATEST_MS:
-        raise refusal("timestamp_ms", "must be milliseconds since 1970 of a moment between the years 2000 and 2100")
+        raise refusal(
+            "timestamp_ms",
+            "must be milliseconds since 1970 of a moment between the years 2000 and 2100",
+        )
     for boot_id in {each.boot_id for each in measured}:
         if boot_id is not None:
             check_uuid4(boot_id, "boot_id")
@@ -88,7 +102,10 @@ def _check_sensors(sensors: Sequence[dict[str, Any]]) -> None:
         return
     for name, value in chain.from_iterable(map(dict.items, sensors)):
         if not _is_storable(value):
-            raise refusal(f"sensors.{name}", f"must be a number: 0, or one of at most {MAX_DIGITS} digits from 1E-120 to 1E+120")
+            raise refusal(
+                f"sensors.{name}",
+                f"must be a number: 0, or one of at most {MAX_DIGITS} digits from 1E-120 to 1E+120",
+            )
 
 
 def _are_surely_storable(sensors: Sequence[dict[str, Any]]) -> bool:
@@ -116,10 +133,14 @@ def _is_storable(value: Any) -> bool:
         return True
     size = Decimal(value).copy_abs()  # abs() would round to the digits of the context
     # A float never has so many digits; an integer of any length is JSON.
-    return _SMALLEST <= size <= _LARGEST and (power < 0 or len(str(int(size)).rstrip("0")) <= MAX_DIGITS)
+    return _SMALLEST <= size <= _LARGEST and (
+        power < 0 or len(str(int(size)).rstrip("0")) <= MAX_DIGITS
+    )
 
 
-def readings_of(sender: Sender, measured: Sequence[Measured], friendly_name: str | None, now_ms: int) -> list[Reading]:
+def readings_of(
+    sender: Sender, measured: Sequence[Measured], friendly_name: str | None, now_ms: int
+) -> list[Reading]:
     """The readings that they are, once they have been found good."""
     day_ahead = now_ms + DAY_MS
     return [

@@ -1,4 +1,7 @@
-"""What a device, a reading and an API key are, and the rules that make one good. No input or output here, and no clock."""
+"""What a device, a reading and an API key are, and the rules that make one good.
+
+No input or output here, and no clock.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +30,9 @@ BATCH_SECONDS: Final = 30 * 86_400
 STATUSES: Final = frozenset({"ok", "error"})
 
 _hardware_id = re.compile(r"[0-9A-F]{2}(:[0-9A-F]{2}){5}")
-_uuid4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+_uuid4 = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
+)
 _name = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MOST_NAMES: Final = 4096
 _known_names: Final[set[str]] = set()
@@ -65,7 +70,10 @@ class Sender:
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
-    """What a board measured in one window of time. A struct, since thousands are made in a second."""
+    """What a board measured in one window of time.
+
+    A struct, since thousands are made in a second.
+    """
 
     hardware_id: str
     batch_id: str
@@ -124,7 +132,10 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A sensor over time. `sampled` says that buckets with very many readings were not read to their end."""
+    """A sensor over time.
+
+    `sampled` says that buckets with very many readings were not read to their end.
+    """
 
     sensor: str
     buckets: tuple[Bucket, ...]
@@ -132,7 +143,10 @@ class Series:
 
 
 def timestamp(moment: datetime) -> str:
-    """A moment as metadata has it: RFC 3339, UTC, whole seconds. Such strings sort as the moments do."""
+    """A moment as metadata has it: RFC 3339, UTC, whole seconds.
+
+    Such strings sort as the moments do.
+    """
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -158,7 +172,10 @@ def _canonical_uuid4(value: str) -> str | None:
 
 
 def are_names(values: Iterable[str]) -> bool:
-    """Whether all are names. Boards have few sensors and name them with every reading, so what was a name once is remembered."""
+    """Whether all are names.
+
+    Boards have few sensors and name them with every reading, so what was a name once is remembered.
+    """
     return _known_names.issuperset(values) or all(_is_name(value) for value in values)
 
 
@@ -180,9 +197,13 @@ def check_text(value: str, where: str, most: int = MAX_TEXT) -> str:
 def check_capabilities(capabilities: Capabilities) -> Capabilities:
     """Capabilities of a reasonable size, or Invalid."""
     if not are_names(capabilities.sensors):
-        raise refusal("capabilities.sensors", "must be names of 1 to 64 letters, digits, '_', '-' and '.'")
+        raise refusal(
+            "capabilities.sensors", "must be names of 1 to 64 letters, digits, '_', '-' and '.'"
+        )
     if not are_names(capabilities.features):
-        raise refusal("capabilities.features", "must have names of 1 to 64 letters, digits, '_', '-' and '.'")
+        raise refusal(
+            "capabilities.features", "must have names of 1 to 64 letters, digits, '_', '-' and '.'"
+        )
     if len(capabilities.sensors) > MAX_SENSORS or len(capabilities.features) > MAX_SENSORS:
         raise refusal("capabilities", f"must not name more than {MAX_SENSORS} sensors or features")
     return capabilities

@@ -7,7 +7,16 @@ from starlette.middleware.cors import CORSMiddleware
 
 from tally.devices import formats, queries, wire
 from tally.devices.handlers import Handlers
-from tally.errors import Invalid, NotFound, RateLimited, TallyError, TooLarge, Unauthenticated, Unavailable, UnsupportedMedia
+from tally.errors import (
+    Invalid,
+    NotFound,
+    RateLimited,
+    TallyError,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedMedia,
+)
 from tally.kit.http import ErrorWire, FlatError
 from tally.kit.operations import Api, Operation
 
@@ -16,7 +25,14 @@ WIRE: Final = ErrorWire(
     FlatError,
     codes={
         **dict.fromkeys(
-            ("invalid_field", "unknown_field", "malformed_json", "malformed_gzip", "invalid_cursor"), "INVALID_FORMAT"
+            (
+                "invalid_field",
+                "unknown_field",
+                "malformed_json",
+                "malformed_gzip",
+                "invalid_cursor",
+            ),
+            "INVALID_FORMAT",
         ),
     },
     upper_case=True,
@@ -31,7 +47,11 @@ _BOOT_ID: Final = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 _KEY_ID: Final = "a1b2c3d4-e5f6-4890-abcd-ef1234567890"
 _CONFIRMATION_ID: Final = "550e8400-e29b-41d4-a716-446655440000"
 _BATCH_ID: Final = f"{_HARDWARE_ID}_{_BOOT_ID}_1704067200000_1704067800000"
-_SENSORS: Final[dict[str, int | float]] = {"bme280_temp_c": 22.5, "humidity_pct": 45.2, "soil_moisture_pct": 62.3}
+_SENSORS: Final[dict[str, int | float]] = {
+    "bme280_temp_c": 22.5,
+    "humidity_pct": 45.2,
+    "soil_moisture_pct": 62.3,
+}
 _MOMENT: Final = "2024-01-15T10:30:00Z"
 
 _OF_DEVICE: Final = {"hardware_id": formats.HardwareId}
@@ -39,7 +59,10 @@ _OF_DEVICE: Final = {"hardware_id": formats.HardwareId}
 _UNAVAILABLE: Final = Unavailable("The store cannot answer now", retry_after=1)
 _DATA_PLANE: Final[tuple[TallyError, ...]] = (
     Invalid("hardware_id is missing", code="missing_field"),
-    Invalid("hardware_id must be a MAC address such as AA:BB:CC:DD:EE:FF, in capitals", code="invalid_format"),
+    Invalid(
+        "hardware_id must be a MAC address such as AA:BB:CC:DD:EE:FF, in capitals",
+        code="invalid_format",
+    ),
     Unauthenticated("The X-API-Key header is missing", code="missing_api_key"),
     Unauthenticated("The API key does not hold", code="invalid_api_key"),
     Unauthenticated("This API key has been revoked", code="key_revoked"),
@@ -49,7 +72,9 @@ _DATA_PLANE: Final[tuple[TallyError, ...]] = (
     _UNAVAILABLE,
 )
 _CONTROL_PLANE: Final[tuple[TallyError, ...]] = (
-    Unauthenticated("The Authorization header must be: Bearer, a space, the token", code="missing_token"),
+    Unauthenticated(
+        "The Authorization header must be: Bearer, a space, the token", code="missing_token"
+    ),
     Unauthenticated("The token does not hold", code="invalid_token"),
     _UNAVAILABLE,
 )
@@ -89,7 +114,9 @@ _READING: Final = wire.ReadingShown(
     sensor_status={"bme280": "ok", "soil_moisture": "ok"},
     clock_ahead=False,
 )
-_KEY: Final = wire.KeyBody(_KEY_ID, _MOMENT, is_active=True, description="greenhouse cluster", last_used_at=None)
+_KEY: Final = wire.KeyBody(
+    _KEY_ID, _MOMENT, is_active=True, description="greenhouse cluster", last_used_at=None
+)
 
 
 def device_api(handlers: Handlers, cors_origins: tuple[str, ...] = ()) -> Api:
@@ -97,7 +124,13 @@ def device_api(handlers: Handlers, cors_origins: tuple[str, ...] = ()) -> Api:
     return Api(
         name="devices",
         description="Readings of boards in the field, stored once each.",
-        operations=(*_data_plane(handlers), *_keys(handlers), *_devices(handlers), *_readings(handlers), *_streams(handlers)),
+        operations=(
+            *_data_plane(handlers),
+            *_keys(handlers),
+            *_devices(handlers),
+            *_readings(handlers),
+            *_streams(handlers),
+        ),
         wire=WIRE,
         security_schemes=SECURITY,
         middleware=_cors(cors_origins),
@@ -107,19 +140,34 @@ def device_api(handlers: Handlers, cors_origins: tuple[str, ...] = ()) -> Api:
 def _data_plane(handlers: Handlers) -> tuple[Operation, ...]:
     readings = [wire.ReadingBody(_BATCH_ID, 1_704_067_800_000, _SENSORS, {"bme280": "ok"})]
     return (
-        Operation("GET", "/health", handlers.health, "Alive", response=dict[str, str], response_example={"status": "ok"}),
         Operation(
-            *("POST", "/register", handlers.register, "Register a board"),
+            "GET",
+            "/health",
+            handlers.health,
+            "Alive",
+            response=dict[str, str],
+            response_example={"status": "ok"},
+        ),
+        Operation(
+            "POST",
+            "/register",
+            handlers.register,
+            "Register a board",
             description="At every boot. A board that is known keeps its confirmation id.",
             request=wire.Registration,
             request_example=wire.Registration(_HARDWARE_ID, _BOOT_ID, "1.0.16", _CAPABILITIES),
             response=wire.Confirmation,
-            response_example=wire.Confirmation("registered", _HARDWARE_ID, _CONFIRMATION_ID, _MOMENT, _MOMENT),
+            response_example=wire.Confirmation(
+                "registered", _HARDWARE_ID, _CONFIRMATION_ID, _MOMENT, _MOMENT
+            ),
             errors=_DATA_PLANE,
             security=("api_key",),
         ),
         Operation(
-            *("POST", "/data", handlers.data, "Send readings"),
+            "POST",
+            "/data",
+            handlers.data,
+            "Send readings",
             description="1 to 100 readings, gzip welcome. Send what is not in the answer again; it is stored once all the same.",
             request=wire.DataBody,
             request_example=wire.DataBody(_HARDWARE_ID, _BOOT_ID, "1.0.16", readings),
@@ -127,7 +175,12 @@ def _data_plane(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=wire.ReceiptBody(
                 [_BATCH_ID], [], [wire.RejectionBody(1, "timestamp_ms", "timestamp_ms is missing")]
             ),
-            errors=(*_DATA_PLANE, Invalid("readings must hold at most 100 readings, not 101", code="batch_size_exceeded")),
+            errors=(
+                *_DATA_PLANE,
+                Invalid(
+                    "readings must hold at most 100 readings, not 101", code="batch_size_exceeded"
+                ),
+            ),
             security=("api_key",),
         ),
     )
@@ -137,18 +190,26 @@ def _keys(handlers: Handlers) -> tuple[Operation, ...]:
     common: dict[str, Any] = {"security": ("bearer",)}
     return (
         Operation(
-            *("POST", "/api-keys", handlers.create_key, "Make an API key"),
+            "POST",
+            "/api-keys",
+            handlers.create_key,
+            "Make an API key",
             description="The key is shown this once.",
             request=wire.NewKey,
             request_example=wire.NewKey("greenhouse cluster"),
             response=wire.CreatedKey,
-            response_example=wire.CreatedKey(_KEY_ID, "0123456789abcdef" * 4, _MOMENT, "greenhouse cluster"),
+            response_example=wire.CreatedKey(
+                _KEY_ID, "0123456789abcdef" * 4, _MOMENT, "greenhouse cluster"
+            ),
             status=201,
             errors=(*_CONTROL_PLANE, *_BAD_BODY),
             **common,
         ),
         Operation(
-            *("GET", "/api-keys", handlers.list_keys, "API keys, newest first"),
+            "GET",
+            "/api-keys",
+            handlers.list_keys,
+            "API keys, newest first",
             query=queries.PageQuery,
             response=wire.KeyPage,
             response_example=wire.KeyPage([_KEY], None),
@@ -156,11 +217,18 @@ def _keys(handlers: Handlers) -> tuple[Operation, ...]:
             **common,
         ),
         Operation(
-            *("DELETE", "/api-keys/{key_id}", handlers.revoke_key, "Revoke an API key"),
+            "DELETE",
+            "/api-keys/{key_id}",
+            handlers.revoke_key,
+            "Revoke an API key",
             path_types={"key_id": formats.Uuid},
             description="Every server refuses it within five seconds.",
             status=204,
-            errors=(*_CONTROL_PLANE, _BAD_QUERY, NotFound(f"There is no API key {_KEY_ID}", code="key_not_found")),
+            errors=(
+                *_CONTROL_PLANE,
+                _BAD_QUERY,
+                NotFound(f"There is no API key {_KEY_ID}", code="key_not_found"),
+            ),
             **common,
         ),
     )
@@ -170,7 +238,10 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
     common: dict[str, Any] = {"security": ("bearer",)}
     return (
         Operation(
-            *("GET", "/devices", handlers.list_devices, "Devices, last heard of first"),
+            "GET",
+            "/devices",
+            handlers.list_devices,
+            "Devices, last heard of first",
             query=queries.PageQuery,
             response=wire.DevicePage,
             response_example=wire.DevicePage([_DEVICE], None),
@@ -178,7 +249,10 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
             **common,
         ),
         Operation(
-            *("GET", "/devices/{hardware_id}", handlers.show_device, "A device"),
+            "GET",
+            "/devices/{hardware_id}",
+            handlers.show_device,
+            "A device",
             path_types=_OF_DEVICE,
             response=wire.DeviceBody,
             response_example=_DEVICE,
@@ -186,7 +260,10 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
             **common,
         ),
         Operation(
-            *("PATCH", "/devices/{hardware_id}", handlers.rename_device, "Give a device a name"),
+            "PATCH",
+            "/devices/{hardware_id}",
+            handlers.rename_device,
+            "Give a device a name",
             path_types=_OF_DEVICE,
             request=wire.Rename,
             request_example=wire.Rename("greenhouse-sensor-01"),
@@ -203,13 +280,19 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
     bucket = wire.BucketBody(1_704_067_200_000, 1_704_070_799_999, 6, 21.8, 23.1, 22.4)
     return (
         Operation(
-            *("GET", "/devices/{hardware_id}/latest", handlers.latest, "The latest reading"),
+            "GET",
+            "/devices/{hardware_id}/latest",
+            handlers.latest,
+            "The latest reading",
             response=wire.ReadingShown,
             response_example=_READING,
             **{**_OF_READINGS, "errors": (*_OF_READINGS["errors"], no_readings)},
         ),
         Operation(
-            *("GET", "/devices/{hardware_id}/readings", handlers.readings, "Readings of a time range"),
+            "GET",
+            "/devices/{hardware_id}/readings",
+            handlers.readings,
+            "Readings of a time range",
             description="`from` and `to` are milliseconds since 1970, both included.",
             query=queries.ReadingsQuery,
             response=wire.ReadingPage,
@@ -217,10 +300,15 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
             **_OF_READINGS,
         ),
         Operation(
-            *("GET", "/devices/{hardware_id}/series", handlers.series, "One sensor, down-sampled for a chart"),
+            "GET",
+            "/devices/{hardware_id}/series",
+            handlers.series,
+            "One sensor, down-sampled for a chart",
             query=queries.SeriesQuery,
             response=wire.SeriesBody,
-            response_example=wire.SeriesBody(_HARDWARE_ID, "bme280_temp_c", sampled=False, buckets=[bucket]),
+            response_example=wire.SeriesBody(
+                _HARDWARE_ID, "bme280_temp_c", sampled=False, buckets=[bucket]
+            ),
             **_OF_READINGS,
         ),
     )
@@ -229,7 +317,10 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
 def _streams(handlers: Handlers) -> tuple[Operation, ...]:
     return (
         Operation(
-            *("GET", "/devices/{hardware_id}/export", handlers.export, "All readings as a file"),
+            "GET",
+            "/devices/{hardware_id}/export",
+            handlers.export,
+            "All readings as a file",
             description="CSV, one JSON object a line, or Parquet; streamed, however many there are.",
             query=queries.ExportQuery,
             media_type="text/csv",
@@ -237,7 +328,10 @@ def _streams(handlers: Handlers) -> tuple[Operation, ...]:
             **_OF_READINGS,
         ),
         Operation(
-            *("GET", "/devices/{hardware_id}/stream", handlers.stream, "Readings as they arrive"),
+            "GET",
+            "/devices/{hardware_id}/stream",
+            handlers.stream,
+            "Readings as they arrive",
             description="Server-sent events named `reading`.",
             media_type="text/event-stream",
             **_OF_READINGS,
@@ -252,4 +346,12 @@ def _cors(origins: tuple[str, ...]) -> tuple[Middleware, ...]:
     methods = ["GET", "POST", "PATCH", "DELETE"]
     headers = ["Authorization", "Content-Type", "X-API-Key", "X-Request-Id"]
     told = ["X-Request-Id", "Retry-After"]
-    return (Middleware(CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=headers, expose_headers=told),)
+    return (
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=methods,
+            allow_headers=headers,
+            expose_headers=told,
+        ),
+    )

@@ -11,7 +11,18 @@ import msgspec
 
 from tally.devices import formats
 from tally.devices.measured import Measured, Sent, check_count
-from tally.devices.model import ApiKey, Bucket, Capabilities, Device, Number, Reading, Receipt, Rejection, Sender, Series
+from tally.devices.model import (
+    ApiKey,
+    Bucket,
+    Capabilities,
+    Device,
+    Number,
+    Reading,
+    Receipt,
+    Rejection,
+    Sender,
+    Series,
+)
 from tally.errors import Invalid
 from tally.kit.body import Strict, decode_json
 from tally.kit.remembered import Remembered
@@ -42,7 +53,11 @@ class Confirmation(msgspec.Struct, frozen=True):
 
 
 class ReadingBody(Strict, frozen=True):
-    """One reading. `boot_id` and `firmware_version` are those of the request, unless it was measured before another boot."""
+    """One reading.
+
+    `boot_id` and `firmware_version` are those of the request, unless it was measured before another
+    boot.
+    """
 
     batch_id: formats.BatchId
     timestamp_ms: formats.Time
@@ -203,7 +218,9 @@ def _rejection(index: int, raw: msgspec.Raw) -> Rejection:
     try:
         decode_json(bytes(raw), ReadingBody)
     except Invalid as error:
-        return Rejection(index, str(error.details.get("field", "body")), error.message, _batch_id(raw))
+        return Rejection(
+            index, str(error.details.get("field", "body")), error.message, _batch_id(raw)
+        )
     return Rejection(index, "body", "body cannot be read", _batch_id(raw))
 
 
@@ -267,7 +284,9 @@ def device_body(device: Device) -> DeviceBody:
         confirmation_id=device.confirmation_id,
         friendly_name=device.friendly_name,
         firmware_version=device.firmware_version,
-        capabilities=CapabilitiesBody(list(device.capabilities.sensors), dict(device.capabilities.features)),
+        capabilities=CapabilitiesBody(
+            list(device.capabilities.sensors), dict(device.capabilities.features)
+        ),
         first_registered_at=device.first_registered_at,
         last_seen_at=device.last_seen_at,
         last_boot_id=device.last_boot_id,
@@ -293,8 +312,17 @@ def reading_shown(reading: Reading) -> ReadingShown:
 
 
 def series_body(hardware_id: str, series: Series) -> SeriesBody:
-    return SeriesBody(hardware_id, series.sensor, series.sampled, [_bucket(bucket) for bucket in series.buckets])
+    return SeriesBody(
+        hardware_id, series.sensor, series.sampled, [_bucket(bucket) for bucket in series.buckets]
+    )
 
 
 def _bucket(bucket: Bucket) -> BucketBody:
-    return BucketBody(bucket.from_ms, bucket.to_ms, bucket.count, plain(bucket.least), plain(bucket.most), float(bucket.mean))
+    return BucketBody(
+        bucket.from_ms,
+        bucket.to_ms,
+        bucket.count,
+        plain(bucket.least),
+        plain(bucket.most),
+        float(bucket.mean),
+    )

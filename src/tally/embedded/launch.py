@@ -2,10 +2,12 @@
 
     python -I -S launch.py PARENT SIGNAL IDENTITY PROGRAM [ARGUMENT…]
 
-SIGNAL is what the kernel sends the server when the program that started it (PARENT) ends, also if it was killed. IDENTITY is
-`same`; or `namespace`, a user namespace in which root appears as nobody, so that PostgreSQL, which refuses to run as root, runs
-and owns its files as before; or USER:GROUP, numbers to become, where namespaces are not to be had. It is a script, and no
-function that runs after a fork, since those may not be called from a program with threads. It imports no part of Tally.
+SIGNAL is what the kernel sends the server when the program that started it (PARENT) ends, also if
+it was killed. IDENTITY is `same`; or `namespace`, a user namespace in which root appears as nobody,
+so that PostgreSQL, which refuses to run as root, runs and owns its files as before; or USER:GROUP,
+numbers to become, where namespaces are not to be had. It is a script, and no function that runs
+after a fork, since those may not be called from a program with threads. It imports no part of
+Tally.
 """
 
 import ctypes
@@ -40,7 +42,11 @@ def main(arguments: list[str]) -> None:
 def hide_root() -> None:
     user, group = os.geteuid(), os.getegid()
     call("unshare", CLONE_NEWUSER)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{NOBODY} {user} 1"), ("gid_map", f"{NOBODY} {group} 1")):
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{NOBODY} {user} 1"),
+        ("gid_map", f"{NOBODY} {group} 1"),
+    ):
         descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
         os.write(descriptor, text.encode())
         os.close(descriptor)

@@ -10,7 +10,8 @@ from typing import Final
 
 from tally.errors import Unavailable
 
-# What fits into the address of a Unix socket, with the zero at its end: 108 bytes on Linux, 104 on macOS.
+# What fits into the address of a Unix socket, with the zero at its end: 108 bytes on Linux, 104 on
+# macOS.
 LONGEST_SOCKET: Final = 103
 LOG_BYTES: Final = 1_000_000
 
@@ -36,11 +37,16 @@ def socket_folder(folder: Path, file_name: str) -> Path:
     if len(os.fsencode(folder / file_name)) <= LONGEST_SOCKET:
         return folder
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    # Always the same place, whatever TMPDIR says, so that two programs on one data directory find it.
+    # Always the same place, whatever TMPDIR says, so that two programs on one data directory find
+    # it.
     short = Path("/tmp") / f"tally-{digest}"  # noqa: S108  (it is made for us alone, and not used if somebody else made it)
     short.mkdir(exist_ok=True, mode=0o700)
     found, wanted = short.lstat(), folder.stat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {os.geteuid(), wanted.st_uid} or found.st_mode & 0o077:
+    if (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid not in {os.geteuid(), wanted.st_uid}
+        or found.st_mode & 0o077
+    ):
         raise ServerFailed(f"{short} is needed for a socket, and belongs to somebody else")
     return short
 
@@ -55,8 +61,8 @@ def leave_socket_folder(folder: Path, sockets: Path) -> None:
 class FolderLock:
     """A lock on a file, held by the program and by the server that it started, until both are gone.
 
-    The server inherits the open file. So whoever gets the lock knows that no server of ours is left in the folder, be it
-    one whose program was killed a moment ago and that is still writing.
+    The server inherits the open file. So whoever gets the lock knows that no server of ours is left
+    in the folder, be it one whose program was killed a moment ago and that is still writing.
     """
 
     def __init__(self, path: Path) -> None:

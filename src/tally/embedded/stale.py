@@ -1,8 +1,9 @@
 """What a PostgreSQL that was killed leaves behind, and how to tell it from one that runs.
 
-PostgreSQL notes its process number in `postmaster.pid`, and refuses to start while a process of that number lives, whoever it may
-have become since. So the note is removed first, unless the process is a PostgreSQL on these very files that somebody
-started by hand. No process is ever touched.
+PostgreSQL notes its process number in `postmaster.pid`, and refuses to start while a process of
+that number lives, whoever it may have become since. So the note is removed first, unless the
+process is a PostgreSQL on these very files that somebody started by hand. No process is ever
+touched.
 """
 
 import os
@@ -24,7 +25,9 @@ def forget_stale_server(files: Path, socket_folder: Path) -> None:
         process_id = int(lines[0]) if lines and lines[0].strip().lstrip("-").isdigit() else 0
         started_at = int(lines[2]) if len(lines) > 2 and lines[2].strip().isdigit() else 0
         if process_id > 0 and is_server(process_id, files, started_at):
-            raise ServerFailed(f"Another PostgreSQL, process {process_id}, runs on {files}: stop it first")
+            raise ServerFailed(
+                f"Another PostgreSQL, process {process_id}, runs on {files}: stop it first"
+            )
         note.unlink()
     for socket in socket_folder.glob(".s.PGSQL.*"):
         socket.unlink()
@@ -38,7 +41,11 @@ def is_server(process_id: int, files: Path, started_at: int) -> bool:
         works_in = (process / "cwd").readlink()
         # The fields after the name of the program, which may itself have spaces and brackets.
         ticks = int((process / "stat").read_text().rpartition(")")[2].split()[19])
-        boot = next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+        boot = next(
+            int(line.split()[1])
+            for line in Path("/proc/stat").read_text().splitlines()
+            if line.startswith("btime")
+        )
     except (OSError, ValueError, StopIteration):
         return False
     is_postgres = Path(os.fsdecode(words[0])).name == "postgres"

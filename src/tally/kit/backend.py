@@ -10,7 +10,10 @@ from tally.kit.operations import Api
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Something that readiness asks about; `check` raises if it does not work. What is not required is told, and no more."""
+    """Something that readiness asks about; `check` raises if it does not work.
+
+    What is not required is told, and no more.
+    """
 
     name: str
     check: Callable[[], Awaitable[object]]

@@ -3,9 +3,9 @@
     reading = await read_json(request, Reading)
     page = read_query(request, PageQuery)
 
-Nothing a client sends makes anything here fail otherwise: not a wrong content type, a body without end, broken or
-deeply nested JSON, a number that does not fit, or a gzip bomb. Structs that refuse unknown fields derive from
-`Strict`.
+Nothing a client sends makes anything here fail otherwise: not a wrong content type, a body without
+end, broken or deeply nested JSON, a number that does not fit, or a gzip bomb. Structs that refuse
+unknown fields derive from `Strict`.
 """
 
 import re
@@ -24,7 +24,9 @@ MAX_BODY: Final = 1024 * 1024
 PLAIN: Final = (b"", b"identity")
 GZIPPED: Final = (*PLAIN, b"gzip")
 
-_json_type = re.compile(rb"application/(?:[\w.-]+\+)?json(?:\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
+_json_type = re.compile(
+    rb"application/(?:[\w.-]+\+)?json(?:\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE
+)
 _place = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
 _missing = re.compile(r"Object missing required field `([^`]*)`")
 _unknown = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -36,7 +38,9 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A wire body that refuses fields it does not know."""
 
 
-async def read_json(request: Request, kind: type[T], *, limit: int = MAX_BODY, gzip: bool = False) -> T:
+async def read_json(
+    request: Request, kind: type[T], *, limit: int = MAX_BODY, gzip: bool = False
+) -> T:
     """The body of `request` as a `kind`; at most `limit` bytes of it, before and after unpacking."""
     return decode_json(await read_body(request, limit=limit, gzip=gzip), kind)
 
@@ -47,7 +51,9 @@ async def read_body(request: Request, *, limit: int = MAX_BODY, gzip: bool = Fal
     content_type = told.get(b"content-type", b"")
     if content_type != b"application/json" and not _json_type.fullmatch(content_type):
         given = f", not {content_type[:100].decode('latin-1')}" if content_type else ""
-        raise UnsupportedMedia(f"The content type must be application/json{given}", field="Content-Type")
+        raise UnsupportedMedia(
+            f"The content type must be application/json{given}", field="Content-Type"
+        )
     encoding = told.get(b"content-encoding", b"").lower()
     if encoding not in (GZIPPED if gzip else PLAIN):
         accepted = "gzip or none" if gzip else "none"
@@ -135,4 +141,6 @@ def _refuse(error: msgspec.ValidationError) -> NoReturn:
             code, what = its_code, says
             path = f"{path}.{named[1]}" if path else named[1]
     where = path[:200] or "body"
-    raise Invalid(f"{where}: {what}" if code == "invalid_field" else f"{where} {what}", code=code, field=where) from error
+    raise Invalid(
+        f"{where}: {what}" if code == "invalid_field" else f"{where} {what}", code=code, field=where
+    ) from error

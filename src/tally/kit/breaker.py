@@ -1,8 +1,9 @@
 """A circuit breaker: stops calling what is down, and finds out gently when it is back.
 
-Closed, calls go through; after `failures` in a row it opens. Open, calls are refused at once with `Unavailable`, so
-that a dead service costs nobody a time-out. After `open_seconds` it is half-open: one call goes through as a probe
-while others are still refused; if it succeeds the breaker closes, if it fails it is open again.
+Closed, calls go through; after `failures` in a row it opens. Open, calls are refused at once with
+`Unavailable`, so that a dead service costs nobody a time-out. After `open_seconds` it is half-open:
+one call goes through as a probe while others are still refused; if it succeeds the breaker closes,
+if it fails it is open again.
 """
 
 from collections.abc import Awaitable, Callable
@@ -53,7 +54,10 @@ class Breaker:
         self._show()
 
     async def call(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """The result of `operation`, or Unavailable without a call. Errors that do not count are successes here."""
+        """The result of `operation`, or Unavailable without a call.
+
+        Errors that do not count are successes here.
+        """
         is_probe = self._admit()
         try:
             result = await operation()
@@ -61,7 +65,9 @@ class Breaker:
             self._note(failed=self._counts(error), is_probe=is_probe)
             raise
         except BaseException:
-            self._is_probing = self._is_probing and not is_probe  # cancelled: it proved nothing, the next call may
+            self._is_probing = (
+                self._is_probing and not is_probe
+            )  # cancelled: it proved nothing, the next call may
             raise
         self._note(failed=False, is_probe=is_probe)
         return result
@@ -75,7 +81,9 @@ class Breaker:
             return False
         if self.state is State.OPEN or self._is_probing:
             self._metrics.breaker_calls.labels(self.name, "refused").inc()
-            raise Unavailable(f"{self.name} is not called while it is failing", retry_after=max(wait, 1.0))
+            raise Unavailable(
+                f"{self.name} is not called while it is failing", retry_after=max(wait, 1.0)
+            )
         self._is_probing = True
         return True
 
@@ -93,7 +101,13 @@ class Breaker:
             self._become(State.CLOSED)
 
     def _become(self, state: State) -> None:
-        _log.warning("Breaker changed", action="breaker", breaker=self.name, was=self.state.name, now=state.name)
+        _log.warning(
+            "Breaker changed",
+            action="breaker",
+            breaker=self.name,
+            was=self.state.name,
+            now=state.name,
+        )
         self.state = state
         self._show()
 

@@ -1,7 +1,7 @@
 """Time as a parameter: whoever needs to know the time, or to wait, is given a `Clock`.
 
-The program runs on `SystemClock`. Tests run on `ManualClock`, which stands still until they move it, so that a test
-of an hour takes no time and never depends on how busy the machine is.
+The program runs on `SystemClock`. Tests run on `ManualClock`, which stands still until they move
+it, so that a test of an hour takes no time and never depends on how busy the machine is.
 """
 
 import asyncio
@@ -96,7 +96,11 @@ class ManualClock(Clock):
             await self._slept.wait()
 
     async def advance(self, seconds: float) -> None:
-        """Move on. Each sleeper on the way is woken at its own time, and may sleep again, before the next one is."""
+        """Move on.
+
+        Each sleeper on the way is woken at its own time, and may sleep again, before the next one
+        is.
+        """
         target = self._elapsed + seconds
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:

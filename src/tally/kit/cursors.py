@@ -1,8 +1,8 @@
 """Opaque cursors for paged lists: where the next page starts, signed, and good for the one query it was made for.
 
-A cursor carries a page key of the store. It is signed together with its purpose (what list, with which filters), so
-that a client can neither invent one nor carry one over to another query, where it would start in a place that is not
-its own.
+A cursor carries a page key of the store. It is signed together with its purpose (what list, with
+which filters), so that a client can neither invent one nor carry one over to another query, where
+it would start in a place that is not its own.
 
     purpose = fingerprint("devices.readings", hardware_id=hardware_id, order=order)
     cursor = cursors.seal(purpose, page.next_key)
@@ -45,25 +45,35 @@ class Cursors:
         self._key = hashlib.sha256(b"tally cursors " + secret.reveal().encode()).digest()
 
     def seal(self, purpose: str, page_key: Mapping[str, KeyValue]) -> str:
-        body = VERSION + msgspec.msgpack.encode([(name, *_tagged(value)) for name, value in page_key.items()])
+        body = VERSION + msgspec.msgpack.encode(
+            [(name, *_tagged(value)) for name, value in page_key.items()]
+        )
         return base64.urlsafe_b64encode(self._signature(purpose, body) + body).rstrip(b"=").decode()
 
     def open(self, purpose: str, cursor: str) -> dict[str, KeyValue]:
         """The page key in `cursor`, or Invalid if it was not sealed here for this purpose."""
         sealed = _decoded(cursor)
         signature, body = sealed[:SIGNATURE_BYTES], sealed[SIGNATURE_BYTES:]
-        if not hmac.compare_digest(signature, self._signature(purpose, body)) or body[:1] != VERSION:
+        if (
+            not hmac.compare_digest(signature, self._signature(purpose, body))
+            or body[:1] != VERSION
+        ):
             raise _refusal()
         return {name: _untagged(tag, value) for name, tag, value in _decoder.decode(body[1:])}
 
     def _signature(self, purpose: str, body: bytes) -> bytes:
-        # The purpose is hashed to a fixed length, so that no part of it can pass for a part of the body.
+        # The purpose is hashed to a fixed length, so that no part of it can pass for a part of the
+        # body.
         message = hashlib.sha256(purpose.encode()).digest() + body
         return hmac.digest(self._key, message, "sha256")[:SIGNATURE_BYTES]
 
 
 def _refusal() -> Invalid:
-    return Invalid("The cursor was not made by this server for this query", code="invalid_cursor", field="cursor")
+    return Invalid(
+        "The cursor was not made by this server for this query",
+        code="invalid_cursor",
+        field="cursor",
+    )
 
 
 def _decoded(cursor: str) -> bytes:

@@ -1,6 +1,7 @@
 """The page at /docs: an OpenAPI document as one HTML page that needs nothing else, no script and no network.
 
-`page` is a pure function from the document to text. Everything that comes out of the document is escaped on its way in.
+`page` is a pure function from the document to text. Everything that comes out of the document is
+escaped on its way in.
 """
 
 import json
@@ -32,7 +33,18 @@ table { width: 100%; border-collapse: collapse; } td, th { padding: .35rem .75re
   vertical-align: top; border-bottom: 1px solid var(--line); } th { color: var(--quiet); font-weight: 500; }
 """
 
-LIMITS = frozenset({"minimum", "maximum", "exclusiveMinimum", "minLength", "maxLength", "pattern", "minItems", "maxItems"})
+LIMITS = frozenset(
+    {
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "minItems",
+        "maxItems",
+    }
+)
 
 Json = Mapping[str, Any]
 
@@ -62,9 +74,20 @@ def page(document: Json) -> str:
     body = element(
         "body",
         element("h1", info["title"]),
-        element("p", f"Version {info['version']} · ", element("a", "openapi.json", href="openapi.json"), class_="quiet"),
+        element(
+            "p",
+            f"Version {info['version']} · ",
+            element("a", "openapi.json", href="openapi.json"),
+            class_="quiet",
+        ),
         element("p", info["description"]),
-        element("p", "In the examples, ", element("code", "$TALLY"), " is the address of this server.", class_="quiet"),
+        element(
+            "p",
+            "In the examples, ",
+            element("code", "$TALLY"),
+            " is the address of this server.",
+            class_="quiet",
+        ),
         element("nav", *links),
         *(_section(document, tag) for tag in tags),
         _schemas(document),
@@ -83,7 +106,12 @@ def _operations(document: Json, tag: str) -> list[tuple[str, str, Json]]:
 
 def _section(document: Json, tag: Json) -> Html:
     told = [_operation(*entry) for entry in _operations(document, tag["name"])]
-    return element("section", element("h2", tag["name"], id=tag["name"]), element("p", tag["description"]), *told)
+    return element(
+        "section",
+        element("h2", tag["name"], id=tag["name"]),
+        element("p", tag["description"]),
+        *told,
+    )
 
 
 def _operation(path: str, method: str, operation: Json) -> Html:
@@ -91,7 +119,11 @@ def _operation(path: str, method: str, operation: Json) -> Html:
     parts = [element("p", operation["description"])] if "description" in operation else []
     if security:
         parts.append(element("p", "Needs ", element("code", security), class_="quiet"))
-    parts += [_parameters(operation["parameters"]), _request(operation), *_responses(operation["responses"])]
+    parts += [
+        _parameters(operation["parameters"]),
+        _request(operation),
+        *_responses(operation["responses"]),
+    ]
     parts += [element("h3", "Try it"), element("pre", _curl(path, method, operation))]
     summary = element(
         "summary",
@@ -130,7 +162,10 @@ def _responses(responses: Json) -> list[Html]:
         element(
             "div",
             element("h3", f"{status} {response['description']}"),
-            *(_body(kind, held, in_one_line=status >= "400") for kind, held in response.get("content", {}).items()),
+            *(
+                _body(kind, held, in_one_line=status >= "400")
+                for kind, held in response.get("content", {}).items()
+            ),
         )
         for status, response in responses.items()
     ]
@@ -140,7 +175,10 @@ def _body(media_type: str, content: Json, in_one_line: bool = False) -> Html:
     examples = [entry["value"] for entry in content.get("examples", {}).values()]
     examples += [content["example"]] if "example" in content else []
     about = element("p", element("code", media_type), " ", _type(content["schema"]), class_="quiet")
-    told = [json.dumps(example, ensure_ascii=False) if in_one_line else _text(example) for example in examples]
+    told = [
+        json.dumps(example, ensure_ascii=False) if in_one_line else _text(example)
+        for example in examples
+    ]
     return element("div", about, *(element("pre", example) for example in told))
 
 
@@ -149,7 +187,11 @@ def _schemas(document: Json) -> Html:
         element(
             "details",
             element("summary", element("code", name, class_="path")),
-            element("div", *([element("p", schema["description"])] if "description" in schema else []), _fields(schema)),
+            element(
+                "div",
+                *([element("p", schema["description"])] if "description" in schema else []),
+                _fields(schema),
+            ),
             id=f"schema-{name}",
         )
         for name, schema in document["components"]["schemas"].items()
@@ -198,5 +240,10 @@ def _curl(path: str, method: str, operation: Json) -> str:
     words.append(f'"$TALLY{path}"')
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     if "example" in content:
-        words += ["-H", "'content-type: application/json'", "-d", shlex.quote(json.dumps(content["example"]))]
+        words += [
+            "-H",
+            "'content-type: application/json'",
+            "-d",
+            shlex.quote(json.dumps(content["example"])),
+        ]
     return " ".join(words)

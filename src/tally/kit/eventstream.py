@@ -2,8 +2,8 @@
 
     return EventStream(hub, f"match:{match_id}", request, snapshot=current_display)
 
-A client that left is noticed at once. One that is connected but does not read is dropped by the hub, and its connection
-is cut, so that it holds nothing here.
+A client that left is noticed at once. One that is connected but does not read is dropped by the
+hub, and its connection is cut, so that it holds nothing here.
 """
 
 import asyncio
@@ -68,7 +68,9 @@ class EventStream:
         event, content = await self._snapshot()
         return encode_event(event, content, subscription.position)
 
-    async def _stream(self, first: bytes, subscription: Subscription, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _stream(
+        self, first: bytes, subscription: Subscription, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         writer = asyncio.create_task(_write(first, subscription, send))
         departure = asyncio.create_task(_until_disconnected(receive))
         departure.add_done_callback(lambda _: writer.cancel())

@@ -3,7 +3,8 @@
     answer = await fetch(client.get(url).bearer_auth(token), "Strava")
     if answer.status == 404: ...
 
-What a status means is for the caller; that nothing usable came back is said here, in words without the address.
+What a status means is for the caller; that nothing usable came back is said here, in words without
+the address.
 """
 
 from collections.abc import Mapping

@@ -5,8 +5,9 @@
         with follower.following(key, milestone): ...    # while somebody watches it here
         follower.nudge(key)                             # changed by this process: look at once
 
-For each thing that is watched in this process there is one look a second, however many watch it: `marks` asks for the marks
-of all of them together, and only what has a higher mark than it had is read. `tell` hears how it was and how it is.
+For each thing that is watched in this process there is one look a second, however many watch it:
+`marks` asks for the marks of all of them together, and only what has a higher mark than it had is
+read. `tell` hears how it was and how it is.
 """
 
 import asyncio

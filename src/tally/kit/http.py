@@ -1,9 +1,10 @@
 """What stands around every request: its id, its log context, its figures, and its errors on the wire.
 
-`RequestScope` is the outermost layer of the app. It takes the client's X-Request-Id or makes one, puts it on the
-response whatever happens, and counts the request under its route's template. `Boundary` stands around each backend
-and turns errors into answers: domain errors by the one table `STATUS`, unknown paths and methods, and, as a 500 that
-tells nothing, whatever was not foreseen. How an error looks differs by backend and is its `ErrorWire`.
+`RequestScope` is the outermost layer of the app. It takes the client's X-Request-Id or makes one,
+puts it on the response whatever happens, and counts the request under its route's template.
+`Boundary` stands around each backend and turns errors into answers: domain errors by the one table
+`STATUS`, unknown paths and methods, and, as a 500 that tells nothing, whatever was not foreseen.
+How an error looks differs by backend and is its `ErrorWire`.
 
 Both are plain ASGI: no task and no queue is made for a request.
 """
@@ -117,7 +118,9 @@ class ErrorWire:
     challenge: str = "Bearer"
 
     def body(self, problem: "Problem") -> Any:
-        code = self.codes.get(problem.code) or (problem.code.upper() if self.upper_case else problem.code)
+        code = self.codes.get(problem.code) or (
+            problem.code.upper() if self.upper_case else problem.code
+        )
         return self.shape.of(code, problem.message, problem.details)
 
     def response(self, problem: "Problem") -> Response:
@@ -138,7 +141,9 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-UNEXPECTED: Final = Problem(500, "internal_error", "Something went wrong here; the request id finds it in the logs")
+UNEXPECTED: Final = Problem(
+    500, "internal_error", "Something went wrong here; the request id finds it in the logs"
+)
 
 
 def problem_of(error: Exception) -> Problem | None:
@@ -199,7 +204,9 @@ class Boundary:
 class RequestScope:
     """The outermost layer: request id, log context, figures, and the access log if it is wanted."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, clock: Clock, access_log: bool = False) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, clock: Clock, access_log: bool = False
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._clock = clock
@@ -235,13 +242,19 @@ class RequestScope:
         if self._access_log:
             where = {"method": scope["method"], "route": route, "path": scope["path"]}
             took = round(seconds * 1000, 3)
-            _log.info("Request answered", action="http_request", status=status, milliseconds=took, **where)
+            _log.info(
+                "Request answered", action="http_request", status=status, milliseconds=took, **where
+            )
 
 
 def route_of(scope: Scope) -> str:
     """The template of the route that matched, such as `/devices/devices/{hardware_id}`, or `unmatched`."""
     route = scope.get("route")
-    return f"{scope.get('root_path', '')}{route.path_format}" if isinstance(route, Route) else "unmatched"
+    return (
+        f"{scope.get('root_path', '')}{route.path_format}"
+        if isinstance(route, Route)
+        else "unmatched"
+    )
 
 
 def _ids(headers: list[tuple[bytes, bytes]]) -> tuple[str, str]:

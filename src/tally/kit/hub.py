@@ -1,9 +1,10 @@
 """Server-sent events for many clients at once: publish to a topic, and everyone who listens gets it.
 
-A message is serialised once, however many clients there are. Each client has a bounded queue: one that does not keep
-up is dropped, never waited for. A client that comes back with `Last-Event-ID` gets what it missed from the topic's
-ring of recent messages; if that is not enough, or it was with another process before, it gets a snapshot instead. At
-shutdown everyone is told when to reconnect. The HTTP side is `tally.kit.eventstream`.
+A message is serialised once, however many clients there are. Each client has a bounded queue: one
+that does not keep up is dropped, never waited for. A client that comes back with `Last-Event-ID`
+gets what it missed from the topic's ring of recent messages; if that is not enough, or it was with
+another process before, it gets a snapshot instead. At shutdown everyone is told when to reconnect.
+The HTTP side is `tally.kit.eventstream`.
 
     hub.publish(f"match:{match_id}", "display", display_state)
 """
@@ -21,7 +22,8 @@ from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
 
 PING: Final = b": ping\n\n"
-# Of one client, in bytes, before what comes next: a slow one must not cost more memory than this and one chunk.
+# Of one client, in bytes, before what comes next: a slow one must not cost more memory than this
+# and one chunk.
 MOST_WAITING: Final = 1024 * 1024
 
 
@@ -51,7 +53,10 @@ def encode_event(event: str, content: object, identity: str | None = None) -> by
 
 
 class Subscription:
-    """What waits for one client. `needs_snapshot` says that it does not know all that went before."""
+    """What waits for one client.
+
+    `needs_snapshot` says that it does not know all that went before.
+    """
 
     def __init__(self, capacity: int, replay: bytes | None, position: str) -> None:
         self.needs_snapshot = replay is None
@@ -149,13 +154,17 @@ class Hub:
         self._is_closed = False
 
     def publish(self, topic: str, event: str, content: object) -> None:
-        """Send to all who listen to `topic`; `content` must not change afterwards. Nearly free where nobody listens."""
+        """Send to all who listen to `topic`; `content` must not change afterwards.
+
+        Nearly free where nobody listens.
+        """
         self.publish_all(topic, event, (content,))
 
     def publish_all(self, topic: str, event: str, contents: Iterable[object]) -> None:
         """Send several in one piece: a client that keeps up is not dropped for how many they are.
 
-        `contents` may make each of them when it is asked for it, which is never where nobody listens.
+        `contents` may make each of them when it is asked for it, which is never where nobody
+        listens.
         """
         held = self._topics.get(topic)
         if held is None:
@@ -181,7 +190,8 @@ class Hub:
             raise Unavailable("The server is stopping", retry_after=1)
         held = self._topics.get(topic)
         if held is None or self._is_expired(held):
-            # What was published before had no number: nobody's last event, however late, is known to be the last.
+            # What was published before had no number: nobody's last event, however late, is known
+            # to be the last.
             self._number += 1
             held = self._topics[topic] = Topic(self._number, self._history)
         held.expires_at = None
@@ -202,7 +212,9 @@ class Hub:
         for topic in self._topics.values():
             for subscription in topic.subscriptions:
                 wait = self._chance.randint(*self._reconnect_ms)
-                subscription.end(f"retry: {wait}\n".encode() + encode_event("reconnect", {"retryMs": wait}))
+                subscription.end(
+                    f"retry: {wait}\n".encode() + encode_event("reconnect", {"retryMs": wait})
+                )
 
     async def run(self) -> None:
         """Keep connections alive through proxies, find those that are dead, and forget old topics; until cancelled."""
@@ -215,11 +227,15 @@ class Hub:
 
     def _replay(self, topic: Topic, last_event_id: str) -> bytes | None:
         origin, _, number = last_event_id.rpartition("-")
-        is_ours = origin == self._origin and number.isascii() and number.isdigit() and len(number) < 19
+        is_ours = (
+            origin == self._origin and number.isascii() and number.isdigit() and len(number) < 19
+        )
         return topic.since(int(number)) if is_ours else None
 
     def _deliver(self, topic: Topic, chunk: bytes) -> None:
-        too_slow = [subscription for subscription in topic.subscriptions if not subscription.put(chunk)]
+        too_slow = [
+            subscription for subscription in topic.subscriptions if not subscription.put(chunk)
+        ]
         for subscription in too_slow:
             self._leave(topic, subscription)
             self._metrics.stream_dropped.inc()

@@ -1,8 +1,8 @@
 """Identifiers: random ones that say nothing, and sortable ones whose order is the order in which they were made.
 
-A sortable id is 26 characters: 48 bits of milliseconds and 80 random bits in Crockford's base 32, whose letters sort
-as their values do. Within one `SortableIds` each id is greater than the one before, even within a millisecond and
-even when the machine's clock goes back.
+A sortable id is 26 characters: 48 bits of milliseconds and 80 random bits in Crockford's base 32,
+whose letters sort as their values do. Within one `SortableIds` each id is greater than the one
+before, even within a millisecond and even when the machine's clock goes back.
 """
 
 import secrets
@@ -35,7 +35,8 @@ class SortableIds:
     def next(self) -> str:
         fresh = (self._clock.milliseconds() << RANDOM_BITS) | self._random_bits(RANDOM_BITS)
         with self._lock:
-            # The same millisecond again, or one that has been before: count on, so that the order holds.
+            # The same millisecond again, or one that has been before: count on, so that the order
+            # holds.
             is_later = fresh >> RANDOM_BITS > self._last >> RANDOM_BITS
             self._last = fresh if is_later else self._last + 1
             return _encode(self._last)

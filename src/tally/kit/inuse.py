@@ -3,7 +3,8 @@
     with used(data_dir): ...          # any number of programs at once
     if is_used(data_dir): ...         # asked by whoever wants to move or replace the directory
 
-The kernel lets go of the lock when its program ends, however it ends, so nothing stale is ever found.
+The kernel lets go of the lock when its program ends, however it ends, so nothing stale is ever
+found.
 """
 
 import fcntl

@@ -4,8 +4,8 @@
     token = tokens.issue(user_id, seconds=900, jti=new_uuid())
     claims = tokens.verify(token)  # or Unauthenticated: token_expired, invalid_token
 
-Tokens of others are checked by `tally.kit.auth`. Here signer and verifier are the same, so one algorithm is pinned, HMAC-SHA256,
-whatever a token says of itself.
+Tokens of others are checked by `tally.kit.auth`. Here signer and verifier are the same, so one
+algorithm is pinned, HMAC-SHA256, whatever a token says of itself.
 """
 
 from typing import Final
@@ -18,8 +18,8 @@ from tally.kit.keyring import Keyring
 from tally.kit.recent import Recent
 
 ALGORITHM: Final = "HS256"
-# To read a token and check its signature takes ten times as long as anything else that is done with it, and clients send the
-# same one with every request.
+# To read a token and check its signature takes ten times as long as anything else that is done with
+# it, and clients send the same one with every request.
 REMEMBERED: Final = 10_000
 REMEMBERED_SECONDS: Final = 300.0
 
@@ -27,7 +27,9 @@ REMEMBERED_SECONDS: Final = 300.0
 class TokenIssuer:
     """Makes and checks tokens of one issuer for one audience."""
 
-    def __init__(self, keys: Keyring, clock: Clock, *, issuer: str, audience: str, leeway: float = 0) -> None:
+    def __init__(
+        self, keys: Keyring, clock: Clock, *, issuer: str, audience: str, leeway: float = 0
+    ) -> None:
         self._keys = keys
         self._clock = clock
         self._issuer = issuer

@@ -2,9 +2,10 @@
 
     Job(name="fixture-sync", what="Fixtures from SportMonks into the store", run=sync, interval=60, lock_seconds=10)
 
-A run may be under a lock that all instances share, and has a deadline if one is given. A run that fails, takes too
-long or finds the lock taken is logged and counted, and the timer goes on. `JobRunner.run` starts a run by hand. A job
-that knows better returns the seconds until its next run, instead of waiting for its interval.
+A run may be under a lock that all instances share, and has a deadline if one is given. A run that
+fails, takes too long or finds the lock taken is logged and counted, and the timer goes on.
+`JobRunner.run` starts a run by hand. A job that knows better returns the seconds until its next
+run, instead of waiting for its interval.
 """
 
 import asyncio
@@ -30,7 +31,10 @@ _chance = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to do, and when. Times are in seconds; `jitter` is a share of the interval, either way."""
+    """What to do, and when.
+
+    Times are in seconds; `jitter` is a share of the interval, either way.
+    """
 
     name: str
     what: str
@@ -79,7 +83,9 @@ class JobRunner:
         self.last_runs: dict[str, Run] = {}
         if len(self.jobs) < len(jobs):
             raise ValueError("two jobs have the same name")
-        if locks is None and any(job.lock_seconds is not None and job.locks is None for job in jobs):
+        if locks is None and any(
+            job.lock_seconds is not None and job.locks is None for job in jobs
+        ):
             raise ValueError("a job has a lock, but there is nowhere to keep it")
         self._clock = clock
         self._metrics = metrics
@@ -91,7 +97,10 @@ class JobRunner:
         self._is_stopping = False
 
     async def __aenter__(self) -> Self:
-        self._timers = {name: asyncio.create_task(self._repeat(job), name=name) for name, job in self.jobs.items()}
+        self._timers = {
+            name: asyncio.create_task(self._repeat(job), name=name)
+            for name, job in self.jobs.items()
+        }
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -104,7 +113,11 @@ class JobRunner:
             try:
                 await finish_within(self._clock, self._grace, asyncio.wait(self._timers.values()))
             except DeadlinePassed:
-                _log.warning("Jobs cancelled: they did not finish in time", action="jobs_stop", grace=self._grace)
+                _log.warning(
+                    "Jobs cancelled: they did not finish in time",
+                    action="jobs_stop",
+                    grace=self._grace,
+                )
                 for timer in self._timers.values():
                     timer.cancel()
                 await asyncio.wait(self._timers.values())
@@ -115,7 +128,10 @@ class JobRunner:
     async def run(self, name: str) -> Run:
         """Run the job now, by hand, or as soon as the run under way is over; how it ended is in the answer."""
         if name not in self.jobs:
-            raise NotFound(f"No job {name}; there are: {', '.join(sorted(self.jobs)) or 'none'}", code="job_not_found")
+            raise NotFound(
+                f"No job {name}; there are: {', '.join(sorted(self.jobs)) or 'none'}",
+                code="job_not_found",
+            )
         run, _ = await self._once(self.jobs[name])
         return run
 
@@ -131,7 +147,10 @@ class JobRunner:
                 await self._clock.sleep(max(0.0, started + interval - self._clock.monotonic()))
 
     async def _once(self, job: Job) -> tuple[Run, float | None]:
-        """A run, and the seconds until the next one if the job says so. Raises nothing but cancellation."""
+        """A run, and the seconds until the next one if the job says so.
+
+        Raises nothing but cancellation.
+        """
         async with self._turns[job.name]:
             with logs.bound(request_id=logs.current().request_id or new_uuid(), action=job.name):
                 return await self._recorded(job)

@@ -17,15 +17,20 @@ def read_or_make(path: Path) -> Secret:
             _make(path)
         key = path.read_text().strip()
     except OSError as error:
-        raise SettingsError([f"TALLY_DATA_DIR: {path} cannot be made or read: {error.strerror}"]) from error
+        raise SettingsError(
+            [f"TALLY_DATA_DIR: {path} cannot be made or read: {error.strerror}"]
+        ) from error
     if len(key) < 32:
-        raise SettingsError([f"TALLY_DATA_DIR: {path} holds no key; remove the file to have a new one made"])
+        raise SettingsError(
+            [f"TALLY_DATA_DIR: {path} holds no key; remove the file to have a new one made"]
+        )
     return Secret(key)
 
 
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Written apart and linked into place, so that nobody ever reads half a key or overwrites another's.
+    # Written apart and linked into place, so that nobody ever reads half a key or overwrites
+    # another's.
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,8 +1,9 @@
 """Keys that can be changed without a break: the first of them signs, all of them verify.
 
-A keyring is a list of secrets separated by commas, the newest first. Each has an id that follows from the secret itself,
-so that nobody has to name keys, and a token says which of them it was signed with. To change keys, add the new one at
-the end everywhere, then move it to the front, and take the old one away when what it signed has expired.
+A keyring is a list of secrets separated by commas, the newest first. Each has an id that follows
+from the secret itself, so that nobody has to name keys, and a token says which of them it was
+signed with. To change keys, add the new one at the end everywhere, then move it to the front, and
+take the old one away when what it signed has expired.
 """
 
 import hashlib

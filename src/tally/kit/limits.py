@@ -10,7 +10,9 @@ from tally.kit.clock import Clock
 class RateLimiter:
     """So many a second in the long run, and so many at once; keys that have been away long enough are forgotten."""
 
-    def __init__(self, clock: Clock, per_second: float, burst: float, most_keys: int = 100_000) -> None:
+    def __init__(
+        self, clock: Clock, per_second: float, burst: float, most_keys: int = 100_000
+    ) -> None:
         self._clock = clock
         self._per_second = per_second
         self._burst = burst

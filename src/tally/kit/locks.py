@@ -1,8 +1,8 @@
 """Work that only one instance may do at a time: under a lock that expires by itself and is extended while the work lasts.
 
-`Locks` is the port; its adapter keeps the locks in a table that all instances share. An instance that dies is taken
-over when its lock expires. One that loses its lock without noticing is the danger, so `holding` cancels the work when
-the lock is lost, or could not be extended in time.
+`Locks` is the port; its adapter keeps the locks in a table that all instances share. An instance
+that dies is taken over when its lock expires. One that loses its lock without noticing is the
+danger, so `holding` cancels the work when the lock is lost, or could not be extended in time.
 """
 
 import asyncio
@@ -38,7 +38,9 @@ class LockLost(Exception):
     """The lock was lost, and the work under it has been cancelled."""
 
 
-async def holding(locks: Locks, clock: Clock, name: str, seconds: float, work: Callable[[], Awaitable[T]]) -> T:
+async def holding(
+    locks: Locks, clock: Clock, name: str, seconds: float, work: Callable[[], Awaitable[T]]
+) -> T:
     """The result of `work`, done under the lock `name`; or LockedElsewhere, or LockLost."""
     acquired_at = clock.monotonic()
     if not await locks.acquire(name, seconds):

@@ -3,10 +3,10 @@
     log = logger()
     log.info("Score updated successfully", action="score_update", scoreDelta=100, newScore=1500)
 
-Every line has the same fields: timestamp, level, service, requestId, userId, action, message and data, which holds
-whatever else was given; and correlationId where one is known. What is true of a whole request or job run is bound
-once, with `bind`, and is found on every line it causes. The standard library's loggers, uvicorn's among them, write
-through here too.
+Every line has the same fields: timestamp, level, service, requestId, userId, action, message and
+data, which holds whatever else was given; and correlationId where one is known. What is true of a
+whole request or job run is bound once, with `bind`, and is found on every line it causes. The
+standard library's loggers, uvicorn's among them, write through here too.
 """
 
 import logging
@@ -71,7 +71,9 @@ def logger() -> FilteringBoundLogger:
     return cast(FilteringBoundLogger, structlog.get_logger())
 
 
-def configure(settings: Settings, clock: Clock, stream: TextIO | None = None, service: str = "tally") -> None:
+def configure(
+    settings: Settings, clock: Clock, stream: TextIO | None = None, service: str = "tally"
+) -> None:
     """Send all logs of this process to `stream` (standard error), in the form that the settings ask for."""
     stream = stream or sys.stderr
     as_text = settings.log_format == "text" or (settings.log_format == "auto" and stream.isatty())
@@ -83,7 +85,8 @@ def configure(settings: Settings, clock: Clock, stream: TextIO | None = None, se
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
-    # What libraries say at the level debug is for their authors, and has whole requests in it, credentials and all.
+    # What libraries say at the level debug is for their authors, and has whole requests in it,
+    # credentials and all.
     logging.basicConfig(handlers=[_Bridge()], level=max(level, logging.INFO), force=True)
     # Its news of starting and stopping is told by Tally itself.
     logging.getLogger("uvicorn").setLevel(max(level, logging.WARNING))
@@ -96,14 +99,21 @@ class _Entry:
         self._clock = clock
         self._service = service
 
-    def __call__(self, _: WrappedLogger, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def __call__(
+        self, _: WrappedLogger, method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
         context = _context.get()
-        message, action, error = event.pop("event", ""), event.pop("action", None), event.pop("exc_info", None)
+        message, action, error = (
+            event.pop("event", ""),
+            event.pop("action", None),
+            event.pop("exc_info", None),
+        )
         data = mask(event)
         if error:
             data["exception"] = mask_text(_traceback(error))
         entry = {
-            "timestamp": self._clock.now().isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z",
+            "timestamp": self._clock.now().isoformat(timespec="milliseconds").removesuffix("+00:00")
+            + "Z",
             "level": method,
             "service": context.service or self._service,
             "requestId": context.request_id,
@@ -123,7 +133,11 @@ def _traceback(error: object) -> str:
         error = error[1]
     elif not isinstance(error, BaseException):
         error = sys.exc_info()[1]
-    return "".join(traceback.format_exception(error)).rstrip() if isinstance(error, BaseException) else ""
+    return (
+        "".join(traceback.format_exception(error)).rstrip()
+        if isinstance(error, BaseException)
+        else ""
+    )
 
 
 def _render_json(_: WrappedLogger, __: str, entry: MutableMapping[str, Any]) -> str:
@@ -134,12 +148,18 @@ class _Text:
     """A line for a person: time, level, message, and the rest as name=value."""
 
     def __init__(self, colors: bool) -> None:
-        self._console = structlog.dev.ConsoleRenderer(colors=colors, sort_keys=False, pad_event_to=0)
+        self._console = structlog.dev.ConsoleRenderer(
+            colors=colors, sort_keys=False, pad_event_to=0
+        )
 
     def __call__(self, wrapped: WrappedLogger, method: str, entry: MutableMapping[str, Any]) -> str:
         known = {name: entry[name] for name in ("action", "userId", "requestId") if entry[name]}
         flat = {**entry["data"], **known}
-        flat |= {"timestamp": entry["timestamp"][11:-1], "level": entry["level"], "event": entry["message"]}
+        flat |= {
+            "timestamp": entry["timestamp"][11:-1],
+            "level": entry["level"],
+            "event": entry["message"],
+        }
         return self._console(wrapped, method, flat)
 
 

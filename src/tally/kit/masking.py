@@ -1,9 +1,10 @@
 """Keeps secrets out of logs: `mask` makes a copy of anything that is safe to write down.
 
-Two rules, both deliberately wide, since a masked harmless value costs nothing. What stands under a name that sounds
-like a secret (`password`, `update_token`, `Authorization`, `X-API-Key`…) is masked whole, at any depth. And text,
-wherever it stands, is searched for what looks like one: bearer credentials, JSON Web Tokens, 64 hexadecimal digits
-(API keys and device tokens), and `name=value` or `"name": "value"` with such a name.
+Two rules, both deliberately wide, since a masked harmless value costs nothing. What stands under a
+name that sounds like a secret (`password`, `update_token`, `Authorization`, `X-API-Key`…) is masked
+whole, at any depth. And text, wherever it stands, is searched for what looks like one: bearer
+credentials, JSON Web Tokens, 64 hexadecimal digits (API keys and device tokens), and `name=value`
+or `"name": "value"` with such a name.
 """
 
 import dataclasses
@@ -25,8 +26,24 @@ WORDS: Final = (
 )
 # Each pattern below needs one of these; most text has none, and needs no search then.
 HINTS: Final = (
-    *("pass", "secret", "token", "authorization", "cookie", "credential", "pepper", "signature", "nonce", "jwt", "key"),
-    *("session", "verifier", "bearer", "basic", "eyj", "code=", "state="),
+    "pass",
+    "secret",
+    "token",
+    "authorization",
+    "cookie",
+    "credential",
+    "pepper",
+    "signature",
+    "nonce",
+    "jwt",
+    "key",
+    "session",
+    "verifier",
+    "bearer",
+    "basic",
+    "eyj",
+    "code=",
+    "state=",
 )
 MAX_DEPTH: Final = 12
 
@@ -34,13 +51,15 @@ _secret_name = re.compile(WORDS, re.IGNORECASE)
 # What these hold is about a secret, and is needed to follow what happened.
 _harmless_names: Final = frozenset({"token_use", "tokenuse", "token_type", "tokentype"})
 _long_hexadecimal = re.compile(r"\b[0-9a-fA-F]{64,}\b")
-# Clients write part of what is searched here: repetitions are bounded or start at a boundary, so that the time is linear.
+# Clients write part of what is searched here: repetitions are bounded or start at a boundary, so
+# that the time is linear.
 _patterns: Final = (
     (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{4,}", re.IGNORECASE), rf"\1 {MASK}"),
     (re.compile(r"(?<![\w-])eyJ[\w-]+\.[\w-]+\.?[\w-]*"), MASK),
     (
         re.compile(
-            rf"""((?:{WORDS})[\w-]{{0,32}}["']?\s{{0,4}}[:=]\s{{0,4}})("[^"]*"|'[^']*'|[^\s,;&"')}}\]]+)""", re.IGNORECASE
+            rf"""((?:{WORDS})[\w-]{{0,32}}["']?\s{{0,4}}[:=]\s{{0,4}})("[^"]*"|'[^']*'|[^\s,;&"')}}\]]+)""",
+            re.IGNORECASE,
         ),
         rf"\1{MASK}",
     ),
@@ -82,7 +101,9 @@ def _copy(value: object, depth: int) -> Any:
     if depth >= MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
-        return {_safe_name(str(name)): _field(str(name), held, depth) for name, held in value.items()}
+        return {
+            _safe_name(str(name)): _field(str(name), held, depth) for name, held in value.items()
+        }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_copy(held, depth + 1) for held in value]
     return _copy_object(value, depth)

@@ -1,10 +1,18 @@
 """Figures for Prometheus: one registry for each app, none global, so that tests and apps never share a counter.
 
-The kit's own figures are fields of `Metrics`; a backend or the store makes its own on `metrics.registry`. `GET
+The kit's own figures are fields of `Metrics`; a backend or the store makes its own on
+`metrics.registry`. `GET
 /metrics` answers with `render`.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
@@ -28,28 +36,57 @@ class Metrics:
             buckets=REQUEST_BUCKETS,
         )
         self.requests_under_way = 0
-        under_way = Gauge("tally_http_requests_under_way", "Requests not yet answered", registry=registry)
+        under_way = Gauge(
+            "tally_http_requests_under_way", "Requests not yet answered", registry=registry
+        )
         under_way.set_function(lambda: self.requests_under_way)
-        self.job_runs = Counter("tally_job_runs", "Runs of jobs by how they ended", ["job", "outcome"], registry=registry)
+        self.job_runs = Counter(
+            "tally_job_runs",
+            "Runs of jobs by how they ended",
+            ["job", "outcome"],
+            registry=registry,
+        )
         self.job_seconds = Histogram(
-            "tally_job_seconds", "How long a run of a job took", ["job"], registry=registry, buckets=JOB_BUCKETS
+            "tally_job_seconds",
+            "How long a run of a job took",
+            ["job"],
+            registry=registry,
+            buckets=JOB_BUCKETS,
         )
         self.job_last_run = Gauge(
-            "tally_job_last_run_timestamp_seconds", "When the last run of a job ended", ["job"], registry=registry
+            "tally_job_last_run_timestamp_seconds",
+            "When the last run of a job ended",
+            ["job"],
+            registry=registry,
         )
         self.breaker_state = Gauge(
-            "tally_breaker_state", "0 closed, 1 half-open, 2 open: calls are refused", ["breaker"], registry=registry
+            "tally_breaker_state",
+            "0 closed, 1 half-open, 2 open: calls are refused",
+            ["breaker"],
+            registry=registry,
         )
         self.breaker_calls = Counter(
-            "tally_breaker_calls", "Calls through a breaker by how they ended", ["breaker", "outcome"], registry=registry
+            "tally_breaker_calls",
+            "Calls through a breaker by how they ended",
+            ["breaker", "outcome"],
+            registry=registry,
         )
-        self.stream_clients = Gauge("tally_stream_clients", "Clients of server-sent events", registry=registry)
-        self.stream_messages = Counter("tally_stream_messages", "Messages published to streams", registry=registry)
-        self.stream_dropped = Counter("tally_stream_dropped", "Clients dropped for being too slow", registry=registry)
+        self.stream_clients = Gauge(
+            "tally_stream_clients", "Clients of server-sent events", registry=registry
+        )
+        self.stream_messages = Counter(
+            "tally_stream_messages", "Messages published to streams", registry=registry
+        )
+        self.stream_dropped = Counter(
+            "tally_stream_dropped", "Clients dropped for being too slow", registry=registry
+        )
         self._request_series: dict[tuple[str, str, int], Histogram] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request. `route` is its template, never the path: clients must not be able to make up series."""
+        """Count a request.
+
+        `route` is its template, never the path: clients must not be able to make up series.
+        """
         key = (method, route, status)
         series = self._request_series.get(key)
         if series is None:

@@ -1,7 +1,8 @@
 """The OpenAPI document of an app, made of the operations it serves and the msgspec structs they name.
 
-Besides what an operation declares, the document has what the kit itself answers: 400 where there is a query or a
-body, 413 and 415 where there is a body, 401 where there is security and the operation does not say which.
+Besides what an operation declares, the document has what the kit itself answers: 400 where there is
+a query or a body, 413 and 415 where there is a body, 401 where there is security and the operation
+does not say which.
 """
 
 import re
@@ -20,11 +21,16 @@ Json = dict[str, Any]
 
 MALFORMED: Final = Invalid("name is missing", code="missing_field", field="name")
 TOO_LARGE: Final = TooLarge("The body must not be longer than 1048576 bytes", limit=1048576)
-NOT_JSON: Final = UnsupportedMedia("The content type must be application/json", field="Content-Type")
+NOT_JSON: Final = UnsupportedMedia(
+    "The content type must be application/json", field="Content-Type"
+)
 UNKNOWN_CALLER: Final = Unauthenticated("The credential is missing or does not hold")
 REFERENCE: Final = "#/components/schemas/"
 REQUEST_ID: Final = {
-    "X-Request-Id": {"description": "Identifies the request in the logs.", "schema": {"type": "string"}},
+    "X-Request-Id": {
+        "description": "Identifies the request in the logs.",
+        "schema": {"type": "string"},
+    },
 }
 
 _parameter = re.compile(r"{(\w+)(?::\w+)?}")
@@ -34,7 +40,9 @@ class _Schemas:
     """The JSON schemas of all structs that are named, each defined once."""
 
     def __init__(self, kinds: Sequence[Any]) -> None:
-        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=REFERENCE + "{name}")
+        schemas, self.components = msgspec.json.schema_components(
+            kinds, ref_template=REFERENCE + "{name}"
+        )
         self._by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
 
     def of(self, kind: Any) -> Json:
@@ -52,7 +60,9 @@ def document(title: str, version: str, description: str, apis: Sequence[Api]) ->
     for api in apis:
         for operation in api.operations:
             path = _parameter.sub(r"{\1}", api.prefix + operation.path)
-            paths.setdefault(path, {})[operation.method.lower()] = _operation(api, operation, schemas)
+            paths.setdefault(path, {})[operation.method.lower()] = _operation(
+                api, operation, schemas
+            )
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version, "description": description},
@@ -60,13 +70,20 @@ def document(title: str, version: str, description: str, apis: Sequence[Api]) ->
         "paths": paths,
         "components": {
             "schemas": schemas.components,
-            "securitySchemes": dict(chain.from_iterable(api.security_schemes.items() for api in apis)),
+            "securitySchemes": dict(
+                chain.from_iterable(api.security_schemes.items() for api in apis)
+            ),
         },
     }
 
 
 def _kinds(api: Api) -> list[Any]:
-    named = [kind for each in api.operations for kind in (each.query, each.request, each.response) if kind is not None]
+    named = [
+        kind
+        for each in api.operations
+        for kind in (each.query, each.request, each.response)
+        if kind is not None
+    ]
     others = [type(example) for each in api.operations for example in each.other_responses.values()]
     in_paths = [kind for each in api.operations for kind in each.path_types.values()]
     return [*named, *others, *in_paths, api.wire.shape]
@@ -77,10 +94,16 @@ def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
         "tags": [api.title],
         "summary": operation.summary,
         "operationId": _operation_id(api, operation),
-        "parameters": [*_path_parameters(operation, schemas), *_query_parameters(operation.query, schemas)],
+        "parameters": [
+            *_path_parameters(operation, schemas),
+            *_query_parameters(operation.query, schemas),
+        ],
         "responses": {
             str(operation.status): _success(operation, schemas),
-            **{str(status): _other(status, example, schemas) for status, example in operation.other_responses.items()},
+            **{
+                str(status): _other(status, example, schemas)
+                for status, example in operation.other_responses.items()
+            },
             **_errors(api, operation, schemas),
         },
     }
@@ -89,7 +112,9 @@ def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
     if operation.security:
         told["security"] = [{name: []} for name in operation.security]
     if operation.request is not None:
-        content = _content("application/json", schemas.of(operation.request), operation.request_example)
+        content = _content(
+            "application/json", schemas.of(operation.request), operation.request_example
+        )
         told["requestBody"] = {"required": True, "content": content}
     return told
 
@@ -101,8 +126,14 @@ def _operation_id(api: Api, operation: Operation) -> str:
 
 def _path_parameters(operation: Operation, schemas: _Schemas) -> list[Json]:
     kinds = operation.path_types
-    told = {name: schemas.of(kinds[name]) if name in kinds else {"type": "string"} for name in _parameter.findall(operation.path)}
-    return [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in told.items()]
+    told = {
+        name: schemas.of(kinds[name]) if name in kinds else {"type": "string"}
+        for name in _parameter.findall(operation.path)
+    }
+    return [
+        {"name": name, "in": "path", "required": True, "schema": schema}
+        for name, schema in told.items()
+    ]
 
 
 def _query_parameters(query: Any, schemas: _Schemas) -> list[Json]:
@@ -110,7 +141,12 @@ def _query_parameters(query: Any, schemas: _Schemas) -> list[Json]:
         return []
     fields = schemas.fields(query)
     return [
-        {"name": name, "in": "query", "required": name in fields.get("required", ()), "schema": held}
+        {
+            "name": name,
+            "in": "query",
+            "required": name in fields.get("required", ()),
+            "schema": held,
+        }
         for name, held in fields["properties"].items()
     ]
 
@@ -121,7 +157,9 @@ def _success(operation: Operation, schemas: _Schemas) -> Json:
         schema = schemas.of(operation.response)
         told["content"] = _content(operation.media_type, schema, operation.response_example)
     elif operation.media_type != "application/json":
-        told["content"] = _content(operation.media_type, {"type": "string"}, operation.response_example)
+        told["content"] = _content(
+            operation.media_type, {"type": "string"}, operation.response_example
+        )
     for media_type in operation.other_media_types:
         told["content"] |= _content(media_type, {"type": "string"}, None)
     return told
@@ -137,17 +175,24 @@ def _errors(api: Api, operation: Operation, schemas: _Schemas) -> Json:
     for error in [*operation.errors, *_implied(operation)]:
         problem = problem_of(error)
         if problem is None:
-            raise ValueError(f"{operation.method} {operation.path} declares {error!r}, which has no status")
+            raise ValueError(
+                f"{operation.method} {operation.path} declares {error!r}, which has no status"
+            )
         told = by_status.setdefault(
             str(problem.status),
             {
                 "description": HTTPStatus(problem.status).phrase,
                 "headers": REQUEST_ID,
-                "content": {"application/json": {"schema": schemas.of(api.wire.shape), "examples": {}}},
+                "content": {
+                    "application/json": {"schema": schemas.of(api.wire.shape), "examples": {}}
+                },
             },
         )
         body = msgspec.to_builtins(api.wire.body(problem))
-        told["content"]["application/json"]["examples"][problem.code] = {"summary": problem.message, "value": body}
+        told["content"]["application/json"]["examples"][problem.code] = {
+            "summary": problem.message,
+            "value": body,
+        }
     return dict(sorted(by_status.items()))
 
 
@@ -157,7 +202,9 @@ def _implied(operation: Operation) -> list[TallyError]:
         implied += [MALFORMED, TOO_LARGE, NOT_JSON]
     elif operation.query is not None:
         implied.append(MALFORMED)
-    if operation.security and not any(isinstance(error, Unauthenticated) for error in operation.errors):
+    if operation.security and not any(
+        isinstance(error, Unauthenticated) for error in operation.errors
+    ):
         implied.append(UNKNOWN_CALLER)
     return implied
 

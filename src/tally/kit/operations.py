@@ -1,7 +1,8 @@
 """Routes as a list: each `Operation` says what it takes, answers and refuses, and which function serves it.
 
-A backend's `routes.py` makes one `Api` of its operations. The app mounts it under its name (`Api.mount`), and the
-OpenAPI document is made of the same declarations (`tally.kit.openapi`), so that what is documented is what is served.
+A backend's `routes.py` makes one `Api` of its operations. The app mounts it under its name
+(`Api.mount`), and the OpenAPI document is made of the same declarations (`tally.kit.openapi`), so
+that what is documented is what is served.
 
     Api(
         name="devices",
@@ -37,7 +38,10 @@ Handler: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method on one path. `errors` are examples: instances with the code and the words that clients will see."""
+    """One method on one path.
+
+    `errors` are examples: instances with the code and the words that clients will see.
+    """
 
     method: str
     path: str
@@ -45,7 +49,8 @@ class Operation:
     summary: str
     _: KW_ONLY
     description: str = ""
-    # The types of the path's parameters, where there is more to tell of them than that they are text.
+    # The types of the path's parameters, where there is more to tell of them than that they are
+    # text.
     path_types: Mapping[str, Any] = field(default_factory=dict)
     query: Any = None
     request: Any = None
@@ -87,8 +92,13 @@ class Api:
 
     def mount(self) -> Mount:
         router = Router(routes(self.operations), redirect_slashes=False)
-        mount = Mount(self.prefix, Boundary(router, self.wire, self.service or self.name), middleware=self.middleware)
-        # A path with a line end in it is this backend's to answer too; left as it is, the pattern would not match it.
+        mount = Mount(
+            self.prefix,
+            Boundary(router, self.wire, self.service or self.name),
+            middleware=self.middleware,
+        )
+        # A path with a line end in it is this backend's to answer too; left as it is, the pattern
+        # would not match it.
         mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
         return mount
 
@@ -115,6 +125,8 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         handler = self._handlers.get(scope["method"])
         if handler is None:
-            raise HTTPException(405, f"The method must be {self._allowed}", {"Allow": self._allowed})
+            raise HTTPException(
+                405, f"The method must be {self._allowed}", {"Allow": self._allowed}
+            )
         response = await handler(Request(scope, receive, send))
         await response(scope, receive, send)

@@ -1,6 +1,7 @@
 """Stored values as JSON has them, for bodies that go out and for whoever looks at an item.
 
-The store's numbers are exact: a `Decimal` that is whole becomes an `int`, any other a `float`. Sets become sorted lists.
+The store's numbers are exact: a `Decimal` that is whole becomes an `int`, any other a `float`. Sets
+become sorted lists.
 """
 
 from collections.abc import Callable, Mapping

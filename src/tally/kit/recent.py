@@ -2,7 +2,8 @@
 
     keys: Recent[str, ApiKey] = Recent(clock, seconds=4, most=10_000)
 
-For answers that may be a little old (an API key, a name) and for things not to be done again too soon.
+For answers that may be a little old (an API key, a name) and for things not to be done again too
+soon.
 """
 
 from typing import Generic, TypeVar

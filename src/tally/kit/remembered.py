@@ -3,8 +3,9 @@
     decimals: Remembered[str, Decimal] = Remembered(Decimal)
     decimals["22.5"]
 
-A look-up of what is known runs in C, and so does `map(decimals.__getitem__, texts)`. Keys that strangers choose are no danger:
-there are never many, and of short numbers nobody can find many with one hash, to make them slow to look up.
+A look-up of what is known runs in C, and so does `map(decimals.__getitem__, texts)`. Keys that
+strangers choose are no danger: there are never many, and of short numbers nobody can find many with
+one hash, to make them slow to look up.
 """
 
 from collections.abc import Callable

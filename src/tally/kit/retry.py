@@ -3,10 +3,10 @@
     policy = RetryPolicy(attempts=5, base=0.1, cap=5, deadline=20, retries=lambda error: isinstance(error, Throttled))
     answer = await policy.call(lambda: client.fetch(url), clock)
 
-The wait before try n is drawn between nothing and `base` doubled n times, at most `cap`, so that many who failed
-together do not come back together. An error with a `retry_after` is waited for at least that long. There is no try
-after the last of `attempts`, and none that could only start after the `deadline`: then the last error is raised as it
-is.
+The wait before try n is drawn between nothing and `base` doubled n times, at most `cap`, so that
+many who failed together do not come back together. An error with a `retry_after` is waited for at
+least that long. There is no try after the last of `attempts`, and none that could only start after
+the `deadline`: then the last error is raised as it is.
 """
 
 import random
@@ -45,10 +45,13 @@ class RetryPolicy:
     deadline: float = 30.0
     retries: Callable[[BaseException], bool] = is_passing
 
-    async def call(self, operation: Callable[[], Awaitable[T]], clock: Clock, chance: random.Random = _chance) -> T:
+    async def call(
+        self, operation: Callable[[], Awaitable[T]], clock: Clock, chance: random.Random = _chance
+    ) -> T:
         """The result of `operation`, tried as often as it takes and is allowed."""
         end = clock.monotonic() + self.deadline
-        # Most things work the first time, and need none of what follows, which costs more than many a call itself.
+        # Most things work the first time, and need none of what follows, which costs more than many
+        # a call itself.
         try:
             return await operation()
         except Exception as error:  # noqa: BLE001  (judged below, as the failures after it are)
@@ -60,7 +63,10 @@ class RetryPolicy:
             return max(jitter, asked or 0.0)
 
         def stop(state: RetryCallState) -> bool:
-            return state.attempt_number >= self.attempts or clock.monotonic() + state.upcoming_sleep > end
+            return (
+                state.attempt_number >= self.attempts
+                or clock.monotonic() + state.upcoming_sleep > end
+            )
 
         async def once() -> T:
             nonlocal failed
@@ -70,7 +76,11 @@ class RetryPolicy:
             return await operation()
 
         # What is no Exception, a cancellation above all, is never tried again.
-        is_retried = retry_if_exception(lambda error: isinstance(error, Exception) and self.retries(error))
-        trying = AsyncRetrying(sleep=clock.sleep, wait=wait, stop=stop, retry=is_retried, reraise=True)
+        is_retried = retry_if_exception(
+            lambda error: isinstance(error, Exception) and self.retries(error)
+        )
+        trying = AsyncRetrying(
+            sleep=clock.sleep, wait=wait, stop=stop, retry=is_retried, reraise=True
+        )
         result: T = await trying(once)
         return result

@@ -4,7 +4,8 @@
     sealed = sealer.seal(token, f"user:{user_id}")
     token = sealer.open(sealed, f"user:{user_id}")
 
-Each purpose has a key of its own, derived from the one secret. What was sealed for one context does not open in another.
+Each purpose has a key of its own, derived from the one secret. What was sealed for one context does
+not open in another.
 """
 
 import base64
@@ -29,7 +30,9 @@ class Sealer:
     """Seals and opens text for one purpose."""
 
     def __init__(self, secret: Secret, purpose: str) -> None:
-        self._cipher = AESGCM(hashlib.sha256(f"tally sealing {purpose}\n{secret.reveal()}".encode()).digest())
+        self._cipher = AESGCM(
+            hashlib.sha256(f"tally sealing {purpose}\n{secret.reveal()}".encode()).digest()
+        )
 
     def seal(self, text: str, context: str) -> str:
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -40,6 +43,8 @@ class Sealer:
         """What was sealed, or Unsealable."""
         try:
             whole = base64.urlsafe_b64decode(sealed.encode())
-            return self._cipher.decrypt(whole[:NONCE_BYTES], whole[NONCE_BYTES:], context.encode()).decode()
+            return self._cipher.decrypt(
+                whole[:NONCE_BYTES], whole[NONCE_BYTES:], context.encode()
+            ).decode()
         except (InvalidTag, ValueError, binascii.Error) as error:
             raise Unsealable("The text does not open with this key in this context") from error

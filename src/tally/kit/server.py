@@ -1,8 +1,8 @@
 """Serves an app on a real socket: uvicorn, with a stop that is clean.
 
-The socket is bound and listening before anything else starts, so that a port in use is known at once. A stop first
-tells the app, so that streams end; then requests under way have their grace to finish; then the app's lifespan closes
-what it opened. A second Ctrl-C does not wait.
+The socket is bound and listening before anything else starts, so that a port in use is known at
+once. A stop first tells the app, so that streams end; then requests under way have their grace to
+finish; then the app's lifespan closes what it opened. A second Ctrl-C does not wait.
 """
 
 import asyncio
@@ -35,17 +35,21 @@ class CannotListen(Exception):
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on the address, or CannotListen."""
     try:
-        # A name such as localhost may stand for several addresses: of these, the one most clients try.
+        # A name such as localhost may stand for several addresses: of these, the one most clients
+        # try.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, *_, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         listening = socket.create_server(address[:2], family=family, backlog=2048)
     except socket.gaierror as error:
-        raise CannotListen(f"{host} is no address that this machine knows: {error.strerror}") from error
+        raise CannotListen(
+            f"{host} is no address that this machine knows: {error.strerror}"
+        ) from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CannotListen(f"Port {port} on {host} is in use by another program") from error
         raise CannotListen(f"Cannot listen on port {port} of {host}: {error.strerror}") from error
-    # Connections inherit it. An answer goes out in two pieces, and the second would wait 40 ms for the receipt of the first.
+    # Connections inherit it. An answer goes out in two pieces, and the second would wait 40 ms for
+    # the receipt of the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -58,8 +62,8 @@ def url_of(listening: socket.socket) -> str:
 class _Gathering:
     """A transport that sends what was written in one turn of the loop in one piece.
 
-    The head of an answer and its body are written one after the other. Each would be a system call of its own that wakes the
-    client, which was a tenth of the processor time of a small request.
+    The head of an answer and its body are written one after the other. Each would be a system call
+    of its own that wakes the client, which was a tenth of the processor time of a small request.
     """
 
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
@@ -109,7 +113,10 @@ class _Protocol(HttpToolsProtocol):
 
 
 class Server(uvicorn.Server):
-    """Serves `app` until it is told to stop. One that `has_process` to itself may do with the interpreter as it likes."""
+    """Serves `app` until it is told to stop.
+
+    One that `has_process` to itself may do with the interpreter as it likes.
+    """
 
     def __init__(
         self,
@@ -157,16 +164,17 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self._has_process:
-            # What was made for the start stays to the end. To look for garbage in it too took 60 ms and more each time, in
-            # which nobody was answered.
+            # What was made for the start stays to the end. To look for garbage in it too took 60 ms
+            # and more each time, in which nobody was answered.
             gc.collect()
             gc.freeze()
         self._on_listening()
 
     async def on_tick(self, counter: int) -> bool:
         if self._has_process and counter % TIDY_TICKS == 0:
-            # By itself Python would look through what has become old after millions of new objects, in a quiet program after
-            # hours, and all the pages that people closed meanwhile would be kept.
+            # By itself Python would look through what has become old after millions of new objects,
+            # in a quiet program after hours, and all the pages that people closed meanwhile would
+            # be kept.
             gc.collect()
         return await super().on_tick(counter)
 
@@ -181,7 +189,10 @@ class Server(uvicorn.Server):
 
 
 def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run `main` in a loop of its own. SIGINT or SIGTERM set the event it is given; a second one cancels it."""
+    """Run `main` in a loop of its own.
+
+    SIGINT or SIGTERM set the event it is given; a second one cancels it.
+    """
 
     async def watched() -> None:
         stop = asyncio.Event()
@@ -203,10 +214,12 @@ def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 def _prepare_interpreter() -> None:
     """Set Python up for a program that serves: it has the process to itself."""
-    # Thousands of objects live for one request and die with it, hundreds of requests may be under way, and hardly anything is
-    # ever in a cycle. With 10,000 the search for cycles took 6 % of the loop's time under full load.
+    # Thousands of objects live for one request and die with it, hundreds of requests may be under
+    # way, and hardly anything is ever in a cycle. With 10,000 the search for cycles took 6 % of the
+    # loop's time under full load.
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
-    # A thread that comes back from the disk waits for its turn at most so long, while the loop is busy.
+    # A thread that comes back from the disk waits for its turn at most so long, while the loop is
+    # busy.
     sys.setswitchinterval(TURN_SECONDS)
 
 

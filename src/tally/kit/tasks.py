@@ -1,7 +1,8 @@
 """Ends tasks for certain.
 
-A cancellation can get lost: what waits for an answer of the HTTP client may swallow it when the answer comes in the same
-moment. A task that goes round in a loop would then live on, and whoever waits for its end would wait for ever.
+A cancellation can get lost: what waits for an answer of the HTTP client may swallow it when the
+answer comes in the same moment. A task that goes round in a loop would then live on, and whoever
+waits for its end would wait for ever.
 """
 
 import asyncio

@@ -105,11 +105,16 @@ async def open_scoreboard(given: Surroundings) -> AsyncIterator[Scoreboard]:
     settings, clock, figures = given.settings, given.clock, StorageFigures(given.metrics)
     async with AsyncExitStack() as stack:
         dsn, redis_url, valkey = await _servers(settings, stack)
-        limits = PoolLimits(most=settings.scoreboard_database_connections, statement_seconds=settings.scoreboard_database_seconds)
+        limits = PoolLimits(
+            most=settings.scoreboard_database_connections,
+            statement_seconds=settings.scoreboard_database_seconds,
+        )
         database = await stack.enter_async_context(open_database(dsn, clock, figures, limits))
         await migrate(database)
         redis = await stack.enter_async_context(
-            open_cache_server(*(redis_url, clock, figures), seconds=settings.scoreboard_redis_milliseconds / 1000)
+            open_cache_server(
+                redis_url, clock, figures, seconds=settings.scoreboard_redis_milliseconds / 1000
+            )
         )
         base = _base(given, database, redis)
         passwords = await stack.enter_async_context(Passwords())
@@ -117,11 +122,17 @@ async def open_scoreboard(given: Surroundings) -> AsyncIterator[Scoreboard]:
         yield _assembled(base, passwords, valkey)
 
 
-async def _servers(settings: Settings, stack: AsyncExitStack) -> tuple[str, str, ValkeyServer | None]:
+async def _servers(
+    settings: Settings, stack: AsyncExitStack
+) -> tuple[str, str, ValkeyServer | None]:
     """The addresses of PostgreSQL and Redis; those that are not given are started here, and watched by the real time."""
     database, redis = settings.scoreboard_database_url, settings.scoreboard_redis_url
     watch = SystemClock()
-    dsn = database.reveal() if database else await stack.enter_async_context(open_postgres(settings.data_dir, watch))
+    dsn = (
+        database.reveal()
+        if database
+        else await stack.enter_async_context(open_postgres(settings.data_dir, watch))
+    )
     if redis:
         return dsn, redis.reveal(), None
     valkey = await stack.enter_async_context(open_valkey_server(settings.data_dir, watch))
@@ -170,7 +181,10 @@ def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -
     return Scoreboard(
         api=scoreboard_api(handlers),
         jobs=scoreboard_jobs(catch_up, handlers.slots, retention, AdvisoryLocks(database)),
-        probes=(Probe("postgresql", database.ping), Probe("redis", base.redis.ping, is_required=False)),
+        probes=(
+            Probe("postgresql", database.ping),
+            Probe("redis", base.redis.ping, is_required=False),
+        ),
         database=database,
         redis=base.redis,
         valkey=valkey,
@@ -192,9 +206,12 @@ def _handlers(base: _Base, passwords: Passwords, catch_up: CatchUp) -> Handlers:
         leaderboard=base.leaderboard,
         broadcast=base.broadcast,
         catch_up=catch_up,
-        limits=Limits(LimitRepository(base.redis, given.clock), base.guard, LocalWindows(given.clock)),
+        limits=Limits(
+            LimitRepository(base.redis, given.clock), base.guard, LocalWindows(given.clock)
+        ),
         slots=StreamSlots(
-            *(OpenStreams(base.redis), base.guard),
+            OpenStreams(base.redis),
+            base.guard,
             per_user=settings.scoreboard_streams_per_user,
             per_address=settings.scoreboard_streams_per_address,
         ),
@@ -212,7 +229,9 @@ def _sessions(base: _Base) -> Sessions:
         cache=SessionCache(base.redis),
         guard=base.guard,
         backlog=base.backlog,
-        tokens=TokenIssuer(Keyring(given.session_keys), given.clock, issuer=ISSUER, audience=AUDIENCE),
+        tokens=TokenIssuer(
+            Keyring(given.session_keys), given.clock, issuer=ISSUER, audience=AUDIENCE
+        ),
         clock=given.clock,
         access_seconds=given.settings.scoreboard_access_seconds,
         session_days=given.settings.scoreboard_session_days,

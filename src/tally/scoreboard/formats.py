@@ -4,19 +4,36 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from tally.scoreboard.model import MAX_ACTION_ID, MAX_ACTION_SCORE, MAX_AVATAR_URL, MAX_EMAIL, MAX_PAGE, MAX_USERNAME
+from tally.scoreboard.model import (
+    MAX_ACTION_ID,
+    MAX_ACTION_SCORE,
+    MAX_AVATAR_URL,
+    MAX_EMAIL,
+    MAX_PAGE,
+    MAX_USERNAME,
+)
 
 UUID: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 MAX_TOKEN: Final = 4096
 MAX_OFFSET: Final = 100_000_000
 
-# In Python `$` also matches before a last line end, which none of these may have; JSON Schema knows no other end.
-Username = Annotated[str, Meta(min_length=3, max_length=MAX_USERNAME, pattern=r"^[a-zA-Z0-9_]+(?!\n)$")]
+# In Python `$` also matches before a last line end, which none of these may have; JSON Schema knows
+# no other end.
+Username = Annotated[
+    str, Meta(min_length=3, max_length=MAX_USERNAME, pattern=r"^[a-zA-Z0-9_]+(?!\n)$")
+]
 Email = Annotated[
-    str, Meta(min_length=3, max_length=MAX_EMAIL, pattern=r"^[!-?A-~]{1,64}@[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]{2,}(?!\n)$")
+    str,
+    Meta(
+        min_length=3,
+        max_length=MAX_EMAIL,
+        pattern=r"^[!-?A-~]{1,64}@[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]{2,}(?!\n)$",
+    ),
 ]
 Password = Annotated[str, Meta(min_length=8, max_length=128)]
-AvatarUrl = Annotated[str, Meta(min_length=8, max_length=MAX_AVATAR_URL, pattern=r"^https?://[!-~]+(?!\n)$")]
+AvatarUrl = Annotated[
+    str, Meta(min_length=8, max_length=MAX_AVATAR_URL, pattern=r"^https?://[!-~]+(?!\n)$")
+]
 # Wide enough for whatever somebody types; what is no name and no address finds no account.
 Login = Annotated[str, Meta(min_length=1, max_length=MAX_EMAIL)]
 RefreshToken = Annotated[str, Meta(min_length=1, max_length=256)]

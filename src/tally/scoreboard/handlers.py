@@ -87,7 +87,9 @@ class Handlers:
         await self._count_sign_in(request)
         identity = await self._player(request)
         held = await self.sessions.of_user(identity)
-        return render.enveloped(wire.SessionList([render.session(each, identity.session_id) for each in held]))
+        return render.enveloped(
+            wire.SessionList([render.session(each, identity.session_id) for each in held])
+        )
 
     async def end_session(self, request: Request) -> ASGIApp:
         await self._count_sign_in(request)
@@ -100,9 +102,15 @@ class Handlers:
         await self._count(request, "actions", "all", self.settings.scoreboard_action_limit)
         body = await read_json(request, wire.ActionBody, limit=MAX_BODY)
         if len(msgspec.json.encode(body.metadata)) > MAX_METADATA:
-            raise Invalid(f"metadata must not be longer than {MAX_METADATA} bytes", code="invalid_field", field="metadata")
+            raise Invalid(
+                f"metadata must not be longer than {MAX_METADATA} bytes",
+                code="invalid_field",
+                field="metadata",
+            )
         user_id = known_user_id(body.user_id)
-        token, expires_at = await self.actions.complete(body.action_id, user_id, body.max_score, body.metadata)
+        token, expires_at = await self.actions.complete(
+            body.action_id, user_id, body.max_score, body.metadata
+        )
         return render.enveloped(wire.Vouched(token, expires_at), 201)
 
     async def update_score(self, request: Request) -> ASGIApp:
@@ -110,16 +118,22 @@ class Handlers:
         await self._count(request, "score", identity.user_id, self.settings.scoreboard_score_limit)
         body = await read_json(request, wire.ScoreBody, limit=MAX_BODY)
         info = _client_info(_client(request))
-        answer = await self.scores.update(identity.user_id, body.action_token, body.score_delta, info)
+        answer = await self.scores.update(
+            identity.user_id, body.action_token, body.score_delta, info
+        )
         return render.enveloped(msgspec.Raw(answer))
 
     async def show_board(self, request: Request) -> ASGIApp:
         await self._count(request, "board", _address(request), self.settings.scoreboard_board_limit)
         query = read_query(request, wire.BoardQuery)
         if query.around is None:
-            return render.enveloped(render.board(await self.leaderboard.top(query.limit, query.offset)))
+            return render.enveloped(
+                render.board(await self.leaderboard.top(query.limit, query.offset))
+            )
         identity = await self._player(request)
-        return render.enveloped(render.board(await self.leaderboard.around(identity.user_id, query.limit)))
+        return render.enveloped(
+            render.board(await self.leaderboard.around(identity.user_id, query.limit))
+        )
 
     async def show_my_score(self, request: Request) -> ASGIApp:
         identity = await self._player(request)
@@ -131,7 +145,9 @@ class Handlers:
         await self._count(request, "me", identity.user_id, self.settings.scoreboard_me_limit)
         query = read_query(request, wire.EventsQuery)
         purpose = fingerprint("scoreboard.events", user_id=identity.user_id)
-        after = None if query.cursor is None else _position(self.cursors.open(purpose, query.cursor))
+        after = (
+            None if query.cursor is None else _position(self.cursors.open(purpose, query.cursor))
+        )
         page = await self.accounts.history(identity, query.limit, after)
         following = None
         if page.next_key is not None:
@@ -147,7 +163,9 @@ class Handlers:
         is_known = "authorization" in request.headers
         identity = await self._player(request) if is_known else None
         stream = EventStream(self.hub, TOPIC, request, self.broadcast.snapshot)
-        return _Counted(stream, self.slots, identity.user_id if identity else None, _address(request))
+        return _Counted(
+            stream, self.slots, identity.user_id if identity else None, _address(request)
+        )
 
     async def rebuild(self, request: Request) -> ASGIApp:
         require_key(request, self.admin_key, ADMIN_HEADER)
@@ -174,7 +192,9 @@ class Handlers:
 class _Counted:
     """A stream that holds one of the places that its player and its address have."""
 
-    def __init__(self, stream: ASGIApp, slots: StreamSlots, user_id: str | None, address: str) -> None:
+    def __init__(
+        self, stream: ASGIApp, slots: StreamSlots, user_id: str | None, address: str
+    ) -> None:
         self._stream = stream
         self._slots = slots
         self._user_id = user_id
@@ -190,7 +210,9 @@ def _address(request: Request) -> str:
 
 
 def _client(request: Request) -> Client:
-    return Client(request.client.host if request.client else None, request.headers.get("user-agent"))
+    return Client(
+        request.client.host if request.client else None, request.headers.get("user-agent")
+    )
 
 
 def _client_info(client: Client) -> dict[str, Any]:

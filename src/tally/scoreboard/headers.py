@@ -1,7 +1,7 @@
 """`RateLimit-*` headers on every answer to a request that was counted, refused ones included.
 
-The limit is known in the middle of a request, and an error forgets about headers on its way out; so the handler notes
-it in the scope, and this layer, around the errors, puts it on whatever leaves.
+The limit is known in the middle of a request, and an error forgets about headers on its way out; so
+the handler notes it in the scope, and this layer, around the errors, puts it on whatever leaves.
 """
 
 import math
@@ -39,5 +39,9 @@ class LimitHeaders:
 
 
 def _headers(allowance: Allowance) -> list[tuple[bytes, bytes]]:
-    figures = {"limit": allowance.limit, "remaining": allowance.remaining, "reset": math.ceil(allowance.reset_after)}
+    figures = {
+        "limit": allowance.limit,
+        "remaining": allowance.remaining,
+        "reset": math.ceil(allowance.reset_after),
+    }
     return [(f"ratelimit-{name}".encode(), str(value).encode()) for name, value in figures.items()]

@@ -15,7 +15,9 @@ RETENTION_SECONDS: Final = 3600.0
 LOCK_SECONDS: Final = 30.0
 
 
-def scoreboard_jobs(catch_up: CatchUp, slots: StreamSlots, retention: Retention, locks: Locks) -> tuple[Job, ...]:
+def scoreboard_jobs(
+    catch_up: CatchUp, slots: StreamSlots, retention: Retention, locks: Locks
+) -> tuple[Job, ...]:
     """The first two run in every process, for what is that process's own; the others in one process at a time."""
     return (
         Job(

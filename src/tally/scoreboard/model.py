@@ -1,7 +1,9 @@
-"""What a player, a session, a score and a place on the board are, and the rules about them. No I/O, no clock.
+"""What a player, a session, a score and a place on the board are, and the rules about them.
 
-Ids of people are UUIDs in lower-case text, whose order as text is that of PostgreSQL. Moments are aware datetimes in UTC,
-exact to the microsecond.
+No I/O, no clock.
+
+Ids of people are UUIDs in lower-case text, whose order as text is that of PostgreSQL. Moments are
+aware datetimes in UTC, exact to the microsecond.
 """
 
 import uuid
@@ -12,7 +14,8 @@ from typing import Any, Final
 
 from tally.errors import Conflict, Invalid, Unavailable
 
-# The greatest whole number that a double, and with it Redis and every JSON reader, tells from its neighbours.
+# The greatest whole number that a double, and with it Redis and every JSON reader, tells from its
+# neighbours.
 GREATEST_SCORE: Final = 2**53 - 1
 MAX_ACTION_SCORE: Final = 10_000
 MAX_ACTION_ID: Final = 100
@@ -27,13 +30,19 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class CacheAway(Unavailable):
-    """Redis does not answer. PostgreSQL knows everything that Redis does, so this is a reason to ask there, not to give up."""
+    """Redis does not answer.
+
+    PostgreSQL knows everything that Redis does, so this is a reason to ask there, not to give up.
+    """
 
     default_code = "cache_away"
 
 
 class BoardMissing(CacheAway):
-    """Redis answers, but has no whole board: it was restarted, or nobody has built one yet. A rebuild is called for."""
+    """Redis answers, but has no whole board: it was restarted, or nobody has built one yet.
+
+    A rebuild is called for.
+    """
 
     default_code = "board_missing"
 
@@ -103,7 +112,11 @@ class NewUser:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A login. `token_hash` is the SHA-256, in hex, of the access token in force; `refresh_hash` of what renews it."""
+    """A login.
+
+    `token_hash` is the SHA-256, in hex, of the access token in force; `refresh_hash` of what renews
+    it.
+    """
 
     session_id: str
     user_id: str
@@ -123,9 +136,9 @@ class Session:
 class Renewal:
     """How an attempt to renew a session ended.
 
-    `session` is the renewed session, or None where the refresh token was not good. `void_hashes` are access tokens that
-    no longer hold and must leave the cache. `is_theft` tells that the token had been used before, so that somebody has
-    a copy: the session has been revoked.
+    `session` is the renewed session, or None where the refresh token was not good. `void_hashes`
+    are access tokens that no longer hold and must leave the cache. `is_theft` tells that the token
+    had been used before, so that somebody has a copy: the session has been revoked.
     """
 
     session: Session | None
@@ -172,8 +185,8 @@ class ScoreChange:
 class AppliedChange:
     """What came of an action token: now, or the first time it was used.
 
-    `score_delta`, `score_before`, `score_after` and `at` are those of the first use. `response` is the answer that was
-    given then, byte for byte, or None as long as nobody has kept one.
+    `score_delta`, `score_before`, `score_after` and `at` are those of the first use. `response` is
+    the answer that was given then, byte for byte, or None as long as nobody has kept one.
     """
 
     user_id: str
@@ -211,7 +224,10 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A player's score, and when it was first reached. Later is always greater: points are added, never taken."""
+    """A player's score, and when it was first reached.
+
+    Later is always greater: points are added, never taken.
+    """
 
     user_id: str
     username: str
@@ -248,8 +264,9 @@ class Board:
 class Drift:
     """How the board in Redis differs from PostgreSQL: how many players were compared, and what was found.
 
-    `missing` have no place in Redis, `wrong` another score, time or name, `extra` no account; `strays` are places that belong to
-    nobody. `healed` of all these were set right. `examples` are some of the players concerned.
+    `missing` have no place in Redis, `wrong` another score, time or name, `extra` no account;
+    `strays` are places that belong to nobody. `healed` of all these were set right. `examples` are
+    some of the players concerned.
     """
 
     compared: int = 0

@@ -2,7 +2,16 @@
 
 from tally.kit.http import Json
 from tally.scoreboard import wire
-from tally.scoreboard.model import Board, Drift, EventPage, ScoreEvent, Session, Standing, User, percentile
+from tally.scoreboard.model import (
+    Board,
+    Drift,
+    EventPage,
+    ScoreEvent,
+    Session,
+    Standing,
+    User,
+    percentile,
+)
 from tally.scoreboard.service.sessions import Grant
 
 
@@ -17,7 +26,9 @@ def player(user: User) -> wire.Player:
 
 def tokens(grant: Grant) -> wire.Tokens:
     session_id = grant.session.session_id
-    return wire.Tokens(grant.access_token, "Bearer", grant.access_expires_at, grant.refresh_token, session_id)
+    return wire.Tokens(
+        grant.access_token, "Bearer", grant.access_expires_at, grant.refresh_token, session_id
+    )
 
 
 def session(held: Session, current_id: str) -> wire.SessionShown:
@@ -32,11 +43,15 @@ def session(held: Session, current_id: str) -> wire.SessionShown:
 
 
 def place(standing: Standing) -> wire.Place:
-    return wire.Place(standing.rank, standing.user_id, standing.username, standing.score, standing.reached_at)
+    return wire.Place(
+        standing.rank, standing.user_id, standing.username, standing.score, standing.reached_at
+    )
 
 
 def board(found: Board) -> wire.BoardShown:
-    return wire.BoardShown([place(standing) for standing in found.standings], found.total_players, found.changed_at)
+    return wire.BoardShown(
+        [place(standing) for standing in found.standings], found.total_players, found.changed_at
+    )
 
 
 def my_score(standing: Standing, total_players: int) -> wire.MyScore:

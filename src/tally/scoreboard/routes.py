@@ -6,7 +6,15 @@ from typing import Any, Final
 import msgspec
 from starlette.middleware import Middleware
 
-from tally.errors import Conflict, Invalid, NotFound, RateLimited, TallyError, Unauthenticated, Unavailable
+from tally.errors import (
+    Conflict,
+    Invalid,
+    NotFound,
+    RateLimited,
+    TallyError,
+    Unauthenticated,
+    Unavailable,
+)
 from tally.kit.http import EnvelopeError, ErrorWire
 from tally.kit.operations import Api, Operation
 from tally.scoreboard import formats, wire
@@ -24,13 +32,26 @@ WIRE: Final = ErrorWire(
     codes={
         **dict.fromkeys(
             (
-                *("invalid", "invalid_field", "missing_field", "unknown_field", "malformed_json", "malformed_gzip"),
-                *("invalid_cursor", "invalid_value"),
+                "invalid",
+                "invalid_field",
+                "missing_field",
+                "unknown_field",
+                "malformed_json",
+                "malformed_gzip",
+                "invalid_cursor",
+                "invalid_value",
             ),
             "VALIDATION_ERROR",
         ),
         **dict.fromkeys(
-            ("missing_token", "invalid_token", "missing_api_key", "invalid_api_key", "unauthenticated", "invalid_credentials"),
+            (
+                "missing_token",
+                "invalid_token",
+                "missing_api_key",
+                "invalid_api_key",
+                "unauthenticated",
+                "invalid_credentials",
+            ),
             "UNAUTHORIZED",
         ),
         **dict.fromkeys(("unavailable", "cache_away", "board_missing"), "SERVICE_UNAVAILABLE"),
@@ -51,9 +72,13 @@ _LATER: Final = datetime(2026, 1, 15, 10, 45, tzinfo=UTC)
 _TOKEN: Final = "eyJhY3Rpb25faWQiOiJsZXZlbC0zIn0.c2lnbmF0dXJl"  # noqa: S105  (an example)
 
 _PLAYER: Final = wire.Player(_USER_ID, "ana_99", "ana@example.com", None, _MOMENT)
-_TOKENS: Final = wire.Tokens("eyJhbGciOiJIUzI1NiJ9.e30.c2ln", "Bearer", _LATER, "kq3vQ0x9", _SESSION_ID)
+_TOKENS: Final = wire.Tokens(
+    "eyJhbGciOiJIUzI1NiJ9.e30.c2ln", "Bearer", _LATER, "kq3vQ0x9", _SESSION_ID
+)
 _SIGNED_IN: Final = wire.SignedIn(_PLAYER, _TOKENS)
-_SESSION: Final = wire.SessionShown(_SESSION_ID, True, _MOMENT, _LATER, "203.0.113.7", "Mozilla/5.0")
+_SESSION: Final = wire.SessionShown(
+    _SESSION_ID, True, _MOMENT, _LATER, "203.0.113.7", "Mozilla/5.0"
+)
 _PLACE: Final = wire.Place(1, _USER_ID, "ana_99", 1500, _MOMENT)
 _EVENT: Final = wire.EventShown(_SESSION_ID, "level-3", 100, 1400, 1500, {"level": 3}, _MOMENT)
 _UPDATE: Final = Update((Place(1, _USER_ID, "ana_99", 1500),), (1,), 1, "2026-01-15T10:30:00Z")
@@ -76,7 +101,13 @@ def scoreboard_api(handlers: Handlers) -> Api:
     return Api(
         name="scoreboard",
         description="A live leaderboard that cannot be cheated.",
-        operations=(*_signing_in(handlers), *_sessions(handlers), *_scores(handlers), *_board(handlers), *_operators(handlers)),
+        operations=(
+            *_signing_in(handlers),
+            *_sessions(handlers),
+            *_scores(handlers),
+            *_board(handlers),
+            *_operators(handlers),
+        ),
         wire=WIRE,
         service=SERVICE,
         security_schemes=SECURITY,
@@ -86,14 +117,26 @@ def scoreboard_api(handlers: Handlers) -> Api:
 
 def _enveloped(kind: Any, example: Any) -> dict[str, Any]:
     """The response of an operation, in its envelope."""
-    return {"response": wire.Envelope[kind], "response_example": wire.Envelope(success=True, data=example)}
+    return {
+        "response": wire.Envelope[kind],
+        "response_example": wire.Envelope(success=True, data=example),
+    }
 
 
 def _signing_in(handlers: Handlers) -> tuple[Operation, ...]:
     return (
-        Operation("GET", f"{PREFIX}/health", handlers.health, "Alive", **_enveloped(wire.Status, wire.Status("ok"))),
         Operation(
-            *("POST", f"{PREFIX}/auth/register", handlers.register, "Sign up"),
+            "GET",
+            f"{PREFIX}/health",
+            handlers.health,
+            "Alive",
+            **_enveloped(wire.Status, wire.Status("ok")),
+        ),
+        Operation(
+            "POST",
+            f"{PREFIX}/auth/register",
+            handlers.register,
+            "Sign up",
             description="Makes an account with a score of 0, and signs in.",
             request=wire.RegisterBody,
             request_example=wire.RegisterBody("ana_99", "ana@example.com", "a long password"),
@@ -101,24 +144,38 @@ def _signing_in(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(
                 *_SIGNING_IN,
                 Conflict("This username is taken", code="username_taken", field="username"),
-                Conflict("An account with this e-mail address exists", code="email_taken", field="email"),
+                Conflict(
+                    "An account with this e-mail address exists", code="email_taken", field="email"
+                ),
             ),
             **_enveloped(wire.SignedIn, _SIGNED_IN),
         ),
         Operation(
-            *("POST", f"{PREFIX}/auth/login", handlers.login, "Sign in"),
+            "POST",
+            f"{PREFIX}/auth/login",
+            handlers.login,
+            "Sign in",
             description="By username or e-mail address.",
             request=wire.LoginBody,
             request_example=wire.LoginBody("ana_99", "a long password"),
-            errors=(*_SIGNING_IN, Unauthenticated("The name or the password is wrong", code="invalid_credentials")),
+            errors=(
+                *_SIGNING_IN,
+                Unauthenticated("The name or the password is wrong", code="invalid_credentials"),
+            ),
             **_enveloped(wire.SignedIn, _SIGNED_IN),
         ),
         Operation(
-            *("POST", f"{PREFIX}/auth/refresh", handlers.refresh, "Get new tokens"),
+            "POST",
+            f"{PREFIX}/auth/refresh",
+            handlers.refresh,
+            "Get new tokens",
             description="A refresh token works once; one that comes twice ends its session.",
             request=wire.RefreshBody,
             request_example=wire.RefreshBody("kq3vQ0x9"),
-            errors=(*_SIGNING_IN, Unauthenticated("The refresh token does not hold", code="invalid_token")),
+            errors=(
+                *_SIGNING_IN,
+                Unauthenticated("The refresh token does not hold", code="invalid_token"),
+            ),
             **_enveloped(wire.Tokens, _TOKENS),
         ),
     )
@@ -128,7 +185,10 @@ def _sessions(handlers: Handlers) -> tuple[Operation, ...]:
     common: dict[str, Any] = {"security": ("player",)}
     return (
         Operation(
-            *("POST", f"{PREFIX}/auth/logout", handlers.logout, "Sign out"),
+            "POST",
+            f"{PREFIX}/auth/logout",
+            handlers.logout,
+            "Sign out",
             description="The session ends at once, on every server.",
             status=204,
             errors=(
@@ -139,12 +199,18 @@ def _sessions(handlers: Handlers) -> tuple[Operation, ...]:
             **common,
         ),
         Operation(
-            *("GET", f"{PREFIX}/auth/sessions", handlers.list_sessions, "My sessions, newest first"),
+            "GET",
+            f"{PREFIX}/auth/sessions",
+            handlers.list_sessions,
+            "My sessions, newest first",
             errors=(*_AS_PLAYER, *_SIGNING_IN),
             **(common | _enveloped(wire.SessionList, wire.SessionList([_SESSION]))),
         ),
         Operation(
-            *("DELETE", f"{PREFIX}/auth/sessions/{{session_id}}", handlers.end_session, "End one of my sessions"),
+            "DELETE",
+            f"{PREFIX}/auth/sessions/{{session_id}}",
+            handlers.end_session,
+            "End one of my sessions",
             path_types={"session_id": formats.SessionId},
             status=204,
             errors=(
@@ -161,47 +227,83 @@ def _sessions(handlers: Handlers) -> tuple[Operation, ...]:
 def _scores(handlers: Handlers) -> tuple[Operation, ...]:
     return (
         Operation(
-            *("POST", f"{PREFIX}/internal/actions/complete", handlers.complete_action, "Vouch for a finished action"),
+            "POST",
+            f"{PREFIX}/internal/actions/complete",
+            handlers.complete_action,
+            "Vouch for a finished action",
             description="For game servers. The token is for the player, who trades it for points within five minutes.",
             request=wire.ActionBody,
             request_example=wire.ActionBody("level-3", _USER_ID, 100, {"level": 3}),
             status=201,
             errors=(
-                *(_BY_KEY, _LIMITED, _UNAVAILABLE, _NOBODY),
-                Conflict("This action was completed before", code="action_exists", field="action_id"),
+                _BY_KEY,
+                _LIMITED,
+                _UNAVAILABLE,
+                _NOBODY,
+                Conflict(
+                    "This action was completed before", code="action_exists", field="action_id"
+                ),
             ),
             security=("game_server",),
             **_enveloped(wire.Vouched, wire.Vouched(_TOKEN, _LATER)),
         ),
         Operation(
-            *("PATCH", f"{PREFIX}/scores", handlers.update_score, "Trade an action token for points"),
+            "PATCH",
+            f"{PREFIX}/scores",
+            handlers.update_score,
+            "Trade an action token for points",
             description="Once: the same token again gets the same answer, and nothing is added.",
             request=wire.ScoreBody,
             request_example=wire.ScoreBody(_TOKEN, 100),
             errors=(
-                Invalid("The action token does not hold", code="invalid_action_token", field="action_token"),
-                Invalid("score_delta must be at most 100", code="score_exceeds_max", field="score_delta", max_score=100),
-                *(*_AS_PLAYER, _LIMITED, _UNAVAILABLE, _NOBODY),
-                Conflict("The score would be too great", code="score_too_great", field="score_delta"),
+                Invalid(
+                    "The action token does not hold",
+                    code="invalid_action_token",
+                    field="action_token",
+                ),
+                Invalid(
+                    "score_delta must be at most 100",
+                    code="score_exceeds_max",
+                    field="score_delta",
+                    max_score=100,
+                ),
+                *_AS_PLAYER,
+                _LIMITED,
+                _UNAVAILABLE,
+                _NOBODY,
+                Conflict(
+                    "The score would be too great", code="score_too_great", field="score_delta"
+                ),
             ),
             security=("player",),
             **_enveloped(ScoreAnswer, ScoreAnswer(_USER_ID, 1500, 100, 5, _MOMENT)),
         ),
         Operation(
-            *("GET", f"{PREFIX}/scores/me", handlers.show_my_score, "My score, rank and percentile"),
+            "GET",
+            f"{PREFIX}/scores/me",
+            handlers.show_my_score,
+            "My score, rank and percentile",
             errors=(*_AS_PLAYER, _LIMITED, _UNAVAILABLE, _NOBODY),
             security=("player",),
-            **_enveloped(wire.MyScore, wire.MyScore(_USER_ID, "ana_99", 1500, 5, 101, 96.0, _MOMENT)),
+            **_enveloped(
+                wire.MyScore, wire.MyScore(_USER_ID, "ana_99", 1500, 5, 101, 96.0, _MOMENT)
+            ),
         ),
         Operation(
-            *("GET", f"{PREFIX}/users/me/events", handlers.my_events, "My score changes, newest first"),
+            "GET",
+            f"{PREFIX}/users/me/events",
+            handlers.my_events,
+            "My score changes, newest first",
             query=wire.EventsQuery,
             errors=(*_AS_PLAYER, _BAD, _LIMITED, _UNAVAILABLE),
             security=("player",),
             **_enveloped(wire.EventPageShown, wire.EventPageShown([_EVENT], None)),
         ),
         Operation(
-            *("DELETE", f"{PREFIX}/users/me", handlers.delete_me, "Delete my account"),
+            "DELETE",
+            f"{PREFIX}/users/me",
+            handlers.delete_me,
+            "Delete my account",
             description="With score and sessions, off the board; the history of scores stays, without a name.",
             status=204,
             errors=(*_AS_PLAYER, _UNAVAILABLE, _NOBODY),
@@ -213,18 +315,28 @@ def _scores(handlers: Handlers) -> tuple[Operation, ...]:
 def _board(handlers: Handlers) -> tuple[Operation, ...]:
     return (
         Operation(
-            *("GET", f"{PREFIX}/leaderboard", handlers.show_board, "The board"),
+            "GET",
+            f"{PREFIX}/leaderboard",
+            handlers.show_board,
+            "The board",
             description="From the top, or around the player who asks (`around=me`, with an access token).",
             query=wire.BoardQuery,
             errors=(*_AS_PLAYER, _BAD, _LIMITED, _UNAVAILABLE, _NOBODY),
             **_enveloped(wire.BoardShown, wire.BoardShown([_PLACE], 1, _MOMENT)),
         ),
         Operation(
-            *("GET", f"{PREFIX}/leaderboard/stream", handlers.stream, "The top ten as they move"),
+            "GET",
+            f"{PREFIX}/leaderboard/stream",
+            handlers.stream,
+            "The top ten as they move",
             description="Server-sent events named `leaderboard`; a ping every 30 seconds. An access token is welcome.",
             media_type="text/event-stream",
             response_example=f"event: leaderboard\ndata: {msgspec.json.encode(_UPDATE).decode()}\n\n",
-            errors=(*_AS_PLAYER, RateLimited("At most 10 streams at once", retry_after=10, limit=10), _UNAVAILABLE),
+            errors=(
+                *_AS_PLAYER,
+                RateLimited("At most 10 streams at once", retry_after=10, limit=10),
+                _UNAVAILABLE,
+            ),
         ),
     )
 
@@ -232,14 +344,24 @@ def _board(handlers: Handlers) -> tuple[Operation, ...]:
 def _operators(handlers: Handlers) -> tuple[Operation, ...]:
     return (
         Operation(
-            *("POST", f"{PREFIX}/admin/leaderboard/rebuild", handlers.rebuild, "Build the board in Redis anew"),
+            "POST",
+            f"{PREFIX}/admin/leaderboard/rebuild",
+            handlers.rebuild,
+            "Build the board in Redis anew",
             description="While it is read and changed; the new one takes the old one's place in one step.",
-            errors=(_BY_KEY, _UNAVAILABLE, Conflict("The board is being rebuilt already", code="rebuild_under_way")),
+            errors=(
+                _BY_KEY,
+                _UNAVAILABLE,
+                Conflict("The board is being rebuilt already", code="rebuild_under_way"),
+            ),
             security=("operator",),
             **_enveloped(wire.Rebuilt, wire.Rebuilt(1)),
         ),
         Operation(
-            *("GET", f"{PREFIX}/admin/leaderboard/drift", handlers.show_drift, "How Redis differs from PostgreSQL"),
+            "GET",
+            f"{PREFIX}/admin/leaderboard/drift",
+            handlers.show_drift,
+            "How Redis differs from PostgreSQL",
             description="Compares every player; changes nothing.",
             errors=(_BY_KEY, _UNAVAILABLE),
             security=("operator",),

@@ -1,8 +1,9 @@
 """Action tokens: what a game server vouches for, signed, so that nobody can invent points or move them to somebody else.
 
-A token is `base64url(payload).base64url(HMAC-SHA256 of the payload)`, both without padding. The payload is JSON: the
-action, the player, the most points it is worth, when it expires, and the key that signed it. One token has one
-spelling: its SHA-256 is what keeps it from being used twice, so another spelling of the same bytes is refused.
+A token is `base64url(payload).base64url(HMAC-SHA256 of the payload)`, both without padding. The
+payload is JSON: the action, the player, the most points it is worth, when it expires, and the key
+that signed it. One token has one spelling: its SHA-256 is what keeps it from being used twice, so
+another spelling of the same bytes is refused.
 """
 
 import base64
@@ -17,7 +18,13 @@ import msgspec
 
 from tally.errors import Invalid
 from tally.kit.keyring import Keyring
-from tally.scoreboard.model import MAX_ACTION_ID, MAX_ACTION_SCORE, CompletedAction, microseconds, moment_of
+from tally.scoreboard.model import (
+    MAX_ACTION_ID,
+    MAX_ACTION_SCORE,
+    CompletedAction,
+    microseconds,
+    moment_of,
+)
 
 # The longest that is made here has about 500 characters.
 MAX_TOKEN: Final = 2048
@@ -58,7 +65,9 @@ class ActionTokens:
         """The token of an action; the expiry is told in whole seconds."""
         key = self._keys.signing
         expires = microseconds(action.expires_at) // _SECOND
-        payload = msgspec.json.encode(_Payload(action.action_id, action.user_id, action.max_score, expires, key.key_id))
+        payload = msgspec.json.encode(
+            _Payload(action.action_id, action.user_id, action.max_score, expires, key.key_id)
+        )
         return f"{_encode(payload)}.{_encode(key.signature(payload))}"
 
     def open(self, token: str) -> ActionToken:

@@ -1,9 +1,10 @@
 """Every setting of Tally, in one frozen table: `Settings`, put together of one class for each backend.
 
-A setting is an environment variable: the field `data_dir` is `TALLY_DATA_DIR`. All are read once, at the start, by
-`read_settings`, and checked together: whoever has three of them wrong is told of all three. `tally settings` prints
-the table with the values in force, and docs/settings.md is made from it. To add a setting, add a field to its backend's class
-and run `tally settings --markdown > docs/settings.md`.
+A setting is an environment variable: the field `data_dir` is `TALLY_DATA_DIR`. All are read once,
+at the start, by `read_settings`, and checked together: whoever has three of them wrong is told of
+all three. `tally settings` prints the table with the values in force, and docs/settings.md is made
+from it. To add a setting, add a field to its backend's class and run `tally settings --markdown >
+docs/settings.md`.
 """
 
 import difflib
@@ -35,7 +36,8 @@ __all__ = [
 ]
 
 PREFIX: Final = "TALLY_"
-# Read by the tests and the simulators alone, so not part of the table and not a typing mistake either.
+# Read by the tests and the simulators alone, so not part of the table and not a typing mistake
+# either.
 FOREIGN_PREFIXES: Final = ("TALLY_TEST_", "TALLY_SOAK_", "TALLY_BENCH_", "TALLY_SIM_")
 
 
@@ -74,12 +76,23 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ScoreboardSettings, CricketSettings, CollectSettings, DevicesSettings, InstanceSettings):
-    """The values in force. The defaults run everything on this machine, with nothing else installed."""
+class Settings(
+    ScoreboardSettings, CricketSettings, CollectSettings, DevicesSettings, InstanceSettings
+):
+    """The values in force.
+
+    The defaults run everything on this machine, with nothing else installed.
+    """
 
 
 TABLE: Final = tuple(
-    Setting(entry.name, entry.metadata["kind"], entry.default, entry.metadata["help"], entry.metadata["also"])
+    Setting(
+        entry.name,
+        entry.metadata["kind"],
+        entry.default,
+        entry.metadata["help"],
+        entry.metadata["also"],
+    )
     for entry in fields(Settings)
 )
 
@@ -87,7 +100,8 @@ TABLE: Final = tuple(
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """The settings that `environ` asks for, or a SettingsError that names every variable that is wrong.
 
-    An empty variable counts as one that is not set: that is how compose files pass on what they do not have.
+    An empty variable counts as one that is not set: that is how compose files pass on what they do
+    not have.
     """
     values: dict[str, Any] = {}
     problems = []
@@ -110,7 +124,11 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     known = [setting.variable for setting in TABLE]
     sentences = []
     for variable in sorted(environ):
-        if not variable.startswith(PREFIX) or variable.startswith(FOREIGN_PREFIXES) or variable in known:
+        if (
+            not variable.startswith(PREFIX)
+            or variable.startswith(FOREIGN_PREFIXES)
+            or variable in known
+        ):
             continue
         nearest = difflib.get_close_matches(variable, known, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
@@ -169,5 +187,7 @@ def markdown() -> str:
     ]
     for setting in TABLE:
         default = f"`{shown(setting.default)}`" if shown(setting.default) else ""
-        lines.append(f"| `{setting.variable}` | {setting.kind.label} | {default} | {setting.help} |")
+        lines.append(
+            f"| `{setting.variable}` | {setting.kind.label} | {default} | {setting.help} |"
+        )
     return "\n".join(lines) + "\n"

@@ -11,11 +11,17 @@ class CollectSettings:
 
     collect_public_url: str | None = field(
         default=None,
-        metadata=holds(URL, "Where browsers reach this server, for sign-in and links; without it, what their requests say."),
+        metadata=holds(
+            URL,
+            "Where browsers reach this server, for sign-in and links; without it, what their requests say.",
+        ),
     )
     collect_plain_http: bool = field(
         default=False,
-        metadata=holds(FLAG, "Whether the session cookie also goes over plain HTTP: for a demo on this machine, nowhere else."),
+        metadata=holds(
+            FLAG,
+            "Whether the session cookie also goes over plain HTTP: for a demo on this machine, nowhere else.",
+        ),
     )
     collect_secret: Secret | None = field(
         default=None,
@@ -28,22 +34,34 @@ class CollectSettings:
     collect_admin_token: Secret | None = field(
         default=None,
         metadata=holds(
-            SECRET, "Bearer token of collect's audit look-ups. Without it, one is made at first start, in the data directory."
+            SECRET,
+            "Bearer token of collect's audit look-ups. Without it, one is made at first start, in the data directory.",
         ),
     )
     collect_oidc_issuer: str | None = field(
-        default=None, metadata=holds(URL, "The OIDC issuer that signs people in: a Cognito user pool, for one.")
+        default=None,
+        metadata=holds(URL, "The OIDC issuer that signs people in: a Cognito user pool, for one."),
     )
-    collect_oidc_client_id: str = field(default="", metadata=holds(TEXT, "Our client id at the issuer."))
+    collect_oidc_client_id: str = field(
+        default="", metadata=holds(TEXT, "Our client id at the issuer.")
+    )
     collect_oidc_client_secret: Secret | None = field(
-        default=None, metadata=holds(GIVEN_SECRET, "Our client secret at the issuer, if the client has one.")
+        default=None,
+        metadata=holds(GIVEN_SECRET, "Our client secret at the issuer, if the client has one."),
     )
     collect_oidc_delete_url: str | None = field(
         default=None,
-        metadata=holds(URL, "Cognito's API, which deletes the identity with an account; without it, the identity stays."),
+        metadata=holds(
+            URL,
+            "Cognito's API, which deletes the identity with an account; without it, the identity stays.",
+        ),
     )
-    collect_strava_url: str = field(default="https://www.strava.com", metadata=holds(URL, "Where Strava is."))
-    collect_strava_client_id: str = field(default="", metadata=holds(TEXT, "The id of our app at Strava."))
+    collect_strava_url: str = field(
+        default="https://www.strava.com", metadata=holds(URL, "Where Strava is.")
+    )
+    collect_strava_client_id: str = field(
+        default="", metadata=holds(TEXT, "The id of our app at Strava.")
+    )
     collect_strava_client_secret: Secret | None = field(
         default=None, metadata=holds(GIVEN_SECRET, "The secret of our app at Strava.")
     )
@@ -56,5 +74,8 @@ class CollectSettings:
     )
     collect_strava_subscription_id: int = field(
         default=0,
-        metadata=holds(whole(0, 10**15), "Our webhook subscription at Strava: events of others are refused; 0 takes any."),
+        metadata=holds(
+            whole(0, 10**15),
+            "Our webhook subscription at Strava: events of others are refused; 0 takes any.",
+        ),
     )

@@ -12,7 +12,8 @@ class DevicesSettings:
     devices_admin_token: Secret | None = field(
         default=None,
         metadata=holds(
-            SECRET, "Bearer token of the devices' control plane. Without it, one is made at first start, in the data directory."
+            SECRET,
+            "Bearer token of the devices' control plane. Without it, one is made at first start, in the data directory.",
         ),
     )
     devices_key_pepper: Secret | None = field(
@@ -24,11 +25,21 @@ class DevicesSettings:
         ),
     )
     devices_retention_days: int = field(
-        default=90, metadata=holds(whole(1, 3650), "Days that a reading is kept, counted from when it was measured.")
+        default=90,
+        metadata=holds(
+            whole(1, 3650), "Days that a reading is kept, counted from when it was measured."
+        ),
     )
     devices_rate_limit: int = field(
-        default=2_000, metadata=holds(whole(1, 1_000_000), "Requests a second that one API key may make; twice as many at once.")
+        default=2_000,
+        metadata=holds(
+            whole(1, 1_000_000),
+            "Requests a second that one API key may make; twice as many at once.",
+        ),
     )
     devices_cors_origins: str = field(
-        default="*", metadata=holds(TEXT, "Origins, separated by commas, whose pages may call the devices' control plane.")
+        default="*",
+        metadata=holds(
+            TEXT, "Origins, separated by commas, whose pages may call the devices' control plane."
+        ),
     )

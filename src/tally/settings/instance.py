@@ -4,7 +4,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tally.settings.kinds import FLAG, PATH, SECRET, TABLE_PREFIX, TEXT, URL, Secret, choice, holds, some_of, whole
+from tally.settings.kinds import (
+    FLAG,
+    PATH,
+    SECRET,
+    TABLE_PREFIX,
+    TEXT,
+    URL,
+    Secret,
+    choice,
+    holds,
+    some_of,
+    whole,
+)
 
 BACKENDS: Final = ("collect", "cricket", "devices", "scoreboard")
 
@@ -13,31 +25,53 @@ BACKENDS: Final = ("collect", "cricket", "devices", "scoreboard")
 class InstanceSettings:
     """What every instance has, whichever backends it serves."""
 
-    host: str = field(default="127.0.0.1", metadata=holds(TEXT, "Address to listen on; 0.0.0.0 for every network."))
-    port: int = field(default=8080, metadata=holds(whole(0, 65535), "Port to listen on; 0 takes a free one."))
+    host: str = field(
+        default="127.0.0.1",
+        metadata=holds(TEXT, "Address to listen on; 0.0.0.0 for every network."),
+    )
+    port: int = field(
+        default=8080, metadata=holds(whole(0, 65535), "Port to listen on; 0 takes a free one.")
+    )
     backends: tuple[str, ...] = field(
-        default=BACKENDS, metadata=holds(some_of(*BACKENDS), "What to run, separated by commas; nothing else is opened.")
+        default=BACKENDS,
+        metadata=holds(
+            some_of(*BACKENDS), "What to run, separated by commas; nothing else is opened."
+        ),
     )
     data_dir: Path = field(
-        default=Path("data"), metadata=holds(PATH, "Directory of the embedded store and of what is made at first start.")
+        default=Path("data"),
+        metadata=holds(PATH, "Directory of the embedded store and of what is made at first start."),
     )
     log_level: str = field(
-        default="info", metadata=holds(choice("debug", "info", "warning", "error"), "The least level that is logged.")
+        default="info",
+        metadata=holds(
+            choice("debug", "info", "warning", "error"), "The least level that is logged."
+        ),
     )
     log_format: str = field(
         default="auto",
-        metadata=holds(choice("auto", "json", "text"), "Of the log; auto is text on a terminal, JSON lines elsewhere."),
+        metadata=holds(
+            choice("auto", "json", "text"),
+            "Of the log; auto is text on a terminal, JSON lines elsewhere.",
+        ),
     )
     access_log: bool = field(
-        default=False, metadata=holds(FLAG, "Whether to log every request; those that end in a 5xx always are.")
+        default=False,
+        metadata=holds(FLAG, "Whether to log every request; those that end in a 5xx always are."),
     )
     trusted_proxies: str = field(
         default="127.0.0.1",
-        metadata=holds(TEXT, "Proxies, separated by commas, whose X-Forwarded-For and -Proto headers are believed."),
+        metadata=holds(
+            TEXT,
+            "Proxies, separated by commas, whose X-Forwarded-For and -Proto headers are believed.",
+        ),
     )
     shutdown_grace: int = field(
         default=10,
-        metadata=holds(whole(0, 3600), "Seconds that requests and jobs under way have to finish when Tally is stopped."),
+        metadata=holds(
+            whole(0, 3600),
+            "Seconds that requests and jobs under way have to finish when Tally is stopped.",
+        ),
     )
     console_password: Secret | None = field(
         default=None,
@@ -49,7 +83,10 @@ class InstanceSettings:
     )
     store_engine: str = field(
         default="sqlite",
-        metadata=holds(choice("sqlite", "dynamodb"), "Where tables live: in the data directory, or in DynamoDB."),
+        metadata=holds(
+            choice("sqlite", "dynamodb"),
+            "Where tables live: in the data directory, or in DynamoDB.",
+        ),
     )
     store_scribe_at: int = field(
         default=3_000,
@@ -60,12 +97,17 @@ class InstanceSettings:
         ),
     )
     dynamodb_endpoint: str | None = field(
-        default=None, metadata=holds(URL, "Address of a service that speaks DynamoDB; without it, AWS's own.")
+        default=None,
+        metadata=holds(URL, "Address of a service that speaks DynamoDB; without it, AWS's own."),
     )
-    dynamodb_region: str = field(default="us-east-1", metadata=holds(TEXT, "AWS region of the tables."))
+    dynamodb_region: str = field(
+        default="us-east-1", metadata=holds(TEXT, "AWS region of the tables.")
+    )
     dynamodb_table_prefix: str = field(
         default="",
-        metadata=holds(TABLE_PREFIX, "Put before every table's name, so that several can share an account."),
+        metadata=holds(
+            TABLE_PREFIX, "Put before every table's name, so that several can share an account."
+        ),
     )
     cursor_secret: Secret | None = field(
         default=None,

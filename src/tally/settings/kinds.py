@@ -11,7 +11,10 @@ MASK: Final = "***"
 
 
 class Secret:
-    """A value that never shows itself: not in a log, a traceback or a repr. `reveal()` where it is used."""
+    """A value that never shows itself: not in a log, a traceback or a repr.
+
+    `reveal()` where it is used.
+    """
 
     __slots__ = ("_value",)
 
@@ -25,7 +28,9 @@ class Secret:
         return f"Secret({MASK})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
+        return isinstance(other, Secret) and hmac.compare_digest(
+            self._value.encode(), other._value.encode()
+        )
 
     def __hash__(self) -> int:
         return hash(self._value)
@@ -49,7 +54,16 @@ def _path(raw: str) -> Path:
 
 
 def _flag(raw: str) -> bool:
-    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    known = {
+        "1": True,
+        "true": True,
+        "yes": True,
+        "on": True,
+        "0": False,
+        "false": False,
+        "no": False,
+        "off": False,
+    }
     if raw.lower() not in known:
         raise ValueError("must be yes or no")
     return known[raw.lower()]
@@ -63,7 +77,9 @@ def _url(raw: str) -> str:
 
 
 def _table_prefix(raw: str) -> str:
-    if len(raw) > 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_.-") for letter in raw):
+    if len(raw) > 64 or not all(
+        letter.isascii() and (letter.isalnum() or letter in "_.-") for letter in raw
+    ):
         raise ValueError("must be at most 64 letters, digits, dots, dashes and underscores")
     return raw
 

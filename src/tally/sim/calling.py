@@ -1,7 +1,7 @@
 """How made-up callers reach a server that they are pointed at, what its answers mean to them, and how many there were.
 
-An answer that may be another one later is `Unavailable` or `RateLimited`, a broken connection too; a request that will never be
-taken as it stands is `Refused`.
+An answer that may be another one later is `Unavailable` or `RateLimited`, a broken connection too;
+a request that will never be taken as it stands is `Refused`.
 """
 
 import asyncio
@@ -45,7 +45,9 @@ class Calls:
         """How long the given share of the latest answers took at most, in seconds; 0 before there are two."""
         if len(self.seconds) < 2:
             return 0.0
-        return statistics.quantiles(self.seconds, n=1000, method="inclusive")[min(998, round(share * 1000) - 1)]
+        return statistics.quantiles(self.seconds, n=1000, method="inclusive")[
+            min(998, round(share * 1000) - 1)
+        ]
 
 
 async def sent(request: RequestBuilder) -> tuple[Response, bytes]:
@@ -71,7 +73,9 @@ def decoded(content: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unavailable("The answer cannot be read: something else than the server may have given it") from error
+        raise Unavailable(
+            "The answer cannot be read: something else than the server may have given it"
+        ) from error
 
 
 def passing_trouble(status: int, headers: Mapping[str, str], message: str) -> TallyError | None:

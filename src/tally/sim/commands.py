@@ -10,7 +10,10 @@ from tally.sim.players.command import players
 from tally.sim.sportmonks.command import cricket
 from tally.sim.standalone import oidc, strava
 
-sim = typer.Typer(help="The outside world, simulated: boards, athletes, and the services that Tally calls.", no_args_is_help=True)
+sim = typer.Typer(
+    help="The outside world, simulated: boards, athletes, and the services that Tally calls.",
+    no_args_is_help=True,
+)
 sim.command("boards")(boards)
 sim.command("athletes")(athletes)
 sim.command("strava")(strava)

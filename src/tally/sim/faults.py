@@ -3,8 +3,9 @@
     strava.faults.add(Fault(path="/oauth/token", status=503, times=2))
     strava.faults.add(Fault(path="/oauth/token", drop="after"))   # it is done there, and nobody is told
 
-`Faulty` stands around the simulator's app and applies the first fault that fits a request; it also keeps a record of
-the requests, so that a test can see what was asked. The control API under `/_sim/` is never touched.
+`Faulty` stands around the simulator's app and applies the first fault that fits a request; it also
+keeps a record of the requests, so that a test can see what was asked. The control API under
+`/_sim/` is never touched.
 """
 
 from collections import deque
@@ -30,7 +31,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     times: Annotated[int, msgspec.Meta(ge=1)] | None = 1
     # Seconds on the simulator's clock before anything else happens.
     delay: Annotated[float, msgspec.Meta(ge=0)] = 0
-    # An answer instead of the right one; the work is not done. A body that breaks off is a malformed answer.
+    # An answer instead of the right one; the work is not done. A body that breaks off is a
+    # malformed answer.
     status: Annotated[int, msgspec.Meta(ge=200, le=599)] | None = None
     body: str = ""
     content_type: str = "application/json"
@@ -72,7 +74,9 @@ class Faults:
 
     def count(self, path: str, method: str | None = None) -> int:
         """How many requests came whose path begins so."""
-        return sum(1 for seen in self.seen if seen.path.startswith(path) and method in {None, seen.method})
+        return sum(
+            1 for seen in self.seen if seen.path.startswith(path) and method in {None, seen.method}
+        )
 
     def take(self, method: str, path: str) -> Fault | None:
         """The first fault that fits, used up by one."""
@@ -81,7 +85,9 @@ class Faults:
                 continue
             if fault.times is not None:
                 left = fault.times - 1
-                self._pending[place : place + 1] = [msgspec.structs.replace(fault, times=left)] if left > 0 else []
+                self._pending[place : place + 1] = (
+                    [msgspec.structs.replace(fault, times=left)] if left > 0 else []
+                )
             return fault
         return None
 
@@ -123,7 +129,9 @@ class Faulty:
         if fault.drop is not None:
             await _cut(scope, receive)
         elif fault.status is not None:
-            await Response(fault.body, fault.status, media_type=fault.content_type)(scope, receive, send)
+            await Response(fault.body, fault.status, media_type=fault.content_type)(
+                scope, receive, send
+            )
         else:
             await self._app(scope, receive, send)
 

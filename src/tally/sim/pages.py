@@ -32,7 +32,10 @@ def page(title: str, body: str, status: int = 200) -> HTMLResponse:
 
 
 def form(action: str, hidden: Mapping[str, str], inside: Iterable[str]) -> str:
-    fields = "".join(f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in hidden.items())
+    fields = "".join(
+        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">'
+        for name, value in hidden.items()
+    )
     return f'<form method="post" action="{escape(action)}">{fields}{"".join(inside)}</form>'
 
 

@@ -11,7 +11,9 @@ from tally.kit.http import Boundary, ErrorWire
 from tally.sim.faults import Faults, Faulty
 
 
-def simulator_app(name: str, routes: Sequence[Route], faults: Faults, clock: Clock, lifespan: Any = None) -> Starlette:
+def simulator_app(
+    name: str, routes: Sequence[Route], faults: Faults, clock: Clock, lifespan: Any = None
+) -> Starlette:
     """An app of `routes`; what goes wrong by arrangement comes from `faults`, mistakes in requests from the kit."""
     router = Router(list(routes), redirect_slashes=False)
     app = Faulty(Boundary(router, ErrorWire(), f"sim-{name}"), faults, clock)

@@ -23,16 +23,23 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")]
 class Simulator(Protocol):
     url: str
 
-    def serving(self, host: str = "127.0.0.1", port: int = 0) -> AbstractAsyncContextManager[object]: ...
+    def serving(
+        self, host: str = "127.0.0.1", port: int = 0
+    ) -> AbstractAsyncContextManager[object]: ...
 
 
 def strava(
     *,
     port: Port = STRAVA_PORT,
     state: Annotated[
-        Path | None, typer.Option(help="A file that the world is read from at the start and kept in at the end.")
+        Path | None,
+        typer.Option(
+            help="A file that the world is read from at the start and kept in at the end."
+        ),
     ] = None,
-    unlimited: Annotated[bool, typer.Option("--unlimited", help="Without Strava's limits on requests.")] = False,
+    unlimited: Annotated[
+        bool, typer.Option("--unlimited", help="Without Strava's limits on requests.")
+    ] = False,
 ) -> None:
     """Simulate Strava: consent, tokens, activities, limits and webhooks."""
     clock = SystemClock()
@@ -56,7 +63,9 @@ def _restore(world: Strava, state: Path) -> None:
 def oidc(
     *,
     port: Port = OIDC_PORT,
-    approve: Annotated[str | None, typer.Option(help="Log everybody in as this person, without a page.")] = None,
+    approve: Annotated[
+        str | None, typer.Option(help="Log everybody in as this person, without a page.")
+    ] = None,
 ) -> None:
     """Simulate an OpenID Connect issuer in the shape of Cognito."""
     issuer = Issuer(SystemClock(), auto_approve=approve)

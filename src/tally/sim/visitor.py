@@ -1,7 +1,7 @@
 """A browser as far as logins need one: it keeps cookies by host, and goes where it is sent only when told to.
 
-The made-up people use it, and so do tests that play a person. Unlike a browser it sends `Secure` cookies over plain HTTP,
-since that is what a demo on one machine runs on.
+The made-up people use it, and so do tests that play a person. Unlike a browser it sends `Secure`
+cookies over plain HTTP, since that is what a demo on one machine runs on.
 """
 
 from collections import defaultdict
@@ -32,12 +32,18 @@ class Visitor:
     async def post(self, url: str, body: object) -> Response:
         return await self._send("POST", url, body=body)
 
-    async def _send(self, method: str, url: str, form: dict[str, str] | None = None, body: object = None) -> Response:
+    async def _send(
+        self, method: str, url: str, form: dict[str, str] | None = None, body: object = None
+    ) -> Response:
         parts = urlsplit(url)
         cookies = self._cookies[parts.netloc]
-        building = self._client.request(method, url).header("origin", f"{parts.scheme}://{parts.netloc}")
+        building = self._client.request(method, url).header(
+            "origin", f"{parts.scheme}://{parts.netloc}"
+        )
         if cookies:
-            building = building.header("cookie", "; ".join(f"{name}={value}" for name, value in cookies.items()))
+            building = building.header(
+                "cookie", "; ".join(f"{name}={value}" for name, value in cookies.items())
+            )
         if form is not None:
             building = building.form(form)
         elif body is not None:
@@ -45,7 +51,9 @@ class Visitor:
         try:
             response = await building.build().send()
         except PyreqwestError as error:
-            raise Unavailable(f"{parts.scheme}://{parts.netloc} does not answer: {type(error).__name__}") from error
+            raise Unavailable(
+                f"{parts.scheme}://{parts.netloc} does not answer: {type(error).__name__}"
+            ) from error
         for line in response.get_header_all("set-cookie"):
             _keep(cookies, line)
         return response
@@ -55,7 +63,9 @@ def target_of(response: Response, base: str) -> str:
     """Where a redirect leads; Unavailable if it is none."""
     location = response.get_header("location")
     if response.status not in {302, 303, 307} or location is None:
-        raise Unavailable(f"A redirect was expected at {base.partition('?')[0]}, not {response.status}")
+        raise Unavailable(
+            f"A redirect was expected at {base.partition('?')[0]}, not {response.status}"
+        )
     return urljoin(base, location)
 
 

@@ -7,8 +7,9 @@
                 trigger="TossDetectionJob, LiveActivityPushJob", frequency="every 2.5 s per live match", bound=200_000)
         async def of_match(self, match_id: str) -> AsyncIterator[Follow]: ...
 
-While the method's body runs, the store lets through the declared operations on the declared tables and nothing else. The
-decorator registers nothing anywhere: the pattern hangs on the method, and `patterns_of` collects them from a class.
+While the method's body runs, the store lets through the declared operations on the declared tables
+and nothing else. The decorator registers nothing anywhere: the pattern hangs on the method, and
+`patterns_of` collects them from a class.
 """
 
 import inspect
@@ -69,11 +70,23 @@ R = TypeVar("R")
 class Invocation:
     """One call of a pattern's method, from its first line to its last.
 
-    It is known to the store while the body runs, and to tasks that the body starts, until the body ends. `meter` is set by the
-    store on its first operation: a call that was answered from memory is no access.
+    It is known to the store while the body runs, and to tasks that the body starts, until the body
+    ends. `meter` is set by the store on its first operation: a call that was answered from memory
+    is no access.
     """
 
-    __slots__ = ("_clock", "_elapsed", "_started", "_token", "ended", "meter", "pages", "pattern", "read", "written")
+    __slots__ = (
+        "_clock",
+        "_elapsed",
+        "_started",
+        "_token",
+        "ended",
+        "meter",
+        "pages",
+        "pattern",
+        "read",
+        "written",
+    )
     _clock: Clock
     _started: float
     _elapsed: float
@@ -136,7 +149,9 @@ def access(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a repository's method to be this access pattern; `index` is for each Query and Scan that names none."""
     uses = tuple(
-        Operation((use,)).on(index).uses[0] if index and use.index is None and use.name in {"Query", "Scan"} else use
+        Operation((use,)).on(index).uses[0]
+        if index and use.index is None and use.name in {"Query", "Scan"}
+        else use
         for use in operation.uses
     )
     pattern = Pattern(name, Operation(uses), table, key, by, trigger, frequency, bound, tables)
@@ -147,14 +162,18 @@ def access(
         elif inspect.iscoroutinefunction(function):
             held = _hold_coroutine(pattern, function)
         else:
-            raise AccessViolation(f"access pattern {name!r}: {function!r} is neither async nor an async generator")
+            raise AccessViolation(
+                f"access pattern {name!r}: {function!r} is neither async nor an async generator"
+            )
         held.__access__ = pattern
         return cast("Callable[P, R]", held)
 
     return declare
 
 
-def _hold_coroutine(pattern: Pattern, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+def _hold_coroutine(
+    pattern: Pattern, function: Callable[P, Awaitable[R]]
+) -> Callable[P, Awaitable[R]]:
     @wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
         invocation = Invocation(pattern)
@@ -169,7 +188,9 @@ def _hold_coroutine(pattern: Pattern, function: Callable[P, Awaitable[R]]) -> Ca
     return call
 
 
-def _hold_generator(pattern: Pattern, function: Callable[P, AsyncGenerator[R, None]]) -> Callable[P, AsyncGenerator[R, None]]:
+def _hold_generator(
+    pattern: Pattern, function: Callable[P, AsyncGenerator[R, None]]
+) -> Callable[P, AsyncGenerator[R, None]]:
     """Between two steps the consumer's code runs, in the same task: the pattern must be hidden from it."""
 
     @wraps(function)

@@ -1,7 +1,8 @@
 """The operations as data, their results, and what an engine is.
 
-An operation names its table by declaration, so every engine can check it before anything is sent or written. Engines
-answer with the consumed capacity, reported by the service or computed by DynamoDB's rules.
+An operation names its table by declaration, so every engine can check it before anything is sent or
+written. Engines answer with the consumed capacity, reported by the service or computed by
+DynamoDB's rules.
 """
 
 from abc import abstractmethod
@@ -74,7 +75,10 @@ class Check(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """A range of one partition, in the order of the sort key. `limit` counts items before the filter."""
+    """A range of one partition, in the order of the sort key.
+
+    `limit` counts items before the filter.
+    """
 
     table: Table
     where: Condition
@@ -143,13 +147,15 @@ class _Made(Sequence[T]):
 class Columns(_Made[Item]):
     """Items with the same attributes, told by attribute: what each of them has under a name, in their order.
 
-    It saves an engine that can check and encode an attribute of many items at once from taking items apart that a caller has
-    just put together.
+    It saves an engine that can check and encode an attribute of many items at once from taking
+    items apart that a caller has just put together.
     """
 
     def __init__(self, values: Mapping[str, Sequence[Any]]) -> None:
         if len({*map(len, values.values())}) != 1:
-            raise InvalidRequest("columns have the same number of values, and there is at least one")
+            raise InvalidRequest(
+                "columns have the same number of values, and there is at least one"
+            )
         self.values = values
 
     def __len__(self) -> int:
@@ -171,7 +177,8 @@ class Puts(Struct, frozen=True):
 class Alike(_Made[Transaction]):
     """As many transactions as each of the puts has items: the first is of everyone's first item, and so on.
 
-    It saves an engine that can write table by table from looking for what a caller knows, and says once what is the same in all.
+    It saves an engine that can write table by table from looking for what a caller knows, and says
+    once what is the same in all.
     """
 
     def __init__(self, *puts: Puts) -> None:
@@ -183,7 +190,12 @@ class Alike(_Made[Transaction]):
         return len(self.puts[0].items)
 
     def _made(self, position: int) -> Transaction:
-        return Transaction(tuple(Put(each.table, {**each.common, **each.items[position]}, each.condition) for each in self.puts))
+        return Transaction(
+            tuple(
+                Put(each.table, {**each.common, **each.items[position]}, each.condition)
+                for each in self.puts
+            )
+        )
 
 
 class TransactionGet(Struct, frozen=True):
@@ -193,7 +205,18 @@ class TransactionGet(Struct, frozen=True):
 
 
 Write: TypeAlias = Put | Update | Delete | Check
-Operation: TypeAlias = Get | Put | Update | Delete | Query | Scan | BatchGet | BatchWrite | Transaction | TransactionGet
+Operation: TypeAlias = (
+    Get
+    | Put
+    | Update
+    | Delete
+    | Query
+    | Scan
+    | BatchGet
+    | BatchWrite
+    | Transaction
+    | TransactionGet
+)
 
 
 class Capacity(Struct, frozen=True):
@@ -254,7 +277,10 @@ class TransactionFound(Struct, frozen=True):
 
 
 class Engine(Protocol):
-    """What stands behind the store. All operations check their request first, and raise only what `errors.py` lists."""
+    """What stands behind the store.
+
+    All operations check their request first, and raise only what `errors.py` lists.
+    """
 
     name: str
 
@@ -269,11 +295,19 @@ class Engine(Protocol):
     async def transact(self, operation: Transaction) -> Transacted: ...
     async def transact_get(self, operation: TransactionGet) -> TransactionFound: ...
 
-    async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
-        """Many transactions at once, each on its own: what became of each, in their order. All are checked before the first."""
+    async def transact_each(
+        self, operations: Sequence[Transaction]
+    ) -> list[Transacted | StoreError]:
+        """Many transactions at once, each on its own: what became of each, in their order.
+
+        All are checked before the first.
+        """
 
     async def create_table(self, table: Table) -> None:
-        """Make the table, with its indexes and TTL, and return when it can be used. TableExists if it is there."""
+        """Make the table, with its indexes and TTL, and return when it can be used.
+
+        TableExists if it is there.
+        """
 
     async def ensure_table(self, table: Table) -> None:
         """Make the table, or add and drop indexes and set the TTL until it is as declared; TableDiffers if the key does."""

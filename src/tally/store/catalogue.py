@@ -3,8 +3,9 @@
     catalogue = Catalogue({"cricket": (Fixtures, Follows), "devices": (Readings,)})
     check_repositories(catalogue)
 
-A repository owns the tables in its `tables`, or else those of its patterns; it may read the tables in its `reads`, which
-another one owns. The composition root makes the catalogue: nothing registers itself.
+A repository owns the tables in its `tables`, or else those of its patterns; it may read the tables
+in its `reads`, which another one owns. The composition root makes the catalogue: nothing registers
+itself.
 """
 
 import inspect
@@ -51,12 +52,20 @@ class Catalogue:
 
     def tables(self) -> list[Table]:
         """Every table that a repository owns, by name."""
-        owned = {table.name: table for repository in self._repositories() for table in tables_of(repository)}
+        owned = {
+            table.name: table
+            for repository in self._repositories()
+            for table in tables_of(repository)
+        }
         return [owned[name] for name in sorted(owned)]
 
     def users_of(self, table: str, index: str) -> list[Entry]:
         """The patterns that read an index."""
-        return [entry for entry in self.entries() if entry.pattern.table.name == table and index in entry.pattern.indexes]
+        return [
+            entry
+            for entry in self.entries()
+            if entry.pattern.table.name == table and index in entry.pattern.indexes
+        ]
 
     def _repositories(self) -> Iterator[type]:
         for repositories in self.backends.values():
@@ -111,7 +120,9 @@ def _ownership(catalogue: Catalogue) -> list[str]:
         for table in tables_of(repository):
             owner = owners.setdefault(table.name, repository)
             if owner is not repository:
-                problems.append(f"table {table.name} is owned by {owner.__name__} and by {repository.__name__}")
+                problems.append(
+                    f"table {table.name} is owned by {owner.__name__} and by {repository.__name__}"
+                )
     for repository in repositories:
         patterns = patterns_of(repository).values()
         used = [table for pattern in patterns for table in (pattern.table, *pattern.tables)]
@@ -134,7 +145,9 @@ def _same_names(catalogue: Catalogue, backend: str) -> list[str]:
     for entry in catalogue.entries(backend):
         other = first.setdefault(entry.pattern.name, entry)
         if other is not entry:
-            problems.append(f"{backend}: {other.place} and {entry.place} are both called {entry.pattern.name!r}")
+            problems.append(
+                f"{backend}: {other.place} and {entry.place} are both called {entry.pattern.name!r}"
+            )
     return problems
 
 
@@ -146,9 +159,13 @@ def _strangers(repository: type) -> list[str]:
         place = f"{repository.__name__}.{method}"
         for name in sorted(pattern.table_names - owned):
             if name not in read:
-                problems.append(f"{place} is about table {name}, which {repository.__name__} does not own")
+                problems.append(
+                    f"{place} is about table {name}, which {repository.__name__} does not own"
+                )
             elif not pattern.reads_only:
-                problems.append(f"{place} writes to table {name}, which {repository.__name__} may only read")
+                problems.append(
+                    f"{place} writes to table {name}, which {repository.__name__} may only read"
+                )
     return problems
 
 

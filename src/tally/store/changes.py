@@ -31,7 +31,10 @@ class Cost(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference, what it costs, and what to do about it. `accepted`: the major version was raised for it."""
+    """One difference, what it costs, and what to do about it.
+
+    `accepted`: the major version was raised for it.
+    """
 
     table: str
     what: str
@@ -49,7 +52,9 @@ def nobody(_table: str, _index: str) -> list[str]:
     return []
 
 
-def compare(locked: Iterable[Table], declared: Iterable[Table], in_use: InUse = nobody) -> list[Change]:
+def compare(
+    locked: Iterable[Table], declared: Iterable[Table], in_use: InUse = nobody
+) -> list[Change]:
     """All changes, table by table; `in_use` tells which patterns use an index of a table."""
     before = {table.name: normal(table) for table in locked}
     after = {table.name: normal(table) for table in declared}
@@ -60,7 +65,9 @@ def compare(locked: Iterable[Table], declared: Iterable[Table], in_use: InUse = 
             changes.append(Change(name, "the table is new", Cost.SAFE))
         elif name not in after:
             advice = f"move what is needed elsewhere, then lock with --drop {name}; its data stays until you delete it"
-            changes.append(Change(name, "the table is gone", Cost.MIGRATION, advice, removes_table=True))
+            changes.append(
+                Change(name, "the table is gone", Cost.MIGRATION, advice, removes_table=True)
+            )
         else:
             changes += _compare_tables(before[name], after[name], in_use)
     return changes
@@ -70,7 +77,9 @@ def version_of(table: Table) -> tuple[int, int, int]:
     """The schema version of a table in numbers."""
     found = _VERSION.fullmatch(table.version)
     if found is None:
-        raise InvalidSchema(f"table {table.name}: the version is three numbers such as 1.0.0, not {table.version!r}")
+        raise InvalidSchema(
+            f"table {table.name}: the version is three numbers such as 1.0.0, not {table.version!r}"
+        )
     major, minor, patch = map(int, found.groups())
     return major, minor, patch
 
@@ -101,7 +110,11 @@ def _versions(before: Table, after: Table) -> Iterator[_Found]:
     if version_of(after) < version_of(before):
         yield what, Cost.IMPOSSIBLE, "a version never goes back"
     elif version_of(after)[0] > version_of(before)[0]:
-        yield what, Cost.MIGRATION, "a new major version: something means something else now, and data must follow"
+        yield (
+            what,
+            Cost.MIGRATION,
+            "a new major version: something means something else now, and data must follow",
+        )
     else:
         yield what, Cost.SAFE, ""
 
@@ -129,16 +142,32 @@ def _indexes(before: Table, after: Table, in_use: InUse) -> Iterator[_Found]:
 
 def _added_index(index: Index) -> Iterator[_Found]:
     if index.local:
-        yield f"local index {index.name} is new", Cost.IMPOSSIBLE, "a local index is made with its table: use a global one"
+        yield (
+            f"local index {index.name} is new",
+            Cost.IMPOSSIBLE,
+            "a local index is made with its table: use a global one",
+        )
     else:
-        yield f"global index {index.name} is new", Cost.SAFE, "DynamoDB fills it by itself; one index per deployment"
+        yield (
+            f"global index {index.name} is new",
+            Cost.SAFE,
+            "DynamoDB fills it by itself; one index per deployment",
+        )
 
 
 def _removed_index(index: Index, users: list[str]) -> Iterator[_Found]:
     if index.local:
-        yield f"local index {index.name} is gone", Cost.IMPOSSIBLE, "a local index lives as long as its table"
+        yield (
+            f"local index {index.name} is gone",
+            Cost.IMPOSSIBLE,
+            "a local index lives as long as its table",
+        )
     elif users:
-        yield f"global index {index.name} is gone", Cost.IMPOSSIBLE, f"still used by {', '.join(users)}"
+        yield (
+            f"global index {index.name} is gone",
+            Cost.IMPOSSIBLE,
+            f"still used by {', '.join(users)}",
+        )
     else:
         yield f"global index {index.name} is gone", Cost.SAFE, "no pattern uses it"
 
@@ -148,15 +177,29 @@ def _changed_index(old: Index, new: Index) -> Iterator[_Found]:
         kinds = ("local", "global") if old.local else ("global", "local")
         yield f"index {old.name} was {kinds[0]} and is {kinds[1]}", Cost.IMPOSSIBLE, _ANOTHER
     elif not old.local and (old.partition, old.sort) != (new.partition, new.sort):
-        yield f"the key of index {old.name} was {_key(old)} and is {_key(new)}", Cost.IMPOSSIBLE, _ANOTHER
+        yield (
+            f"the key of index {old.name} was {_key(old)} and is {_key(new)}",
+            Cost.IMPOSSIBLE,
+            _ANOTHER,
+        )
     elif old.local and old.sort != new.sort:
-        yield f"the sort key of local index {old.name} has changed", Cost.IMPOSSIBLE, "a local index never changes"
+        yield (
+            f"the sort key of local index {old.name} has changed",
+            Cost.IMPOSSIBLE,
+            "a local index never changes",
+        )
     elif old.projection != new.projection:
-        what = f"the projection of index {old.name} was {_projection(old)} and is {_projection(new)}"
+        what = (
+            f"the projection of index {old.name} was {_projection(old)} and is {_projection(new)}"
+        )
         if old.local:
             yield what, Cost.IMPOSSIBLE, "a local index never changes"
         else:
-            yield what, Cost.MIGRATION, f"the index is built anew and cannot be read meanwhile; {_MIGRATE}"
+            yield (
+                what,
+                Cost.MIGRATION,
+                f"the index is built anew and cannot be read meanwhile; {_MIGRATE}",
+            )
 
 
 def _projection(index: Index) -> str:
@@ -169,10 +212,16 @@ def _ttl(before: Table, after: Table) -> Iterator[_Found]:
         return
     if before.ttl is None:
         known = after.ttl in {attribute.name for attribute in before.attributes}
-        advice = f"items that carry {after.ttl} already begin to expire; {_MIGRATE}" if known else ""
+        advice = (
+            f"items that carry {after.ttl} already begin to expire; {_MIGRATE}" if known else ""
+        )
         yield f"items expire by {after.ttl}", Cost.MIGRATION if known else Cost.SAFE, advice
     elif after.ttl is None:
-        yield f"items no longer expire by {before.ttl}", Cost.MIGRATION, f"what has expired stays; {_MIGRATE}"
+        yield (
+            f"items no longer expire by {before.ttl}",
+            Cost.MIGRATION,
+            f"what has expired stays; {_MIGRATE}",
+        )
     else:
         yield f"items expire by {after.ttl} instead of {before.ttl}", Cost.MIGRATION, _MIGRATE
 
@@ -184,7 +233,11 @@ def _attributes(before: Table, after: Table) -> Iterator[_Found]:
         if name not in old:
             yield _added_attribute(new[name])
         elif name not in new:
-            yield f"attribute {name} is gone", Cost.MIGRATION, f"items still have it, and readers may want it; {_MIGRATE}"
+            yield (
+                f"attribute {name} is gone",
+                Cost.MIGRATION,
+                f"items still have it, and readers may want it; {_MIGRATE}",
+            )
         else:
             yield from _changed_attribute(old[name], new[name])
 
@@ -192,14 +245,30 @@ def _attributes(before: Table, after: Table) -> Iterator[_Found]:
 def _added_attribute(attribute: Attribute) -> _Found:
     if attribute.required:
         what = f"required attribute {attribute.name} is new"
-        return what, Cost.MIGRATION, f"items that are there lack it: make it optional, or {_MIGRATE}"
+        return (
+            what,
+            Cost.MIGRATION,
+            f"items that are there lack it: make it optional, or {_MIGRATE}",
+        )
     return f"optional attribute {attribute.name} is new", Cost.SAFE, ""
 
 
 def _changed_attribute(old: Attribute, new: Attribute) -> Iterator[_Found]:
     if old.type != new.type:
-        yield f"attribute {old.name} was of type {old.type} and is of type {new.type}", Cost.MIGRATION, _MIGRATE
+        yield (
+            f"attribute {old.name} was of type {old.type} and is of type {new.type}",
+            Cost.MIGRATION,
+            _MIGRATE,
+        )
     if new.required and not old.required:
-        yield f"attribute {old.name} is required from now on", Cost.MIGRATION, f"some items may lack it; {_MIGRATE}"
+        yield (
+            f"attribute {old.name} is required from now on",
+            Cost.MIGRATION,
+            f"some items may lack it; {_MIGRATE}",
+        )
     if old.required and not new.required:
-        yield f"attribute {old.name} is no longer required", Cost.SAFE, "let readers that can do without it go first"
+        yield (
+            f"attribute {old.name} is no longer required",
+            Cost.SAFE,
+            "let readers that can do without it go first",
+        )

@@ -35,10 +35,13 @@ class PatternCollector(Collector):
     def collect(self) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
         """The figures as they are now."""
         seconds = HistogramMetricFamily(
-            "tally_store_operation_seconds", "How long operations took, by access pattern", labels=_LABELS
+            "tally_store_operation_seconds",
+            "How long operations took, by access pattern",
+            labels=_LABELS,
         )
         counters = {
-            name: CounterMetricFamily(f"tally_store_operation_{name}", about, labels=_LABELS) for name, about in _COUNTERS.items()
+            name: CounterMetricFamily(f"tally_store_operation_{name}", about, labels=_LABELS)
+            for name, about in _COUNTERS.items()
         }
         for labels, meter in self._series():
             seconds.add_metric(labels, _cumulative(meter), meter.seconds)
@@ -51,7 +54,10 @@ class PatternCollector(Collector):
         for entry in self._catalogue.entries():
             pattern = entry.pattern
             for (operation, index), meter in self._meters.of(pattern).operations.items():
-                yield [entry.backend, pattern.table.name, pattern.name, operation, index or ""], meter
+                yield (
+                    [entry.backend, pattern.table.name, pattern.name, operation, index or ""],
+                    meter,
+                )
 
 
 def _cumulative(meter: Meter) -> list[tuple[str, float]]:

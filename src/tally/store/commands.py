@@ -4,9 +4,9 @@
     cli.add_typer(store_commands.patterns(), name="patterns")
     cli.add_typer(store_commands.schema(), name="schema")
 
-`schema check` and `schema diff` end with 0 if nothing has changed since the lock, 3 if all changes are safe, 4 if one needs a
-migration, 5 if one is impossible. `schema lock` ends so if it refuses, and then has written nothing. 1 is any other failure, 2 a
-command that makes no sense.
+`schema check` and `schema diff` end with 0 if nothing has changed since the lock, 3 if all changes
+are safe, 4 if one needs a migration, 5 if one is impossible. `schema lock` ends so if it refuses,
+and then has written nothing. 1 is any other failure, 2 a command that makes no sense.
 """
 
 import asyncio
@@ -41,7 +41,9 @@ _FETCH_SECONDS = 10.0
 LockFile = Annotated[Path, typer.Option("--file", help="The schema lock.")]
 LOCK_FILE = Path("schema.lock")
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
-Prefix = Annotated[str | None, typer.Option(help="Put before every table's name, instead of the configured one.")]
+Prefix = Annotated[
+    str | None, typer.Option(help="Put before every table's name, instead of the configured one.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +56,22 @@ class StoreCommands:
 
     def patterns(self) -> typer.Typer:
         """`tally patterns`, a single command."""
-        # Options may stand behind the name of the backend, which they may not for a group of commands.
-        single = typer.Typer(invoke_without_command=True, context_settings={"allow_interspersed_args": True})
+        # Options may stand behind the name of the backend, which they may not for a group of
+        # commands.
+        single = typer.Typer(
+            invoke_without_command=True, context_settings={"allow_interspersed_args": True}
+        )
 
         @single.callback(help="Print the access patterns of all backends, or of one.")
         def patterns(
             backend: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
             as_json: AsJson = False,
-            as_markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/access-patterns.md.")] = False,
-            url: Annotated[str | None, typer.Option(help="A running server, whose figures are shown.")] = None,
+            as_markdown: Annotated[
+                bool, typer.Option("--markdown", help="As the page docs/access-patterns.md.")
+            ] = False,
+            url: Annotated[
+                str | None, typer.Option(help="A running server, whose figures are shown.")
+            ] = None,
         ) -> None:
             with _explained():
                 rows = self._rows(backend, url)
@@ -80,7 +89,10 @@ class StoreCommands:
             return [row for row in _fetch(url) if backend in {None, row.backend}]
         catalogue = self.catalogue()
         if backend is not None and backend not in catalogue.backends:
-            _fail(f"There is no backend {backend}; there are: {', '.join(catalogue.backends) or 'none yet'}", code=2)
+            _fail(
+                f"There is no backend {backend}; there are: {', '.join(catalogue.backends) or 'none yet'}",
+                code=2,
+            )
         return pattern_rows(catalogue, Meters(), backend)
 
     def schema(self) -> typer.Typer:
@@ -97,12 +109,17 @@ class StoreCommands:
     def _lock(
         self,
         file: LockFile = LOCK_FILE,
-        drop: Annotated[list[str] | None, typer.Option(help="A table that is gone, and whose data has been moved.")] = None,
+        drop: Annotated[
+            list[str] | None,
+            typer.Option(help="A table that is gone, and whose data has been moved."),
+        ] = None,
     ) -> None:
         """Agree on the tables as declared, unless a change is impossible, or needs a migration and has no new major version."""
         with _explained():
             changes = self._changes(file)
-            for table in set(drop or []) - {change.table for change in changes if change.removes_table}:
+            for table in set(drop or []) - {
+                change.table for change in changes if change.removes_table
+            }:
                 _fail(f"{table} is no table that is locked and gone", code=2)
             refused = [change for change in changes if not _may_be_locked(change, drop or [])]
             if refused:
@@ -117,7 +134,9 @@ class StoreCommands:
         """Fail unless the lock holds exactly the tables that the code declares."""
         with _explained():
             changes = self._changes(file)
-            current = file.exists() and file.read_text(encoding="utf-8") == render_lock(self.catalogue().tables())
+            current = file.exists() and file.read_text(encoding="utf-8") == render_lock(
+                self.catalogue().tables()
+            )
         if current:
             typer.echo(f"{file} is current: {_count(len(self.catalogue().tables()), 'table')}.")
             return
@@ -125,14 +144,20 @@ class StoreCommands:
         waiting = [change for change in changes if not _may_be_locked(change, [])]
         typer.echo(
             f"{file} is not what the code declares. "
-            + ("Mend what is listed first." if waiting else f"`tally schema lock --file {file}` brings it up to date."),
+            + (
+                "Mend what is listed first."
+                if waiting
+                else f"`tally schema lock --file {file}` brings it up to date."
+            ),
             err=True,
         )
         raise typer.Exit(_exit_code(changes))
 
     def _diff(
         self,
-        against: Annotated[Path, typer.Option(help="A schema lock to compare the declared tables with.")] = LOCK_FILE,
+        against: Annotated[
+            Path, typer.Option(help="A schema lock to compare the declared tables with.")
+        ] = LOCK_FILE,
         as_json: AsJson = False,
     ) -> None:
         """Say of each change since the lock whether it is safe, needs a migration, or is impossible."""
@@ -191,7 +216,11 @@ class StoreCommands:
 
 
 def _may_be_locked(change: Change, dropped: Sequence[str]) -> bool:
-    return change.cost is Cost.SAFE or change.accepted or (change.removes_table and change.table in dropped)
+    return (
+        change.cost is Cost.SAFE
+        or change.accepted
+        or (change.removes_table and change.table in dropped)
+    )
 
 
 def _exit_code(changes: Sequence[Change]) -> int:
@@ -222,7 +251,12 @@ def _print_patterns(rows: Sequence[PatternRow], *, measured: bool) -> None:
 def _fetch(url: str) -> list[PatternRow]:
     place = f"{url.rstrip('/')}/patterns"
     try:
-        response = pyreqwest_get(place).timeout(timedelta(seconds=_FETCH_SECONDS)).error_for_status(enable=True).send()
+        response = (
+            pyreqwest_get(place)
+            .timeout(timedelta(seconds=_FETCH_SECONDS))
+            .error_for_status(enable=True)
+            .send()
+        )
         return msgspec.json.decode(bytes(response.bytes()), type=list[PatternRow])
     except (PyreqwestError, ValueError) as error:
         _fail(f"{place} does not answer with access patterns: {error}")

@@ -28,7 +28,10 @@ def next_change(table: Table, current: Table, name: str) -> dict[str, Any] | Non
     """The UpdateTable that brings the table one index closer to its declaration; what is in the way goes first."""
     for index in current.by_name.values():
         if not index.local and not _same(index, table.by_name.get(index.name)):
-            return {"TableName": name, "GlobalSecondaryIndexUpdates": [{"Delete": {"IndexName": index.name}}]}
+            return {
+                "TableName": name,
+                "GlobalSecondaryIndexUpdates": [{"Delete": {"IndexName": index.name}}],
+            }
     for index in table.by_name.values():
         if index.name not in current.by_name:
             return {
@@ -42,18 +45,31 @@ def next_change(table: Table, current: Table, name: str) -> dict[str, Any] | Non
 def check_changeable(table: Table, current: Table) -> None:
     """Refuse to go on where the declared table cannot be made of the one that is there."""
     if table.key != current.key:
-        raise TableDiffers(f"table {table.name} has the key {_names(current.key)}, not {_names(table.key)}")
+        raise TableDiffers(
+            f"table {table.name} has the key {_names(current.key)}, not {_names(table.key)}"
+        )
     wanted, there = _local(table), _local(current)
     for name in wanted.keys() | there.keys():
         if not _same(wanted.get(name), there.get(name)):
-            raise TableDiffers(f"table {table.name}: the local index {name} differs, and is made with the table only")
+            raise TableDiffers(
+                f"table {table.name}: the local index {name} differs, and is made with the table only"
+            )
 
 
 def table_from(description: Mapping[str, Any], name: str, ttl: str | None = None) -> Table:
     """The table behind a description, its indexes in the order of their names."""
-    types = {entry["AttributeName"]: entry["AttributeType"] for entry in description["AttributeDefinitions"]}
-    indexes = [_index_from(entry, types, local=True) for entry in description.get("LocalSecondaryIndexes") or ()]
-    indexes += [_index_from(entry, types, local=False) for entry in description.get("GlobalSecondaryIndexes") or ()]
+    types = {
+        entry["AttributeName"]: entry["AttributeType"]
+        for entry in description["AttributeDefinitions"]
+    }
+    indexes = [
+        _index_from(entry, types, local=True)
+        for entry in description.get("LocalSecondaryIndexes") or ()
+    ]
+    indexes += [
+        _index_from(entry, types, local=False)
+        for entry in description.get("GlobalSecondaryIndexes") or ()
+    ]
     partition, sort = _key_from(description["KeySchema"], types)
     return Table(name, partition, sort, tuple(sorted(indexes, key=lambda index: index.name)), ttl)
 
@@ -77,7 +93,13 @@ def _same(one: Index | None, other: Index | None) -> bool:
 
 
 def _essence(index: Index) -> tuple[Any, ...]:
-    return index.local, index.partition, index.sort, index.projection.kind, frozenset(index.projection.names)
+    return (
+        index.local,
+        index.partition,
+        index.sort,
+        index.projection.kind,
+        frozenset(index.projection.names),
+    )
 
 
 def _names(key: Iterable[KeyPart]) -> str:
@@ -85,7 +107,10 @@ def _names(key: Iterable[KeyPart]) -> str:
 
 
 def _key_schema(key: Iterable[KeyPart]) -> list[dict[str, str]]:
-    return [{"AttributeName": part.name, "KeyType": kind} for part, kind in zip(key, ("HASH", "RANGE"), strict=False)]
+    return [
+        {"AttributeName": part.name, "KeyType": kind}
+        for part, kind in zip(key, ("HASH", "RANGE"), strict=False)
+    ]
 
 
 def _definitions(parts: Iterable[KeyPart]) -> list[dict[str, str]]:
@@ -97,16 +122,27 @@ def _index_request(index: Index) -> dict[str, Any]:
     projection: dict[str, Any] = {"ProjectionType": index.projection.kind}
     if index.projection.kind == "INCLUDE":
         projection["NonKeyAttributes"] = list(index.projection.names)
-    return {"IndexName": index.name, "KeySchema": _key_schema(index_key(index)), "Projection": projection}
+    return {
+        "IndexName": index.name,
+        "KeySchema": _key_schema(index_key(index)),
+        "Projection": projection,
+    }
 
 
 def _index_from(entry: Mapping[str, Any], types: Mapping[str, Any], *, local: bool) -> Index:
     partition, sort = _key_from(entry["KeySchema"], types)
-    projection = Projection(entry["Projection"]["ProjectionType"], tuple(entry["Projection"].get("NonKeyAttributes") or ()))
+    projection = Projection(
+        entry["Projection"]["ProjectionType"],
+        tuple(entry["Projection"].get("NonKeyAttributes") or ()),
+    )
     return Index(entry["IndexName"], partition, sort, projection, local)
 
 
-def _key_from(schema: Iterable[Mapping[str, str]], types: Mapping[str, Any]) -> tuple[KeyPart, KeyPart | None]:
+def _key_from(
+    schema: Iterable[Mapping[str, str]], types: Mapping[str, Any]
+) -> tuple[KeyPart, KeyPart | None]:
     names = {entry["KeyType"]: entry["AttributeName"] for entry in schema}
     sort = names.get("RANGE")
-    return KeyPart(names["HASH"], types[names["HASH"]]), None if sort is None else KeyPart(sort, types[sort])
+    return KeyPart(names["HASH"], types[names["HASH"]]), None if sort is None else KeyPart(
+        sort, types[sort]
+    )

@@ -1,13 +1,15 @@
 """Turns expression trees and values into DynamoDB's own form, and its values back into Python.
 
-A request has one `Placeholders`, which all of its expressions share: every attribute name becomes `#n0`, `#n1`, … and every
-value `:v0`, `:v1`, …, so no name can be a reserved word and no value can be read as part of an expression.
+A request has one `Placeholders`, which all of its expressions share: every attribute name becomes
+`#n0`, `#n1`, … and every value `:v0`, `:v1`, …, so no name can be a reserved word and no value can
+be read as part of an expression.
 
     placeholders = Placeholders()
     placeholders.condition(absent("lockKey") | (F("expiresAt") < 9))
     # "attribute_not_exists(#n0) OR #n1 < :v0"
     placeholders.fields()
-    # {"ExpressionAttributeNames": {"#n0": "lockKey", "#n1": "expiresAt"}, "ExpressionAttributeValues": {":v0": {"N": "9"}}}
+    # {"ExpressionAttributeNames": {"#n0": "lockKey", "#n1": "expiresAt"},
+    # "ExpressionAttributeValues": {":v0": {"N": "9"}}}
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,13 +66,18 @@ class Placeholders:
         """The fields of the request that explain the placeholders; DynamoDB refuses empty ones, so they are left out."""
         fields: dict[str, Any] = {}
         if self._names:
-            fields["ExpressionAttributeNames"] = {short: name for name, short in self._names.items()}
+            fields["ExpressionAttributeNames"] = {
+                short: name for name, short in self._names.items()
+            }
         if self._values:
             fields["ExpressionAttributeValues"] = self._values
         return fields
 
     def condition(self, condition: Condition) -> str:
-        """A condition, filter or key condition. Written without recursion, since a chain of `&` is a deep tree."""
+        """A condition, filter or key condition.
+
+        Written without recursion, since a chain of `&` is a deep tree.
+        """
         done: list[str] = []
         waiting: list[Condition | str] = [condition]
         while waiting:
@@ -98,7 +105,9 @@ class Placeholders:
     def path(self, path: Path) -> str:
         """A path with its names replaced: `#n0.#n1[2]`."""
         first, *rest = path.parts
-        return self._name(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{self._name(part)}" for part in rest)
+        return self._name(first) + "".join(
+            f"[{part}]" if isinstance(part, int) else f".{self._name(part)}" for part in rest
+        )
 
     def operand(self, operand: Operand | UpdateOperand) -> str:
         """Whatever may stand in a comparison or on the right of a SET."""
@@ -144,7 +153,10 @@ class Placeholders:
 
 
 def _pieces(node: And | Or | Not) -> list[Condition | str]:
-    """NOT binds closest, then AND, then OR. What stands behind a NOT is bracketed for the reader's sake."""
+    """NOT binds closest, then AND, then OR.
+
+    What stands behind a NOT is bracketed for the reader's sake.
+    """
     if isinstance(node, Not):
         return ["NOT (", node.inner, ")"]
     if isinstance(node, Or):
@@ -158,11 +170,17 @@ def _bracketed(node: Condition) -> list[Condition | str]:
 
 _TESTS: dict[type, Callable[[Placeholders, Any], str]] = {
     Compare: lambda to, node: f"{to.operand(node.left)} {node.operator} {to.operand(node.right)}",
-    Between: lambda to, node: f"{to.operand(node.value)} BETWEEN {to.operand(node.low)} AND {to.operand(node.high)}",
-    In: lambda to, node: f"{to.operand(node.value)} IN ({', '.join(to.operand(option) for option in node.options)})",
+    Between: lambda to, node: (
+        f"{to.operand(node.value)} BETWEEN {to.operand(node.low)} AND {to.operand(node.high)}"
+    ),
+    In: lambda to, node: (
+        f"{to.operand(node.value)} IN ({', '.join(to.operand(option) for option in node.options)})"
+    ),
     Exists: lambda to, node: f"attribute_exists({to.path(node.path)})",
     Absent: lambda to, node: f"attribute_not_exists({to.path(node.path)})",
-    TypeIs: lambda to, node: f"attribute_type({to.path(node.path)}, {to.operand(Literal(node.type))})",
+    TypeIs: lambda to, node: (
+        f"attribute_type({to.path(node.path)}, {to.operand(Literal(node.type))})"
+    ),
     BeginsWith: lambda to, node: f"begins_with({to.path(node.path)}, {to.operand(node.prefix)})",
     Contains: lambda to, node: f"contains({to.path(node.path)}, {to.operand(node.element)})",
 }

@@ -1,8 +1,9 @@
 """Everything the store can refuse, each with a type of its own.
 
-Three families: an `InvalidRequest` is the caller's mistake and is found before anything is written; a `Refused` is the
-store's answer to a well-formed request (a failed condition, a cancelled transaction, a missing table); an `Unavailable` is
-the machine's or the service's trouble, and may be tried again later.
+Three families: an `InvalidRequest` is the caller's mistake and is found before anything is written;
+a `Refused` is the store's answer to a well-formed request (a failed condition, a cancelled
+transaction, a missing table); an `Unavailable` is the machine's or the service's trouble, and may
+be tried again later.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Runs expression trees against items: conditions, updates and projections, as DynamoDB would.
 
-Nothing here changes an item in place: an update returns a new item that shares what did not change, so the function that
-computes it may run twice.
+Nothing here changes an item in place: an update returns a new item that shares what did not change,
+so the function that computes it may run twice.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +36,13 @@ from tally.store.expressions import (
 from tally.store.values import MAX_DIGITS, Item, type_of
 
 MISSING: Any = object()
-_EXACT = Context(prec=MAX_DIGITS, Emax=999, Emin=-999, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow, Inexact])
+_EXACT = Context(
+    prec=MAX_DIGITS,
+    Emax=999,
+    Emin=-999,
+    rounding=ROUND_HALF_UP,
+    traps=[InvalidOperation, Overflow, Inexact],
+)
 _ORDERED = ("S", "N", "B")
 
 
@@ -63,14 +69,18 @@ def _resolve(operand: Any, item: Mapping[str, Any]) -> Any:
     if kind is Literal:
         return operand.value
     if kind is Path:
-        return item.get(operand.parts[0], MISSING) if len(operand.parts) == 1 else find(item, operand)
+        return (
+            item.get(operand.parts[0], MISSING) if len(operand.parts) == 1 else find(item, operand)
+        )
     return _size(find(item, operand.path))
 
 
 def _size(value: Any) -> Any:
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode("utf-16-le")) // 2
-    return len(value) if isinstance(value, bytes | list | tuple | dict | set | frozenset) else MISSING
+    return (
+        len(value) if isinstance(value, bytes | list | tuple | dict | set | frozenset) else MISSING
+    )
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -80,7 +90,9 @@ def equal(left: Any, right: Any) -> bool:
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, dict):
-        return left.keys() == right.keys() and all(equal(value, right[name]) for name, value in left.items())
+        return left.keys() == right.keys() and all(
+            equal(value, right[name]) for name, value in left.items()
+        )
     return bool(left == right)
 
 
@@ -114,8 +126,13 @@ ORDER: dict[str, Callable[[Any, Any], bool]] = {
 
 def _between(node: Between, item: Mapping[str, Any]) -> bool:
     value = _resolve(node.value, item)
-    low, high = _ordered(_resolve(node.low, item), value), _ordered(value, _resolve(node.high, item))
-    return low is not None and high is not None and bool(low[0] <= low[1]) and bool(high[0] <= high[1])
+    low, high = (
+        _ordered(_resolve(node.low, item), value),
+        _ordered(value, _resolve(node.high, item)),
+    )
+    return (
+        low is not None and high is not None and bool(low[0] <= low[1]) and bool(high[0] <= high[1])
+    )
 
 
 def _in(node: In, item: Mapping[str, Any]) -> bool:
@@ -141,7 +158,9 @@ def _contains(node: Contains, item: Mapping[str, Any]) -> bool:
         return isinstance(element, str) and element in value
     if isinstance(value, bytes):
         return isinstance(element, bytes) and element in value
-    return isinstance(value, list | tuple | set | frozenset) and any(equal(each, element) for each in value)
+    return isinstance(value, list | tuple | set | frozenset) and any(
+        equal(each, element) for each in value
+    )
 
 
 _TESTS: dict[type, Callable[[Any, Mapping[str, Any]], bool]] = {
@@ -195,7 +214,11 @@ def _pick(value: Any, routes: Iterable[_Route]) -> Any:
             chosen[head] = inner
     if not chosen:
         return MISSING
-    return [chosen[position] for position in sorted(chosen)] if isinstance(value, list | tuple) else chosen
+    return (
+        [chosen[position] for position in sorted(chosen)]
+        if isinstance(value, list | tuple)
+        else chosen
+    )
 
 
 def apply(actions: Sequence[Action], item: Mapping[str, Any]) -> Item:
@@ -234,7 +257,9 @@ def _discarded(action: Discard, old: Any) -> Any:
     if old is MISSING:
         return MISSING
     if type_of(old) != type_of(value):
-        raise InvalidExpression(f"discard from {action.path}: it is {type_of(old)}, not {type_of(value)}")
+        raise InvalidExpression(
+            f"discard from {action.path}: it is {type_of(old)}, not {type_of(value)}"
+        )
     return (frozenset(old) - frozenset(value)) or MISSING
 
 
@@ -247,19 +272,26 @@ def _compute(operand: Any, item: Mapping[str, Any]) -> Any:
             raise InvalidExpression(f"the update refers to {operand}, which the item does not have")
         return value
     if isinstance(operand, IfAbsent):
-        value, otherwise = find(item, operand.path), _compute(operand.otherwise, item)  # DynamoDB wants both to make sense
+        value, otherwise = (
+            find(item, operand.path),
+            _compute(operand.otherwise, item),
+        )  # DynamoDB wants both to make sense
         return otherwise if value is MISSING else value
     left, right = _compute(operand.left, item), _compute(operand.right, item)
     if isinstance(operand, Joined):
         if type_of(left) != "L" or type_of(right) != "L":
-            raise InvalidExpression(f"only lists can be joined, not {type_of(left)} and {type_of(right)}")
+            raise InvalidExpression(
+                f"only lists can be joined, not {type_of(left)} and {type_of(right)}"
+            )
         return [*left, *right]
     return _sum(operand.operator, left, right)
 
 
 def _sum(operator: str, left: Any, right: Any) -> Any:
     if type_of(left) != "N" or type_of(right) != "N":
-        raise InvalidExpression(f"{operator} wants numbers, not {type_of(left)} and {type_of(right)}")
+        raise InvalidExpression(
+            f"{operator} wants numbers, not {type_of(left)} and {type_of(right)}"
+        )
     if isinstance(left, int) and isinstance(right, int):
         return left + right if operator == "+" else left - right
     try:
@@ -267,7 +299,9 @@ def _sum(operator: str, left: Any, right: Any) -> Any:
             return _EXACT.add(Decimal(left), Decimal(right))
         return _EXACT.subtract(Decimal(left), Decimal(right))
     except (Inexact, Overflow):
-        raise InvalidNumber(f"{left} {operator} {right} has more than {MAX_DIGITS} digits") from None
+        raise InvalidNumber(
+            f"{left} {operator} {right} has more than {MAX_DIGITS} digits"
+        ) from None
 
 
 def _change(value: Any, changes: Sequence[tuple[_Route, Any]]) -> Any:
@@ -284,13 +318,17 @@ def _change(value: Any, changes: Sequence[tuple[_Route, Any]]) -> Any:
             continue
         inner = find(value, Path((head,)))
         if inner is MISSING:
-            raise InvalidExpression(f"the path of the update leads through {head}, which is not there")
+            raise InvalidExpression(
+                f"the path of the update leads through {head}, which is not there"
+            )
         outcomes[head] = _change(inner, rest)
     if isinstance(value, dict):
         return _change_map(value, outcomes)
     if isinstance(value, list | tuple):
         return _change_list(value, outcomes)
-    raise InvalidExpression("the path of the update leads through a value that is neither a map nor a list")
+    raise InvalidExpression(
+        "the path of the update leads through a value that is neither a map nor a list"
+    )
 
 
 def _change_map(value: dict[str, Any], outcomes: dict[Any, Any]) -> dict[str, Any]:

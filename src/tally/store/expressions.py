@@ -5,9 +5,10 @@
     F("version").set(F("version") + 1)            F("createdAt").set(F("createdAt").if_absent(now))
     F("archivedAt").remove()                      F("views").add(1)
 
-The tree is the hub: `evaluate.py` runs it against an item, `encode.py` turns it into DynamoDB's strings with
-placeholders for all names and values, so any attribute name may be used, reserved words and dots included. A path is its parts:
-`F("a", "b", 0)` is the first element of `b` in `a`, while `F("a.b")` is one attribute with a dot in its name.
+The tree is the hub: `evaluate.py` runs it against an item, `encode.py` turns it into DynamoDB's
+strings with placeholders for all names and values, so any attribute name may be used, reserved
+words and dots included. A path is its parts: `F("a", "b", 0)` is the first element of `b` in `a`,
+while `F("a.b")` is one attribute with a dot in its name.
 """
 
 from functools import lru_cache
@@ -26,7 +27,9 @@ class Path(Struct, frozen=True):
 
     def __str__(self) -> str:
         first, *rest = self.parts
-        return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+        return str(first) + "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest
+        )
 
 
 class Literal(Struct, frozen=True):
@@ -45,7 +48,10 @@ Operand: TypeAlias = Path | Literal | Size
 
 
 class Condition(Struct, frozen=True):
-    """Something that holds of an item or does not. It joins with `&`, `|` and `~`, and has no truth value."""
+    """Something that holds of an item or does not.
+
+    It joins with `&`, `|` and `~`, and has no truth value.
+    """
 
     def __and__(self, other: "Condition | None") -> "Condition":
         return self if other is None else And(self, _condition(other))
@@ -63,7 +69,9 @@ class Condition(Struct, frozen=True):
         return Not(self)
 
     def __bool__(self) -> NoReturn:
-        raise InvalidExpression("a condition has no truth value here: join conditions with &, | and ~, in brackets")
+        raise InvalidExpression(
+            "a condition has no truth value here: join conditions with &, | and ~, in brackets"
+        )
 
 
 class And(Condition, frozen=True):
@@ -299,7 +307,10 @@ def joined(left: Any, right: Any) -> Joined:
 
 @lru_cache(maxsize=4096, typed=True)
 def path_of(*parts: str | int) -> Path:
-    """A path from its parts, the first of them an attribute's name. Programs use few, so they are made once."""
+    """A path from its parts, the first of them an attribute's name.
+
+    Programs use few, so they are made once.
+    """
     if not parts or not isinstance(parts[0], str):
         raise InvalidExpression("a path starts with an attribute's name")
     for part in parts:

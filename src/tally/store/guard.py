@@ -1,8 +1,9 @@
 """The rules that hold a call to its access pattern: which operation may go out, and when a call has had enough.
 
-`admit` refuses before anything is sent. `clamp` sees to it that a page never brings more than one item past
-the bound, `settle` counts what came back, and `check_room` raises `BoundExceeded` if that one item was there. This runs with
-every operation of the store, so what depends on the operation's type is looked up, not asked for in turn.
+`admit` refuses before anything is sent. `clamp` sees to it that a page never brings more than one
+item past the bound, `settle` counts what came back, and `check_room` raises `BoundExceeded` if that
+one item was there. This runs with every operation of the store, so what depends on the operation's
+type is looked up, not asked for in turn.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,9 +37,14 @@ Paged = TypeVar("Paged", Query, Scan)
 
 
 def admit(invocation: Invocation, operation: Operation, *, bounded: bool = False) -> UseKey:
-    """Which declared use this operation is, or AccessViolation. `bounded`: the caller ends its page loop itself."""
+    """Which declared use this operation is, or AccessViolation.
+
+    `bounded`: the caller ends its page loop itself.
+    """
     if invocation.ended:
-        raise _violation(invocation, "its method has returned; a task it left behind may not go on in its name")
+        raise _violation(
+            invocation, "its method has returned; a task it left behind may not go on in its name"
+        )
     return _ADMIT[type(operation)](invocation, operation, bounded)
 
 
@@ -48,7 +54,9 @@ def _admit_page(invocation: Invocation, operation: Query | Scan, bounded: bool) 
     if operation.filter is not None and use.name == "Scan" and not use.filtered:
         raise _violation(invocation, "it does not declare that its Scan filters")
     if operation.start is not None and invocation.pages and pattern.bound is None and not bounded:
-        raise _violation(invocation, "a second page wants a bound: declare one, or read with items(bound=...)")
+        raise _violation(
+            invocation, "a second page wants a bound: declare one, or read with items(bound=...)"
+        )
     check_room(invocation)
     invocation.pages += 1
     return key
@@ -65,7 +73,9 @@ def _admit_write(invocation: Invocation, operation: Put | Update | Delete, _: bo
     key = (operation_name(operation), None)
     use = _declared(invocation, key, operation.table.name)
     if use.conditional and operation.condition is None:
-        raise _violation(invocation, f"it declares a conditional {use.name}, and this one has no condition")
+        raise _violation(
+            invocation, f"it declares a conditional {use.name}, and this one has no condition"
+        )
     _reserve(invocation, 0, 1)
     return key
 
@@ -84,7 +94,9 @@ def _admit_batch_write(invocation: Invocation, operation: BatchWrite, _: bool) -
     return key
 
 
-def _admit_transaction(invocation: Invocation, operation: Transaction | TransactionGet, _: bool) -> UseKey:
+def _admit_transaction(
+    invocation: Invocation, operation: Transaction | TransactionGet, _: bool
+) -> UseKey:
     pattern, key = invocation.pattern, (operation_name(operation), None)
     _declared(invocation, key, pattern.table.name)
     writes = operation.writes if isinstance(operation, Transaction) else ()
@@ -99,7 +111,10 @@ def _admit_transaction(invocation: Invocation, operation: Transaction | Transact
 def admit_each(invocation: Invocation, operations: Sequence[Transaction]) -> UseKey:
     """The same for many transactions at once, which are as good as one with all of their writes."""
     if not isinstance(operations, Alike):
-        return admit(invocation, Transaction(tuple(write for operation in operations for write in operation.writes)))
+        return admit(
+            invocation,
+            Transaction(tuple(write for operation in operations for write in operation.writes)),
+        )
     _reserve(invocation, 0, (len(operations) - 1) * len(operations.puts))
     return admit(invocation, operations[0])
 
@@ -142,7 +157,9 @@ def resolve_bound(invocation: Invocation, bound: int | None, used: int) -> int:
             raise _violation(invocation, "this wants a bound: declare one, or give bound=...")
         return pattern.bound - used
     if bound < 1 or (pattern.bound is not None and bound > pattern.bound):
-        raise _violation(invocation, f"a bound of {bound} is not between 1 and the declared {pattern.bound}")
+        raise _violation(
+            invocation, f"a bound of {bound} is not between 1 and the declared {pattern.bound}"
+        )
     return bound
 
 
@@ -152,13 +169,18 @@ def clamp(invocation: Invocation, operation: Paged) -> Paged:
     if bound is None:
         return operation
     most = max(bound - invocation.read, 0) + 1
-    if operation.limit is not None and (type(operation.limit) is not int or operation.limit <= most):
+    if operation.limit is not None and (
+        type(operation.limit) is not int or operation.limit <= most
+    ):
         return operation
     return replace(operation, limit=most)
 
 
 def settle(invocation: Invocation, operation: Operation, answer: Any) -> int:
-    """How many items an answer found or changed. Pages count against the bound now; what a batch left undone no longer does."""
+    """How many items an answer found or changed.
+
+    Pages count against the bound now; what a batch left undone no longer does.
+    """
     return _SETTLE[type(operation)](invocation, operation, answer)
 
 
@@ -181,7 +203,9 @@ def _settle_batch_write(invocation: Invocation, operation: BatchWrite, answer: B
 def too_many(invocation: Invocation, what: str, most: int) -> BoundExceeded:
     """The error for a call that wants more than it may have; it is counted."""
     _count_error(invocation)
-    return BoundExceeded(f"access pattern {invocation.pattern.name!r}: more than {most} items would be {what} in one call")
+    return BoundExceeded(
+        f"access pattern {invocation.pattern.name!r}: more than {most} items would be {what} in one call"
+    )
 
 
 def _violation(invocation: Invocation, why: str) -> AccessViolation:

@@ -1,7 +1,8 @@
 """The schema lock: every table as it was last agreed on, in a file that diffs well.
 
-It is TOML: tables, indexes and attributes each on a line of their own and in the order of their names, so that a change of the
-schema is a change of a few lines. What is not part of the contract is not in it: descriptions, and the order of a declaration.
+It is TOML: tables, indexes and attributes each on a line of their own and in the order of their
+names, so that a change of the schema is a change of a few lines. What is not part of the contract
+is not in it: descriptions, and the order of a declaration.
 
     write_lock(path, tables)        tables = read_lock(path)
 """
@@ -14,13 +15,24 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from tally.store.errors import InvalidLockFile, InvalidSchema
-from tally.store.schema import ALL, KEYS_ONLY, Attribute, Index, KeyPart, KeyType, Projection, Table, include
+from tally.store.schema import (
+    ALL,
+    KEYS_ONLY,
+    Attribute,
+    Index,
+    KeyPart,
+    KeyType,
+    Projection,
+    Table,
+    include,
+)
 from tally.store.values import Type
 
 FORMAT = 1
 _HEADER = """\
-# The tables as they were last agreed on. `tally schema lock` writes this file; `tally schema diff` says what the code has
-# changed since, and whether that is safe, needs a migration, or is impossible.
+# The tables as they were last agreed on. `tally schema lock` writes this file; `tally schema diff`
+# says what the code has changed since, and whether that is safe, needs a migration, or is
+# impossible.
 """
 
 
@@ -33,7 +45,9 @@ def normal(table: Table) -> Table:
     )
     return replace(
         table,
-        indexes=tuple(replace(index, projection=_normal_projection(index.projection)) for index in indexes),
+        indexes=tuple(
+            replace(index, projection=_normal_projection(index.projection)) for index in indexes
+        ),
         attributes=tuple(replace(attribute, about="") for attribute in attributes),
     )
 
@@ -50,7 +64,11 @@ def render_lock(tables: Iterable[Table]) -> str:
 
 def _table(table: Table) -> str:
     name = f"tables.{_text(table.name)}"
-    lines = [f"[{name}]", f"version = {_text(table.version)}", f"partition = {_part(table.partition)}"]
+    lines = [
+        f"[{name}]",
+        f"version = {_text(table.version)}",
+        f"partition = {_part(table.partition)}",
+    ]
     if table.sort is not None:
         lines.append(f"sort = {_part(table.sort)}")
     if table.ttl is not None:
@@ -60,7 +78,9 @@ def _table(table: Table) -> str:
         lines += [f"{_text(index.name)} = {_index(index)}" for index in table.by_name.values()]
     if table.attributes:
         lines += ["", f"[{name}.attributes]"]
-        lines += [f"{_text(attribute.name)} = {_attribute(attribute)}" for attribute in table.attributes]
+        lines += [
+            f"{_text(attribute.name)} = {_attribute(attribute)}" for attribute in table.attributes
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -71,7 +91,9 @@ def _index(index: Index) -> str:
     if index.sort is not None:
         fields["sort"] = _part(index.sort)
     names = index.projection.names
-    fields["projection"] = f"[{', '.join(map(_text, names))}]" if names else _text(index.projection.kind)
+    fields["projection"] = (
+        f"[{', '.join(map(_text, names))}]" if names else _text(index.projection.kind)
+    )
     return _inline(fields)
 
 
@@ -80,7 +102,9 @@ def _part(part: KeyPart) -> str:
 
 
 def _attribute(attribute: Attribute) -> str:
-    return _inline({"type": _text(attribute.type), "required": "true" if attribute.required else "false"})
+    return _inline(
+        {"type": _text(attribute.type), "required": "true" if attribute.required else "false"}
+    )
 
 
 def _inline(fields: Mapping[str, str]) -> str:
@@ -102,11 +126,15 @@ def parse_lock(text: str) -> list[Table]:
     if type(found) is not int or found < 1:
         raise InvalidLockFile("the schema lock does not say which format it has")
     if found > FORMAT:
-        raise InvalidLockFile(f"the schema lock has format {found}, and this version of Tally knows {FORMAT} at most")
+        raise InvalidLockFile(
+            f"the schema lock has format {found}, and this version of Tally knows {FORMAT} at most"
+        )
     try:
         return [_read_table(name, entry) for name, entry in document.get("tables", {}).items()]
     except (KeyError, TypeError, AttributeError, ValueError, InvalidSchema) as error:
-        raise InvalidLockFile(f"the schema lock is damaged: {type(error).__name__}: {error}") from error
+        raise InvalidLockFile(
+            f"the schema lock is damaged: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _read_table(name: str, entry: Mapping[str, Any]) -> Table:
@@ -115,9 +143,14 @@ def _read_table(name: str, entry: Mapping[str, Any]) -> Table:
         name,
         partition,
         _read_part(entry["sort"]) if "sort" in entry else None,
-        tuple(_read_index(name, index, partition) for name, index in entry.get("indexes", {}).items()),
+        tuple(
+            _read_index(name, index, partition) for name, index in entry.get("indexes", {}).items()
+        ),
         _string(entry["ttl"]) if "ttl" in entry else None,
-        tuple(_read_attribute(name, attribute) for name, attribute in entry.get("attributes", {}).items()),
+        tuple(
+            _read_attribute(name, attribute)
+            for name, attribute in entry.get("attributes", {}).items()
+        ),
         _string(entry["version"]),
     )
     return normal(table)
@@ -126,7 +159,13 @@ def _read_table(name: str, entry: Mapping[str, Any]) -> Table:
 def _read_index(name: str, entry: Mapping[str, Any], partition: KeyPart) -> Index:
     local = {"local": True, "global": False}[entry["kind"]]
     sort = _read_part(entry["sort"]) if "sort" in entry else None
-    return Index(name, partition if local else _read_part(entry["partition"]), sort, _read_projection(entry["projection"]), local)
+    return Index(
+        name,
+        partition if local else _read_part(entry["partition"]),
+        sort,
+        _read_projection(entry["projection"]),
+        local,
+    )
 
 
 def _read_projection(entry: Any) -> Projection:
@@ -136,7 +175,9 @@ def _read_projection(entry: Any) -> Projection:
 
 
 def _read_part(entry: Mapping[str, Any]) -> KeyPart:
-    return KeyPart(_string(entry["name"]), cast("KeyType", _one_of(entry["type"], get_args(KeyType))))
+    return KeyPart(
+        _string(entry["name"]), cast("KeyType", _one_of(entry["type"], get_args(KeyType)))
+    )
 
 
 def _read_attribute(name: str, entry: Mapping[str, Any]) -> Attribute:

@@ -1,7 +1,8 @@
 """What each access pattern costs: calls, errors, items, capacity and latency, counted as it runs.
 
-A `Meter` is plain numbers, changed by the event loop's one thread, so counting costs next to nothing. `Meters` belong to
-the store of one program, not to the module: two programs in one process, or two tests, never see each other's figures.
+A `Meter` is plain numbers, changed by the event loop's one thread, so counting costs next to
+nothing. `Meters` belong to the store of one program, not to the module: two programs in one
+process, or two tests, never see each other's figures.
 """
 
 from bisect import bisect_left
@@ -12,8 +13,25 @@ from tally.store.patterns import Pattern, UseKey
 
 # Upper edges in seconds: from an embedded read to a request that was retried for a while.
 EDGES = (
-    *(0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005),
-    *(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+    0.00001,
+    0.000025,
+    0.00005,
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
 )
 
 
@@ -21,7 +39,8 @@ EDGES = (
 class Meter:
     """Figures of one pattern, or of one operation within it.
 
-    `refused` counts answers such as a failed condition, which are no errors: that is how a lock says that it is taken.
+    `refused` counts answers such as a failed condition, which are no errors: that is how a lock
+    says that it is taken.
     """
 
     calls: int = 0
@@ -82,7 +101,9 @@ class PatternMeter:
 
     @property
     def capacity(self) -> Capacity:
-        return sum((Capacity(meter.read, meter.write) for meter in self.operations.values()), Capacity())
+        return sum(
+            (Capacity(meter.read, meter.write) for meter in self.operations.values()), Capacity()
+        )
 
 
 class Meters:

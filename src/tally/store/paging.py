@@ -1,8 +1,8 @@
 """Work in pieces: chunks that fit one request, a few of them at once, and what a request left undone tried again.
 
-A batch request may leave part of its work undone when the service is busy or the answer would be too large. `complete`
-sends the rest again, after a pause that grows while nothing gets done, with full jitter so that many clients do not come
-back together.
+A batch request may leave part of its work undone when the service is busy or the answer would be
+too large. `complete` sends the rest again, after a pause that grows while nothing gets done, with
+full jitter so that many clients do not come back together.
 """
 
 import asyncio
@@ -38,13 +38,17 @@ class Patience:
         await self.clock.sleep(full_jitter(fruitless + 1, FIRST_PAUSE, LONGEST_PAUSE, self.chance))
 
 
-async def complete(work: Sequence[T], send: Callable[[Sequence[T]], Awaitable[Sequence[T]]], patience: Patience) -> None:
+async def complete(
+    work: Sequence[T], send: Callable[[Sequence[T]], Awaitable[Sequence[T]]], patience: Patience
+) -> None:
     """Send the work, and what `send` returns as undone again, until nothing is left; Throttled if it stays that way."""
     fruitless = 0
     while undone := await send(work):
         fruitless = 0 if len(undone) < len(work) else fruitless + 1
         if fruitless == FRUITLESS_ROUNDS:
-            raise Throttled(f"{len(undone)} items of a batch were left undone {fruitless} times in a row")
+            raise Throttled(
+                f"{len(undone)} items of a batch were left undone {fruitless} times in a row"
+            )
         await patience.pause(fruitless)
         work = undone
 

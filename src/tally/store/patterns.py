@@ -4,8 +4,8 @@
     Query.on("live-index")         on an index            PutItem.conditional                never without a condition
     Scan.filtered                  with a filter          GetItem.noted("on cache miss")     a remark for the documents
 
-A pattern is checked when it is declared: its indexes are there, and a Scan states its bound. `access.py` puts it on a
-repository's method; the store holds the method to it.
+A pattern is checked when it is declared: its indexes are there, and a Scan states its bound.
+`access.py` puts it on a repository's method; the store holds the method to it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +50,11 @@ class Use:
             remarks.insert(0, "conditional")
         if self.index is not None:
             remarks.insert(0, "LSI" if table.index(self.index).local else "GSI")
-        return self.name + (f" ({', '.join(remarks)})" if remarks else "") + (" + filter" if self.filtered else "")
+        return (
+            self.name
+            + (f" ({', '.join(remarks)})" if remarks else "")
+            + (" + filter" if self.filtered else "")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,9 @@ class Operation:
     @property
     def conditional(self) -> "Operation":
         """The same, and never without a condition."""
-        return self._each(lambda use: replace(use, conditional=True), _CONDITIONAL, "takes a condition")
+        return self._each(
+            lambda use: replace(use, conditional=True), _CONDITIONAL, "takes a condition"
+        )
 
     @property
     def filtered(self) -> "Operation":
@@ -103,8 +109,9 @@ TransactGetItems = Operation((Use("TransactGetItems"),))
 class Pattern:
     """An access pattern as it was declared. Two are never equal, so that each has its own counters.
 
-    `bound` is the most items that one call may read, and the most that it may write; None where one page or one item is all
-    that there ever is. `tables` are those that a transaction touches besides `table`.
+    `bound` is the most items that one call may read, and the most that it may write; None where one
+    page or one item is all that there ever is. `tables` are those that a transaction touches
+    besides `table`.
     """
 
     name: str
@@ -121,7 +128,9 @@ class Pattern:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "allowed", {use.key: use for use in self.operation.uses})
-        object.__setattr__(self, "table_names", frozenset(table.name for table in (self.table, *self.tables)))
+        object.__setattr__(
+            self, "table_names", frozenset(table.name for table in (self.table, *self.tables))
+        )
         _check_pattern(self)
 
     @property
@@ -133,7 +142,9 @@ class Pattern:
     @property
     def indexes(self) -> tuple[str, ...]:
         """The indexes that it reads, each once."""
-        return tuple(dict.fromkeys(use.index for use in self.operation.uses if use.index is not None))
+        return tuple(
+            dict.fromkeys(use.index for use in self.operation.uses if use.index is not None)
+        )
 
     @property
     def reads_only(self) -> bool:

@@ -1,7 +1,8 @@
 """The declared tables where they are to live: made on an engine, or written down for the tools that make them on AWS.
 
-Both documents ask for the same: capacity on demand, the TTL, point-in-time recovery, and protection against deletion, by the
-service and by the tool. They are the same text for the same tables, so that a change of a schema is a change of a few lines.
+Both documents ask for the same: capacity on demand, the TTL, point-in-time recovery, and protection
+against deletion, by the service and by the tool. They are the same text for the same tables, so
+that a change of a schema is a change of a few lines.
 """
 
 import json
@@ -53,16 +54,26 @@ def _layout(table: Table) -> tuple[Any, ...]:
 
 
 def cloudformation(tables: Iterable[Table], prefix: str = "") -> str:
-    """A CloudFormation template, as JSON. Deleting the stack, or a table from it, leaves the data where it is."""
+    """A CloudFormation template, as JSON.
+
+    Deleting the stack, or a table from it, leaves the data where it is.
+    """
     template = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "The tables of Tally",
-        "Resources": {label: _resource(table, prefix + table.name) for label, table in _labelled(tables, _cloudformation_label)},
+        "Resources": {
+            label: _resource(table, prefix + table.name)
+            for label, table in _labelled(tables, _cloudformation_label)
+        },
     }
     text = json.dumps(template, indent=2, ensure_ascii=False)
-    # The template is read as YAML, which wants characters that do not print escaped, and knows no surrogate pairs.
+    # The template is read as YAML, which wants characters that do not print escaped, and knows no
+    # surrogate pairs.
     escaped = (
-        letter if letter.isprintable() or letter == "\n" or ord(letter) > 0xFFFF else f"\\u{ord(letter):04x}" for letter in text
+        letter
+        if letter.isprintable() or letter == "\n" or ord(letter) > 0xFFFF
+        else f"\\u{ord(letter):04x}"
+        for letter in text
     )
     return "".join(escaped) + "\n"
 
@@ -100,22 +111,34 @@ def _labelled(tables: Iterable[Table], label_of: Callable[[str], str]) -> list[t
     for table in sorted(map(normal, tables), key=lambda table: table.name):
         other = labelled.setdefault(label_of(table.name), table)
         if other is not table:
-            raise InvalidSchema(f"tables {other.name} and {table.name} would both be called {label_of(table.name)}")
+            raise InvalidSchema(
+                f"tables {other.name} and {table.name} would both be called {label_of(table.name)}"
+            )
     return list(labelled.items())
 
 
 def terraform(tables: Iterable[Table], prefix: str = "") -> str:
     """Terraform's resources for the tables, in its own language."""
-    return "\n".join(_terraform_table(label, table, prefix) for label, table in _labelled(tables, _terraform_label))
+    return "\n".join(
+        _terraform_table(label, table, prefix)
+        for label, table in _labelled(tables, _terraform_label)
+    )
 
 
 def _terraform_table(label: str, table: Table, prefix: str) -> str:
     indexes = table.by_name.values()
     types = {part.name: part.type for key in (table.key, *map(index_key, indexes)) for part in key}
     blocks = [
-        *(_block("attribute", {"name": _quoted(part), "type": _quoted(kind)}) for part, kind in types.items()),
+        *(
+            _block("attribute", {"name": _quoted(part), "type": _quoted(kind)})
+            for part, kind in types.items()
+        ),
         *(_terraform_index(index) for index in indexes),
-        *([_block("ttl", {"attribute_name": _quoted(table.ttl), "enabled": "true"})] if table.ttl is not None else []),
+        *(
+            [_block("ttl", {"attribute_name": _quoted(table.ttl), "enabled": "true"})]
+            if table.ttl is not None
+            else []
+        ),
         _block("point_in_time_recovery", {"enabled": "true"}),
         _block("lifecycle", {"prevent_destroy": "true"}),
     ]
@@ -158,7 +181,10 @@ def _indented(text: str) -> str:
 
 def _quoted(text: str) -> str:
     """A string of Terraform's language, in which ${ and %{ would begin a template."""
-    escaped = "".join(_ESCAPES.get(letter) or (letter if letter.isprintable() else f"\\U{ord(letter):08x}") for letter in text)
+    escaped = "".join(
+        _ESCAPES.get(letter) or (letter if letter.isprintable() else f"\\U{ord(letter):08x}")
+        for letter in text
+    )
     return '"' + escaped.replace("${", "$${").replace("%{", "%%{") + '"'
 
 

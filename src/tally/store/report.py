@@ -1,8 +1,8 @@
 """The access patterns as documents: rows for programs, Markdown for the page in docs/.
 
-A row says what a pattern declares and what it has cost so far, by the `Meters` of one program; `GET /patterns` of a server
-and `tally patterns --json` are lists of them. The Markdown has the figures only when it is told to, so that the page in docs/
-changes only when a pattern does.
+A row says what a pattern declares and what it has cost so far, by the `Meters` of one program; `GET
+/patterns` of a server and `tally patterns --json` are lists of them. The Markdown has the figures
+only when it is told to, so that the page in docs/ changes only when a pattern does.
 """
 
 from collections.abc import Iterable
@@ -78,7 +78,9 @@ FIGURES = {
 }
 
 
-def pattern_rows(catalogue: Catalogue, meters: Meters, backend: str | None = None) -> list[PatternRow]:
+def pattern_rows(
+    catalogue: Catalogue, meters: Meters, backend: str | None = None
+) -> list[PatternRow]:
     """Every pattern, of all backends or of one."""
     return [_row(entry, meters) for entry in catalogue.entries(backend)]
 
@@ -104,7 +106,10 @@ def _row(entry: Entry, meters: Meters) -> PatternRow:
         items=meter.items,
         read_units=capacity.read,
         write_units=capacity.write,
-        operations=[_operation_row(use.label(pattern.table), meter.operations[use.key]) for use in pattern.operation.uses],
+        operations=[
+            _operation_row(use.label(pattern.table), meter.operations[use.key])
+            for use in pattern.operation.uses
+        ],
         **_latency(meter.whole),
     )
 
@@ -124,7 +129,12 @@ def _operation_row(label: str, meter: Meter) -> OperationRow:
 
 def _latency(meter: Meter) -> dict[str, float]:
     mean = meter.seconds / meter.calls if meter.calls else 0.0
-    figures = {"mean": mean, "p50": meter.quantile(0.5), "p99": meter.quantile(0.99), "max": meter.slowest}
+    figures = {
+        "mean": mean,
+        "p50": meter.quantile(0.5),
+        "p99": meter.quantile(0.99),
+        "max": meter.slowest,
+    }
     return {f"{name}_ms": round(seconds * 1000, 3) for name, seconds in figures.items()}
 
 
@@ -145,15 +155,26 @@ def patterns_markdown(rows: Iterable[PatternRow], *, measured: bool = False) -> 
     for backend, tables in groups.items():
         lines += ["", f"## {backend}"]
         for table, patterns in tables.items():
-            lines += ["", f"### {table}", "", *_table(patterns, COLUMNS | (FIGURES if measured else {}))]
+            lines += [
+                "",
+                f"### {table}",
+                "",
+                *_table(patterns, COLUMNS | (FIGURES if measured else {})),
+            ]
     return "\n".join(lines) + "\n"
 
 
 def _table(rows: list[PatternRow], columns: dict[str, str]) -> list[str]:
     """Columns that nobody fills are left out."""
-    used = {name: title for name, title in columns.items() if any(getattr(row, name) not in {None, ""} for row in rows)}
+    used = {
+        name: title
+        for name, title in columns.items()
+        if any(getattr(row, name) not in {None, ""} for row in rows)
+    }
     head = [f"| {' | '.join(used.values())} |", f"|{'---|' * len(used)}"]
-    return head + [f"| {' | '.join(_escaped(cell(getattr(row, name))) for name in used)} |" for row in rows]
+    return head + [
+        f"| {' | '.join(_escaped(cell(getattr(row, name))) for name in used)} |" for row in rows
+    ]
 
 
 def cell(value: Any) -> str:

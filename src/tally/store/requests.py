@@ -1,7 +1,7 @@
 """Single requests, each held to its access pattern and metered: what the store sends is always one of these.
 
-Each takes plain arguments, builds the operation, and returns what a repository wants to have of the answer. `guard.py` says
-whether it may go out; `meters.py` counts what it cost.
+Each takes plain arguments, builds the operation, and returns what a repository wants to have of the
+answer. `guard.py` says whether it may go out; `meters.py` counts what it cost.
 """
 
 import random
@@ -34,34 +34,56 @@ class Answered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """One engine, watched. `clock` and `chance` are for the pauses between retries; `meters` may be shared by several."""
+    """One engine, watched.
+
+    `clock` and `chance` are for the pauses between retries; `meters` may be shared by several.
+    """
 
     engine: Engine
     clock: Clock = field(default_factory=SystemClock)
     meters: Meters = field(default_factory=Meters)
     chance: random.Random = field(default_factory=random.SystemRandom)
 
-    async def get(self, table: Table, key: Key, *, project: Projected = (), consistent: bool = False) -> Item | None:
+    async def get(
+        self, table: Table, key: Key, *, project: Projected = (), consistent: bool = False
+    ) -> Item | None:
         """The item at this key, or None."""
         found = await self._run(self.engine.get, api.Get(table, key, paths_of(project), consistent))
         return found.item
 
     async def put(
-        self, table: Table, item: Item, *, condition: Condition | None = None, returns: Returns = "NONE"
+        self,
+        table: Table,
+        item: Item,
+        *,
+        condition: Condition | None = None,
+        returns: Returns = "NONE",
     ) -> Item | None:
         """Put an item in place of whatever stood there; the old one if `returns` asks for it."""
         written = await self._run(self.engine.put, api.Put(table, item, condition, returns))
         return written.item
 
     async def update(
-        self, table: Table, key: Key, *actions: Action, condition: Condition | None = None, returns: Returns = "NONE"
+        self,
+        table: Table,
+        key: Key,
+        *actions: Action,
+        condition: Condition | None = None,
+        returns: Returns = "NONE",
     ) -> Item | None:
         """Change an item, or make it where there is none and the condition lets it be; what `returns` asks for."""
-        written = await self._run(self.engine.update, api.Update(table, key, actions, condition, returns))
+        written = await self._run(
+            self.engine.update, api.Update(table, key, actions, condition, returns)
+        )
         return written.item
 
     async def delete(
-        self, table: Table, key: Key, *, condition: Condition | None = None, returns: Returns = "NONE"
+        self,
+        table: Table,
+        key: Key,
+        *,
+        condition: Condition | None = None,
+        returns: Returns = "NONE",
     ) -> Item | None:
         """Leave no item at this key; the old one if `returns` asks for it."""
         written = await self._run(self.engine.delete, api.Delete(table, key, condition, returns))
@@ -80,9 +102,14 @@ class Requests:
         start: Key | None = None,
         consistent: bool = False,
     ) -> Page:
-        """One page of a partition, in the order of its sort key. `limit` counts items before the filter."""
+        """One page of a partition, in the order of its sort key.
+
+        `limit` counts items before the filter.
+        """
         paths = paths_of(project)
-        return await self._page(api.Query(table, where, index, filter, paths, forward, limit, start, consistent))
+        return await self._page(
+            api.Query(table, where, index, filter, paths, forward, limit, start, consistent)
+        )
 
     async def scan(
         self,
@@ -96,21 +123,37 @@ class Requests:
         consistent: bool = False,
     ) -> Page:
         """One page of a whole table or index, in no promised order."""
-        return await self._page(api.Scan(table, index, filter, paths_of(project), limit, start, consistent))
+        return await self._page(
+            api.Scan(table, index, filter, paths_of(project), limit, start, consistent)
+        )
 
     async def batch_get(
-        self, table: Table, keys: Sequence[Key], *, project: Projected = (), consistent: bool = False
+        self,
+        table: Table,
+        keys: Sequence[Key],
+        *,
+        project: Projected = (),
+        consistent: bool = False,
     ) -> api.BatchFound:
         """Up to 100 items in one request, and the keys it did not get to."""
-        return await self._run(self.engine.batch_get, api.BatchGet(table, tuple(keys), paths_of(project), consistent))
+        return await self._run(
+            self.engine.batch_get, api.BatchGet(table, tuple(keys), paths_of(project), consistent)
+        )
 
-    async def batch_write(self, table: Table, *, puts: Sequence[Item] = (), deletes: Sequence[Key] = ()) -> api.BatchWrite | None:
+    async def batch_write(
+        self, table: Table, *, puts: Sequence[Item] = (), deletes: Sequence[Key] = ()
+    ) -> api.BatchWrite | None:
         """Up to 25 writes in one request, each on its own; what it did not get to."""
-        written = await self._run(self.engine.batch_write, api.BatchWrite(table, tuple(puts), tuple(deletes)))
+        written = await self._run(
+            self.engine.batch_write, api.BatchWrite(table, tuple(puts), tuple(deletes))
+        )
         return written.unprocessed
 
     async def transact(self, writes: Sequence[api.Write], *, token: str | None = None) -> None:
-        """Up to 100 writes and checks, together or not at all. With a token, a retry within ten minutes is harmless."""
+        """Up to 100 writes and checks, together or not at all.
+
+        With a token, a retry within ten minutes is harmless.
+        """
         await self._run(self.engine.transact, api.Transaction(tuple(writes), token))
 
     async def transact_get(self, gets: Sequence[api.Get]) -> list[Item | None]:
@@ -132,10 +175,14 @@ class Requests:
         invocation = current_invocation()
         if invocation is None:
             what = operation_name(operation)
-            raise AccessViolation(f"{what} outside of any access pattern: put @access on the repository's method")
+            raise AccessViolation(
+                f"{what} outside of any access pattern: put @access on the repository's method"
+            )
         return invocation, invocation.meter or invocation.attach(self.meters, self.clock)
 
-    async def _run(self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False) -> Answer:
+    async def _run(
+        self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False
+    ) -> Answer:
         invocation, meter = self._entered(operation)
         counted = meter.operations[admit(invocation, operation, bounded=bounded)]
         monotonic = self.clock.monotonic
@@ -153,7 +200,9 @@ class Requests:
         counted.consumed(settle(invocation, operation, answer), answer.capacity)
         return answer
 
-    async def _transact_each(self, operations: Sequence[api.Transaction]) -> list[api.Transacted | StoreError]:
+    async def _transact_each(
+        self, operations: Sequence[api.Transaction]
+    ) -> list[api.Transacted | StoreError]:
         invocation, meter = self._entered(operations[0])
         counted = meter.operations[admit_each(invocation, operations)]
         started = self.clock.monotonic()
@@ -174,13 +223,23 @@ class Requests:
         return outcomes
 
 
-def _items_of(operations: Sequence[api.Transaction], outcomes: Sequence[api.Transacted | StoreError], done: int) -> int:
+def _items_of(
+    operations: Sequence[api.Transaction],
+    outcomes: Sequence[api.Transacted | StoreError],
+    done: int,
+) -> int:
     """How many items the transactions wrote that were carried out."""
     if isinstance(operations, api.Alike):
         return done * len(operations.puts)
     pairs = zip(operations, outcomes, strict=True)
-    return sum(len(operation.writes) for operation, outcome in pairs if type(outcome) is api.Transacted)
+    return sum(
+        len(operation.writes) for operation, outcome in pairs if type(outcome) is api.Transacted
+    )
 
 
 def paths_of(project: Projected) -> tuple[Path, ...]:
-    return tuple(one.path if isinstance(one, F) else path_of(one) for one in project) if project else ()
+    return (
+        tuple(one.path if isinstance(one, F) else path_of(one) for one in project)
+        if project
+        else ()
+    )

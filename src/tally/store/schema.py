@@ -9,8 +9,8 @@
         attributes=(Attribute("teamId", "S"), Attribute("expiresAt", "N", required=True)),
     )
 
-A declaration is checked when it is made. The store enforces keys, indexes and TTL; the attributes are the contract that
-`schema.lock` keeps.
+A declaration is checked when it is made. The store enforces keys, indexes and TTL; the attributes
+are the contract that `schema.lock` keeps.
 """
 
 import re
@@ -75,7 +75,10 @@ def include(*names: str) -> Projection:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A second order of the same items. It is sparse: an item without all of its key attributes is not in it."""
+    """A second order of the same items.
+
+    It is sparse: an item without all of its key attributes is not in it.
+    """
 
     name: str
     partition: KeyPart
@@ -93,7 +96,10 @@ def Global(  # noqa: N802 - reads as a declaration
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A local secondary index: the table's partition key with another sort key. The table fills in the partition."""
+    """A local secondary index: the table's partition key with another sort key.
+
+    The table fills in the partition.
+    """
 
     name: str
     sort: KeyPart
@@ -121,7 +127,9 @@ class Table:
     ttl: str | None = None
     attributes: tuple[Attribute, ...] = ()
     version: str = "1.0.0"
-    by_name: Mapping[str, Index] = field(init=False, repr=False, compare=False, default_factory=dict)
+    by_name: Mapping[str, Index] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
     key_names: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
@@ -169,7 +177,9 @@ def index_key(index: Index) -> tuple[KeyPart, ...]:
 
 def carried_names(table: Table, index: Index) -> frozenset[str]:
     """The attributes that an index with a projection other than ALL carries."""
-    return frozenset((*table.key_names, *(part.name for part in index_key(index)), *index.projection.names))
+    return frozenset(
+        (*table.key_names, *(part.name for part in index_key(index)), *index.projection.names)
+    )
 
 
 def check_key(table: Table, key: Mapping[str, Any]) -> None:
@@ -191,24 +201,39 @@ def check_item_keys(table: Table, item: Mapping[str, Any]) -> None:
                 check_key_part(table, part, item, index.name)
 
 
-def check_key_part(table: Table, part: KeyPart, item: Mapping[str, Any], index: str | None = None) -> None:
+def check_key_part(
+    table: Table, part: KeyPart, item: Mapping[str, Any], index: str | None = None
+) -> None:
     """Refuse a key attribute that is missing, of the wrong type, empty or too long."""
     value = item.get(part.name, _NOTHING)
-    if type(value) is str and part.type == "S" and 0 < len(value) <= _SURELY_SHORT and value.isascii():
+    if (
+        type(value) is str
+        and part.type == "S"
+        and 0 < len(value) <= _SURELY_SHORT
+        and value.isascii()
+    ):
         return
     where = f"table {table.name}" if index is None else f"table {table.name}, index {index}"
     if value is _NOTHING:
         raise InvalidKey(f"{where}: the key attribute {part.name} is missing")
     if type_of(value) != part.type:
-        raise InvalidKey(f"{where}: the key attribute {part.name} is of type {part.type}, not {type_of(value)}")
+        raise InvalidKey(
+            f"{where}: the key attribute {part.name} is of type {part.type}, not {type_of(value)}"
+        )
     size = measure(value, part.name)
     if part.type == "N":
         return
     if not size:
         raise InvalidKey(f"{where}: the key attribute {part.name} is empty")
-    most = MAX_PARTITION_BYTES if part.name in (table.partition.name, _partition(table, index)) else MAX_SORT_BYTES
+    most = (
+        MAX_PARTITION_BYTES
+        if part.name in (table.partition.name, _partition(table, index))
+        else MAX_SORT_BYTES
+    )
     if size > most:
-        raise InvalidKey(f"{where}: the key attribute {part.name} has {size} bytes; at most {most} fit")
+        raise InvalidKey(
+            f"{where}: the key attribute {part.name} has {size} bytes; at most {most} fit"
+        )
 
 
 def _partition(table: Table, index: str | None) -> str | None:
@@ -218,25 +243,38 @@ def _partition(table: Table, index: str | None) -> str | None:
 def _check_table(table: Table) -> None:
     for name in (table.name, *(index.name for index in table.indexes)):
         if not _NAME.fullmatch(name):
-            raise InvalidSchema(f"{name!r} is no table or index name: 3 to 255 of letters, digits, '_', '-' and '.'")
+            raise InvalidSchema(
+                f"{name!r} is no table or index name: 3 to 255 of letters, digits, '_', '-' and '.'"
+            )
     if len(table.by_name) != len(table.indexes):
         raise InvalidSchema(f"table {table.name}: two indexes have one name")
     local = [index for index in table.by_name.values() if index.local]
     if len(local) > MAX_LOCAL_INDEXES or len(table.indexes) - len(local) > MAX_GLOBAL_INDEXES:
-        raise InvalidSchema(f"table {table.name}: at most {MAX_GLOBAL_INDEXES} global and {MAX_LOCAL_INDEXES} local indexes")
+        raise InvalidSchema(
+            f"table {table.name}: at most {MAX_GLOBAL_INDEXES} global and {MAX_LOCAL_INDEXES} local indexes"
+        )
     if any(index.partition != table.partition for index in local):
         raise InvalidSchema(f"table {table.name}: a local index has the table's partition key")
     if local and table.sort is None:
         raise InvalidSchema(f"table {table.name}: a local index wants a table with a sort key")
     types: dict[str, str] = {}
-    for part in (*table.key, *(part for index in table.by_name.values() for part in index_key(index))):
+    for part in (
+        *table.key,
+        *(part for index in table.by_name.values() for part in index_key(index)),
+    ):
         if not 0 < len(part.name.encode()) <= MAX_KEY_NAME_BYTES:
-            raise InvalidSchema(f"table {table.name}: a key attribute's name has 1 to {MAX_KEY_NAME_BYTES} bytes")
+            raise InvalidSchema(
+                f"table {table.name}: a key attribute's name has 1 to {MAX_KEY_NAME_BYTES} bytes"
+            )
         if types.setdefault(part.name, part.type) != part.type:
-            raise InvalidSchema(f"table {table.name}: the key attribute {part.name} is declared with two types")
+            raise InvalidSchema(
+                f"table {table.name}: the key attribute {part.name} is declared with two types"
+            )
     for key in (table.key, *(index_key(index) for index in table.by_name.values())):
         if len({part.name for part in key}) != len(key):
-            raise InvalidSchema(f"table {table.name}: one attribute cannot be both partition and sort key")
+            raise InvalidSchema(
+                f"table {table.name}: one attribute cannot be both partition and sort key"
+            )
     _check_projections(table)
     _check_attributes(table, types)
 
@@ -244,13 +282,19 @@ def _check_table(table: Table) -> None:
 def _check_projections(table: Table) -> None:
     included = [name for index in table.by_name.values() for name in index.projection.names]
     if len(included) > MAX_INCLUDED:
-        raise InvalidSchema(f"table {table.name}: its indexes include at most {MAX_INCLUDED} attributes together")
+        raise InvalidSchema(
+            f"table {table.name}: its indexes include at most {MAX_INCLUDED} attributes together"
+        )
     for index in table.by_name.values():
         names = index.projection.names
         if (index.projection.kind == "INCLUDE") != bool(names):
-            raise InvalidSchema(f"table {table.name}, index {index.name}: INCLUDE names attributes, ALL and KEYS_ONLY do not")
+            raise InvalidSchema(
+                f"table {table.name}, index {index.name}: INCLUDE names attributes, ALL and KEYS_ONLY do not"
+            )
         if len(set(names)) != len(names):
-            raise InvalidSchema(f"table {table.name}, index {index.name}: an attribute is included twice")
+            raise InvalidSchema(
+                f"table {table.name}, index {index.name}: an attribute is included twice"
+            )
 
 
 def _check_attributes(table: Table, key_types: dict[str, str]) -> None:
@@ -259,6 +303,10 @@ def _check_attributes(table: Table, key_types: dict[str, str]) -> None:
         raise InvalidSchema(f"table {table.name}: an attribute is declared twice")
     for attribute in table.attributes:
         if key_types.get(attribute.name, attribute.type) != attribute.type:
-            raise InvalidSchema(f"table {table.name}: {attribute.name} is a key of type {key_types[attribute.name]}")
+            raise InvalidSchema(
+                f"table {table.name}: {attribute.name} is a key of type {key_types[attribute.name]}"
+            )
         if attribute.name == table.ttl and attribute.type != "N":
-            raise InvalidSchema(f"table {table.name}: the TTL attribute {table.ttl} must be a number of epoch seconds")
+            raise InvalidSchema(
+                f"table {table.name}: the TTL attribute {table.ttl} must be a number of epoch seconds"
+            )

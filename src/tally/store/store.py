@@ -4,9 +4,10 @@
     await store.update(FOLLOWS, key, F("teamId").set(team_id), condition=present("matchId"))
     async for follow in store.items(FOLLOWS, F("matchId") == match_id, bound=200_000): ...
 
-It holds every call to the access pattern whose method is running, and counts what the call cost; a call from anywhere else is
-refused. The single requests (`requests.py`) have DynamoDB's limits; `get_many`, `write_many`, `items` and `scan_items` go on over
-as many requests as their bound allows.
+It holds every call to the access pattern whose method is running, and counts what the call cost; a
+call from anywhere else is refused. The single requests (`requests.py`) have DynamoDB's limits;
+`get_many`, `write_many`, `items` and `scan_items` go on over as many requests as their bound
+allows.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -34,7 +35,10 @@ REQUESTS_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Store(Requests):
-    """What repositories hold. A helper's bound is the one it is given, at most the pattern's, or else the pattern's."""
+    """What repositories hold.
+
+    A helper's bound is the one it is given, at most the pattern's, or else the pattern's.
+    """
 
     async def get_many(
         self,
@@ -51,7 +55,9 @@ class Store(Requests):
         self._check_bound(api.BatchGet(table, tuple(wanted)), len(wanted), bound)
 
         async def send(keys: Sequence[Key]) -> Sequence[Key]:
-            answer = await self._run(self.engine.batch_get, api.BatchGet(table, tuple(keys), paths, consistent))
+            answer = await self._run(
+                self.engine.batch_get, api.BatchGet(table, tuple(keys), paths, consistent)
+            )
             found.extend(answer.items)
             return answer.unprocessed
 
@@ -59,10 +65,21 @@ class Store(Requests):
         return found
 
     async def write_many(
-        self, table: Table, *, puts: Iterable[Item] = (), deletes: Iterable[Key] = (), bound: int | None = None
+        self,
+        table: Table,
+        *,
+        puts: Iterable[Item] = (),
+        deletes: Iterable[Key] = (),
+        bound: int | None = None,
     ) -> None:
-        """Put and delete all of these, each on its own. All are checked before the first is sent."""
-        changes: list[Change] = [*(("put", item) for item in puts), *(("delete", key) for key in deletes)]
+        """Put and delete all of these, each on its own.
+
+        All are checked before the first is sent.
+        """
+        changes: list[Change] = [
+            *(("put", item) for item in puts),
+            *(("delete", key) for key in deletes),
+        ]
         self._check_bound(_batch(table, changes), len(changes), bound)
         for chunk in chunks(changes, api.MAX_BATCH_WRITE):
             check_batch_write(_batch(table, chunk))
@@ -72,11 +89,16 @@ class Store(Requests):
             rest = (await self._run(self.engine.batch_write, _batch(table, undone))).unprocessed
             if rest is None:
                 return ()
-            return [*(("put", item) for item in rest.puts), *(("delete", key) for key in rest.deletes)]
+            return [
+                *(("put", item) for item in rest.puts),
+                *(("delete", key) for key in rest.deletes),
+            ]
 
         await self._in_chunks(changes, api.MAX_BATCH_WRITE, send)
 
-    async def transact_each(self, operations: Sequence[api.Transaction], *, bound: int | None = None) -> list[StoreError | None]:
+    async def transact_each(
+        self, operations: Sequence[api.Transaction], *, bound: int | None = None
+    ) -> list[StoreError | None]:
         """Many transactions at once, each on its own: for each of them None if it happened, or why it did not.
 
         Those that only put new items of the same tables are best given as `Alike`.
@@ -106,7 +128,10 @@ class Store(Requests):
         bound: int | None = None,
         overflow: Overflow = "raise",
     ) -> AsyncGenerator[Item, None]:
-        """All items of a range, `page` at a time. At most `bound` are looked at, before the filter: then it raises or stops."""
+        """All items of a range, `page` at a time.
+
+        At most `bound` are looked at, before the filter: then it raises or stops.
+        """
         paths = paths_of(project)
         query = api.Query(table, where, index, filter, paths, forward, page, start, consistent)
         return self._all(query, bound, overflow)
@@ -123,11 +148,16 @@ class Store(Requests):
         bound: int | None = None,
         overflow: Overflow = "raise",
     ) -> AsyncGenerator[Item, None]:
-        """All items of a table or index, `page` at a time. At most `bound` are looked at: then it raises or stops."""
+        """All items of a table or index, `page` at a time.
+
+        At most `bound` are looked at: then it raises or stops.
+        """
         scan = api.Scan(table, index, filter, paths_of(project), page, None, consistent)
         return self._all(scan, bound, overflow)
 
-    async def _all(self, operation: api.Query | api.Scan, bound: int | None, overflow: Overflow) -> AsyncGenerator[Item, None]:
+    async def _all(
+        self, operation: api.Query | api.Scan, bound: int | None, overflow: Overflow
+    ) -> AsyncGenerator[Item, None]:
         invocation, _ = self._entered(operation)
         left = most = resolve_bound(invocation, bound, invocation.read)
         check_room(invocation)
@@ -146,16 +176,26 @@ class Store(Requests):
                 return
             operation = replace(operation, start=page.next)
 
-    def _check_bound(self, operation: api.BatchGet | api.BatchWrite | api.Transaction, count: int, bound: int | None) -> None:
+    def _check_bound(
+        self,
+        operation: api.BatchGet | api.BatchWrite | api.Transaction,
+        count: int,
+        bound: int | None,
+    ) -> None:
         invocation, _ = self._entered(operation)
         reads = isinstance(operation, api.BatchGet)
         most = resolve_bound(invocation, bound, invocation.read if reads else invocation.written)
         if count > most:
             raise too_many(invocation, "read" if reads else "written", most)
 
-    async def _in_chunks(self, work: Sequence[T], size: int, send: Callable[[Sequence[T]], Awaitable[Sequence[T]]]) -> None:
+    async def _in_chunks(
+        self, work: Sequence[T], size: int, send: Callable[[Sequence[T]], Awaitable[Sequence[T]]]
+    ) -> None:
         patience = Patience(self.clock, self.chance)
-        await run_bounded((partial(complete, chunk, send, patience) for chunk in chunks(work, size)), REQUESTS_AT_ONCE)
+        await run_bounded(
+            (partial(complete, chunk, send, patience) for chunk in chunks(work, size)),
+            REQUESTS_AT_ONCE,
+        )
 
 
 def _distinct(table: Table, keys: Iterable[Key]) -> list[Key]:

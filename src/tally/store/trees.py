@@ -1,4 +1,7 @@
-"""Whether an expression tree can mean anything: operand types, overlaps, counts. What `validate.py` asks of each tree."""
+"""Whether an expression tree can mean anything: operand types, overlaps, counts.
+
+What `validate.py` asks of each tree.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -45,7 +48,9 @@ _TYPES = ("S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS)
 def check_condition(condition: Condition) -> None:
     """Refuse a tree with operands that can never fit, or with too many operators."""
     if not isinstance(condition, Condition):
-        raise InvalidExpression(f"a condition is built with F(…), present(…), absent(…); {condition!r} is none")
+        raise InvalidExpression(
+            f"a condition is built with F(…), present(…), absent(…); {condition!r} is none"
+        )
     if type(condition) is Absent or type(condition) is Exists:
         return  # by far the most common, and there is nothing to be wrong in it
     parts = 0
@@ -86,9 +91,13 @@ def check_actions(table: Table, actions: Iterable[Action]) -> None:
     actions = tuple(actions)
     for action in actions:
         if not isinstance(action, Action):
-            raise InvalidExpression(f"an update is made of F(…).set, remove, add and discard; {action!r} is none")
+            raise InvalidExpression(
+                f"an update is made of F(…).set, remove, add and discard; {action!r} is none"
+            )
         if action.path.parts[0] in table.key_names:
-            raise InvalidExpression(f"{action.path.parts[0]} is part of the key and cannot be updated")
+            raise InvalidExpression(
+                f"{action.path.parts[0]} is part of the key and cannot be updated"
+            )
         _check_action(action)
     if len(actions) > 1:
         _check_overlap([action.path for action in actions])
@@ -98,7 +107,9 @@ def check_actions(table: Table, actions: Iterable[Action]) -> None:
 
 def _check_length(expression: str) -> None:
     if len(expression) > MAX_EXPRESSION_BYTES:
-        raise InvalidExpression(f"an expression has at most {MAX_EXPRESSION_BYTES} bytes as it is sent, not {len(expression)}")
+        raise InvalidExpression(
+            f"an expression has at most {MAX_EXPRESSION_BYTES} bytes as it is sent, not {len(expression)}"
+        )
 
 
 def _check_action(action: Action) -> None:
@@ -106,10 +117,14 @@ def _check_action(action: Action) -> None:
         _check_update_operand(action.value)
     elif isinstance(action, Add):
         if _literal_type(action.value, str(action.path)) not in ("N", *_SETS):
-            raise InvalidExpression(f"add to {action.path}: a number or a set, not {type_of(action.value.value)}")
+            raise InvalidExpression(
+                f"add to {action.path}: a number or a set, not {type_of(action.value.value)}"
+            )
     elif isinstance(action, Discard):
         if _literal_type(action.value, str(action.path)) not in _SETS:
-            raise InvalidExpression(f"discard from {action.path}: a set, not {type_of(action.value.value)}")
+            raise InvalidExpression(
+                f"discard from {action.path}: a set, not {type_of(action.value.value)}"
+            )
     elif not isinstance(action, Remove):
         raise InvalidExpression(f"{type(action).__name__} is no step of an update")
 
@@ -121,16 +136,24 @@ def _check_update_operand(operand: Any) -> None:
         for side in (operand.left, operand.right):
             _check_update_operand(side)
             if isinstance(side, Literal) and type_of(side.value) != "N":
-                raise InvalidExpression(f"{operand.operator} wants numbers, not {type_of(side.value)}")
+                raise InvalidExpression(
+                    f"{operand.operator} wants numbers, not {type_of(side.value)}"
+                )
             if isinstance(side, Joined | Sum):
-                raise InvalidExpression(f"{operand.operator} takes fields and numbers, not a nested expression")
+                raise InvalidExpression(
+                    f"{operand.operator} takes fields and numbers, not a nested expression"
+                )
     elif isinstance(operand, Joined):
         for side in (operand.left, operand.right):
             _check_update_operand(side)
             if isinstance(side, Literal) and type_of(side.value) != "L":
-                raise InvalidExpression(f"a list can only be joined with a list, not {type_of(side.value)}")
+                raise InvalidExpression(
+                    f"a list can only be joined with a list, not {type_of(side.value)}"
+                )
             if isinstance(side, Joined | Sum):
-                raise InvalidExpression("a joined list takes fields and lists, not a nested expression")
+                raise InvalidExpression(
+                    "a joined list takes fields and lists, not a nested expression"
+                )
     elif isinstance(operand, IfAbsent):
         _check_update_operand(operand.otherwise)
         _check_distinct(operand.path, operand.otherwise)
@@ -161,7 +184,9 @@ def _check_in(node: In) -> None:
 def _check_begins_with(node: BeginsWith) -> None:
     _check_distinct(node.path, node.prefix)
     if isinstance(node.prefix, Literal) and type_of(node.prefix.value) not in ("S", "B"):
-        raise InvalidExpression(f"begins_with wants a string or binary, not {type_of(node.prefix.value)}")
+        raise InvalidExpression(
+            f"begins_with wants a string or binary, not {type_of(node.prefix.value)}"
+        )
 
 
 def _check_contains(node: Contains) -> None:
@@ -199,7 +224,9 @@ _NODE_CHECKS: dict[type, Callable[[Any], None]] = {
 def _want_ordered(operator: str, *operands: Any) -> None:
     for operand in operands:
         if isinstance(operand, Literal) and type_of(operand.value) not in _ORDERED:
-            raise InvalidExpression(f"{operator} compares strings, numbers and binaries, not {type_of(operand.value)}")
+            raise InvalidExpression(
+                f"{operator} compares strings, numbers and binaries, not {type_of(operand.value)}"
+            )
 
 
 def _check_distinct(first: Any, *others: Any) -> None:
@@ -253,4 +280,6 @@ def _check_overlap(paths: Sequence[Path]) -> None:
             if shared in (len(left), len(right)):
                 raise InvalidExpression(f"the paths {Path(left)} and {Path(right)} overlap")
             if shared and isinstance(left[shared], int) != isinstance(right[shared], int):
-                raise InvalidExpression(f"the paths {Path(left)} and {Path(right)} take one place for a map and a list")
+                raise InvalidExpression(
+                    f"the paths {Path(left)} and {Path(right)} take one place for a map and a list"
+                )

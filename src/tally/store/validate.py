@@ -1,7 +1,10 @@
-"""What makes a request wrong in itself, by DynamoDB's rules. Every engine asks here first, so all refuse the same things.
+"""What makes a request wrong in itself, by DynamoDB's rules.
 
-Each `check_…` raises a subclass of `InvalidRequest` that names what is wrong. `check_query` returns the range it understood, and
-`check_update` nothing but peace of mind: what an update does to an item is only known once the item is.
+Every engine asks here first, so all refuse the same things.
+
+Each `check_…` raises a subclass of `InvalidRequest` that names what is wrong. `check_query` returns
+the range it understood, and `check_update` nothing but peace of mind: what an update does to an
+item is only known once the item is.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +41,17 @@ from tally.store.errors import (
     TooManyItems,
 )
 from tally.store.evaluate import ORDER
-from tally.store.expressions import Action, And, BeginsWith, Between, Compare, Condition, Literal, Operand, Path
+from tally.store.expressions import (
+    Action,
+    And,
+    BeginsWith,
+    Between,
+    Compare,
+    Condition,
+    Literal,
+    Operand,
+    Path,
+)
 from tally.store.schema import (
     Index,
     KeyPart,
@@ -50,7 +63,15 @@ from tally.store.schema import (
     index_key,
 )
 from tally.store.trees import check_actions, check_condition, check_projection, names_in
-from tally.store.values import Item, Key, check_size, measure, measure_attribute, measure_item, type_of
+from tally.store.values import (
+    Item,
+    Key,
+    check_size,
+    measure,
+    measure_attribute,
+    measure_item,
+    type_of,
+)
 
 _MAX_TOKEN = 36
 
@@ -111,7 +132,9 @@ def check_query(operation: Query) -> KeyRange:
         check_condition(operation.filter)
         taken = names_in(operation.filter) & {part.name for part in (partition, sort) if part}
         if taken:
-            raise InvalidExpression(f"a filter cannot use the key attribute {min(taken)}: put it in the key condition")
+            raise InvalidExpression(
+                f"a filter cannot use the key attribute {min(taken)}: put it in the key condition"
+            )
     _check_page(operation, index)
     if operation.start is not None:
         _check_start_in_range(operation.start, wanted, partition, sort)
@@ -152,9 +175,14 @@ def check_transaction(operation: Transaction) -> list[int]:
     sizes = [_check_write(write) for write in operation.writes]
     total = sum(sizes)
     if len({write.table.name for write in operation.writes}) < len(operation.writes):
-        check_distinct((write.table, write.item if isinstance(write, Put) else write.key) for write in operation.writes)
+        check_distinct(
+            (write.table, write.item if isinstance(write, Put) else write.key)
+            for write in operation.writes
+        )
     if total > MAX_TRANSACTION_BYTES:
-        raise RequestTooLarge(f"the transaction has {total} bytes; at most {MAX_TRANSACTION_BYTES} fit")
+        raise RequestTooLarge(
+            f"the transaction has {total} bytes; at most {MAX_TRANSACTION_BYTES} fit"
+        )
     token = operation.token
     if token is not None and not (isinstance(token, str) and 0 < len(token) <= _MAX_TOKEN):
         raise InvalidRequest(f"a client token has 1 to {_MAX_TOKEN} characters")
@@ -175,12 +203,19 @@ def check_distinct(contents: Iterable[tuple[Table, Key]]) -> None:
     for table, content in contents:
         identity = (table.name, *[content[name] for name in table.key_names])
         if identity in seen:
-            raise DuplicateItem(f"table {table.name}: the item {table.key_of(content)} is named twice in one request")
+            raise DuplicateItem(
+                f"table {table.name}: the item {table.key_of(content)} is named twice in one request"
+            )
         seen.add(identity)
 
 
-def check_updated(table: Table, before: Item, size: int, after: Item, actions: Iterable[Action]) -> int:
-    """The size of what an update made of an item, found good. Only what it touched is looked at again."""
+def check_updated(
+    table: Table, before: Item, size: int, after: Item, actions: Iterable[Action]
+) -> int:
+    """The size of what an update made of an item, found good.
+
+    Only what it touched is looked at again.
+    """
     for name in {str(action.path.parts[0]) for action in actions}:
         if name in before:
             size -= measure_attribute(name, before[name])
@@ -210,7 +245,9 @@ def _check_write(write: Write) -> int:
     elif isinstance(write, Check):
         check_check(write)
     else:
-        raise InvalidRequest(f"a transaction holds Put, Update, Delete and Check, not {type(write).__name__}")
+        raise InvalidRequest(
+            f"a transaction holds Put, Update, Delete and Check, not {type(write).__name__}"
+        )
     return measure_item(dict(write.key))
 
 
@@ -260,7 +297,9 @@ def _check_carried(operation: Query | Scan, index: Index) -> None:
 def _check_start(table: Table, index: Index | None, start: Key) -> None:
     parts = {part.name: part for part in (*table.key, *(index_key(index) if index else ()))}
     if not isinstance(start, Mapping) or set(start) != set(parts):
-        raise InvalidPageKey(f"the page key of table {table.name} must hold exactly {', '.join(parts)}")
+        raise InvalidPageKey(
+            f"the page key of table {table.name} must hold exactly {', '.join(parts)}"
+        )
     for part in parts.values():
         try:
             check_key_part(table, part, start)
@@ -268,7 +307,9 @@ def _check_start(table: Table, index: Index | None, start: Key) -> None:
             raise InvalidPageKey(f"the page key is not one of this query: {error}") from None
 
 
-def _check_start_in_range(start: Key, wanted: KeyRange, partition: KeyPart, sort: KeyPart | None) -> None:
+def _check_start_in_range(
+    start: Key, wanted: KeyRange, partition: KeyPart, sort: KeyPart | None
+) -> None:
     if start[partition.name] != wanted.partition:
         raise InvalidPageKey("the page key belongs to another partition")
     if sort is not None and not in_range(start[sort.name], wanted):
@@ -305,7 +346,11 @@ def _key_range(where: Condition, partition: KeyPart, sort: KeyPart | None) -> Ke
                 raise InvalidExpression(f"the partition key {name} must be compared with =")
             first = _key_value(partition, low)
         elif sort is not None and name == sort.name and second is None:
-            second = (operator, _key_value(sort, low, operator), None if high is None else _key_value(sort, high))
+            second = (
+                operator,
+                _key_value(sort, low, operator),
+                None if high is None else _key_value(sort, high),
+            )
         else:
             raise InvalidExpression(f"a key condition cannot use {name} here")
     if first is None:
@@ -325,7 +370,9 @@ def _key_test(part: Any) -> tuple[str, str, Any, Any]:
     if isinstance(part, BeginsWith):
         return _key_name(part.path), "begins_with", _key_literal(part.prefix), None
     what = type(part).__name__
-    raise InvalidExpression(f"a key condition is = on the partition key and one test of the sort key, not {what}")
+    raise InvalidExpression(
+        f"a key condition is = on the partition key and one test of the sort key, not {what}"
+    )
 
 
 def _key_name(operand: Operand) -> str:
@@ -343,9 +390,13 @@ def _key_literal(operand: Operand) -> Any:
 def _key_value(part: KeyPart, value: Any, operator: str = "=") -> Any:
     measure(value, part.name)
     if type_of(value) != part.type:
-        raise InvalidExpression(f"the key attribute {part.name} is of type {part.type}, not {type_of(value)}")
+        raise InvalidExpression(
+            f"the key attribute {part.name} is of type {part.type}, not {type_of(value)}"
+        )
     if operator == "begins_with" and part.type == "N":
         raise InvalidExpression(f"begins_with wants a string or binary; {part.name} is a number")
     if value in ("", b""):
-        raise InvalidExpression(f"the key attribute {part.name} cannot be compared with an empty value")
+        raise InvalidExpression(
+            f"the key attribute {part.name} cannot be compared with an empty value"
+        )
     return value

@@ -7,7 +7,8 @@
 | B binary | `bytes` | | SS, NS, BS sets | `set` or `frozenset` of one of S, N, B; never empty |
 | BOOL | `bool` | | NULL | `None` |
 
-`measure` is the one gate: it refuses what DynamoDB would refuse, and returns the size that DynamoDB would bill.
+`measure` is the one gate: it refuses what DynamoDB would refuse, and returns the size that DynamoDB
+would bill.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +62,9 @@ def type_of(value: Any) -> Type:
 def _set_type(value: set[Any] | frozenset[Any]) -> Type:
     kinds = {type_of(element) for element in value}
     if len(kinds) != 1:
-        raise InvalidValue("a set must hold at least one element" if not kinds else "a set must hold one type only")
+        raise InvalidValue(
+            "a set must hold at least one element" if not kinds else "a set must hold one type only"
+        )
     kind = kinds.pop()
     if kind == "S":
         return "SS"
@@ -80,7 +83,9 @@ def measure_item(item: Mapping[str, Any]) -> int:
     known = NAME_BYTES.get
     for name, value in item.items():
         size += known(name) or measure_name(name)
-        if type(value) is str and value.isascii():  # by far the most common: spared the look-up and the call
+        if (
+            type(value) is str and value.isascii()
+        ):  # by far the most common: spared the look-up and the call
             size += len(value)
         else:
             size += _MEASURERS.get(type(value), _refuse_type)(value, name, 0)
@@ -101,7 +106,11 @@ def check_size(size: int) -> None:
 
 
 def measure_name(name: Any) -> int:
-    """The size of a name. They come from a program's code, and are few: what was measured once is remembered, within reason."""
+    """The size of a name.
+
+    They come from a program's code, and are few: what was measured once is remembered, within
+    reason.
+    """
     if type(name) is not str:
         raise InvalidValue(f"an attribute's name is a string, not {type(name).__name__}")
     size = len(name) if name.isascii() else len(_utf8(name, "attribute name"))
@@ -143,7 +152,10 @@ def measure_easy(values: Sequence[int]) -> list[int]:
     if len(str(min(values))) < digits:
         return [*map(_easy_bytes, map(str, values))]
     size = (digits - 1 >> 1) + 2  # less what two zeros at the end, or four, take off it
-    return [size if value % 100 else size - 1 if value % 10_000 else _easy_bytes(str(value)) for value in values]
+    return [
+        size if value % 100 else size - 1 if value % 10_000 else _easy_bytes(str(value))
+        for value in values
+    ]
 
 
 def _easy_bytes(digits: str) -> int:
@@ -164,7 +176,9 @@ def _measure_integer(value: int, where: str, _depth: int) -> int:
     digits = len(text)
     significant = len(text.rstrip("0"))
     if significant > MAX_DIGITS:
-        raise InvalidNumber(f"{where}: a number has at most {MAX_DIGITS} significant digits, not {significant}")
+        raise InvalidNumber(
+            f"{where}: a number has at most {MAX_DIGITS} significant digits, not {significant}"
+        )
     return _number_bytes(digits - 1, digits - significant, value < 0)
 
 
@@ -183,7 +197,9 @@ def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
     if not significant:
         return 1
     if significant > MAX_DIGITS:
-        raise InvalidNumber(f"{where}: a number has at most {MAX_DIGITS} significant digits, not {significant}")
+        raise InvalidNumber(
+            f"{where}: a number has at most {MAX_DIGITS} significant digits, not {significant}"
+        )
     high = value.adjusted()
     if not _LOWEST <= high <= _HIGHEST:
         limit = f"most {_LARGEST}" if high > 0 else f"least {_SMALLEST}"
@@ -197,7 +213,9 @@ def _refuse_float(value: float, where: str, _depth: int) -> int:
 
 def _measure_list(value: list[Any] | tuple[Any, ...], where: str, depth: int) -> int:
     check_depth(where, depth)
-    return CONTAINER_BYTES + sum(measure(element, where, depth + 1) + ELEMENT_BYTES for element in value)
+    return CONTAINER_BYTES + sum(
+        measure(element, where, depth + 1) + ELEMENT_BYTES for element in value
+    )
 
 
 def _measure_map(value: dict[str, Any], where: str, depth: int) -> int:
@@ -224,7 +242,9 @@ def _measure_set(value: set[Any] | frozenset[Any], where: str, depth: int) -> in
 def check_depth(where: str, depth: int) -> None:
     """Refuse a list or map so deep inside of an item."""
     if depth >= MAX_DEPTH - 1:
-        raise InvalidValue(f"{where}: values nest at most {MAX_DEPTH} levels deep, the innermost value counted")
+        raise InvalidValue(
+            f"{where}: values nest at most {MAX_DEPTH} levels deep, the innermost value counted"
+        )
 
 
 _MEASURERS: dict[type, Callable[[Any, str, int], int]] = {

@@ -36,7 +36,8 @@ SESSION_KEY = Secret("a key that signs access tokens for tests")
 PLENTY = 1_000_000
 LONG_ENOUGH = 30.0
 NO_LIMITS: Json = {
-    f"scoreboard_{what}": PLENTY for what in ("auth_limit", "score_limit", "me_limit", "board_limit", "action_limit")
+    f"scoreboard_{what}": PLENTY
+    for what in ("auth_limit", "score_limit", "me_limit", "board_limit", "action_limit")
 } | {"scoreboard_streams_per_user": 10_000, "scoreboard_streams_per_address": 10_000}
 
 
@@ -94,7 +95,12 @@ class Arena:
         self.clock._elapsed += seconds
 
     async def send(
-        self, method: str, path: str, content: object = None, token: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        content: object = None,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """The answer to a request at a path of the API."""
         told = dict(headers or {}) | ({} if token is None else {"Authorization": f"Bearer {token}"})
@@ -103,13 +109,19 @@ class Arena:
             told["Content-Type"] = "application/json"
             request = request.body_bytes(msgspec.json.encode(content))
         response = await request.headers(told).build().send()
-        answered = Answer(response.status, dict(response.headers.items()), bytes(await response.bytes()))
+        answered = Answer(
+            response.status, dict(response.headers.items()), bytes(await response.bytes())
+        )
         assert answered.headers["x-request-id"], "every answer has the id of its request"
         return answered
 
     async def player(self, username: str | None = None) -> Player:
         """A new player, without the time that a password takes."""
-        name, handlers, now = username or f"player_{secrets.token_hex(6)}", self.scoreboard.handlers, self.clock.now()
+        name, handlers, now = (
+            username or f"player_{secrets.token_hex(6)}",
+            self.scoreboard.handlers,
+            self.clock.now(),
+        )
         account = NewUser(new_uuid(), name, f"{name}@example.com", "no password")
         user = await handlers.accounts.accounts.create(account, now)
         await handlers.scores.board.put(Score(user.user_id, name, 0, now))
@@ -119,13 +131,20 @@ class Arena:
     async def vouch(self, player: Player, max_score: int = 10_000, **more: Any) -> str:
         """An action token for the player."""
         body = {"action_id": new_uuid(), "user_id": player.user_id, "max_score": max_score} | more
-        answer = await self.send("POST", "/internal/actions/complete", body, headers={"X-Internal-API-Key": INTERNAL})
+        answer = await self.send(
+            "POST", "/internal/actions/complete", body, headers={"X-Internal-API-Key": INTERNAL}
+        )
         assert answer.status == 201, answer
         return str(answer.data["action_token"])
 
     async def trade(self, player: Player, action_token: str, score_delta: int = 10) -> Answer:
         """What the player gets for an action token."""
-        return await self.send("PATCH", "/scores", {"action_token": action_token, "score_delta": score_delta}, player.token)
+        return await self.send(
+            "PATCH",
+            "/scores",
+            {"action_token": action_token, "score_delta": score_delta},
+            player.token,
+        )
 
     async def score(self, player: Player, score_delta: int) -> Json:
         """Points for the player, by a new action."""
@@ -134,7 +153,9 @@ class Arena:
         return found
 
     async def admin(self, method: str, path: str) -> Answer:
-        return await self.send(method, f"/admin/leaderboard{path}", headers={"X-Admin-API-Key": ADMIN})
+        return await self.send(
+            method, f"/admin/leaderboard{path}", headers={"X-Admin-API-Key": ADMIN}
+        )
 
     async def board(self, query: str = "", token: str | None = None) -> Json:
         found: Json = (await self.send("GET", f"/leaderboard{query}", token=token)).data
@@ -163,7 +184,8 @@ def settings_of(addresses: tuple[str, str], data_dir: Any, **changes: Any) -> Se
         "scoreboard_session_keys": (SESSION_KEY,),
         "scoreboard_internal_key": Secret(INTERNAL),
         "scoreboard_admin_key": Secret(ADMIN),
-        # A busy machine is no reason to give up: what is tested here is what happens when servers are gone.
+        # A busy machine is no reason to give up: what is tested here is what happens when servers
+        # are gone.
         "scoreboard_database_seconds": 60,
         "scoreboard_redis_milliseconds": 5_000,
     }
@@ -171,12 +193,16 @@ def settings_of(addresses: tuple[str, str], data_dir: Any, **changes: Any) -> Se
 
 
 @asynccontextmanager
-async def running(settings: Settings, clock: Clock | None = None, *, jobs: bool = False) -> AsyncIterator[Arena]:
+async def running(
+    settings: Settings, clock: Clock | None = None, *, jobs: bool = False
+) -> AsyncIterator[Arena]:
     """The program on a free port, with a board that is whole, and no jobs unless they are asked for."""
     clock = clock or SystemClock()
     async with (
         assembled(settings, clock) as parts,
-        serving(build_app(parts if jobs else replace(parts, jobs=())), on_stopping=parts.drain) as url,
+        serving(
+            build_app(parts if jobs else replace(parts, jobs=())), on_stopping=parts.drain
+        ) as url,
         ClientBuilder().no_proxy().max_connections(256).build() as client,
     ):
         arena = Arena(url, parts, clock, client)

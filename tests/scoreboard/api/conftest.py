@@ -32,7 +32,10 @@ def log() -> Iterator[io.StringIO]:
 @pytest.fixture(scope="session")
 async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ground]:
     folder = tmp_path_factory.mktemp("servers")
-    async with open_postgres(folder, SystemClock(), durable=False) as dsn, open_valkey(folder, SystemClock()) as redis_url:
+    async with (
+        open_postgres(folder, SystemClock(), durable=False) as dsn,
+        open_valkey(folder, SystemClock()) as redis_url,
+    ):
         ground = Ground(dsn, redis_url)
         await ground.prepare()
         yield ground
@@ -41,7 +44,9 @@ async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grou
 @pytest.fixture(scope="session")
 async def arena(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Arena]:
     """A server that all tests share: bring your own players, and do not count on the board to be empty."""
-    async with running(settings_of(await ground.place(part=0), tmp_path_factory.mktemp("arena"))) as arena:
+    async with running(
+        settings_of(await ground.place(part=0), tmp_path_factory.mktemp("arena"))
+    ) as arena:
         yield arena
 
 

@@ -104,7 +104,9 @@ class Ground:
     async def prepare(self) -> None:
         """Make the tables once; databases are then copies, which takes no time."""
         await self._run(f"CREATE DATABASE {TEMPLATE}")
-        async with open_database(self._at(TEMPLATE), SystemClock(), StorageFigures(Metrics())) as database:
+        async with open_database(
+            self._at(TEMPLATE), SystemClock(), StorageFigures(Metrics())
+        ) as database:
             await migrate(database)
 
     async def place(self, part: int | None = None) -> tuple[str, str]:

@@ -14,7 +14,15 @@ from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
 from tally.kit.keyring import Key
 from tally.settings import Secret
-from tests.scoreboard.api.arena import SESSION_KEY, Answer, Arena, Json, expect_refused, running, settings_of
+from tests.scoreboard.api.arena import (
+    SESSION_KEY,
+    Answer,
+    Arena,
+    Json,
+    expect_refused,
+    running,
+    settings_of,
+)
 from tests.scoreboard.api.servers import Ground
 
 PASSWORD = "correct horse battery"
@@ -37,7 +45,11 @@ async def me(arena: Arena, token: str) -> Answer:
 
 async def test_who_signs_up_is_signed_in_and_on_the_board(arena: Arena) -> None:
     name, told = await signed_up(arena)
-    assert (told["user"]["username"], told["user"]["email"], told["user"]["avatar_url"]) == (name, f"{name}@example.com", None)
+    assert (told["user"]["username"], told["user"]["email"], told["user"]["avatar_url"]) == (
+        name,
+        f"{name}@example.com",
+        None,
+    )
     assert told["tokens"]["token_type"] == "Bearer"
     mine = (await me(arena, told["tokens"]["access_token"])).data
     assert (mine["username"], mine["score"]) == (name, 0)
@@ -48,7 +60,9 @@ async def test_names_and_addresses_are_taken_without_regard_to_case(arena: Arena
     other = registration(f"q_{new_uuid()[:8]}")
     taken = await arena.send("POST", "/auth/register", other | {"username": name.upper()})
     expect_refused(taken, 409, "USERNAME_TAKEN", field="username")
-    taken = await arena.send("POST", "/auth/register", other | {"email": f"{name.upper()}@EXAMPLE.com"})
+    taken = await arena.send(
+        "POST", "/auth/register", other | {"email": f"{name.upper()}@EXAMPLE.com"}
+    )
     expect_refused(taken, 409, "EMAIL_TAKEN", field="email")
     assert (await arena.send("POST", "/auth/register", other)).status == 201
 
@@ -71,15 +85,21 @@ async def test_names_and_addresses_are_taken_without_regard_to_case(arena: Arena
         ("avatar_url", "https://example.com/" + "x" * 500),
     ],
 )
-async def test_what_breaks_a_rule_is_refused_by_its_field(arena: Arena, field: str, value: str) -> None:
-    answer = await arena.send("POST", "/auth/register", registration(f"r_{new_uuid()[:8]}", **{field: value}))
+async def test_what_breaks_a_rule_is_refused_by_its_field(
+    arena: Arena, field: str, value: str
+) -> None:
+    answer = await arena.send(
+        "POST", "/auth/register", registration(f"r_{new_uuid()[:8]}", **{field: value})
+    )
     expect_refused(answer, 400, "VALIDATION_ERROR", field=field)
 
 
 async def test_signing_in_is_by_name_or_address_in_any_case(arena: Arena) -> None:
     name, _ = await signed_up(arena)
     for login in (name, name.upper(), f"{name}@Example.com"):
-        told = (await arena.send("POST", "/auth/login", {"login": login, "password": PASSWORD})).data
+        told = (
+            await arena.send("POST", "/auth/login", {"login": login, "password": PASSWORD})
+        ).data
         assert (await me(arena, told["tokens"]["access_token"])).status == 200
 
 
@@ -89,14 +109,18 @@ async def test_a_wrong_password_and_an_unknown_name_get_the_same_answer(arena: A
     answers, times = [], []
     for login in (name, "nobody_at_all"):
         begun = time.perf_counter()
-        answers.append(await arena.send("POST", "/auth/login", {"login": login, "password": "wrong password"}))
+        answers.append(
+            await arena.send("POST", "/auth/login", {"login": login, "password": "wrong password"})
+        )
         times.append(time.perf_counter() - begun)
         expect_refused(answers[-1], 401, "UNAUTHORIZED")
     assert answers[0].body == answers[1].body
     assert min(times) > 0.005, "a hash takes longer than that"
 
 
-async def test_a_refresh_token_works_once_and_the_old_access_token_ends_with_it(arena: Arena) -> None:
+async def test_a_refresh_token_works_once_and_the_old_access_token_ends_with_it(
+    arena: Arena,
+) -> None:
     player = await arena.player()
     told = (await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})).data
     assert (await me(arena, told["access_token"])).status == 200
@@ -107,9 +131,17 @@ async def test_a_refresh_token_that_comes_twice_ends_the_session_for_both(arena:
     """One of the two has stolen it, and nobody knows which."""
     player = await arena.player()
     told = (await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})).data
-    expect_refused(await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token}), 401, "UNAUTHORIZED")
+    expect_refused(
+        await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token}),
+        401,
+        "UNAUTHORIZED",
+    )
     expect_refused(await me(arena, told["access_token"]), 401, "SESSION_REVOKED")
-    expect_refused(await arena.send("POST", "/auth/refresh", {"refresh_token": told["refresh_token"]}), 401, "UNAUTHORIZED")
+    expect_refused(
+        await arena.send("POST", "/auth/refresh", {"refresh_token": told["refresh_token"]}),
+        401,
+        "UNAUTHORIZED",
+    )
 
 
 async def test_of_many_who_refresh_at_once_at_most_one_gets_tokens(arena: Arena) -> None:
@@ -125,7 +157,11 @@ async def test_signing_out_ends_the_session_at_once(arena: Arena) -> None:
     assert (await me(arena, player.token)).status == 200
     assert (await arena.send("POST", "/auth/logout", token=player.token)).status == 204
     expect_refused(await me(arena, player.token), 401, "SESSION_REVOKED")
-    expect_refused(await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token}), 401, "UNAUTHORIZED")
+    expect_refused(
+        await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token}),
+        401,
+        "UNAUTHORIZED",
+    )
 
 
 async def test_sessions_are_listed_and_ended_one_by_one(arena: Arena) -> None:
@@ -143,13 +179,17 @@ async def test_sessions_are_listed_and_ended_one_by_one(arena: Arena) -> None:
     expect_refused(await me(arena, first["tokens"]["access_token"]), 401, "SESSION_REVOKED")
     assert (await me(arena, token)).status == 200
     expect_refused(await arena.send("DELETE", gone, token=token), 404, "SESSION_NOT_FOUND")
-    expect_refused(await arena.send("DELETE", "/auth/sessions/x", token=token), 400, "VALIDATION_ERROR")
+    expect_refused(
+        await arena.send("DELETE", "/auth/sessions/x", token=token), 400, "VALIDATION_ERROR"
+    )
 
 
 async def test_nobody_ends_the_session_of_another(arena: Arena) -> None:
     player, other = await arena.player(), await arena.player()
     [session] = (await arena.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
-    answer = await arena.send("DELETE", f"/auth/sessions/{session['session_id']}", token=other.token)
+    answer = await arena.send(
+        "DELETE", f"/auth/sessions/{session['session_id']}", token=other.token
+    )
     expect_refused(answer, 404, "SESSION_NOT_FOUND")
     assert (await me(arena, player.token)).status == 200
 
@@ -163,7 +203,10 @@ async def test_an_access_token_that_is_not_ours_is_refused(arena: Arena) -> None
     player = await arena.player()
     claims = jwt.decode(player.token, options={"verify_signature": False})
     head = jwt.get_unverified_header(player.token)
-    key, stranger = Key.of(SESSION_KEY).reveal(), Key.of(Secret("a key of somebody else, of 32 characters")).reveal()
+    key, stranger = (
+        Key.of(SESSION_KEY).reveal(),
+        Key.of(Secret("a key of somebody else, of 32 characters")).reveal(),
+    )
     wrong = {
         "alg none": f"{part(head | {'alg': 'none'})}.{part(claims)}.",
         "alg none, signed": f"{part(head | {'alg': 'none'})}.{part(claims)}.{player.token.rpartition('.')[2]}",
@@ -186,7 +229,9 @@ async def test_a_token_that_we_signed_without_a_session_is_refused(arena: Arena)
     """A signature alone opens nothing: who has stolen the key still has no session."""
     player = await arena.player()
     claims = jwt.decode(player.token, options={"verify_signature": False}) | {"jti": new_uuid()}
-    made = jwt.encode(claims, Key.of(SESSION_KEY).reveal(), "HS256", jwt.get_unverified_header(player.token))
+    made = jwt.encode(
+        claims, Key.of(SESSION_KEY).reveal(), "HS256", jwt.get_unverified_header(player.token)
+    )
     expect_refused(await me(arena, made), 401, "SESSION_REVOKED")
 
 
@@ -197,7 +242,9 @@ async def test_an_access_token_expires_and_is_renewed(ground: Ground, tmp_path: 
         assert (await me(arena, player.token)).status == 200
         arena.leap(1)
         expect_refused(await me(arena, player.token), 401, "TOKEN_EXPIRED")
-        told = (await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})).data
+        told = (
+            await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})
+        ).data
         assert (await me(arena, told["access_token"])).status == 200
         arena.leap(30 * 86_400)
         late = await arena.send("POST", "/auth/refresh", {"refresh_token": told["refresh_token"]})
@@ -217,13 +264,20 @@ async def test_who_leaves_is_gone_and_the_history_stays_without_a_name(fresh: Ar
     database = fresh.scoreboard.database
     for table in ("users", "scores", "sessions"):
         assert await database.value("test", f"SELECT count(*) FROM {table}") == 1, table  # noqa: S608
-    left = await database.rows("test", "SELECT user_id, score_after, client_info FROM score_events ORDER BY score_after")
-    assert [(row["user_id"] and str(row["user_id"]), row["score_after"]) for row in left] == [(ben.user_id, 20), (None, 50)]
+    left = await database.rows(
+        "test", "SELECT user_id, score_after, client_info FROM score_events ORDER BY score_after"
+    )
+    assert [(row["user_id"] and str(row["user_id"]), row["score_after"]) for row in left] == [
+        (ben.user_id, 20),
+        (None, 50),
+    ]
     assert left[1]["client_info"] == {}
     assert (await fresh.admin("GET", "/drift")).data["found"] == 0
 
 
 async def test_an_account_can_be_made_again_after_it_was_deleted(arena: Arena) -> None:
     name, told = await signed_up(arena)
-    assert (await arena.send("DELETE", "/users/me", token=told["tokens"]["access_token"])).status == 204
+    assert (
+        await arena.send("DELETE", "/users/me", token=told["tokens"]["access_token"])
+    ).status == 204
     assert (await arena.send("POST", "/auth/register", registration(name))).status == 201

@@ -26,7 +26,11 @@ def in_order(players: list[Player]) -> list[str]:
 
 async def everything(arena: Arena, crowd: list[Player]) -> list[Json]:
     """All that can be asked of the board."""
-    shown = [await arena.board("?limit=100"), await arena.board("?limit=4&offset=5"), await arena.board("?offset=10")]
+    shown = [
+        await arena.board("?limit=100"),
+        await arena.board("?limit=4&offset=5"),
+        await arena.board("?offset=10"),
+    ]
     shown.append(await arena.board("?offset=1000"))
     for player in (crowd[0], crowd[5], crowd[11]):
         shown.append(await arena.board("?around=me&limit=5", token=player.token))
@@ -34,7 +38,9 @@ async def everything(arena: Arena, crowd: list[Player]) -> list[Json]:
     return shown
 
 
-async def test_the_board_has_one_order_and_each_player_one_rank(fresh: Arena, crowd: list[Player]) -> None:
+async def test_the_board_has_one_order_and_each_player_one_rank(
+    fresh: Arena, crowd: list[Player]
+) -> None:
     whole = await fresh.board("?limit=100")
     assert names(whole) == in_order(crowd)
     assert [place["rank"] for place in whole["leaderboard"]] == list(range(1, 13))
@@ -44,7 +50,9 @@ async def test_the_board_has_one_order_and_each_player_one_rank(fresh: Arena, cr
     assert (await fresh.board("?offset=12"))["leaderboard"] == []
 
 
-async def test_the_stretch_around_me_has_me_in_its_middle(fresh: Arena, crowd: list[Player]) -> None:
+async def test_the_stretch_around_me_has_me_in_its_middle(
+    fresh: Arena, crowd: list[Player]
+) -> None:
     """As far as the ends of the board allow."""
     order = in_order(crowd)
     for player in crowd:
@@ -66,7 +74,10 @@ async def test_postgresql_shows_the_same_as_redis(fresh: Arena, crowd: list[Play
     assert await everything(fresh, crowd) == with_redis
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "offset=-1", "around=you", "more=1", "limit=1&limit=2"])
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=101", "limit=x", "offset=-1", "around=you", "more=1", "limit=1&limit=2"],
+)
 async def test_a_wrong_question_is_refused(arena: Arena, query: str) -> None:
     expect_refused(await arena.send("GET", f"/leaderboard?{query}"), 400, "VALIDATION_ERROR")
 
@@ -114,6 +125,12 @@ async def test_the_verifier_heals_what_has_drifted(fresh: Arena, crowd: list[Pla
 @pytest.mark.parametrize(("method", "path"), [("GET", "/drift"), ("POST", "/rebuild")])
 async def test_only_operators_look_behind_the_board(arena: Arena, method: str, path: str) -> None:
     player = await arena.player()
-    expect_refused(await arena.send(method, f"/admin/leaderboard{path}", token=player.token), 401, "UNAUTHORIZED")
+    expect_refused(
+        await arena.send(method, f"/admin/leaderboard{path}", token=player.token),
+        401,
+        "UNAUTHORIZED",
+    )
     wrong = {"X-Admin-API-Key": "the-key-of-the-game-servers-0123456789"}
-    expect_refused(await arena.send(method, f"/admin/leaderboard{path}", headers=wrong), 401, "UNAUTHORIZED")
+    expect_refused(
+        await arena.send(method, f"/admin/leaderboard{path}", headers=wrong), 401, "UNAUTHORIZED"
+    )

@@ -14,7 +14,9 @@ from tests.scoreboard.api.servers import Ground, Mortal, mortal_postgres, mortal
 
 
 @asynccontextmanager
-async def with_redis(ground: Ground, folder: Path, **changes: Any) -> AsyncIterator[tuple[Arena, Mortal]]:
+async def with_redis(
+    ground: Ground, folder: Path, **changes: Any
+) -> AsyncIterator[tuple[Arena, Mortal]]:
     """A server with jobs, and a Redis that can be killed."""
     dsn, _ = await ground.place()
     async with (
@@ -27,14 +29,20 @@ async def with_redis(ground: Ground, folder: Path, **changes: Any) -> AsyncItera
 async def is_caught_up(arena: Arena) -> bool:
     """Whether the board in Redis is whole and equal to PostgreSQL."""
     answer = await arena.admin("GET", "/drift")
-    return answer.status == 200 and answer.data["found"] == 0 and not arena.scoreboard.catch_up.backlog.owes()
+    return (
+        answer.status == 200
+        and answer.data["found"] == 0
+        and not arena.scoreboard.catch_up.backlog.owes()
+    )
 
 
 async def my_score(arena: Arena, player: Player) -> Any:
     return (await arena.send("GET", "/scores/me", token=player.token)).data["score"]
 
 
-async def test_replays_add_once_with_redis_down_and_restarted_in_between(ground: Ground, tmp_path: Path) -> None:
+async def test_replays_add_once_with_redis_down_and_restarted_in_between(
+    ground: Ground, tmp_path: Path
+) -> None:
     """A hundred uses of a token at once, while it is down, when it is back, and with its memory lost again."""
     async with with_redis(ground, tmp_path) as (arena, redis):
         player = await arena.player()
@@ -57,7 +65,9 @@ async def test_replays_add_once_with_redis_down_and_restarted_in_between(ground:
         assert await my_score(arena, player) == 10
 
 
-async def test_redis_dies_in_the_middle_of_a_hundred_replays(ground: Ground, tmp_path: Path) -> None:
+async def test_redis_dies_in_the_middle_of_a_hundred_replays(
+    ground: Ground, tmp_path: Path
+) -> None:
     async with with_redis(ground, tmp_path) as (arena, redis):
         player = await arena.player()
         token = await arena.vouch(player)
@@ -72,7 +82,9 @@ async def test_redis_dies_in_the_middle_of_a_hundred_replays(ground: Ground, tmp
 
 
 @pytest.mark.soak
-async def test_redis_killed_under_load_fails_no_request_and_loses_no_score(ground: Ground, tmp_path: Path) -> None:
+async def test_redis_killed_under_load_fails_no_request_and_loses_no_score(
+    ground: Ground, tmp_path: Path
+) -> None:
     """Everyone goes on playing while it dies and comes back twice; seconds later the board equals PostgreSQL."""
     async with with_redis(ground, tmp_path) as (arena, redis):
         players = [await arena.player() for _ in range(8)]
@@ -84,7 +96,9 @@ async def test_redis_killed_under_load_fails_no_request_and_loses_no_score(groun
                 await arena.score(player, 3)
                 added[player.user_id] += 3
                 shown = await arena.board("?limit=100")
-                [mine] = [place for place in shown["leaderboard"] if place["user_id"] == player.user_id]
+                [mine] = [
+                    place for place in shown["leaderboard"] if place["user_id"] == player.user_id
+                ]
                 assert mine["score"] == added[player.user_id]
 
         playing = [asyncio.create_task(play(player)) for player in players]
@@ -102,7 +116,9 @@ async def test_redis_killed_under_load_fails_no_request_and_loses_no_score(groun
         await until(lambda: is_caught_up(arena))
         shown = await arena.board("?limit=100")
         assert {place["user_id"]: place["score"] for place in shown["leaderboard"]} == added
-        assert [place["score"] for place in shown["leaderboard"]] == sorted(added.values(), reverse=True)
+        assert [place["score"] for place in shown["leaderboard"]] == sorted(
+            added.values(), reverse=True
+        )
 
 
 async def _async(holds: bool) -> bool:
@@ -119,7 +135,11 @@ async def test_without_redis_everything_answers_correctly(ground: Ground, tmp_pa
         body = {"username": "cem", "email": "cem@example.com", "password": "long enough"}
         cem = (await arena.send("POST", "/auth/register", body)).data
         token = cem["tokens"]["access_token"]
-        assert [place["username"] for place in (await arena.board())["leaderboard"]] == ["ben", "ana", "cem"]
+        assert [place["username"] for place in (await arena.board())["leaderboard"]] == [
+            "ben",
+            "ana",
+            "cem",
+        ]
         assert (await arena.send("GET", "/scores/me", token=token)).data["rank"] == 3
         assert (await arena.send("DELETE", "/users/me", token=ana.token)).status == 204
         assert (await arena.send("POST", "/auth/logout", token=token)).status == 204
@@ -127,13 +147,22 @@ async def test_without_redis_everything_answers_correctly(ground: Ground, tmp_pa
         expect_refused(await arena.admin("GET", "/drift"), 503, "SERVICE_UNAVAILABLE")
         await redis.start()
         await until(lambda: is_caught_up(arena))
-        assert [place["username"] for place in (await arena.board())["leaderboard"]] == ["ben", "cem"]
+        assert [place["username"] for place in (await arena.board())["leaderboard"]] == [
+            "ben",
+            "cem",
+        ]
 
 
-async def test_what_redis_missed_while_it_hung_is_made_up_for(ground: Ground, tmp_path: Path) -> None:
+async def test_what_redis_missed_while_it_hung_is_made_up_for(
+    ground: Ground, tmp_path: Path
+) -> None:
     """It did not die, so it still believes what it believed: sessions that have ended, people who have left, old scores."""
     async with with_redis(ground, tmp_path, scoreboard_redis_milliseconds=100) as (arena, redis):
-        ana, ben, cem = await arena.player("ana"), await arena.player("ben"), await arena.player("cem")
+        ana, ben, cem = (
+            await arena.player("ana"),
+            await arena.player("ben"),
+            await arena.player("cem"),
+        )
         for player, score in ((ana, 30), (ben, 20), (cem, 10)):
             await arena.score(player, score)
         redis.pause()
@@ -141,17 +170,30 @@ async def test_what_redis_missed_while_it_hung_is_made_up_for(ground: Ground, tm
         assert (await arena.score(cem, 50))["rank"] == 1
         assert (await arena.send("POST", "/auth/logout", token=ben.token)).status == 204
         assert (await arena.send("DELETE", "/users/me", token=ana.token)).status == 204
-        assert time.monotonic() - started < 5, "a Redis that hangs costs a moment, not a time-out for each request"
+        assert time.monotonic() - started < 5, (
+            "a Redis that hangs costs a moment, not a time-out for each request"
+        )
         redis.resume()
-        expect_refused(await arena.send("GET", "/scores/me", token=ben.token), 401, "SESSION_REVOKED")
+        expect_refused(
+            await arena.send("GET", "/scores/me", token=ben.token), 401, "SESSION_REVOKED"
+        )
         await until(lambda: is_caught_up(arena))
-        expect_refused(await arena.send("GET", "/scores/me", token=ben.token), 401, "SESSION_REVOKED")
-        expect_refused(await arena.send("GET", "/scores/me", token=ana.token), 401, "SESSION_REVOKED")
+        expect_refused(
+            await arena.send("GET", "/scores/me", token=ben.token), 401, "SESSION_REVOKED"
+        )
+        expect_refused(
+            await arena.send("GET", "/scores/me", token=ana.token), 401, "SESSION_REVOKED"
+        )
         shown = (await arena.board())["leaderboard"]
-        assert [(place["username"], place["score"]) for place in shown] == [("cem", 60), ("ben", 20)]
+        assert [(place["username"], place["score"]) for place in shown] == [
+            ("cem", 60),
+            ("ben", 20),
+        ]
 
 
-async def test_a_redis_that_is_away_costs_no_time_out_for_each_request(ground: Ground, tmp_path: Path) -> None:
+async def test_a_redis_that_is_away_costs_no_time_out_for_each_request(
+    ground: Ground, tmp_path: Path
+) -> None:
     """After a few failures it is not asked any more, except by one request now and then."""
     async with with_redis(ground, tmp_path, scoreboard_redis_milliseconds=300) as (arena, redis):
         player = await arena.player()
@@ -171,14 +213,21 @@ async def readiness(arena: Arena) -> tuple[int, dict[str, str]]:
     return response.status, (await response.json())["checks"]
 
 
-async def test_readiness_asks_for_postgresql_and_only_tells_of_redis(ground: Ground, tmp_path: Path) -> None:
+async def test_readiness_asks_for_postgresql_and_only_tells_of_redis(
+    ground: Ground, tmp_path: Path
+) -> None:
     async with with_redis(ground, tmp_path) as (arena, redis):
         assert await readiness(arena) == (200, {"store": "ok", "postgresql": "ok", "redis": "ok"})
         await redis.kill()
-        assert await readiness(arena) == (200, {"store": "ok", "postgresql": "ok", "redis": "failed"})
+        assert await readiness(arena) == (
+            200,
+            {"store": "ok", "postgresql": "ok", "redis": "failed"},
+        )
 
 
-async def test_without_postgresql_the_answer_is_503_and_quick_and_it_recovers(ground: Ground, tmp_path: Path) -> None:
+async def test_without_postgresql_the_answer_is_503_and_quick_and_it_recovers(
+    ground: Ground, tmp_path: Path
+) -> None:
     """Nothing that was answered is lost, what was not answered may be sent again, and no restart is needed."""
     _, redis_url = await ground.place()
     async with (
@@ -195,7 +244,9 @@ async def test_without_postgresql_the_answer_is_503_and_quick_and_it_recovers(gr
             assert time.monotonic() - started < 3, "quick, also on a busy machine"
             expect_refused(answer, 503, "SERVICE_UNAVAILABLE")
             assert answer.headers["retry-after"] == "1"
-        assert (await arena.board())["leaderboard"][0]["score"] == 10, "what Redis knows is still shown"
+        assert (await arena.board())["leaderboard"][0]["score"] == 10, (
+            "what Redis knows is still shown"
+        )
         status, checks = await readiness(arena)
         assert (status, checks["postgresql"]) == (503, "failed")
         await postgres.start()
@@ -204,7 +255,9 @@ async def test_without_postgresql_the_answer_is_503_and_quick_and_it_recovers(gr
         assert (await arena.admin("GET", "/drift")).data["found"] == 0
 
 
-async def test_postgresql_killed_under_load_loses_nothing_that_was_answered(ground: Ground, tmp_path: Path) -> None:
+async def test_postgresql_killed_under_load_loses_nothing_that_was_answered(
+    ground: Ground, tmp_path: Path
+) -> None:
     """Players send what failed again, with the same token; each token counts once."""
     _, redis_url = await ground.place()
     async with (
@@ -212,7 +265,9 @@ async def test_postgresql_killed_under_load_loses_nothing_that_was_answered(grou
         running(settings_of((postgres.address, redis_url), tmp_path), jobs=True) as arena,
     ):
         players = [await arena.player() for _ in range(4)]
-        tokens = {player.user_id: [await arena.vouch(player) for _ in range(12)] for player in players}
+        tokens = {
+            player.user_id: [await arena.vouch(player) for _ in range(12)] for player in players
+        }
 
         async def play(player: Player) -> None:
             for token in tokens[player.user_id]:

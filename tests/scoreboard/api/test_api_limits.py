@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from tally.kit.clock import ManualClock
-from tests.scoreboard.api.arena import INTERNAL, Answer, Arena, Player, expect_refused, running, settings_of
+from tests.scoreboard.api.arena import (
+    INTERNAL,
+    Answer,
+    Arena,
+    Player,
+    expect_refused,
+    running,
+    settings_of,
+)
 from tests.scoreboard.api.servers import Ground, mortal_redis
 
 DEFAULTS = {
@@ -31,7 +39,9 @@ async def ask(arena: Arena, what: str, player: Player) -> Answer:
         return await arena.send("GET", "/leaderboard")
     if what == "auth":
         return await arena.send("POST", "/auth/refresh", {"refresh_token": "x"})
-    return await arena.send("POST", "/internal/actions/complete", {}, headers={"X-Internal-API-Key": INTERNAL})
+    return await arena.send(
+        "POST", "/internal/actions/complete", {}, headers={"X-Internal-API-Key": INTERNAL}
+    )
 
 
 async def check_limit(arena: Arena, what: str, limit: int) -> None:
@@ -54,14 +64,22 @@ async def check_limit(arena: Arena, what: str, limit: int) -> None:
     assert (await ask(arena, what, player)).status == 429
 
 
-@pytest.mark.parametrize(("what", "limit"), [("score", 10), ("me", 30), ("board", 60), ("auth", 10)])
-async def test_the_request_that_is_one_too_many_is_refused(ground: Ground, tmp_path: Path, what: str, limit: int) -> None:
-    async with running(settings_of(await ground.place(), tmp_path, **DEFAULTS), ManualClock()) as arena:
+@pytest.mark.parametrize(
+    ("what", "limit"), [("score", 10), ("me", 30), ("board", 60), ("auth", 10)]
+)
+async def test_the_request_that_is_one_too_many_is_refused(
+    ground: Ground, tmp_path: Path, what: str, limit: int
+) -> None:
+    async with running(
+        settings_of(await ground.place(), tmp_path, **DEFAULTS), ManualClock()
+    ) as arena:
         await check_limit(arena, what, limit)
 
 
 async def test_game_servers_have_a_limit_too(ground: Ground, tmp_path: Path) -> None:
-    settings = settings_of(await ground.place(), tmp_path, **(DEFAULTS | {"scoreboard_action_limit": 7}))
+    settings = settings_of(
+        await ground.place(), tmp_path, **(DEFAULTS | {"scoreboard_action_limit": 7})
+    )
     async with running(settings, ManualClock()) as arena:
         await check_limit(arena, "action", 7)
 
@@ -98,7 +116,9 @@ async def test_nobody_starts_anew_when_redis_goes_away(ground: Ground, tmp_path:
 
 
 async def test_each_player_has_a_limit_of_their_own(ground: Ground, tmp_path: Path) -> None:
-    async with running(settings_of(await ground.place(), tmp_path, **DEFAULTS), ManualClock()) as arena:
+    async with running(
+        settings_of(await ground.place(), tmp_path, **DEFAULTS), ManualClock()
+    ) as arena:
         ana, ben = await arena.player(), await arena.player()
         answers = [await ask(arena, "score", ana) for _ in range(11)]
         expect_refused(answers[-1], 429, "RATE_LIMIT_EXCEEDED")

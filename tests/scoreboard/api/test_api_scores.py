@@ -14,7 +14,14 @@ from tally.kit.ids import new_uuid
 from tally.kit.keyring import Key
 from tally.scoreboard.model import GREATEST_SCORE
 from tally.settings import Secret
-from tests.scoreboard.api.arena import ACTION_KEY, INTERNAL, Arena, expect_refused, running, settings_of
+from tests.scoreboard.api.arena import (
+    ACTION_KEY,
+    INTERNAL,
+    Arena,
+    expect_refused,
+    running,
+    settings_of,
+)
 from tests.scoreboard.api.servers import Ground
 
 
@@ -37,7 +44,9 @@ async def test_points_are_added_and_told_with_the_rank(fresh: Arena) -> None:
     second = await fresh.score(ana, 20)
     assert (second["new_score"], second["score_added"], second["rank"]) == (70, 20, 2)
     shown = await fresh.board()
-    assert [(place["rank"], place["username"], place["score"]) for place in shown["leaderboard"]] == [
+    assert [
+        (place["rank"], place["username"], place["score"]) for place in shown["leaderboard"]
+    ] == [
         (1, "ben", 80),
         (2, "ana", 70),
     ]
@@ -79,7 +88,9 @@ async def test_a_token_that_does_not_hold_is_refused(arena: Arena) -> None:
         "truncated": token[:-1],
         "without a signature": token.partition(".")[0] + ".",
         "re-signed": signed(payload, stranger),
-        "of another key": signed(msgspec.json.encode(json.loads(payload) | {"key_id": Key.of(stranger).key_id}), stranger),
+        "of another key": signed(
+            msgspec.json.encode(json.loads(payload) | {"key_id": Key.of(stranger).key_id}), stranger
+        ),
         "padded": token + "=",
         "not a token": "x",
     }
@@ -95,7 +106,13 @@ async def test_more_points_than_the_action_is_worth_are_refused(arena: Arena) ->
     """And the token is not used up by it."""
     player = await arena.player()
     token = await arena.vouch(player, 100)
-    expect_refused(await arena.trade(player, token, 101), 400, "SCORE_EXCEEDS_MAX", field="score_delta", max_score=100)
+    expect_refused(
+        await arena.trade(player, token, 101),
+        400,
+        "SCORE_EXCEEDS_MAX",
+        field="score_delta",
+        max_score=100,
+    )
     assert (await arena.trade(player, token, 100)).data["new_score"] == 100
 
 
@@ -103,10 +120,17 @@ async def test_more_points_than_the_action_is_worth_are_refused(arena: Arena) ->
 async def test_points_that_are_none_are_refused(arena: Arena, delta: object) -> None:
     player = await arena.player()
     body = {"action_token": await arena.vouch(player), "score_delta": delta}
-    expect_refused(await arena.send("PATCH", "/scores", body, player.token), 400, "VALIDATION_ERROR", field="score_delta")
+    expect_refused(
+        await arena.send("PATCH", "/scores", body, player.token),
+        400,
+        "VALIDATION_ERROR",
+        field="score_delta",
+    )
 
 
-async def test_a_token_expires_after_five_minutes_and_its_answer_does_not(ground: Ground, tmp_path: Path) -> None:
+async def test_a_token_expires_after_five_minutes_and_its_answer_does_not(
+    ground: Ground, tmp_path: Path
+) -> None:
     """Whoever traded it in time gets the answer again, for an hour longer; whoever did not gets nothing."""
     settings = settings_of(await ground.place(), tmp_path, scoreboard_access_seconds=7200)
     async with running(settings, ManualClock()) as arena:
@@ -130,7 +154,9 @@ async def test_a_key_can_be_changed_without_a_break(ground: Ground, tmp_path: Pa
     async with running(settings_of(place, tmp_path)) as arena:
         player = await arena.player()
         tokens = [await arena.vouch(player) for _ in range(2)]
-    async with running(settings_of(place, tmp_path, scoreboard_action_keys=(new, ACTION_KEY))) as arena:
+    async with running(
+        settings_of(place, tmp_path, scoreboard_action_keys=(new, ACTION_KEY))
+    ) as arena:
         assert (await arena.trade(player, tokens[0], 3)).data["new_score"] == 3
         newer = await arena.vouch(player)
     async with running(settings_of(place, tmp_path, scoreboard_action_keys=(new,))) as arena:
@@ -142,7 +168,10 @@ async def test_a_score_never_passes_the_greatest_safe_integer(arena: Arena) -> N
     """What would is refused, never wrapped; and the token is not used up."""
     player = await arena.player()
     await arena.scoreboard.database.value(
-        "test", "UPDATE scores SET total_score = $2 WHERE user_id = $1", player.user_id, GREATEST_SCORE - 5
+        "test",
+        "UPDATE scores SET total_score = $2 WHERE user_id = $1",
+        player.user_id,
+        GREATEST_SCORE - 5,
     )
     token = await arena.vouch(player)
     expect_refused(await arena.trade(player, token, 6), 409, "SCORE_TOO_GREAT")
@@ -153,7 +182,9 @@ async def test_an_action_is_vouched_for_once(arena: Arena) -> None:
     player, action_id = await arena.player(), new_uuid()
     await arena.vouch(player, action_id=action_id)
     body = {"action_id": action_id, "user_id": player.user_id, "max_score": 5}
-    answer = await arena.send("POST", "/internal/actions/complete", body, headers={"X-Internal-API-Key": INTERNAL})
+    answer = await arena.send(
+        "POST", "/internal/actions/complete", body, headers={"X-Internal-API-Key": INTERNAL}
+    )
     expect_refused(answer, 409, "ACTION_EXISTS", field="action_id")
 
 
@@ -173,33 +204,57 @@ async def test_an_action_is_vouched_for_once(arena: Arena) -> None:
         ({"more": 1}, 400, "VALIDATION_ERROR"),
     ],
 )
-async def test_what_cannot_be_vouched_for_is_refused(arena: Arena, change: dict[str, object], status: int, code: str) -> None:
+async def test_what_cannot_be_vouched_for_is_refused(
+    arena: Arena, change: dict[str, object], status: int, code: str
+) -> None:
     player = await arena.player()
     body = {"action_id": new_uuid(), "user_id": player.user_id, "max_score": 100} | change
-    answer = await arena.send("POST", "/internal/actions/complete", body, headers={"X-Internal-API-Key": INTERNAL})
+    answer = await arena.send(
+        "POST", "/internal/actions/complete", body, headers={"X-Internal-API-Key": INTERNAL}
+    )
     expect_refused(answer, status, code)
 
 
-@pytest.mark.parametrize("headers", [{}, {"X-Internal-API-Key": "wrong"}, {"X-Internal-API-Key": ""}])
+@pytest.mark.parametrize(
+    "headers", [{}, {"X-Internal-API-Key": "wrong"}, {"X-Internal-API-Key": ""}]
+)
 async def test_only_game_servers_vouch(arena: Arena, headers: dict[str, str]) -> None:
     body = {"action_id": "a", "user_id": new_uuid(), "max_score": 5}
-    expect_refused(await arena.send("POST", "/internal/actions/complete", body, headers=headers), 401, "UNAUTHORIZED")
+    expect_refused(
+        await arena.send("POST", "/internal/actions/complete", body, headers=headers),
+        401,
+        "UNAUTHORIZED",
+    )
 
 
 async def test_my_history_is_paged_and_has_what_the_game_told(arena: Arena) -> None:
     """Newest first, each change once, with the action's metadata; nobody else's cursor is good for it."""
     player, other = await arena.player(), await arena.player()
     for level in range(5):
-        token = await arena.vouch(player, metadata={"level": level}, action_id=f"{player.username}-{level}")
+        token = await arena.vouch(
+            player, metadata={"level": level}, action_id=f"{player.username}-{level}"
+        )
         await arena.trade(player, token, 10)
     page = (await arena.send("GET", "/users/me/events?limit=2", token=player.token)).data
     seen, cursor = page["events"], page["next_cursor"]
-    expect_refused(await arena.send("GET", f"/users/me/events?cursor={cursor}", token=other.token), 400, "VALIDATION_ERROR")
+    expect_refused(
+        await arena.send("GET", f"/users/me/events?cursor={cursor}", token=other.token),
+        400,
+        "VALIDATION_ERROR",
+    )
     while cursor is not None:
-        page = (await arena.send("GET", f"/users/me/events?limit=2&cursor={cursor}", token=player.token)).data
+        page = (
+            await arena.send("GET", f"/users/me/events?limit=2&cursor={cursor}", token=player.token)
+        ).data
         seen, cursor = seen + page["events"], page["next_cursor"]
     assert [event["metadata"] for event in seen] == [{"level": level} for level in (4, 3, 2, 1, 0)]
-    assert [(event["score_before"], event["score_after"]) for event in seen] == [(40, 50), (30, 40), (20, 30), (10, 20), (0, 10)]
+    assert [(event["score_before"], event["score_after"]) for event in seen] == [
+        (40, 50),
+        (30, 40),
+        (20, 30),
+        (10, 20),
+        (0, 10),
+    ]
 
 
 async def test_a_change_is_logged_in_the_agreed_form(arena: Arena, log: io.StringIO) -> None:
@@ -208,8 +263,26 @@ async def test_a_change_is_logged_in_the_agreed_form(arena: Arena, log: io.Strin
     token = await arena.vouch(player)
     answer = (await arena.trade(player, token, 42)).data
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
-    [line] = [line for line in lines if line["action"] == "score_update" and line["userId"] == player.user_id]
-    assert set(line) == {"timestamp", "level", "service", "requestId", "userId", "action", "message", "data", "correlationId"}
-    assert (line["level"], line["service"], line["message"]) == ("info", "scoreboard-api", "Score updated successfully")
+    [line] = [
+        line
+        for line in lines
+        if line["action"] == "score_update" and line["userId"] == player.user_id
+    ]
+    assert set(line) == {
+        "timestamp",
+        "level",
+        "service",
+        "requestId",
+        "userId",
+        "action",
+        "message",
+        "data",
+        "correlationId",
+    }
+    assert (line["level"], line["service"], line["message"]) == (
+        "info",
+        "scoreboard-api",
+        "Score updated successfully",
+    )
     assert line["data"] == {"scoreDelta": 42, "newScore": 42, "rank": answer["rank"]}
     assert token not in log.getvalue()

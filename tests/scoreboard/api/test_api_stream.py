@@ -13,7 +13,17 @@ import pytest
 
 from tally.kit.clock import ManualClock
 from tally.scoreboard.service.broadcast import EVENT, TOPIC, Place, Update, changed_positions
-from tests.scoreboard.api.arena import ACTION_KEY, ADMIN, INTERNAL, SESSION_KEY, Arena, Json, running, settings_of, until
+from tests.scoreboard.api.arena import (
+    ACTION_KEY,
+    ADMIN,
+    INTERNAL,
+    SESSION_KEY,
+    Arena,
+    Json,
+    running,
+    settings_of,
+    until,
+)
 from tests.scoreboard.api.servers import Ground, mortal_redis
 from tests.scoreboard.api.watcher import Watcher, connect, watching
 
@@ -27,7 +37,9 @@ async def test_a_watcher_gets_the_board_and_then_what_changes(fresh: Arena) -> N
         await fresh.score(player, score)
     async with watching(fresh.url) as watcher:
         first = await watcher.update()
-        assert [(place["rank"], place["username"], place["score"]) for place in first["leaderboard"]] == [
+        assert [
+            (place["rank"], place["username"], place["score"]) for place in first["leaderboard"]
+        ] == [
             (1, "ana", 30),
             (2, "ben", 20),
             (3, "cem", 10),
@@ -35,7 +47,11 @@ async def test_a_watcher_gets_the_board_and_then_what_changes(fresh: Arena) -> N
         assert (first["changed_positions"], first["total_players"]) == ([], 3)
         await fresh.score(cem, 15)
         second = await watcher.update()
-        assert [(place["username"], place["score"]) for place in second["leaderboard"]] == [("ana", 30), ("cem", 25), ("ben", 20)]
+        assert [(place["username"], place["score"]) for place in second["leaderboard"]] == [
+            ("ana", 30),
+            ("cem", 25),
+            ("ben", 20),
+        ]
         assert second["changed_positions"] == [2, 3]
         assert second["timestamp"].endswith("Z")
 
@@ -105,7 +121,10 @@ async def test_who_comes_back_gets_what_was_missed(fresh: Arena) -> None:
 
 async def test_a_silent_stream_is_pinged_every_30_seconds(ground: Ground, tmp_path: Path) -> None:
     clock = ManualClock()
-    async with running(settings_of(await ground.place(), tmp_path), clock) as arena, watching(arena.url) as watcher:
+    async with (
+        running(settings_of(await ground.place(), tmp_path), clock) as arena,
+        watching(arena.url) as watcher,
+    ):
         await watcher.update()
         waiting = asyncio.create_task(watcher.piece())
         await clock.advance(29)
@@ -115,15 +134,22 @@ async def test_a_silent_stream_is_pinged_every_30_seconds(ground: Ground, tmp_pa
         assert await waiting == ": ping"
 
 
-async def test_one_stream_too_many_is_refused_until_another_ends(ground: Ground, tmp_path: Path) -> None:
+async def test_one_stream_too_many_is_refused_until_another_ends(
+    ground: Ground, tmp_path: Path
+) -> None:
     """The sixth of a player, the eleventh of an address."""
     limits = {"scoreboard_streams_per_user": 5, "scoreboard_streams_per_address": 10}
-    async with running(settings_of(await ground.place(), tmp_path, **limits)) as arena, AsyncExitStack() as stack:
+    async with (
+        running(settings_of(await ground.place(), tmp_path, **limits)) as arena,
+        AsyncExitStack() as stack,
+    ):
         player = await arena.player()
         own = [await stack.enter_async_context(watching(arena.url, player.token)) for _ in range(5)]
         status, refused = await connect(arena.url, player.token)
         assert status == 429
-        assert json.loads(await refused.reader.read(10_000))["error"]["code"] == "RATE_LIMIT_EXCEEDED"
+        assert (
+            json.loads(await refused.reader.read(10_000))["error"]["code"] == "RATE_LIMIT_EXCEEDED"
+        )
         refused.writer.transport.abort()
         for _ in range(5):
             await stack.enter_async_context(watching(arena.url))
@@ -141,8 +167,12 @@ async def test_one_stream_too_many_is_refused_until_another_ends(ground: Ground,
 
 
 @pytest.mark.parametrize(("token", "code"), [("x", "UNAUTHORIZED"), ("", "UNAUTHORIZED")])
-async def test_a_token_that_does_not_hold_opens_no_stream(arena: Arena, token: str, code: str) -> None:
-    answer = await arena.send("GET", "/leaderboard/stream", headers={"Authorization": f"Bearer {token}"})
+async def test_a_token_that_does_not_hold_opens_no_stream(
+    arena: Arena, token: str, code: str
+) -> None:
+    answer = await arena.send(
+        "GET", "/leaderboard/stream", headers={"Authorization": f"Bearer {token}"}
+    )
     assert (answer.status, answer.json["error"]["code"]) == (401, code)
 
 
@@ -156,7 +186,9 @@ async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(fresh: Are
         number = 0
         while figure("tally_stream_clients") == 2:
             number += 1
-            fresh.parts.hub.publish(TOPIC, EVENT, Update(places, (1,), number, "2026-01-01T00:00:00Z"))
+            fresh.parts.hub.publish(
+                TOPIC, EVENT, Update(places, (1,), number, "2026-01-01T00:00:00Z")
+            )
             assert (await reading.update())["total_players"] == number
         assert figure("tally_stream_dropped_total") == 1
         stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]
@@ -191,7 +223,9 @@ async def test_without_redis_a_server_tells_its_own_watchers_and_looks_for_what_
 @asynccontextmanager
 async def server_process(place: tuple[str, str], folder: Path) -> AsyncIterator[str]:
     """`tally serve scoreboard` in a process of its own."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")} | {
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
+    } | {
         "TALLY_DATA_DIR": str(folder),
         "TALLY_PORT": "0",
         "TALLY_LOG_FORMAT": "json",
@@ -204,7 +238,9 @@ async def server_process(place: tuple[str, str], folder: Path) -> AsyncIterator[
         "TALLY_SCOREBOARD_STREAMS_PER_ADDRESS": "1000",
     }
     words = (sys.executable, "-m", "tally.cli", "serve", "scoreboard")
-    process = await asyncio.create_subprocess_exec(*words, env=environment, stderr=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *words, env=environment, stderr=asyncio.subprocess.PIPE
+    )
     assert process.stderr is not None
     draining = None
     try:
@@ -223,19 +259,25 @@ async def server_process(place: tuple[str, str], folder: Path) -> AsyncIterator[
             await draining
 
 
-async def test_watchers_of_two_server_processes_all_see_every_change(ground: Ground, tmp_path: Path) -> None:
+async def test_watchers_of_two_server_processes_all_see_every_change(
+    ground: Ground, tmp_path: Path
+) -> None:
     """Whichever process made it; and at the end they show what PostgreSQL has."""
     place = await ground.place()
     async with AsyncExitStack() as stack:
         arena = await stack.enter_async_context(running(settings_of(place, tmp_path / "here")))
         servers = [server_process(place, tmp_path / name) for name in ("one", "two")]
         urls = await asyncio.gather(*(stack.enter_async_context(server) for server in servers))
-        watchers = [await stack.enter_async_context(watching(url)) for url in urls for _ in range(40)]
+        watchers = [
+            await stack.enter_async_context(watching(url)) for url in urls for _ in range(40)
+        ]
         player = await arena.player()
         for score, url in enumerate((*urls, arena.url), start=1):
             body = {"action_token": await arena.vouch(player), "score_delta": 1}
             elsewhere = Arena(url, arena.parts, arena.clock, arena.client)
-            assert (await elsewhere.send("PATCH", "/scores", body, player.token)).data["new_score"] == score
+            assert (await elsewhere.send("PATCH", "/scores", body, player.token)).data[
+                "new_score"
+            ] == score
             updates = await asyncio.wait_for(all_see(watchers, player.user_id, score), SECONDS)
             assert [update["leaderboard"][0]["score"] for update in updates] == [score] * 80
 

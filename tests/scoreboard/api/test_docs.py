@@ -31,7 +31,10 @@ async def test_the_commands_of_the_page_work_in_order(ground: Ground, tmp_path: 
     async with running(settings_of(await ground.place(), tmp_path)) as arena:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         process = await asyncio.create_subprocess_exec(
-            *(bash, "-eu", "-c", script),
+            bash,
+            "-eu",
+            "-c",
+            script,
             env=os.environ | {"TALLY": arena.url, "TALLY_DATA_DIR": str(tmp_path), "PATH": path},
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,
@@ -56,14 +59,20 @@ async def test_the_commands_of_the_page_work_in_order(ground: Ground, tmp_path: 
 def test_the_page_has_every_code_and_no_other() -> None:
     """Whoever meets an error finds it explained; what HTTP itself has words for needs none."""
     told = set(re.findall(r"^\|(.*?)\| \d{3} \|", PAGE, re.MULTILINE))
-    assert {code for row in told for code in re.findall(r"`([A-Z_]+)`", row)} == CODES - {"TOO_LARGE", "UNSUPPORTED_MEDIA"}
+    assert {code for row in told for code in re.findall(r"`([A-Z_]+)`", row)} == CODES - {
+        "TOO_LARGE",
+        "UNSUPPORTED_MEDIA",
+    }
 
 
 def test_every_test_that_the_page_names_is_there() -> None:
     named = re.findall(r"`(test_api_\w+\.py)`, `(test_\w+)`", PAGE)
     assert len(named) >= 8
     for file, test in named:
-        assert f"def {test}(" in (Path(__file__).parent / file).read_text(encoding="utf-8"), (file, test)
+        assert f"def {test}(" in (Path(__file__).parent / file).read_text(encoding="utf-8"), (
+            file,
+            test,
+        )
     for path in re.findall(r"`(tests/[\w/]+\.py)`", PAGE):
         assert (ROOT / path).is_file(), path
     assert f"$TALLY{API}" in PAGE

@@ -1,7 +1,8 @@
 """The OpenAPI document against the running server: what is documented is what is answered, whatever is asked.
 
-Schemathesis makes up requests from the document, good ones and ones that break it, with and without a credential. No answer may
-be a 5xx, or have a status, a content type, a header or a body that the document does not tell.
+Schemathesis makes up requests from the document, good ones and ones that break it, with and without
+a credential. No answer may be a 5xx, or have a status, a content type, a header or a body that the
+document does not tell.
 """
 
 import asyncio
@@ -14,7 +15,16 @@ import pytest
 from schemathesis import GenerationMode
 
 from tests.openapi import Document, check_examples
-from tests.scoreboard.api.arena import ADMIN, API, INTERNAL, Arena, Json, Player, running, settings_of
+from tests.scoreboard.api.arena import (
+    ADMIN,
+    API,
+    INTERNAL,
+    Arena,
+    Json,
+    Player,
+    running,
+    settings_of,
+)
 from tests.scoreboard.api.servers import Ground
 
 EXAMPLES = 6
@@ -36,13 +46,23 @@ class Good:
 OPERATIONS: dict[tuple[str, str], Good] = {
     ("GET", "/health"): Good(is_open=True, is_fuzzed=False),
     ("POST", "/auth/register"): Good(
-        body={"username": "made_up", "email": "made@example.com", "password": "long enough"}, status=201, is_open=True
+        body={"username": "made_up", "email": "made@example.com", "password": "long enough"},
+        status=201,
+        is_open=True,
     ),
-    ("POST", "/auth/login"): Good(body={"login": "made_up", "password": "long enough"}, is_open=True),
+    ("POST", "/auth/login"): Good(
+        body={"login": "made_up", "password": "long enough"}, is_open=True
+    ),
     ("POST", "/auth/refresh"): Good(body={"refresh_token": "REFRESH"}, is_open=True),
     ("GET", "/auth/sessions"): Good(),
     ("POST", "/internal/actions/complete"): Good(
-        body={"action_id": "level-3", "user_id": "USER", "max_score": 100, "metadata": {"level": 3}}, status=201
+        body={
+            "action_id": "level-3",
+            "user_id": "USER",
+            "max_score": 100,
+            "metadata": {"level": 3},
+        },
+        status=201,
     ),
     ("PATCH", "/scores"): Good(body={"action_token": "TOKEN", "score_delta": 100}),
     ("GET", "/scores/me"): Good(),
@@ -69,16 +89,26 @@ class Documented:
 
     def credentials(self, player: Player | None = None) -> dict[str, str]:
         token = (player or self.player).token
-        return {"Authorization": f"Bearer {token}", "X-Internal-API-Key": INTERNAL, "X-Admin-API-Key": ADMIN}
+        return {
+            "Authorization": f"Bearer {token}",
+            "X-Internal-API-Key": INTERNAL,
+            "X-Admin-API-Key": ADMIN,
+        }
 
 
 @pytest.fixture(scope="session")
-async def documented(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Documented]:
-    async with running(settings_of(await ground.place(part=1), tmp_path_factory.mktemp("documented"))) as arena:
+async def documented(
+    ground: Ground, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Documented]:
+    async with running(
+        settings_of(await ground.place(part=1), tmp_path_factory.mktemp("documented"))
+    ) as arena:
         response = await arena.client.get(f"{arena.url}/openapi.json").build().send()
         player = await arena.player()
         await arena.score(player, 10)
-        yield Documented(arena, Document.read(arena.url, "scoreboard", API, await response.json()), player)
+        yield Documented(
+            arena, Document.read(arena.url, "scoreboard", API, await response.json()), player
+        )
 
 
 def test_the_document_has_every_route(documented: Documented) -> None:
@@ -93,21 +123,43 @@ def test_an_operation_is_told_with_examples(documented: Documented, method: str,
 
 # Those of the specification, and names for what it leaves to the status.
 CODES = {
-    *("INVALID_ACTION_TOKEN", "SCORE_EXCEEDS_MAX", "VALIDATION_ERROR", "UNAUTHORIZED", "TOKEN_EXPIRED", "SESSION_REVOKED"),
-    *("RATE_LIMIT_EXCEEDED", "SERVICE_UNAVAILABLE", "USER_NOT_FOUND", "SESSION_NOT_FOUND", "USERNAME_TAKEN", "EMAIL_TAKEN"),
-    *("ACTION_EXISTS", "SCORE_TOO_GREAT", "REBUILD_UNDER_WAY", "TOO_LARGE", "UNSUPPORTED_MEDIA"),
+    "INVALID_ACTION_TOKEN",
+    "SCORE_EXCEEDS_MAX",
+    "VALIDATION_ERROR",
+    "UNAUTHORIZED",
+    "TOKEN_EXPIRED",
+    "SESSION_REVOKED",
+    "RATE_LIMIT_EXCEEDED",
+    "SERVICE_UNAVAILABLE",
+    "USER_NOT_FOUND",
+    "SESSION_NOT_FOUND",
+    "USERNAME_TAKEN",
+    "EMAIL_TAKEN",
+    "ACTION_EXISTS",
+    "SCORE_TOO_GREAT",
+    "REBUILD_UNDER_WAY",
+    "TOO_LARGE",
+    "UNSUPPORTED_MEDIA",
 }
 
 
 def test_the_document_tells_every_code(documented: Documented) -> None:
-    assert {body["error"]["code"] for entry in OPERATIONS for body in documented.document.errors(*entry)} == CODES
+    assert {
+        body["error"]["code"] for entry in OPERATIONS for body in documented.document.errors(*entry)
+    } == CODES
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-async def test_a_good_request_is_answered_as_documented(documented: Documented, method: str, path: str) -> None:
+async def test_a_good_request_is_answered_as_documented(
+    documented: Documented, method: str, path: str
+) -> None:
     good, arena, document = OPERATIONS[method, path], documented.arena, documented.document
     player = await arena.player()
-    known = {"USER": player.user_id, "REFRESH": player.refresh_token, "TOKEN": await arena.vouch(player)}
+    known = {
+        "USER": player.user_id,
+        "REFRESH": player.refresh_token,
+        "TOKEN": await arena.vouch(player),
+    }
     [session] = (await arena.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
 
     def ask() -> int:
@@ -115,7 +167,10 @@ async def test_a_good_request_is_answered_as_documented(documented: Documented, 
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": session["session_id"]}
         if good.body is not None:
-            body = {name: known.get(value, value) if isinstance(value, str) else value for name, value in good.body.items()}
+            body = {
+                name: known.get(value, value) if isinstance(value, str) else value
+                for name, value in good.body.items()
+            }
             parts |= {"body": body, "media_type": "application/json"}
         case = document.operation(method, path).Case(**parts)
         if path.endswith("/stream"):
@@ -131,19 +186,32 @@ async def test_whatever_is_asked_the_answer_is_documented(
     documented: Documented, method: str, path: str, mode: GenerationMode
 ) -> None:
     document = documented.document
-    check = partial(document.check_made_up, document.operation(method, path), mode, documented.credentials(), examples=EXAMPLES)
+    check = partial(
+        document.check_made_up,
+        document.operation(method, path),
+        mode,
+        documented.credentials(),
+        examples=EXAMPLES,
+    )
     await asyncio.to_thread(check, known={})
 
 
 @pytest.mark.parametrize(("method", "path"), CLOSED)
-async def test_without_a_credential_the_answer_is_documented_too(documented: Documented, method: str, path: str) -> None:
+async def test_without_a_credential_the_answer_is_documented_too(
+    documented: Documented, method: str, path: str
+) -> None:
     def ask() -> list[int]:
         operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
-        parts: Json = {} if good.body is None else {"body": good.body, "media_type": "application/json"}
+        parts: Json = (
+            {} if good.body is None else {"body": good.body, "media_type": "application/json"}
+        )
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": NOBODY}
         cases = [operation.Case(query=dict(good.query), **parts) for _ in range(2)]
         strange = {"X-Internal-API-Key": "x", "X-Admin-API-Key": "x", "Authorization": "Bearer x"}
-        return [documented.document.answer_of(case, headers) for case, headers in zip(cases, ({}, strange), strict=True)]
+        return [
+            documented.document.answer_of(case, headers)
+            for case, headers in zip(cases, ({}, strange), strict=True)
+        ]
 
     assert await asyncio.to_thread(ask) == [401, 401]

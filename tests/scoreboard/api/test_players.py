@@ -22,7 +22,12 @@ from tally.sim.players.server import ScoreboardServer
 from tests.scoreboard.api.arena import API, INTERNAL, Arena, running, settings_of, until
 from tests.scoreboard.api.servers import Ground, mortal_redis
 
-LIVELY = Habits(interval=0.02, replays=0.5, cheats=0.5, patience=RetryPolicy(attempts=20, base=0.01, cap=0.1, deadline=20))
+LIVELY = Habits(
+    interval=0.02,
+    replays=0.5,
+    cheats=0.5,
+    patience=RetryPolicy(attempts=20, base=0.01, cap=0.1, deadline=20),
+)
 
 
 def fleet_on(arena: Arena, client: Client, key: str = INTERNAL) -> Fleet:
@@ -31,7 +36,9 @@ def fleet_on(arena: Arena, client: Client, key: str = INTERNAL) -> Fleet:
     return Fleet(server, clock, random.Random(11), LIVELY)
 
 
-async def test_players_play_and_no_promise_is_broken_though_redis_dies(ground: Ground, tmp_path: Path) -> None:
+async def test_players_play_and_no_promise_is_broken_though_redis_dies(
+    ground: Ground, tmp_path: Path
+) -> None:
     """Every point they were told of is on the board; what they sent twice counted once; and no cheat was let through."""
     dsn, _ = await ground.place()
     async with (
@@ -44,11 +51,16 @@ async def test_players_play_and_no_promise_is_broken_though_redis_dies(ground: G
         async with fleet.living(6):
             await until(lambda: _is(figures.trades > 30))
             await redis.kill()
-            await until(lambda: _is(figures.trades > 60 and figures.cheats > 10 and figures.replays > 10))
+            await until(
+                lambda: _is(figures.trades > 60 and figures.cheats > 10 and figures.replays > 10)
+            )
             await redis.start()
             await until(lambda: _is(figures.trades > 90))
         assert figures.broken == 0
-        shown = {place["user_id"]: place["score"] for place in (await arena.board("?limit=100"))["leaderboard"]}
+        shown = {
+            place["user_id"]: place["score"]
+            for place in (await arena.board("?limit=100"))["leaderboard"]
+        }
         for player in fleet.players:
             assert player.user is not None
             assert shown[player.user.user_id] >= player.score > 0
@@ -56,7 +68,9 @@ async def test_players_play_and_no_promise_is_broken_though_redis_dies(ground: G
         again = fleet_on(arena, client)
         async with again.living(2):
             await until(lambda: _is(again.signed_up == 2))
-        assert (await arena.board())["total_players"] == 6, "the same chance makes the same people, who sign in again"
+        assert (await arena.board())["total_players"] == 6, (
+            "the same chance makes the same people, who sign in again"
+        )
 
 
 async def _is(holds: bool) -> bool:
@@ -72,7 +86,13 @@ async def test_a_wrong_key_ends_the_game(arena: Arena) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://host:1", "http://host:1/", "http://host:1/scoreboard", "http://host:1/scoreboard/api/v1/"]
+    "url",
+    [
+        "http://host:1",
+        "http://host:1/",
+        "http://host:1/scoreboard",
+        "http://host:1/scoreboard/api/v1/",
+    ],
 )
 def test_a_server_is_found_by_any_of_its_addresses(url: str) -> None:
     assert api_url(url) == "http://host:1/scoreboard/api/v1"

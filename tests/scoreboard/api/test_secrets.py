@@ -6,7 +6,14 @@ from pathlib import Path
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.settings import Settings
-from tests.scoreboard.api.arena import ACTION_KEY, ADMIN, INTERNAL, SESSION_KEY, running, settings_of
+from tests.scoreboard.api.arena import (
+    ACTION_KEY,
+    ADMIN,
+    INTERNAL,
+    SESSION_KEY,
+    running,
+    settings_of,
+)
 from tests.scoreboard.api.servers import Ground, mortal_redis
 
 PASSWORD = "correct horse battery"
@@ -16,7 +23,9 @@ WRONG = "a password that is wrong"
 async def test_no_secret_is_found_anywhere(ground: Ground, tmp_path: Path) -> None:
     """Whatever was done with it, at the most talkative level, with errors in the middle, in rows, in Redis and in logs."""
     stream = io.StringIO()
-    logs.configure(Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream)
+    logs.configure(
+        Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream
+    )
     dsn, _ = await ground.place()
     async with (
         mortal_redis(tmp_path) as redis,
@@ -27,20 +36,34 @@ async def test_no_secret_is_found_anywhere(ground: Ground, tmp_path: Path) -> No
         await arena.send("POST", "/auth/login", {"login": "ana", "password": WRONG})
         token, refresh_token = told["tokens"]["access_token"], told["tokens"]["refresh_token"]
         action = {"action_id": "a1", "user_id": told["user"]["user_id"], "max_score": 5}
-        vouched = await arena.send("POST", "/internal/actions/complete", action, headers={"X-Internal-API-Key": INTERNAL})
+        vouched = await arena.send(
+            "POST", "/internal/actions/complete", action, headers={"X-Internal-API-Key": INTERNAL}
+        )
         action_token = vouched.data["action_token"]
         trade = {"action_token": action_token, "score_delta": 5}
         for sent in (token, token[:-2]):
             await arena.send("PATCH", "/scores", trade, sent)
-            await arena.send("PATCH", f"/scores?token={sent}&action_token={action_token}", trade, sent)
+            await arena.send(
+                "PATCH", f"/scores?token={sent}&action_token={action_token}", trade, sent
+            )
         in_redis = await everything_in(arena.scoreboard.redis.client)
         await redis.kill()
         assert (await arena.send("PATCH", "/scores", trade, token)).status == 200
         renewed = (await arena.send("POST", "/auth/refresh", {"refresh_token": refresh_token})).data
         await arena.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
         rows = ""
-        for table in ("users", "scores", "sessions", "score_events", "consumed_tokens", "completed_actions"):
-            rows += "\n".join(str(row) for row in await arena.scoreboard.database.rows("test", f"SELECT * FROM {table}"))  # noqa: S608
+        for table in (
+            "users",
+            "scores",
+            "sessions",
+            "score_events",
+            "consumed_tokens",
+            "completed_actions",
+        ):
+            rows += "\n".join(
+                str(row)
+                for row in await arena.scoreboard.database.rows("test", f"SELECT * FROM {table}")  # noqa: S608
+            )
     secrets = {
         "the password": PASSWORD,
         "a wrong password": WRONG,

@@ -15,7 +15,10 @@ TABLES = ("sessions", "consumed_tokens", "score_events", "completed_actions")
 
 async def counts(arena: Arena) -> dict[str, int]:
     database = arena.scoreboard.database
-    return {table: await database.value("test", f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608
+    return {
+        table: await database.value("test", f"SELECT count(*) FROM {table}")
+        for table in TABLES  # noqa: S608
+    }
 
 
 async def test_old_rows_are_deleted_each_after_its_time(ground: Ground, tmp_path: Path) -> None:
@@ -30,10 +33,20 @@ async def test_old_rows_are_deleted_each_after_its_time(ground: Ground, tmp_path
         assert (await counts(arena))["consumed_tokens"] == 1
         arena.leap(2)
         await run()
-        assert await counts(arena) == {"sessions": 1, "consumed_tokens": 0, "score_events": 1, "completed_actions": 1}
+        assert await counts(arena) == {
+            "sessions": 1,
+            "consumed_tokens": 0,
+            "score_events": 1,
+            "completed_actions": 1,
+        }
         arena.leap(timedelta(days=31).total_seconds())
         await run()
-        assert await counts(arena) == {"sessions": 0, "consumed_tokens": 0, "score_events": 1, "completed_actions": 1}
+        assert await counts(arena) == {
+            "sessions": 0,
+            "consumed_tokens": 0,
+            "score_events": 1,
+            "completed_actions": 1,
+        }
         arena.leap(timedelta(days=60).total_seconds())
         await run()
         assert await counts(arena) == dict.fromkeys(TABLES, 0)

@@ -44,18 +44,27 @@ class Watcher:
         """The first state in which the player has that score."""
         while True:
             update = await self.update()
-            if any((place["user_id"], place["score"]) == (user_id, score) for place in update["leaderboard"]):
+            if any(
+                (place["user_id"], place["score"]) == (user_id, score)
+                for place in update["leaderboard"]
+            ):
                 return update
 
 
-async def connect(url: str, token: str | None = None, last_event_id: str | None = None) -> tuple[int, Watcher]:
+async def connect(
+    url: str, token: str | None = None, last_event_id: str | None = None
+) -> tuple[int, Watcher]:
     """A client of the stream at `url`, and the status of the answer."""
     parts = urlsplit(url)
     connection = socket.create_connection((parts.hostname, parts.port))
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)  # so that who does not read is full soon
+    connection.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536
+    )  # so that who does not read is full soon
     reader, writer = await asyncio.open_connection(sock=connection, limit=2**24)
     head = [f"GET {API}/leaderboard/stream HTTP/1.1", "Host: x"]
-    head += [f"Authorization: Bearer {token}"] * (token is not None) + [f"Last-Event-ID: {last_event_id}"] * bool(last_event_id)
+    head += [f"Authorization: Bearer {token}"] * (token is not None) + [
+        f"Last-Event-ID: {last_event_id}"
+    ] * bool(last_event_id)
     writer.write("\r\n".join([*head, "", ""]).encode())
     answered = (await reader.readuntil(b"\r\n\r\n")).decode()
     status = int(answered.split(" ", 2)[1])
@@ -64,7 +73,9 @@ async def connect(url: str, token: str | None = None, last_event_id: str | None 
 
 
 @asynccontextmanager
-async def watching(url: str, token: str | None = None, last_event_id: str | None = None) -> AsyncIterator[Watcher]:
+async def watching(
+    url: str, token: str | None = None, last_event_id: str | None = None
+) -> AsyncIterator[Watcher]:
     status, watcher = await connect(url, token, last_event_id)
     assert status == 200
     try:

@@ -25,7 +25,10 @@ class Addresses:
 @pytest.fixture(scope="session")
 async def addresses(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Addresses]:
     folder, clock = tmp_path_factory.mktemp("league"), SystemClock()
-    async with open_postgres(folder, clock, durable=False) as dsn, open_valkey(folder, clock) as url:
+    async with (
+        open_postgres(folder, clock, durable=False) as dsn,
+        open_valkey(folder, clock) as url,
+    ):
         yield Addresses(dsn, url)
 
 

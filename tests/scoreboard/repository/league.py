@@ -76,7 +76,9 @@ class League:
 
     async def player(self, user_id: str | None = None, moment: datetime = START) -> User:
         number = next(_numbers)
-        made = NewUser(user_id or str(uuid.uuid4()), f"player_{number}", f"player{number}@example.org", "hash")
+        made = NewUser(
+            user_id or str(uuid.uuid4()), f"player_{number}", f"player{number}@example.org", "hash"
+        )
         return await self.accounts.create(made, moment)
 
     async def shown(self, user: User) -> Score:
@@ -86,7 +88,9 @@ class League:
         await self.board.put(score)
         return score
 
-    async def add(self, user: User, points: int, moment: datetime = START, token_hash: str | None = None) -> AppliedChange:
+    async def add(
+        self, user: User, points: int, moment: datetime = START, token_hash: str | None = None
+    ) -> AppliedChange:
         return await self.scores.apply(change(user, points, moment, token_hash))
 
     async def set_score(self, score: Score) -> None:
@@ -94,10 +98,21 @@ class League:
         await self.database.value(
             "set_score",
             "UPDATE scores SET total_score = $2, score_first_reached_at = $3, updated_at = $3 WHERE user_id = $1",
-            *(score.user_id, score.score, score.reached_at),
+            score.user_id,
+            score.score,
+            score.reached_at,
         )
 
 
-def change(user: User, points: int, moment: datetime = START, token_hash: str | None = None) -> ScoreChange:
+def change(
+    user: User, points: int, moment: datetime = START, token_hash: str | None = None
+) -> ScoreChange:
     token_hash = token_hash or new_uuid().replace("-", "") * 2
-    return ScoreChange(token_hash, f"action-{token_hash[:8]}", user.user_id, points, moment + timedelta(minutes=5), moment)
+    return ScoreChange(
+        token_hash,
+        f"action-{token_hash[:8]}",
+        user.user_id,
+        points,
+        moment + timedelta(minutes=5),
+        moment,
+    )

@@ -59,7 +59,9 @@ async def test_names_and_addresses_are_unique_without_regard_to_case(league: Lea
         assert found is not None
         assert found.user == anna
     assert await league.accounts.credentials("hannah") is None
-    assert (await league.scores.top(10)).total_players == 1, "an account that was refused leaves nothing behind"
+    assert (await league.scores.top(10)).total_players == 1, (
+        "an account that was refused leaves nothing behind"
+    )
 
 
 async def test_a_password_hash_can_be_changed_and_is_never_shown(league: League) -> None:
@@ -72,7 +74,9 @@ async def test_a_password_hash_can_be_changed_and_is_never_shown(league: League)
     assert "better" not in repr(found)
 
 
-async def test_a_deleted_account_takes_its_score_and_sessions_with_it_and_leaves_its_history_nameless(league: League) -> None:
+async def test_a_deleted_account_takes_its_score_and_sessions_with_it_and_leaves_its_history_nameless(
+    league: League,
+) -> None:
     player, other = await league.player(), await league.player()
     await league.add(player, 5, at(1))
     await league.sessions.create(session_of(player))
@@ -82,10 +86,15 @@ async def test_a_deleted_account_takes_its_score_and_sessions_with_it_and_leaves
     assert await league.scores.find(player.user_id) is None
     assert await league.sessions.find(session_of(player).token_hash) is None
     assert (await league.events.of_user(player.user_id, 10)).events == ()
-    row = await league.database.row("event", "SELECT user_id, score_after, client_info FROM score_events")
+    row = await league.database.row(
+        "event", "SELECT user_id, score_after, client_info FROM score_events"
+    )
     assert dict(row or {}) == {"user_id": None, "score_after": 5, "client_info": {}}
     board = await league.scores.top(10)
-    assert ([place.user_id for place in board.standings], board.total_players) == ([other.user_id], 1)
+    assert ([place.user_id for place in board.standings], board.total_players) == (
+        [other.user_id],
+        1,
+    )
 
 
 async def test_what_cannot_be_stored_is_the_callers_mistake(league: League) -> None:
@@ -106,7 +115,9 @@ def test_an_id_has_one_spelling() -> None:
         known_user_id("usr_abc123")
 
 
-async def test_a_session_is_found_by_its_token_until_it_is_revoked_or_expires(league: League) -> None:
+async def test_a_session_is_found_by_its_token_until_it_is_revoked_or_expires(
+    league: League,
+) -> None:
     player = await league.player()
     session = session_of(player)
     await league.sessions.create(session)
@@ -126,10 +137,14 @@ async def test_nobody_ends_the_session_of_another(league: League) -> None:
     session = session_of(player)
     await league.sessions.create(session)
     assert await league.sessions.revoke(session.session_id, other.user_id, at(1)) is None
-    assert [each.session_id for each in await league.sessions.active_of(player.user_id, at(1))] == [session.session_id]
+    assert [each.session_id for each in await league.sessions.active_of(player.user_id, at(1))] == [
+        session.session_id
+    ]
 
 
-async def test_a_refresh_token_works_once_and_ends_the_session_when_it_comes_again(league: League) -> None:
+async def test_a_refresh_token_works_once_and_ends_the_session_when_it_comes_again(
+    league: League,
+) -> None:
     """Whoever comes second has a copy, or is the one it was copied from."""
     player = await league.player()
     session = session_of(player)
@@ -145,12 +160,16 @@ async def test_a_refresh_token_works_once_and_ends_the_session_when_it_comes_aga
     assert (unknown.session, unknown.is_theft) == (None, False)
 
 
-async def test_all_sessions_of_a_person_can_be_ended_and_old_ones_are_deleted(league: League) -> None:
+async def test_all_sessions_of_a_person_can_be_ended_and_old_ones_are_deleted(
+    league: League,
+) -> None:
     player = await league.player()
     for number in range(5):
         await league.sessions.create(session_of(player, number, expires_at=at(100 + number)))
     newest_first = await league.sessions.active_of(player.user_id, at(50))
-    assert [session.created_at for session in newest_first] == [at(number) for number in range(4, -1, -1)]
+    assert [session.created_at for session in newest_first] == [
+        at(number) for number in range(4, -1, -1)
+    ]
     assert len(await league.sessions.revoke_all(player.user_id, at(50))) == 5
     assert await league.sessions.delete_expired(at(103), 2) == 2
     assert await league.sessions.delete_expired(at(103), 2) == 1
@@ -169,11 +188,15 @@ async def test_odd_clients_are_no_trouble(league: League) -> None:
 
 async def test_an_action_is_vouched_for_once_and_for_somebody(league: League) -> None:
     player = await league.player()
-    action = CompletedAction("match-1", player.user_id, 100, START, START + timedelta(minutes=5), {"level": 1})
+    action = CompletedAction(
+        "match-1", player.user_id, 100, START, START + timedelta(minutes=5), {"level": 1}
+    )
     await league.actions.complete(action)
     with pytest.raises(ActionKnown):
         await league.actions.complete(action)
     with pytest.raises(NotFound):
-        await league.actions.complete(replace(action, action_id="match-2", user_id=str(uuid.uuid4())))
+        await league.actions.complete(
+            replace(action, action_id="match-2", user_id=str(uuid.uuid4()))
+        )
     assert await league.actions.delete_old(at(1), 10) == 1
     await league.actions.complete(action)

@@ -24,26 +24,40 @@ from tests.scoreboard.repository.league import START, League
 NOWHERE = "postgresql://tally@/postgres?host=/nowhere"
 
 
-async def test_a_redis_that_is_killed_is_away_at_once_and_back_as_soon_as_it_is(tmp_path: Path) -> None:
+async def test_a_redis_that_is_killed_is_away_at_once_and_back_as_soon_as_it_is(
+    tmp_path: Path,
+) -> None:
     """No call hangs, and none fails once Redis is there again."""
     clock, figures = SystemClock(), StorageFigures(Metrics())
-    async with mortal_redis(tmp_path) as redis, open_cache_server(redis.address, clock, figures) as server:
+    async with (
+        mortal_redis(tmp_path) as redis,
+        open_cache_server(redis.address, clock, figures) as server,
+    ):
         board, limits = BoardRepository(server), LimitRepository(server, clock)
         await asyncio.gather(*(server.ping() for _ in range(20)))
         await redis.kill()
-        for call in (board.put(Score("u", "x", 1, START)), board.top(1), limits.hit("score", "u", 1, 60), server.ping()):
+        for call in (
+            board.put(Score("u", "x", 1, START)),
+            board.top(1),
+            limits.hit("score", "u", 1, 60),
+            server.ping(),
+        ):
             with pytest.raises(CacheAway):
                 await call
         await redis.start()
-        assert [each.is_allowed for each in await asyncio.gather(*(limits.hit("score", "u", 20, 60) for _ in range(20)))] == [
-            True
-        ] * 20
+        assert [
+            each.is_allowed
+            for each in await asyncio.gather(*(limits.hit("score", "u", 20, 60) for _ in range(20)))
+        ] == [True] * 20
 
 
 async def test_a_redis_that_hangs_is_away_after_its_time(tmp_path: Path) -> None:
     """A stopped process accepts connections and never answers."""
     clock, figures = SystemClock(), StorageFigures(Metrics())
-    async with mortal_redis(tmp_path) as redis, open_cache_server(redis.address, clock, figures, seconds=0.1) as server:
+    async with (
+        mortal_redis(tmp_path) as redis,
+        open_cache_server(redis.address, clock, figures, seconds=0.1) as server,
+    ):
         await server.ping()
         process_id = redis._supervisor.process_id if redis._supervisor else None
         assert process_id is not None
@@ -56,18 +70,28 @@ async def test_a_redis_that_hangs_is_away_after_its_time(tmp_path: Path) -> None
         await server.ping()
 
 
-async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_it_is_back(tmp_path: Path) -> None:
+async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_it_is_back(
+    tmp_path: Path,
+) -> None:
     """What was committed is there, and the pool mends itself."""
     clock, figures = SystemClock(), StorageFigures(Metrics())
     limits = PoolLimits(wait_seconds=1, connect_seconds=1)
-    async with mortal_postgres(tmp_path) as postgres, open_database(postgres.address, clock, figures, limits) as database:
+    async with (
+        mortal_postgres(tmp_path) as postgres,
+        open_database(postgres.address, clock, figures, limits) as database,
+    ):
         await migrate(database)
         async with open_cache_server("unix:///nowhere", clock, figures) as server:
             league = League(database, server)
             player = await league.player()
             await league.add(player, 5)
             await postgres.kill()
-            for call in (league.add(player, 1), league.scores.top(10), league.accounts.find(player.user_id), database.ping()):
+            for call in (
+                league.add(player, 1),
+                league.scores.top(10),
+                league.accounts.find(player.user_id),
+                database.ping(),
+            ):
                 with pytest.raises(Unavailable) as refused:
                     await call
                 assert refused.value.retry_after is not None
@@ -81,7 +105,9 @@ async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_
 async def test_a_statement_that_takes_too_long_is_given_up(addresses: Addresses) -> None:
     """By PostgreSQL itself, so that it costs nobody anything after that; the connection goes on."""
     limits = PoolLimits(most=1, statement_seconds=0.05)
-    async with open_database(addresses.dsn, SystemClock(), StorageFigures(Metrics()), limits) as database:
+    async with open_database(
+        addresses.dsn, SystemClock(), StorageFigures(Metrics()), limits
+    ) as database:
         with pytest.raises(Unavailable):
             await database.value("slow", "SELECT pg_sleep(10)")
         await database.ping()
@@ -99,4 +125,7 @@ async def test_calls_are_measured_by_name_and_outcome(tmp_path: Path) -> None:
     async with open_cache_server("unix:///nowhere", clock, StorageFigures(metrics)) as server:
         with pytest.raises(CacheAway):
             await server.ping()
-    assert b'tally_scoreboard_storage_seconds_count{call="ping",outcome="away",server="redis"} 1.0' in metrics.render()
+    assert (
+        b'tally_scoreboard_storage_seconds_count{call="ping",outcome="away",server="redis"} 1.0'
+        in metrics.render()
+    )

@@ -74,7 +74,11 @@ async def test_a_redis_that_forgot_says_so_instead_of_showing_a_part(league: Lea
     await league.server.client.flushdb()
     assert await league.board.put(Score(player.user_id, "x", 1, START)) is None
     assert not await league.board.is_whole()
-    for read in (league.board.top(10), league.board.around(player.user_id, 3), league.board.place(player.user_id)):
+    for read in (
+        league.board.top(10),
+        league.board.around(player.user_id, 3),
+        league.board.place(player.user_id),
+    ):
         with pytest.raises(BoardMissing):
             await read
     with pytest.raises(BoardMissing):
@@ -102,10 +106,14 @@ async def test_changes_made_during_a_rebuild_are_on_the_new_board(league: League
     board = await league.board.top(10)
     assert board == await league.scores.top(10)
     assert (board.standings[0].user_id, board.standings[0].score) == (players[0].user_id, 15)
-    assert await keys_of(league) - {b"leaderboard:global:removed:" + players[1].user_id.encode()} == {
-        *(BOARD.encode(), PLAYERS.encode(), CHANGED.encode())
-    }, "nothing is left over"
-    assert [await league.server.client.ttl(key) for key in (BOARD, PLAYERS, CHANGED)] == [-1, -1, -1], "nothing expires"
+    assert await keys_of(league) - {
+        b"leaderboard:global:removed:" + players[1].user_id.encode()
+    } == {BOARD.encode(), PLAYERS.encode(), CHANGED.encode()}, "nothing is left over"
+    assert [await league.server.client.ttl(key) for key in (BOARD, PLAYERS, CHANGED)] == [
+        -1,
+        -1,
+        -1,
+    ], "nothing expires"
 
 
 async def test_readers_have_the_old_board_until_the_new_one_is_whole(league: League) -> None:
@@ -142,7 +150,9 @@ async def test_a_rebuild_that_redis_forgot_fails_and_can_be_begun_again(league: 
     assert await league.builder.rebuild() == 2
 
 
-async def test_a_rebuild_that_is_cut_off_leaves_the_old_board_and_nothing_else(league: League) -> None:
+async def test_a_rebuild_that_is_cut_off_leaves_the_old_board_and_nothing_else(
+    league: League,
+) -> None:
     """What cannot clean up after itself expires."""
     player = await league.player()
     await league.shown(player)
@@ -179,7 +189,9 @@ async def test_more_players_than_fit_a_page_are_all_loaded(league: League) -> No
         " SELECT id, floor(random() * 9007199254740991), now() - random() * interval '20 years' FROM made",
     )
     assert await league.builder.rebuild() == 1203
-    assert (await league.board.top(100, 600)).standings == (await league.scores.top(100, 600)).standings
+    assert (await league.board.top(100, 600)).standings == (
+        await league.scores.top(100, 600)
+    ).standings
     drift = await league.check.run(heal=False)
     assert (drift.compared, drift.found) == (1203, 0)
     best = (await league.board.top(1)).standings[0]
@@ -197,7 +209,9 @@ async def test_drift_of_every_kind_is_found_told_and_healed(league: League) -> N
     right = await league.scores.find_many([player.user_id for player in players])
     missing, wrong, late, renamed, half = (right[player.user_id] for player in players[:5])
     stranger = "ffffffff-0000-4000-8000-000000000000"
-    await client.zrem(BOARD, (await client.hget(PLAYERS, missing.user_id))[:16] + missing.user_id.encode())
+    await client.zrem(
+        BOARD, (await client.hget(PLAYERS, missing.user_id))[:16] + missing.user_id.encode()
+    )
     await client.hdel(PLAYERS, missing.user_id)
     for spoilt in (
         replace(wrong, score=999),
@@ -205,13 +219,22 @@ async def test_drift_of_every_kind_is_found_told_and_healed(league: League) -> N
         replace(renamed, username="old_name", score=renamed.score + 1),
     ):
         await league.board.put(spoilt)
-    await client.zrem(BOARD, (await client.hget(PLAYERS, half.user_id))[:16] + half.user_id.encode())
+    await client.zrem(
+        BOARD, (await client.hget(PLAYERS, half.user_id))[:16] + half.user_id.encode()
+    )
     await league.board.put(Score(stranger, "stranger", 5, at(1)))
     await client.zadd(BOARD, {b"0" * 16 + missing.user_id.encode(): 77, b"rubbish": 1})
     await client.hset(PLAYERS, "not an id", "0" * 16 + "x")
 
     told = await league.check.run(heal=False)
-    assert (told.compared, told.missing, told.wrong, told.extra, told.strays, told.healed) == (7, 2, 3, 2, 2, 0)
+    assert (told.compared, told.missing, told.wrong, told.extra, told.strays, told.healed) == (
+        7,
+        2,
+        3,
+        2,
+        2,
+        0,
+    )
     assert {missing.user_id, wrong.user_id, stranger} <= set(told.examples)
     healed = await league.check.run(heal=True)
     assert healed.found == healed.healed == told.found
@@ -226,7 +249,9 @@ async def test_healing_never_undoes_what_came_after_it_was_seen(league: League) 
     seen = (await league.board.look([player.user_id]))[0]
     newer = Score(player.user_id, player.username, 50, at(5))
     await league.board.put(newer)
-    assert not await league.board.heal(player.user_id, seen, Score(player.user_id, player.username, 20, at(2)))
+    assert not await league.board.heal(
+        player.user_id, seen, Score(player.user_id, player.username, 20, at(2))
+    )
     assert not await league.board.heal(player.user_id, seen, None)
     place = await league.board.place(player.user_id)
     assert place is not None

@@ -11,7 +11,13 @@ import pytest
 from tally.kit.clock import ManualClock, SystemClock
 from tally.kit.metrics import Metrics
 from tally.scoreboard.model import CachedSession
-from tally.scoreboard.repository.cache import ACTION_TOKEN, CONSUMED, SESSION, AnswerCache, SessionCache
+from tally.scoreboard.repository.cache import (
+    ACTION_TOKEN,
+    CONSUMED,
+    SESSION,
+    AnswerCache,
+    SessionCache,
+)
 from tally.scoreboard.repository.cacheserver import open_cache_server
 from tally.scoreboard.repository.channel import UpdateChannel
 from tally.scoreboard.repository.figures import StorageFigures
@@ -28,10 +34,19 @@ async def test_a_window_slides_and_is_exact_at_its_edge(league: League) -> None:
     limits = LimitRepository(league.server, clock)
     for number in range(10):
         allowance = await limits.hit("score", "ana", 10, 60)
-        assert (allowance.is_allowed, allowance.limit, allowance.remaining) == (True, 10, 9 - number)
+        assert (allowance.is_allowed, allowance.limit, allowance.remaining) == (
+            True,
+            10,
+            9 - number,
+        )
         await clock.advance(1)
     refused = await limits.hit("score", "ana", 10, 60)
-    assert (refused.is_allowed, refused.remaining, refused.retry_after, refused.reset_after) == (False, 0, 50.0, 59.0)
+    assert (refused.is_allowed, refused.remaining, refused.retry_after, refused.reset_after) == (
+        False,
+        0,
+        50.0,
+        59.0,
+    )
     await clock.advance(50 - 0.000001)
     refused = await limits.hit("score", "ana", 10, 60)
     assert not refused.is_allowed
@@ -43,7 +58,9 @@ async def test_a_window_slides_and_is_exact_at_its_edge(league: League) -> None:
     assert (await limits.hit("score", "ana", 10, 60)).remaining == 9
 
 
-async def test_whoever_is_refused_is_not_counted_and_others_have_their_own_window(league: League) -> None:
+async def test_whoever_is_refused_is_not_counted_and_others_have_their_own_window(
+    league: League,
+) -> None:
     """Who keeps knocking gets in no later for it."""
     clock = ManualClock()
     limits = LimitRepository(league.server, clock)
@@ -105,7 +122,10 @@ async def test_what_is_published_is_heard_also_after_redis_was_gone(tmp_path: Pa
         joined.put_nowait(None)
 
     clock, figures = SystemClock(), StorageFigures(Metrics())
-    async with mortal_redis(tmp_path) as redis, open_cache_server(redis.address, clock, figures) as server:
+    async with (
+        mortal_redis(tmp_path) as redis,
+        open_cache_server(redis.address, clock, figures) as server,
+    ):
         channel = UpdateChannel(server, clock)
         listening = asyncio.create_task(channel.listen(heard.put, on_join))
         await joined.get()

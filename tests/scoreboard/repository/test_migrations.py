@@ -35,7 +35,9 @@ async def empty(addresses: Addresses) -> AsyncIterator[Database]:
 
 
 async def tables_of(database: Database) -> set[str]:
-    rows = await database.rows("tables", "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    rows = await database.rows(
+        "tables", "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+    )
     return {row["tablename"] for row in rows}
 
 
@@ -51,7 +53,10 @@ async def test_the_tables_are_made_once(empty: Database) -> None:
 async def test_the_columns_and_indexes_are_those_of_the_design(empty: Database) -> None:
     """Indexes that would repeat another are left out, and no index is the beginning of another."""
     await migrate(empty)
-    rows = await empty.rows("indexes", "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'")
+    rows = await empty.rows(
+        "indexes",
+        "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    )
     names = {row["indexname"] for row in rows}
     assert {
         "idx_scores_leaderboard",
@@ -96,7 +101,10 @@ async def test_what_is_missing_is_added_to_what_is_there(empty: Database) -> Non
 async def test_a_newer_database_is_refused(empty: Database) -> None:
     """By a sentence that says what it has, what we know, and what to do."""
     await migrate(empty, (FIRST, SECOND))
-    with pytest.raises(SchemaRefused, match=r"newer than this program: it has the migration 2 \(second\).*Run a newer Tally"):
+    with pytest.raises(
+        SchemaRefused,
+        match=r"newer than this program: it has the migration 2 \(second\).*Run a newer Tally",
+    ):
         await migrate(empty, (FIRST,))
 
 
@@ -119,5 +127,10 @@ def test_the_files_are_numbered_from_one_without_a_gap_and_say_why_an_index_is_m
     known = known_migrations()
     assert [migration.version for migration in known] == list(range(1, len(known) + 1))
     assert all(re.fullmatch(r"[a-z_]+", migration.name) for migration in known)
-    for left_out in ("users(username)", "users(email)", "scores(total_score DESC)", "scores(user_id)"):
+    for left_out in (
+        "users(username)",
+        "users(email)",
+        "scores(total_score DESC)",
+        "scores(user_id)",
+    ):
         assert left_out in known[0].sql

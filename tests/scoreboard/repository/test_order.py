@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 from tally.scoreboard.model import GREATEST_SCORE, Board, Score, User, percentile
 from tests.scoreboard.repository.league import START, League
 
-# Many that are equal, the first that the composite score of a double loses (901), and those next to the last exact one.
+# Many that are equal, the first that the composite score of a double loses (901), and those next to
+# the last exact one.
 POINTS = st.one_of(
-    st.sampled_from([1, 1, 2, 900, 901, 9_007_199, GREATEST_SCORE // 2, GREATEST_SCORE - 1, GREATEST_SCORE]),
+    st.sampled_from(
+        [1, 1, 2, 900, 901, 9_007_199, GREATEST_SCORE // 2, GREATEST_SCORE - 1, GREATEST_SCORE]
+    ),
     st.integers(1, GREATEST_SCORE),
 )
-MICROSECONDS = st.one_of(st.integers(0, 3), st.sampled_from([999, 1000, 10**6]), st.integers(0, 10**14))
+MICROSECONDS = st.one_of(
+    st.integers(0, 3), st.sampled_from([999, 1000, 10**6]), st.integers(0, 10**14)
+)
 PLAYER = st.integers(0, 5)
 RAISE = st.tuples(st.just("raise"), PLAYER, POINTS, MICROSECONDS)
 TELL = st.tuples(st.just("tell"), st.integers(0, 20))
@@ -29,7 +34,9 @@ RARE = st.one_of(
 )
 STEPS = st.lists(st.one_of(RAISE, RAISE, RAISE, TELL, TELL, RARE), min_size=5, max_size=25)
 # The bits that decide between equal times are those at either end.
-ID = st.one_of(st.uuids().map(str), st.integers(0, 3).map(lambda low: f"00000000-0000-0000-0000-{low:012x}"))
+ID = st.one_of(
+    st.uuids().map(str), st.integers(0, 3).map(lambda low: f"00000000-0000-0000-0000-{low:012x}")
+)
 IDS = st.lists(ID, min_size=2, max_size=5, unique=True)
 
 
@@ -57,7 +64,9 @@ class World:
                 self.removed.append(gone.user_id)
             case ("rebuild", int(number), int(points), int(moment)) if self.players:
                 player = self.players[number % len(self.players)]
-                await asyncio.gather(self.league.builder.rebuild(), self.raise_and_tell(player, points, moment))
+                await asyncio.gather(
+                    self.league.builder.rebuild(), self.raise_and_tell(player, points, moment)
+                )
             case ("heal",):
                 await self.league.check.run(heal=True)
             case ("forget",):
@@ -86,7 +95,8 @@ class World:
         self.chance.shuffle(self.late)
         for score in self.late:
             await self.league.board.put(score)
-        # A Redis that was emptied no longer knows who was removed before; late news of them are found by comparing.
+        # A Redis that was emptied no longer knows who was removed before; late news of them are
+        # found by comparing.
         await self.league.check.refresh(self.removed)
 
 
@@ -127,8 +137,12 @@ async def test_redis_has_the_order_of_postgres(
 
 
 @settings(max_examples=15)
-@given(count=st.integers(1, 12), limit=st.integers(1, 9), offset=st.integers(0, 14), same=st.booleans())
-async def test_stretches_of_the_board_are_the_same(shared: League, count: int, limit: int, offset: int, same: bool) -> None:
+@given(
+    count=st.integers(1, 12), limit=st.integers(1, 9), offset=st.integers(0, 14), same=st.booleans()
+)
+async def test_stretches_of_the_board_are_the_same(
+    shared: League, count: int, limit: int, offset: int, same: bool
+) -> None:
     """From the top, from further down, beyond the end, and around each player."""
     await shared.clear()
     players = [await shared.player() for _ in range(count)]
@@ -149,7 +163,12 @@ async def test_a_score_beyond_901_keeps_its_tie_break(league: League) -> None:
     early, late = await league.player(), await league.player()
     for points in (902, 10**6, GREATEST_SCORE):
         for player, microseconds in ((late, 1), (early, 0)):
-            score = Score(player.user_id, player.username, points, START + timedelta(microseconds=microseconds))
+            score = Score(
+                player.user_id,
+                player.username,
+                points,
+                START + timedelta(microseconds=microseconds),
+            )
             await league.set_score(score)
             await league.board.put(score)
         board = await check_same_order(league, [early, late])
@@ -157,6 +176,11 @@ async def test_a_score_beyond_901_keeps_its_tie_break(league: League) -> None:
         assert {place.score for place in board.standings} == {points}
 
 
-@pytest.mark.parametrize(("rank", "players", "expected"), [(1, 1, 100.0), (1, 101, 100.0), (101, 101, 0.0), (51, 101, 50.0)])
-def test_a_percentile_is_the_share_of_the_others_who_are_behind(rank: int, players: int, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("rank", "players", "expected"),
+    [(1, 1, 100.0), (1, 101, 100.0), (101, 101, 0.0), (51, 101, 50.0)],
+)
+def test_a_percentile_is_the_share_of_the_others_who_are_behind(
+    rank: int, players: int, expected: float
+) -> None:
     assert percentile(rank, players) == expected

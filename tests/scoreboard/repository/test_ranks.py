@@ -35,7 +35,9 @@ class Counted(ScoreRepository):
             raise self.away[0]
 
 
-async def test_all_who_ask_during_a_count_share_the_next_and_each_sees_its_own_points(league: League) -> None:
+async def test_all_who_ask_during_a_count_share_the_next_and_each_sees_its_own_points(
+    league: League,
+) -> None:
     """Far fewer counts than players, and the rank is that of the score just committed."""
     players = [await league.player() for _ in range(20)]
     scores = Counted(league.database, league.scores.clock)
@@ -50,22 +52,29 @@ async def test_all_who_ask_during_a_count_share_the_next_and_each_sees_its_own_p
 
     await asyncio.gather(*(play(number) for number in range(20)))
     assert len(scores.counts) < 20
-    assert [found and found[0].rank for found in await asyncio.gather(*(ranks.place(each.user_id) for each in players))] == [
-        *range(1, 21)
-    ]
+    assert [
+        found and found[0].rank
+        for found in await asyncio.gather(*(ranks.place(each.user_id) for each in players))
+    ] == [*range(1, 21)]
 
 
 async def test_nobody_is_told_of_a_player_who_is_not_there(league: League) -> None:
     player, ranks = await league.player(), SharedRanks(league.scores)
-    found = await asyncio.gather(ranks.place(player.user_id), ranks.place(new_uuid()), ranks.place(player.user_id))
+    found = await asyncio.gather(
+        ranks.place(player.user_id), ranks.place(new_uuid()), ranks.place(player.user_id)
+    )
     assert [place and place[0].rank for place in found] == [1, None, 1]
 
 
-async def test_a_count_that_fails_fails_all_who_wait_for_it_and_nobody_after(league: League) -> None:
+async def test_a_count_that_fails_fails_all_who_wait_for_it_and_nobody_after(
+    league: League,
+) -> None:
     player, scores = await league.player(), Counted(league.database, league.scores.clock)
     ranks = SharedRanks(scores)
     scores.away.append(Unavailable("Away"))
-    failed = await asyncio.gather(*(ranks.place(user) for user in (player.user_id, new_uuid())), return_exceptions=True)
+    failed = await asyncio.gather(
+        *(ranks.place(user) for user in (player.user_id, new_uuid())), return_exceptions=True
+    )
     assert [type(error) for error in failed] == [Unavailable, Unavailable]
     scores.away.clear()
     found = await ranks.place(player.user_id)

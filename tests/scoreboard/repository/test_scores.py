@@ -6,7 +6,14 @@ import secrets
 import pytest
 
 from tally.errors import NotFound
-from tally.scoreboard.model import GREATEST_SCORE, CompletedAction, Score, ScoreTooGreat, TokenOfAnother, User
+from tally.scoreboard.model import (
+    GREATEST_SCORE,
+    CompletedAction,
+    Score,
+    ScoreTooGreat,
+    TokenOfAnother,
+    User,
+)
 from tests.scoreboard.repository.league import START, League, at, change
 
 
@@ -14,11 +21,25 @@ async def test_points_are_added_with_the_moment_the_score_was_reached(league: Le
     player = await league.player()
     first = await league.add(player, 10, at(1))
     second = await league.add(player, 5, at(2))
-    assert (first.score_before, first.score_after, first.is_replay, first.response) == (0, 10, False, None)
-    assert (second.score_before, second.score_after, second.at, second.username) == (10, 15, at(2), player.username)
-    assert await league.scores.find(player.user_id) == Score(player.user_id, player.username, 15, at(2))
+    assert (first.score_before, first.score_after, first.is_replay, first.response) == (
+        0,
+        10,
+        False,
+        None,
+    )
+    assert (second.score_before, second.score_after, second.at, second.username) == (
+        10,
+        15,
+        at(2),
+        player.username,
+    )
+    assert await league.scores.find(player.user_id) == Score(
+        player.user_id, player.username, 15, at(2)
+    )
     page = await league.events.of_user(player.user_id, 10)
-    assert [(event.score_delta, event.score_before, event.score_after) for event in page.events] == [(5, 10, 15), (10, 0, 10)]
+    assert [
+        (event.score_delta, event.score_before, event.score_after) for event in page.events
+    ] == [(5, 10, 15), (10, 0, 10)]
 
 
 async def test_a_token_counts_once_and_is_answered_the_same_ever_after(league: League) -> None:
@@ -27,23 +48,34 @@ async def test_a_token_counts_once_and_is_answered_the_same_ever_after(league: L
     used = secrets.token_hex(32)
     first = await league.add(player, 10, at(1), used)
     assert await league.scores.keep_response(used, b'{"rank":1}') == b'{"rank":1}'
-    assert await league.scores.keep_response(used, b'{"rank":2}') == b'{"rank":1}', "the first answer stands"
+    assert await league.scores.keep_response(used, b'{"rank":2}') == b'{"rank":1}', (
+        "the first answer stands"
+    )
     again = await league.add(player, 9999, at(60), used)
     assert again.is_replay
-    assert (again.score_delta, again.score_before, again.score_after, again.at) == (10, 0, 10, first.at)
+    assert (again.score_delta, again.score_before, again.score_after, again.at) == (
+        10,
+        0,
+        10,
+        first.at,
+    )
     assert again.response == b'{"rank":1}'
     assert await league.scores.response_of(used) == (player.user_id, b'{"rank":1}')
     assert await league.scores.response_of("f" * 64) is None
 
 
-async def test_a_hundred_uses_of_one_token_at_once_add_once_and_get_one_answer(league: League) -> None:
+async def test_a_hundred_uses_of_one_token_at_once_add_once_and_get_one_answer(
+    league: League,
+) -> None:
     """Each of them makes up an answer; one of these is everybody's."""
     player = await league.player()
     used = secrets.token_hex(32)
 
     async def use(number: int) -> tuple[bool, bytes]:
         applied = await league.add(player, 7, at(number), used)
-        answer = applied.response or await league.scores.keep_response(used, f"answer {number}".encode())
+        answer = applied.response or await league.scores.keep_response(
+            used, f"answer {number}".encode()
+        )
         return applied.is_replay, answer
 
     answers = await asyncio.gather(*(use(number) for number in range(100)))
@@ -57,7 +89,9 @@ async def test_a_hundred_uses_of_one_token_at_once_add_once_and_get_one_answer(l
 
 async def test_many_tokens_of_one_player_at_once_all_count(league: League) -> None:
     player = await league.player()
-    applied = await asyncio.gather(*(league.add(player, number, at(number)) for number in range(1, 51)))
+    applied = await asyncio.gather(
+        *(league.add(player, number, at(number)) for number in range(1, 51))
+    )
     assert sorted(each.score_after - each.score_before for each in applied) == list(range(1, 51))
     score = await league.scores.find(player.user_id)
     assert score is not None
@@ -90,11 +124,15 @@ async def test_a_token_of_another_and_a_player_who_is_not_there_are_refused(leag
     assert await league.scores.response_of(unused) is None
 
 
-async def test_what_the_game_server_said_of_an_action_becomes_part_of_the_event(league: League) -> None:
+async def test_what_the_game_server_said_of_an_action_becomes_part_of_the_event(
+    league: League,
+) -> None:
     player = await league.player()
     wanted = change(player, 3, at(1))
     await league.actions.complete(
-        CompletedAction(wanted.action_id, player.user_id, 10, START, at(300), {"level": 4, "game": {"id": "ü"}})
+        CompletedAction(
+            wanted.action_id, player.user_id, 10, START, at(300), {"level": 4, "game": {"id": "ü"}}
+        )
     )
     await league.scores.apply(wanted)
     (event,) = (await league.events.of_user(player.user_id, 10)).events
@@ -118,7 +156,9 @@ async def test_scores_change_while_accounts_are_deleted_without_a_deadlock(leagu
     results = await asyncio.gather(*adding, *deleting)
     assert all(results[len(adding) :]), "every deletion found its account"
     assert (await league.scores.top(100)).standings == ()
-    kept = await league.database.value("count", "SELECT count(*) FROM score_events WHERE user_id IS NULL")
+    kept = await league.database.value(
+        "count", "SELECT count(*) FROM score_events WHERE user_id IS NULL"
+    )
     assert kept == results[: len(adding)].count(True)
 
 

@@ -21,14 +21,18 @@ from tests.scoreboard.repository.conftest import Addresses
 
 @asynccontextmanager
 async def shared(url: str, seconds: float = 5.0) -> AsyncIterator[SharedRedis]:
-    client = SharedRedis(ConnectionPool.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2), seconds)
+    client = SharedRedis(
+        ConnectionPool.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2), seconds
+    )
     try:
         yield client
     finally:
         await client.aclose()
 
 
-async def test_each_of_many_calls_gets_its_own_answer_also_among_refused_and_cancelled_ones(addresses: Addresses) -> None:
+async def test_each_of_many_calls_gets_its_own_answer_also_among_refused_and_cancelled_ones(
+    addresses: Addresses,
+) -> None:
     """Whoever gives up leaves a place in the line, and its answer is for nobody else."""
     chance = Random(5)
     async with shared(addresses.url) as client:
@@ -59,14 +63,18 @@ async def test_calls_far_beyond_any_pool_are_all_answered(addresses: Addresses) 
     assert answers == [True] * 5_000
 
 
-async def test_a_server_that_hangs_fails_all_who_wait_after_their_time_and_is_asked_again_when_it_is_back(tmp_path: Path) -> None:
+async def test_a_server_that_hangs_fails_all_who_wait_after_their_time_and_is_asked_again_when_it_is_back(
+    tmp_path: Path,
+) -> None:
     async with mortal_redis(tmp_path) as redis, shared(redis.address, 0.1) as client:
         await client.ping()
         process_id = redis._supervisor.process_id if redis._supervisor else None
         assert process_id is not None
         os.kill(process_id, signal.SIGSTOP)
         try:
-            answers = await asyncio.gather(*(client.ping() for _ in range(20)), return_exceptions=True)
+            answers = await asyncio.gather(
+                *(client.ping() for _ in range(20)), return_exceptions=True
+            )
         finally:
             os.kill(process_id, signal.SIGCONT)
         assert all(isinstance(answer, RedisError) for answer in answers)

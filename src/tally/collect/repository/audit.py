@@ -24,7 +24,12 @@ COMMIT_COLLECT_AUDIT = Table(
     ttl="expiresAt",
     attributes=(
         Attribute("PK", "S", required=True, about="USER#{userId}"),
-        Attribute("SK", "S", required=True, about="AUDIT#{unixEpoch}#{requestId}, with #2 and up behind the first of a request"),
+        Attribute(
+            "SK",
+            "S",
+            required=True,
+            about="AUDIT#{unixEpoch}#{requestId}, with #2 and up behind the first of a request",
+        ),
         Attribute("GSI1PK", "S", required=True, about="CORR#{correlationId}"),
         Attribute("GSI1SK", "S", required=True, about="equals SK"),
         Attribute("GSI2PK", "S", required=True, about="EVENT#{eventType}#{yyyyMM}"),
@@ -49,7 +54,8 @@ class AuditRepository:
     tables: ClassVar = (COMMIT_COLLECT_AUDIT,)
 
     @access(
-        *("Append audit event", PutItem.conditional),
+        "Append audit event",
+        PutItem.conditional,
         table=COMMIT_COLLECT_AUDIT,
         key="PK=USER#{userId}, SK=AUDIT#{unixEpoch}#{requestId} with attribute_not_exists(PK)",
         by="system",
@@ -65,20 +71,26 @@ class AuditRepository:
         return True
 
     @access(
-        *("Audit by user", Query),
+        "Audit by user",
+        Query,
         table=COMMIT_COLLECT_AUDIT,
         key="PK=USER#{userId} AND begins_with(SK, AUDIT#), newest first",
         by="user",
         trigger="GET /admin/audit?user=",
         frequency="Rare",
     )
-    async def by_user(self, user_id: str, limit: int, start: Key | None) -> tuple[list[AuditEvent], Key | None]:
+    async def by_user(
+        self, user_id: str, limit: int, start: Key | None
+    ) -> tuple[list[AuditEvent], Key | None]:
         where = (F("PK") == f"USER#{user_id}") & F("SK").begins_with("AUDIT#")
-        page = await self.store.query(COMMIT_COLLECT_AUDIT, where, forward=False, limit=limit, start=start)
+        page = await self.store.query(
+            COMMIT_COLLECT_AUDIT, where, forward=False, limit=limit, start=start
+        )
         return [_event(item) for item in page.items], page.next
 
     @access(
-        *("Audit by correlation", Query),
+        "Audit by correlation",
+        Query,
         table=COMMIT_COLLECT_AUDIT,
         index="GSI1",
         key="GSI1PK=CORR#{correlationId}, newest first",
@@ -86,13 +98,18 @@ class AuditRepository:
         trigger="GET /admin/audit?correlation=",
         frequency="Rare",
     )
-    async def by_correlation(self, correlation_id: str, limit: int, start: Key | None) -> tuple[list[AuditEvent], Key | None]:
+    async def by_correlation(
+        self, correlation_id: str, limit: int, start: Key | None
+    ) -> tuple[list[AuditEvent], Key | None]:
         where = F("GSI1PK") == f"CORR#{correlation_id}"
-        page = await self.store.query(COMMIT_COLLECT_AUDIT, where, index="GSI1", forward=False, limit=limit, start=start)
+        page = await self.store.query(
+            COMMIT_COLLECT_AUDIT, where, index="GSI1", forward=False, limit=limit, start=start
+        )
         return [_event(item) for item in page.items], page.next
 
     @access(
-        *("Audit by event and month", Query),
+        "Audit by event and month",
+        Query,
         table=COMMIT_COLLECT_AUDIT,
         index="GSI2",
         key="GSI2PK=EVENT#{eventType}#{yyyyMM}, newest first",
@@ -100,9 +117,13 @@ class AuditRepository:
         trigger="GET /admin/audit?event=&month=",
         frequency="Rare",
     )
-    async def by_event(self, event_type: str, month: str, limit: int, start: Key | None) -> tuple[list[AuditEvent], Key | None]:
+    async def by_event(
+        self, event_type: str, month: str, limit: int, start: Key | None
+    ) -> tuple[list[AuditEvent], Key | None]:
         where = F("GSI2PK") == f"EVENT#{event_type}#{month}"
-        page = await self.store.query(COMMIT_COLLECT_AUDIT, where, index="GSI2", forward=False, limit=limit, start=start)
+        page = await self.store.query(
+            COMMIT_COLLECT_AUDIT, where, index="GSI2", forward=False, limit=limit, start=start
+        )
         return [_event(item) for item in page.items], page.next
 
 

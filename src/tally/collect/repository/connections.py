@@ -1,10 +1,22 @@
-"""Items `STRAVA#CONNECTION` and `OWNER`: who has linked which athlete. An athlete has one owner, a person one athlete."""
+"""Items `STRAVA#CONNECTION` and `OWNER`: who has linked which athlete.
+
+An athlete has one owner, a person one athlete.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from tally.collect.model import Connection
-from tally.collect.repository.table import COMMIT_COLLECT, CONNECTION, OWNER, PROFILE, at, athlete, refuse_conflict, user
+from tally.collect.repository.table import (
+    COMMIT_COLLECT,
+    CONNECTION,
+    OWNER,
+    PROFILE,
+    at,
+    athlete,
+    refuse_conflict,
+    user,
+)
 from tally.store.access import DeleteItem, GetItem, Query, TransactWriteItems, UpdateItem, access
 from tally.store.api import Check, Delete, Put, Write
 from tally.store.errors import ConditionFailed, TransactionCancelled
@@ -20,7 +32,8 @@ class Connections:
     store: Store
 
     @access(
-        *("Get Strava connection", GetItem),
+        "Get Strava connection",
+        GetItem,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, SK=STRAVA#CONNECTION",
         by="both",
@@ -32,7 +45,8 @@ class Connections:
         return None if item is None else _connection(item)
 
     @access(
-        *("Get owner of athlete", GetItem),
+        "Get owner of athlete",
+        GetItem,
         table=COMMIT_COLLECT,
         key="PK=STRAVA#ATHLETE#{athleteId}, SK=OWNER",
         by="system",
@@ -41,11 +55,14 @@ class Connections:
     )
     async def owner(self, athlete_id: int) -> str | None:
         """The owner as of now; an index may lag behind a link that was just made."""
-        item = await self.store.get(COMMIT_COLLECT, at(athlete(athlete_id), OWNER), project=("userId",), consistent=True)
+        item = await self.store.get(
+            COMMIT_COLLECT, at(athlete(athlete_id), OWNER), project=("userId",), consistent=True
+        )
         return None if item is None else str(item["userId"])
 
     @access(
-        *("Resolve athlete to users", Query),
+        "Resolve athlete to users",
+        Query,
         table=COMMIT_COLLECT,
         index="GSI1",
         key="GSI1PK=STRAVA#ATHLETE#{athleteId}",
@@ -57,11 +74,14 @@ class Connections:
     async def users_of(self, athlete_id: int) -> set[str]:
         """All that are known to be linked to the athlete, also one whose OWNER is missing."""
         there = F("GSI1PK") == athlete(athlete_id)
-        page = await self.store.query(COMMIT_COLLECT, there, index="GSI1", project=("userId",), limit=10)
+        page = await self.store.query(
+            COMMIT_COLLECT, there, index="GSI1", project=("userId",), limit=10
+        )
         return {str(item["userId"]) for item in page.items}
 
     @access(
-        *("Link athlete", TransactWriteItems),
+        "Link athlete",
+        TransactWriteItems,
         table=COMMIT_COLLECT,
         key="OWNER absent or mine; STRAVA#CONNECTION as it was read; PROFILE exists; the former OWNER deleted",
         by="user",
@@ -77,7 +97,13 @@ class Connections:
             Check(COMMIT_COLLECT, at(user(connection.user_id), PROFILE), present("PK")),
         ]
         if former is not None and former.athlete_id != connection.athlete_id:
-            writes.append(Delete(COMMIT_COLLECT, at(athlete(former.athlete_id), OWNER), condition=absent("PK") | mine))
+            writes.append(
+                Delete(
+                    COMMIT_COLLECT,
+                    at(athlete(former.athlete_id), OWNER),
+                    condition=absent("PK") | mine,
+                )
+            )
         try:
             await self.store.transact(writes)
         except TransactionCancelled as cancelled:
@@ -86,7 +112,8 @@ class Connections:
         return True
 
     @access(
-        *("Unlink athlete", TransactWriteItems),
+        "Unlink athlete",
+        TransactWriteItems,
         table=COMMIT_COLLECT,
         key="OWNER if absent or mine and STRAVA#CONNECTION if of this athlete, deleted together",
         by="both",
@@ -97,7 +124,11 @@ class Connections:
         """Whether the connection is gone and the athlete free; False where the athlete has another owner by now."""
         is_this = absent("PK") | (F("athleteId") == athlete_id)
         writes = (
-            Delete(COMMIT_COLLECT, at(athlete(athlete_id), OWNER), condition=absent("PK") | (F("userId") == user_id)),
+            Delete(
+                COMMIT_COLLECT,
+                at(athlete(athlete_id), OWNER),
+                condition=absent("PK") | (F("userId") == user_id),
+            ),
             Delete(COMMIT_COLLECT, at(user(user_id), CONNECTION), condition=is_this),
         )
         try:
@@ -108,7 +139,8 @@ class Connections:
         return True
 
     @access(
-        *("Delete connection without its owner", DeleteItem.conditional),
+        "Delete connection without its owner",
+        DeleteItem.conditional,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, SK=STRAVA#CONNECTION with this athleteId",
         by="both",
@@ -118,13 +150,16 @@ class Connections:
     async def delete_connection(self, user_id: str, athlete_id: int) -> None:
         try:
             await self.store.delete(
-                COMMIT_COLLECT, at(user(user_id), CONNECTION), condition=absent("PK") | (F("athleteId") == athlete_id)
+                COMMIT_COLLECT,
+                at(user(user_id), CONNECTION),
+                condition=absent("PK") | (F("athleteId") == athlete_id),
             )
         except ConditionFailed:
             return  # another athlete has been linked meanwhile: that connection is none of this call's business
 
     @access(
-        *("Keep refreshed tokens", UpdateItem.conditional),
+        "Keep refreshed tokens",
+        UpdateItem.conditional,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, SK=STRAVA#CONNECTION with the version and athlete that were read",
         by="system",
@@ -140,7 +175,8 @@ class Connections:
                 F("sealedTokens").set(sealed),
                 F("tokensExpireAt").set(expires_at),
                 F("version").set(connection.version + 1),
-                condition=(F("version") == connection.version) & (F("athleteId") == connection.athlete_id),
+                condition=(F("version") == connection.version)
+                & (F("athleteId") == connection.athlete_id),
             )
         except ConditionFailed:
             return False

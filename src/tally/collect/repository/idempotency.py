@@ -1,6 +1,7 @@
 """The table `CommitCollectIdempotency`: which events are being applied, and which have been.
 
-A claim has a lease: whoever crashed with it lets go when it runs out. What is done stays for seven days.
+A claim has a lease: whoever crashed with it lets go when it runs out. What is done stays for seven
+days.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,9 @@ COMMIT_COLLECT_IDEMPOTENCY = Table(
         Attribute("status", "S", required=True, about="claimed or done"),
         Attribute("claimedBy", "S", about="the token of the claim"),
         Attribute("leaseUntil", "N", about="epoch seconds: from then on another may claim it"),
-        Attribute("expiresAt", "N", required=True, about="epoch seconds, seven days after the last change"),
+        Attribute(
+            "expiresAt", "N", required=True, about="epoch seconds, seven days after the last change"
+        ),
     ),
 )
 
@@ -52,7 +55,8 @@ class IdempotencyRepository:
     tables: ClassVar = (COMMIT_COLLECT_IDEMPOTENCY,)
 
     @access(
-        *("Claim event", UpdateItem.conditional + GetItem.noted("where it is not to be had")),
+        "Claim event",
+        UpdateItem.conditional + GetItem.noted("where it is not to be had"),
         table=COMMIT_COLLECT_IDEMPOTENCY,
         key="PK=IdempotencyKey, absent, expired, or claimed with its lease run out",
         by="system",
@@ -60,7 +64,11 @@ class IdempotencyRepository:
         frequency="Per event",
     )
     async def claim(self, key: str, token: str, now: int, lease: int) -> Claim:
-        is_free = absent("IdempotencyKey") | (F("expiresAt") <= now) | ((F("status") == CLAIMED) & (F("leaseUntil") <= now))
+        is_free = (
+            absent("IdempotencyKey")
+            | (F("expiresAt") <= now)
+            | ((F("status") == CLAIMED) & (F("leaseUntil") <= now))
+        )
         steps = (
             F("status").set(CLAIMED),
             F("claimedBy").set(token),
@@ -68,14 +76,19 @@ class IdempotencyRepository:
             F("expiresAt").set(now + IDEMPOTENCY_SECONDS),
         )
         try:
-            await self.store.update(COMMIT_COLLECT_IDEMPOTENCY, _key(key), *steps, condition=is_free)
+            await self.store.update(
+                COMMIT_COLLECT_IDEMPOTENCY, _key(key), *steps, condition=is_free
+            )
         except ConditionFailed:
-            item = await self.store.get(COMMIT_COLLECT_IDEMPOTENCY, _key(key), project=("status",), consistent=True)
+            item = await self.store.get(
+                COMMIT_COLLECT_IDEMPOTENCY, _key(key), project=("status",), consistent=True
+            )
             return Claim.DONE if item is not None and item["status"] == DONE else Claim.TAKEN
         return Claim.MINE
 
     @access(
-        *("Finish event", UpdateItem.conditional),
+        "Finish event",
+        UpdateItem.conditional,
         table=COMMIT_COLLECT_IDEMPOTENCY,
         key="PK=IdempotencyKey with claimedBy = :token",
         by="system",
@@ -86,13 +99,16 @@ class IdempotencyRepository:
         """Whether the claim was still held; if not, whoever has it now will finish it."""
         steps = (F("status").set(DONE), F("expiresAt").set(now + IDEMPOTENCY_SECONDS))
         try:
-            await self.store.update(COMMIT_COLLECT_IDEMPOTENCY, _key(key), *steps, condition=F("claimedBy") == token)
+            await self.store.update(
+                COMMIT_COLLECT_IDEMPOTENCY, _key(key), *steps, condition=F("claimedBy") == token
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Release event", DeleteItem.conditional),
+        "Release event",
+        DeleteItem.conditional,
         table=COMMIT_COLLECT_IDEMPOTENCY,
         key="PK=IdempotencyKey with claimedBy = :token and status = claimed",
         by="system",

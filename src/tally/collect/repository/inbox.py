@@ -1,6 +1,7 @@
 """Items `EVENT#{time}#{key}` of `INBOX#{shard}`: what Strava told and has not been applied yet.
 
-The key of an item is made of the event itself, so that a second delivery stands in the same place as the first.
+The key of an item is made of the event itself, so that a second delivery stands in the same place
+as the first.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,8 @@ class Inbox:
     store: Store
 
     @access(
-        *("Put event in inbox", PutItem.conditional),
+        "Put event in inbox",
+        PutItem.conditional,
         table=COMMIT_COLLECT,
         key="PK=INBOX#{shard}, SK=EVENT#{eventTime}#{key} with attribute_not_exists(PK)",
         by="system",
@@ -40,7 +42,8 @@ class Inbox:
         return True
 
     @access(
-        *("List waiting events", Query),
+        "List waiting events",
+        Query,
         table=COMMIT_COLLECT,
         key="PK=INBOX#{shard} AND begins_with(SK, EVENT#), the oldest first",
         by="system",
@@ -52,11 +55,15 @@ class Inbox:
         """The oldest thousand of a shard, those that have to wait included."""
         where = (F("PK") == inbox(shard)) & F("SK").begins_with(EVENTS)
         return [
-            _event(item) async for item in self.store.items(COMMIT_COLLECT, where, consistent=True, overflow="stop", page=250)
+            _event(item)
+            async for item in self.store.items(
+                COMMIT_COLLECT, where, consistent=True, overflow="stop", page=250
+            )
         ]
 
     @access(
-        *("Put event off", UpdateItem.conditional),
+        "Put event off",
+        UpdateItem.conditional,
         table=COMMIT_COLLECT,
         key="PK=INBOX#{shard}, SK=EVENT#{eventTime}#{key} with attribute_exists(PK)",
         by="system",
@@ -72,7 +79,8 @@ class Inbox:
             return
 
     @access(
-        *("Remove applied event", DeleteItem),
+        "Remove applied event",
+        DeleteItem,
         table=COMMIT_COLLECT,
         key="PK=INBOX#{shard}, SK=EVENT#{eventTime}#{key}",
         by="system",

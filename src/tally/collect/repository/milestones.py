@@ -4,7 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tally.collect.model import Award, Held, Metric, Milestone, Part, Sport, Status
-from tally.collect.repository.table import COMMIT_COLLECT, MILESTONES, PROFILE, at, award, milestone, refuse_conflict, user
+from tally.collect.repository.table import (
+    COMMIT_COLLECT,
+    MILESTONES,
+    PROFILE,
+    at,
+    award,
+    milestone,
+    refuse_conflict,
+    user,
+)
 from tally.store.access import BatchGetItem, Query, TransactWriteItems, access
 from tally.store.api import Check, Put
 from tally.store.errors import TransactionCancelled
@@ -24,7 +33,8 @@ class Milestones:
     store: Store
 
     @access(
-        *("Create milestone", TransactWriteItems),
+        "Create milestone",
+        TransactWriteItems,
         table=COMMIT_COLLECT,
         key="MILESTONE#{milestoneId} with attribute_not_exists(PK); PROFILE exists",
         by="user",
@@ -45,7 +55,8 @@ class Milestones:
         return True
 
     @access(
-        *("List milestones with awards", Query),
+        "List milestones with awards",
+        Query,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId} AND begins_with(SK, MILESTONE#)",
         by="both",
@@ -56,10 +67,13 @@ class Milestones:
     async def milestones(self, user_id: str) -> list[Held]:
         """All milestones, the oldest first, each with its ledger."""
         where = (F("PK") == user(user_id)) & F("SK").begins_with(MILESTONES)
-        return _held([item async for item in self.store.items(COMMIT_COLLECT, where, consistent=True)])
+        return _held(
+            [item async for item in self.store.items(COMMIT_COLLECT, where, consistent=True)]
+        )
 
     @access(
-        *("Get milestone with awards", Query),
+        "Get milestone with awards",
+        Query,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId} AND begins_with(SK, MILESTONE#{milestoneId})",
         by="user",
@@ -69,11 +83,14 @@ class Milestones:
     )
     async def milestone(self, user_id: str, milestone_id: str) -> Held | None:
         where = (F("PK") == user(user_id)) & F("SK").begins_with(milestone(milestone_id))
-        found = _held([item async for item in self.store.items(COMMIT_COLLECT, where, consistent=True)])
+        found = _held(
+            [item async for item in self.store.items(COMMIT_COLLECT, where, consistent=True)]
+        )
         return found[0] if found else None
 
     @access(
-        *("Look for moved milestones", BatchGetItem),
+        "Look for moved milestones",
+        BatchGetItem,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, SK=MILESTONE#{milestoneId} for all that are watched in this process, the version alone",
         by="system",
@@ -83,12 +100,18 @@ class Milestones:
     )
     async def versions(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """The versions of milestones by owner and id; beyond ten thousand, those that have been watched for longest."""
-        wanted = [at(user(user_id), milestone(milestone_id)) for user_id, milestone_id in keys[:MOST_WATCHED]]
-        items = await self.store.get_many(COMMIT_COLLECT, wanted, project=("userId", "milestoneId", "version"))
+        wanted = [
+            at(user(user_id), milestone(milestone_id))
+            for user_id, milestone_id in keys[:MOST_WATCHED]
+        ]
+        items = await self.store.get_many(
+            COMMIT_COLLECT, wanted, project=("userId", "milestoneId", "version")
+        )
         return {(item["userId"], item["milestoneId"]): item["version"] for item in items}
 
     @access(
-        *("Mint parts", TransactWriteItems),
+        "Mint parts",
+        TransactWriteItems,
         table=COMMIT_COLLECT,
         key="MILESTONE#{id} with version = :read; each MILESTONE#{id}#AWARD#{part} with attribute_not_exists(PK)",
         by="system",
@@ -194,7 +217,13 @@ def _award(item: Mapping[str, Any]) -> Award:
         user_id=item["userId"],
         milestone_id=item["milestoneId"],
         model_id=item["modelId"],
-        part=Part(item["partIndex"], item["name"], item["description"], tuple(item["mesh"]), item["attach"]),
+        part=Part(
+            item["partIndex"],
+            item["name"],
+            item["description"],
+            tuple(item["mesh"]),
+            item["attach"],
+        ),
         threshold=item["threshold"],
         awarded_at=item["awardedAtUtc"],
         correlation_id=item.get("correlationId"),

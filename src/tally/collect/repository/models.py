@@ -1,4 +1,7 @@
-"""Items of `MODEL#{modelId}`: META and PART#01 and up. They are the same for everybody, and only change with the program."""
+"""Items of `MODEL#{modelId}`: META and PART#01 and up.
+
+They are the same for everybody, and only change with the program.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +23,8 @@ class Models:
     store: Store
 
     @access(
-        *("Write shipped model", BatchWriteItem),
+        "Write shipped model",
+        BatchWriteItem,
         table=COMMIT_COLLECT,
         key="PK=MODEL#{modelId}, SK=META and PART#{index}, in batches of 25",
         by="system",
@@ -33,7 +37,8 @@ class Models:
         await self.store.write_many(COMMIT_COLLECT, puts=_items(shipped))
 
     @access(
-        *("Get model with parts", Query),
+        "Get model with parts",
+        Query,
         table=COMMIT_COLLECT,
         key="PK=MODEL#{modelId}",
         by="both",
@@ -42,12 +47,19 @@ class Models:
         bound=MAX_PARTS + 1,
     )
     async def model(self, model_id: str) -> Model | None:
-        items = [item async for item in self.store.items(COMMIT_COLLECT, F("PK") == model(model_id))]
+        items = [
+            item async for item in self.store.items(COMMIT_COLLECT, F("PK") == model(model_id))
+        ]
         metas = [_meta(item) for item in items if item["SK"] == META]
-        return Model(metas[0], tuple(_part(item) for item in items if item["SK"] != META)) if metas else None
+        return (
+            Model(metas[0], tuple(_part(item) for item in items if item["SK"] != META))
+            if metas
+            else None
+        )
 
     @access(
-        *("List models", BatchGetItem),
+        "List models",
+        BatchGetItem,
         table=COMMIT_COLLECT,
         key="PK=MODEL#{modelId}, SK=META for every shipped id",
         by="user",
@@ -57,7 +69,9 @@ class Models:
     )
     async def metas(self, model_ids: Sequence[str]) -> list[ModelMeta]:
         """Those that are there, by name."""
-        items = await self.store.get_many(COMMIT_COLLECT, [at(model(model_id), META) for model_id in model_ids])
+        items = await self.store.get_many(
+            COMMIT_COLLECT, [at(model(model_id), META) for model_id in model_ids]
+        )
         return sorted((_meta(item) for item in items), key=lambda meta: meta.name)
 
 
@@ -91,4 +105,6 @@ def _meta(item: Mapping[str, Any]) -> ModelMeta:
 
 
 def _part(item: Mapping[str, Any]) -> Part:
-    return Part(item["partIndex"], item["name"], item["description"], tuple(item["mesh"]), item["attach"])
+    return Part(
+        item["partIndex"], item["name"], item["description"], tuple(item["mesh"]), item["attach"]
+    )

@@ -19,7 +19,8 @@ class Profiles:
     store: Store
 
     @access(
-        *("Get profile", GetItem),
+        "Get profile",
+        GetItem,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, SK=PROFILE",
         by="user",
@@ -28,10 +29,15 @@ class Profiles:
     )
     async def profile(self, user_id: str) -> Profile | None:
         item = await self.store.get(COMMIT_COLLECT, at(user(user_id), PROFILE))
-        return None if item is None else Profile(item["userId"], item.get("email"), item["plan"], item["createdAtUtc"])
+        return (
+            None
+            if item is None
+            else Profile(item["userId"], item.get("email"), item["plan"], item["createdAtUtc"])
+        )
 
     @access(
-        *("Create profile at first login", PutItem.conditional),
+        "Create profile at first login",
+        PutItem.conditional,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, SK=PROFILE with attribute_not_exists(PK)",
         by="user",
@@ -54,7 +60,8 @@ class Profiles:
         return True
 
     @access(
-        *("Delete profile", DeleteItem),
+        "Delete profile",
+        DeleteItem,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, SK=PROFILE",
         by="user",
@@ -66,7 +73,8 @@ class Profiles:
         await self.store.delete(COMMIT_COLLECT, at(user(user_id), PROFILE))
 
     @access(
-        *("Delete a user's items", Query + BatchWriteItem),
+        "Delete a user's items",
+        Query + BatchWriteItem,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, keys alone; deletes in batches of 25",
         by="user",
@@ -80,7 +88,12 @@ class Profiles:
         keys = [
             COMMIT_COLLECT.key_of(item)
             async for item in self.store.items(
-                COMMIT_COLLECT, mine, project=("PK", "SK"), consistent=True, bound=REMOVED_AT_ONCE, overflow="stop"
+                COMMIT_COLLECT,
+                mine,
+                project=("PK", "SK"),
+                consistent=True,
+                bound=REMOVED_AT_ONCE,
+                overflow="stop",
             )
         ]
         await self.store.write_many(COMMIT_COLLECT, deletes=keys)

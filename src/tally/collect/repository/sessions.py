@@ -1,7 +1,7 @@
 """The table `CommitCollectSessions`: who is signed in where, and sign-ins and links that were begun.
 
-A session is found by the SHA-256 of its id, which only the browser has. What has expired counts as gone at every read,
-whether or not it has been swept away.
+A session is found by the SHA-256 of its id, which only the browser has. What has expired counts as
+gone at every read, whether or not it has been swept away.
 """
 
 from collections.abc import Mapping
@@ -23,16 +23,24 @@ COMMIT_COLLECT_SESSIONS = Table(
     indexes=(Global("UserIndex", partition=S("userId"), projection=KEYS_ONLY),),
     ttl="expiresAtUtc",
     attributes=(
-        Attribute("PK", "S", required=True, about="SESSION#{SHA-256 of the session id} or STATE#{state}"),
+        Attribute(
+            "PK", "S", required=True, about="SESSION#{SHA-256 of the session id} or STATE#{state}"
+        ),
         Attribute("SK", "S", required=True, about="always META"),
         Attribute("userId", "S", about="of a session"),
         Attribute("createdAtUtc", "S", about="of a session, RFC 3339"),
-        Attribute("expiresAtUtc", "N", required=True, about="epoch seconds; also checked at every read"),
+        Attribute(
+            "expiresAtUtc", "N", required=True, about="epoch seconds; also checked at every read"
+        ),
         Attribute("purpose", "S", about="of a state: login or strava"),
-        Attribute("boundTo", "S", about="of a state: a hash of what only the browser that began it has"),
+        Attribute(
+            "boundTo", "S", about="of a state: a hash of what only the browser that began it has"
+        ),
         Attribute("returnTo", "S", about="of a state: the path to go to afterwards"),
         Attribute(
-            "sealed", "S", about="encrypted: of a state, nonce and code verifier; of a session, the issuer's refresh token"
+            "sealed",
+            "S",
+            about="encrypted: of a state, nonce and code verifier; of a session, the issuer's refresh token",
         ),
     ),
 )
@@ -57,7 +65,8 @@ class SessionRepository:
     tables: ClassVar = (COMMIT_COLLECT_SESSIONS,)
 
     @access(
-        *("Create session", PutItem.conditional),
+        "Create session",
+        PutItem.conditional,
         table=COMMIT_COLLECT_SESSIONS,
         key="PK=SESSION#{hash}, SK=META with attribute_not_exists(PK)",
         by="user",
@@ -75,7 +84,8 @@ class SessionRepository:
         await self.store.put(COMMIT_COLLECT_SESSIONS, item, condition=absent("PK"))
 
     @access(
-        *("Resolve session", GetItem),
+        "Resolve session",
+        GetItem,
         table=COMMIT_COLLECT_SESSIONS,
         key="PK=SESSION#{hash}, SK=META",
         by="user",
@@ -84,13 +94,16 @@ class SessionRepository:
     )
     async def find(self, session_hash: str, now: int) -> Session | None:
         """The session, if its time is not over."""
-        item = await self.store.get(COMMIT_COLLECT_SESSIONS, _session_key(session_hash), consistent=True)
+        item = await self.store.get(
+            COMMIT_COLLECT_SESSIONS, _session_key(session_hash), consistent=True
+        )
         if item is None or item["expiresAtUtc"] <= now:
             return None
         return _session(session_hash, item)
 
     @access(
-        *("Delete session", DeleteItem),
+        "Delete session",
+        DeleteItem,
         table=COMMIT_COLLECT_SESSIONS,
         key="PK=SESSION#{hash}, SK=META",
         by="user",
@@ -101,7 +114,8 @@ class SessionRepository:
         await self.store.delete(COMMIT_COLLECT_SESSIONS, _session_key(session_hash))
 
     @access(
-        *("Delete a user's sessions", Query.on("UserIndex") + BatchWriteItem),
+        "Delete a user's sessions",
+        Query.on("UserIndex") + BatchWriteItem,
         table=COMMIT_COLLECT_SESSIONS,
         key="userId = :userId, keys alone; deletes in batches of 25",
         by="user",
@@ -114,13 +128,16 @@ class SessionRepository:
         mine = F("userId") == user_id
         keys = [
             COMMIT_COLLECT_SESSIONS.key_of(item)
-            async for item in self.store.items(COMMIT_COLLECT_SESSIONS, mine, index="UserIndex", overflow="stop")
+            async for item in self.store.items(
+                COMMIT_COLLECT_SESSIONS, mine, index="UserIndex", overflow="stop"
+            )
         ]
         await self.store.write_many(COMMIT_COLLECT_SESSIONS, deletes=keys)
         return len(keys)
 
     @access(
-        *("Begin state", PutItem.conditional),
+        "Begin state",
+        PutItem.conditional,
         table=COMMIT_COLLECT_SESSIONS,
         key="PK=STATE#{state}, SK=META with attribute_not_exists(PK)",
         by="user",
@@ -139,7 +156,8 @@ class SessionRepository:
         await self.store.put(COMMIT_COLLECT_SESSIONS, item, condition=absent("PK"))
 
     @access(
-        *("Use state once", DeleteItem.conditional),
+        "Use state once",
+        DeleteItem.conditional,
         table=COMMIT_COLLECT_SESSIONS,
         key="PK=STATE#{state}, SK=META with purpose, boundTo, expiresAtUtc > :now",
         by="user",
@@ -150,13 +168,19 @@ class SessionRepository:
         """The state, which is gone with this; None where it is not there, too old, or another browser's."""
         is_mine = (F("purpose") == purpose) & (F("boundTo") == bound_to) & (F("expiresAtUtc") > now)
         try:
-            item = await self.store.delete(COMMIT_COLLECT_SESSIONS, _state_key(state), condition=is_mine, returns="ALL_OLD")
+            item = await self.store.delete(
+                COMMIT_COLLECT_SESSIONS, _state_key(state), condition=is_mine, returns="ALL_OLD"
+            )
         except ConditionFailed:
             return None
         if item is None:
             return None
-        return PendingState(state, purpose, bound_to, item["expiresAtUtc"], item["returnTo"], item.get("sealed"))
+        return PendingState(
+            state, purpose, bound_to, item["expiresAtUtc"], item["returnTo"], item.get("sealed")
+        )
 
 
 def _session(session_hash: str, item: Mapping[str, Any]) -> Session:
-    return Session(session_hash, item["userId"], item["createdAtUtc"], item["expiresAtUtc"], item.get("sealed"))
+    return Session(
+        session_hash, item["userId"], item["createdAtUtc"], item["expiresAtUtc"], item.get("sealed")
+    )

@@ -1,8 +1,8 @@
 """The table `CommitCollect`: everything that belongs to a person in one partition, and what is everybody's beside it.
 
-Indexes in sort keys have two digits and activities twelve, so that their order is that of numbers. Events that wait to be
-applied stand in a few partitions of their own (`INBOX#{shard}`), in the order of their time, so that they are found
-without a Scan.
+Indexes in sort keys have two digits and activities twelve, so that their order is that of numbers.
+Events that wait to be applied stand in a few partitions of their own (`INBOX#{shard}`), in the
+order of their time, so that they are found without a Scan.
 """
 
 import hashlib
@@ -18,11 +18,21 @@ COMMIT_COLLECT = Table(
     sort=S("SK"),
     indexes=(Global("GSI1", partition=S("GSI1PK")),),
     attributes=(
-        Attribute("PK", "S", required=True, about="USER#{userId}, MODEL#{modelId}, STRAVA#ATHLETE#{athleteId}, INBOX#{shard}"),
         Attribute(
-            "SK", "S", required=True, about="PROFILE, STRAVA#CONNECTION, WORKOUT#…, MILESTONE#…, META, PART#…, OWNER, EVENT#…"
+            "PK",
+            "S",
+            required=True,
+            about="USER#{userId}, MODEL#{modelId}, STRAVA#ATHLETE#{athleteId}, INBOX#{shard}",
         ),
-        Attribute("GSI1PK", "S", about="STRAVA#ATHLETE#{athleteId}, on STRAVA#CONNECTION and OWNER"),
+        Attribute(
+            "SK",
+            "S",
+            required=True,
+            about="PROFILE, STRAVA#CONNECTION, WORKOUT#…, MILESTONE#…, META, PART#…, OWNER, EVENT#…",
+        ),
+        Attribute(
+            "GSI1PK", "S", about="STRAVA#ATHLETE#{athleteId}, on STRAVA#CONNECTION and OWNER"
+        ),
         Attribute("userId", "S", about="whose it is; on OWNER, who has linked the athlete"),
         Attribute("createdAtUtc", "S", about="RFC 3339"),
         Attribute("email", "S", about="of a PROFILE"),
@@ -31,7 +41,11 @@ COMMIT_COLLECT = Table(
         Attribute("sealedTokens", "S", about="of a connection: both tokens, AES-GCM"),
         Attribute("tokensExpireAt", "N", about="of a connection, epoch seconds"),
         Attribute("scope", "S", about="of a connection: what was really granted"),
-        Attribute("version", "N", about="of a milestone and of a connection's tokens: rises with every change"),
+        Attribute(
+            "version",
+            "N",
+            about="of a milestone and of a connection's tokens: rises with every change",
+        ),
         Attribute("activityId", "N", about="of a workout"),
         Attribute("name", "S", about="of a workout, a model, a part, an award"),
         Attribute("sportType", "S", about="of a workout, as Strava calls it"),
@@ -40,7 +54,11 @@ COMMIT_COLLECT = Table(
         Attribute("totalElevationGain", "N", about="of a workout, metres"),
         Attribute("movingSeconds", "N", about="of a workout"),
         Attribute("elapsedSeconds", "N", about="of a workout"),
-        Attribute("eventTime", "N", about="of a workout: the event it was last written for; of an event: its own"),
+        Attribute(
+            "eventTime",
+            "N",
+            about="of a workout: the event it was last written for; of an event: its own",
+        ),
         Attribute("isDeleted", "BOOL", about="of a workout; everything else stays"),
         Attribute("deletedAtUtc", "S", about="of a workout, RFC 3339"),
         Attribute("milestoneId", "S", about="of a milestone and an award"),

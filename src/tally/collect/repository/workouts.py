@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from tally.collect.model import MAX_WORKOUTS, Effort, Workout
-from tally.collect.repository.table import COMMIT_COLLECT, CONNECTION, WORKOUTS, at, refuse_conflict, user, workout
+from tally.collect.repository.table import (
+    COMMIT_COLLECT,
+    CONNECTION,
+    WORKOUTS,
+    at,
+    refuse_conflict,
+    user,
+    workout,
+)
 from tally.errors import Conflict
 from tally.store.access import GetItem, Query, TransactWriteItems, access
 from tally.store.api import Check, Put
@@ -24,7 +32,8 @@ class Workouts:
     store: Store
 
     @access(
-        *("Get workout", GetItem),
+        "Get workout",
+        GetItem,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, SK=WORKOUT#STRAVA#{activityId}",
         by="system",
@@ -32,11 +41,14 @@ class Workouts:
         frequency="Per event",
     )
     async def workout(self, user_id: str, activity_id: int) -> Workout | None:
-        item = await self.store.get(COMMIT_COLLECT, at(user(user_id), workout(activity_id)), consistent=True)
+        item = await self.store.get(
+            COMMIT_COLLECT, at(user(user_id), workout(activity_id)), consistent=True
+        )
         return None if item is None else _workout(item)
 
     @access(
-        *("Put workout", TransactWriteItems),
+        "Put workout",
+        TransactWriteItems,
         table=COMMIT_COLLECT,
         key="WORKOUT#STRAVA#{activityId} absent or of an eventTime no later than this; STRAVA#CONNECTION of this athlete",
         by="system",
@@ -46,8 +58,14 @@ class Workouts:
     async def put_workout(self, found: Workout, athlete_id: int) -> bool:
         """Whether it was written; False where a newer state stands there, or the athlete is no longer linked."""
         writes = (
-            Put(COMMIT_COLLECT, _item(found), condition=absent("PK") | (F("eventTime") <= found.event_time)),
-            Check(COMMIT_COLLECT, at(user(found.user_id), CONNECTION), F("athleteId") == athlete_id),
+            Put(
+                COMMIT_COLLECT,
+                _item(found),
+                condition=absent("PK") | (F("eventTime") <= found.event_time),
+            ),
+            Check(
+                COMMIT_COLLECT, at(user(found.user_id), CONNECTION), F("athleteId") == athlete_id
+            ),
         )
         try:
             await self.store.transact(writes)
@@ -57,22 +75,31 @@ class Workouts:
         return True
 
     @access(
-        *("List workouts", Query.filtered),
+        "List workouts",
+        Query.filtered,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId} AND begins_with(SK, WORKOUT#STRAVA#), newest first",
         by="user",
         trigger="GET /workouts",
         frequency="Per request",
     )
-    async def workouts(self, user_id: str, limit: int, start: Key | None) -> tuple[list[Workout], Key | None]:
+    async def workouts(
+        self, user_id: str, limit: int, start: Key | None
+    ) -> tuple[list[Workout], Key | None]:
         """A page of workouts that are not deleted, and where the next page starts."""
         page = await self.store.query(
-            COMMIT_COLLECT, _of(user_id), filter=F("isDeleted") != _DELETED, forward=False, limit=limit, start=start
+            COMMIT_COLLECT,
+            _of(user_id),
+            filter=F("isDeleted") != _DELETED,
+            forward=False,
+            limit=limit,
+            start=start,
         )
         return [_workout(item) for item in page.items], page.next
 
     @access(
-        *("Aggregate workouts", Query),
+        "Aggregate workouts",
+        Query,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId} AND begins_with(SK, WORKOUT#STRAVA#), five attributes",
         by="both",
@@ -86,10 +113,13 @@ class Workouts:
         try:
             return [_effort(item) async for item in counted]
         except BoundExceeded as error:
-            raise Conflict(f"There are more than {MAX_WORKOUTS} workouts", code="too_many_workouts") from error
+            raise Conflict(
+                f"There are more than {MAX_WORKOUTS} workouts", code="too_many_workouts"
+            ) from error
 
     @access(
-        *("Count workouts", Query),
+        "Count workouts",
+        Query,
         table=COMMIT_COLLECT,
         key="PK=USER#{userId} AND begins_with(SK, WORKOUT#STRAVA#), one attribute",
         by="user",
@@ -100,7 +130,9 @@ class Workouts:
     async def count_workouts(self, user_id: str) -> int:
         """How many there are, those that were deleted left out; no more than 3000 are looked at."""
         counted = 0
-        async for item in self.store.items(COMMIT_COLLECT, _of(user_id), project=("isDeleted",), overflow="stop"):
+        async for item in self.store.items(
+            COMMIT_COLLECT, _of(user_id), project=("isDeleted",), overflow="stop"
+        ):
             counted += not item["isDeleted"]
         return counted
 
@@ -147,4 +179,10 @@ def _workout(item: Mapping[str, Any]) -> Workout:
 
 
 def _effort(item: Mapping[str, Any]) -> Effort:
-    return Effort(item["sportType"], item["startDateUtc"], item["distanceMeters"], item["totalElevationGain"], item["isDeleted"])
+    return Effort(
+        item["sportType"],
+        item["startDateUtc"],
+        item["distanceMeters"],
+        item["totalElevationGain"],
+        item["isDeleted"],
+    )

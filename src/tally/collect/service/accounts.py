@@ -53,9 +53,12 @@ class Accounts:
         )
 
     async def delete(self, session: Session, ip: str | None) -> None:
-        """Strava, then every item, then every session, then the identity. Each step may run again, and a re-run finishes.
+        """Strava, then every item, then every session, then the identity.
 
-        Whoever is interrupted asks again: with the same session while it lasts, or after another sign-in.
+        Each step may run again, and a re-run finishes.
+
+        Whoever is interrupted asks again: with the same session while it lasts, or after another
+        sign-in.
         """
         user_id = session.user_id
         self.audit.record("ACCOUNT_DELETE_REQUESTED", user_id, ip=ip)

@@ -1,7 +1,8 @@
 """The audit trail: written beside the work, so that nothing waits for it or fails with it.
 
-`record` puts an event in a bounded queue and returns; one task writes them. If the table is slow the queue fills, and what
-does not fit is counted and logged, not waited for. At the end, what waits is written, within a few seconds.
+`record` puts an event in a bounded queue and returns; one task writes them. If the table is slow
+the queue fills, and what does not fit is counted and logged, not waited for. At the end, what waits
+is written, within a few seconds.
 """
 
 import asyncio
@@ -30,7 +31,9 @@ _log = logs.logger()
 class AuditTrail:
     """An async context manager, between whose start and end events are written as they come."""
 
-    def __init__(self, repository: AuditRepository, clock: Clock, key: Secret, capacity: int = CAPACITY) -> None:
+    def __init__(
+        self, repository: AuditRepository, clock: Clock, key: Secret, capacity: int = CAPACITY
+    ) -> None:
         self.lost = 0
         self._repository = repository
         self._clock = clock
@@ -39,9 +42,17 @@ class AuditTrail:
         self._writer: asyncio.Task[None] | None = None
 
     def record(
-        self, event_type: str, user_id: str | None, facts: Mapping[str, str | int] = NO_FACTS, *, ip: str | None = None
+        self,
+        event_type: str,
+        user_id: str | None,
+        facts: Mapping[str, str | int] = NO_FACTS,
+        *,
+        ip: str | None = None,
     ) -> None:
-        """Note that something happened, with the ids of the work under way. Never fails, never waits."""
+        """Note that something happened, with the ids of the work under way.
+
+        Never fails, never waits.
+        """
         context = logs.current()
         request_id = context.request_id or new_uuid()
         event = AuditEvent(
@@ -51,7 +62,9 @@ class AuditTrail:
             request_id=request_id,
             correlation_id=context.correlation_id or request_id,
             facts=mask(dict(facts)),
-            ip_hash=None if ip is None else hmac.digest(self._key, ip.encode(), "sha256").hex()[:32],
+            ip_hash=None
+            if ip is None
+            else hmac.digest(self._key, ip.encode(), "sha256").hex()[:32],
         )
         try:
             self._waiting.put_nowait(event)
@@ -66,7 +79,9 @@ class AuditTrail:
         try:
             await self.flush()
         except DeadlinePassed:
-            _log.warning("Audit events lost at the stop", action="audit", lost=self._waiting.qsize())
+            _log.warning(
+                "Audit events lost at the stop", action="audit", lost=self._waiting.qsize()
+            )
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait({self._writer})

@@ -33,7 +33,9 @@ class AuditSearch:
             raise Invalid(message, code="invalid_field", field="user")
         return replace(key, month=key.month or self.clock.now().strftime("%Y%m"))
 
-    async def page(self, key: AuditKey, limit: int, start: PageKey | None) -> tuple[list[AuditEvent], PageKey | None]:
+    async def page(
+        self, key: AuditKey, limit: int, start: PageKey | None
+    ) -> tuple[list[AuditEvent], PageKey | None]:
         """Events of a checked key, newest first, and where the next page starts."""
         if key.user is not None:
             return await self.repository.by_user(key.user, limit, start)

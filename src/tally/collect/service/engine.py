@@ -1,7 +1,8 @@
 """The engine: measures what counts, moves milestones, and mints parts, each once.
 
-A run reads the milestones with their ledgers, then the workouts, and writes each milestone that moved in one transaction
-with its new awards, if it is still as it was read. Whoever lost a race reads again: a few times, with jitter.
+A run reads the milestones with their ledgers, then the workouts, and writes each milestone that
+moved in one transaction with its new awards, if it is still as it was read. Whoever lost a race
+reads again: a few times, with jitter.
 """
 
 import random
@@ -44,7 +45,11 @@ class ProgressEngine:
         """Move every active milestone of a person to where the workouts have brought it."""
 
         async def read() -> list[Held]:
-            return [held for held in await self.main.milestones(user_id) if held.milestone.status is Status.ACTIVE]
+            return [
+                held
+                for held in await self.main.milestones(user_id)
+                if held.milestone.status is Status.ACTIVE
+            ]
 
         await self._settle(user_id, read)
 
@@ -58,14 +63,19 @@ class ProgressEngine:
         return await self.held(user_id, milestone_id)
 
     async def held(self, user_id: str, milestone_id: str) -> Held:
-        found = await self.main.milestone(user_id, milestone_id) if is_milestone_id(milestone_id) else None
+        found = (
+            await self.main.milestone(user_id, milestone_id)
+            if is_milestone_id(milestone_id)
+            else None
+        )
         if found is None:
             raise NotFound("There is no such milestone", code="milestone_not_found")
         return found
 
     async def _settle(self, user_id: str, read: Callable[[], Awaitable[list[Held]]]) -> None:
         for attempt in range(1, ATTEMPTS + 1):
-            # Milestones first: the workouts are then at least as new as what they are compared with.
+            # Milestones first: the workouts are then at least as new as what they are compared
+            # with.
             waiting = await read()
             if not waiting:
                 return
@@ -107,13 +117,24 @@ class ProgressEngine:
 
     def _tell(self, before: Milestone, after: Milestone, awards: Sequence[Award]) -> None:
         for award in awards:
-            facts: dict[str, str | int] = {"milestone": after.milestone_id, "part": award.part.index}
+            facts: dict[str, str | int] = {
+                "milestone": after.milestone_id,
+                "part": award.part.index,
+            }
             self.audit.record("MILESTONE_PART_MINTED", after.user_id, facts)
         if after.status is not before.status:
-            self.audit.record("MILESTONE_COMPLETED", after.user_id, {"milestone": after.milestone_id})
+            self.audit.record(
+                "MILESTONE_COMPLETED", after.user_id, {"milestone": after.milestone_id}
+            )
         # Progress is what happens all day; a part is news.
         tell = _log.info if awards else _log.debug
-        tell("Milestone moved", action="milestone_move", milestone=after.milestone_id, percent=after.percent, minted=len(awards))
+        tell(
+            "Milestone moved",
+            action="milestone_move",
+            milestone=after.milestone_id,
+            percent=after.percent,
+            minted=len(awards),
+        )
         self.announce(after, awards)
 
 

@@ -1,7 +1,7 @@
 """Links to Strava: made with consent, kept fresh, and undone.
 
-One athlete belongs to one person. Tokens are sealed before they are stored; when they are about to expire they are
-refreshed, and of several refreshes at once the newest tokens stay.
+One athlete belongs to one person. Tokens are sealed before they are stored; when they are about to
+expire they are refreshed, and of several refreshes at once the newest tokens stay.
 """
 
 import secrets
@@ -48,19 +48,28 @@ class Linking:
         await self.sessions.begin(PendingState(state, STRAVA, session.session_hash, expires, path))
         return url
 
-    async def finish(self, session: Session, *, state: str, code: str, scope: str, error: str) -> str:
+    async def finish(
+        self, session: Session, *, state: str, code: str, scope: str, error: str
+    ) -> str:
         """Link, if consent was given for activities and nobody else has the athlete; the path to go to afterwards."""
-        pending = await use_state(self.sessions, state, STRAVA, session.session_hash, self.clock.seconds())
+        pending = await use_state(
+            self.sessions, state, STRAVA, session.session_hash, self.clock.seconds()
+        )
         if error or not code:
             raise Forbidden("Strava was not allowed to share anything", code="strava_access_denied")
         granted = {part.strip() for part in scope.replace(" ", ",").split(",")}
         if not granted & ACTIVITY_SCOPES:
-            raise Forbidden("Without access to activities there is nothing to collect", code="activity_access_missing")
+            raise Forbidden(
+                "Without access to activities there is nothing to collect",
+                code="activity_access_missing",
+            )
         grant = await self.strava.exchange(code)
         tokens = self._seal(session.user_id, grant.athlete_id, grant.tokens)
         now = rfc3339(self.clock.now())
         told_scope = ",".join(sorted(granted))[:200]
-        wanted = Connection(session.user_id, grant.athlete_id, tokens, grant.tokens.expires_at, told_scope, now)
+        wanted = Connection(
+            session.user_id, grant.athlete_id, tokens, grant.tokens.expires_at, told_scope, now
+        )
         await self._link(wanted)
         return pending.return_to
 
@@ -83,7 +92,9 @@ class Linking:
         if owner is not None and owner != wanted.user_id:
             facts: dict[str, str | int] = {"athlete": wanted.athlete_id}
             self.audit.record("STRAVA_CONNECT_REFUSED", wanted.user_id, facts)
-            raise Conflict("This athlete is linked to another account", code="athlete_already_connected")
+            raise Conflict(
+                "This athlete is linked to another account", code="athlete_already_connected"
+            )
         if await self.main.profile(wanted.user_id) is None:
             raise Unauthenticated("This account is being deleted", code="invalid_session")
 
@@ -103,11 +114,15 @@ class Linking:
     async def forget(self, user_id: str, athlete_id: int) -> None:
         """Leave no connection of this person to this athlete, and no claim on the athlete; safe to run again."""
         if not await self.main.unlink(user_id, athlete_id):
-            # The athlete is another's, or another athlete has been linked: neither is ours to touch.
+            # The athlete is another's, or another athlete has been linked: neither is ours to
+            # touch.
             await self.main.delete_connection(user_id, athlete_id)
 
     async def access_token(self, connection: Connection, *, stale: str | None = None) -> str:
-        """A token that works for some minutes. `stale` is one that Strava has just refused, so that it is not used again."""
+        """A token that works for some minutes.
+
+        `stale` is one that Strava has just refused, so that it is not used again.
+        """
         for _ in range(ATTEMPTS):
             tokens = self._open(connection)
             is_fresh = connection.expires_at - self.clock.seconds() > FRESH_SECONDS
@@ -132,22 +147,33 @@ class Linking:
                 raise
             return None
         sealed = self._seal(connection.user_id, connection.athlete_id, newer)
-        return newer.access if await self.main.keep_tokens(connection, sealed, newer.expires_at) else None
+        return (
+            newer.access
+            if await self.main.keep_tokens(connection, sealed, newer.expires_at)
+            else None
+        )
 
     async def _revoke(self, connection: Connection) -> None:
         """Best effort: whether or not Strava hears of it, nothing of it stays here."""
         try:
             await self.strava.deauthorize(await self.access_token(connection))
         except (Revoked, Unavailable, RateLimited) as error:
-            _log.warning("Strava was not told of the disconnect", action="strava_deauthorize", error=error)
+            _log.warning(
+                "Strava was not told of the disconnect", action="strava_deauthorize", error=error
+            )
 
     def _seal(self, user_id: str, athlete_id: int, tokens: Tokens) -> str:
         return sealed_tokens(self.sealer, user_id, athlete_id, tokens)
 
     def _open(self, connection: Connection) -> Tokens:
-        """The tokens in the clear. What cannot be opened, since the key was changed, is as good as revoked."""
+        """The tokens in the clear.
+
+        What cannot be opened, since the key was changed, is as good as revoked.
+        """
         try:
-            text = self.sealer.open(connection.sealed, f"{connection.user_id} {connection.athlete_id}")
+            text = self.sealer.open(
+                connection.sealed, f"{connection.user_id} {connection.athlete_id}"
+            )
         except Unsealable as error:
             raise Revoked from error
         access, refresh, expires_at = msgspec.json.decode(text, type=tuple[str, str, int])

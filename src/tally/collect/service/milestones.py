@@ -45,7 +45,9 @@ class MilestoneService:
         end = None if goal.period_end is None else moment(goal.period_end, "periodEndAtUtc")
         check_period(start, end)
         if len(await self.main.milestones(user_id)) >= MAX_MILESTONES:
-            raise Conflict(f"Nobody may have more than {MAX_MILESTONES} milestones", code="too_many_milestones")
+            raise Conflict(
+                f"Nobody may have more than {MAX_MILESTONES} milestones", code="too_many_milestones"
+            )
         made = Milestone(
             milestone_id=self.ids.next(),
             user_id=user_id,
@@ -67,9 +69,17 @@ class MilestoneService:
             await self.main.efforts(made.user_id)
         if not await self.main.create_milestone(made):
             raise Unauthenticated("This account is being deleted", code="invalid_session")
-        facts: dict[str, str | int] = {"milestone": made.milestone_id, "model": made.model_id, "target": made.total_target}
+        facts: dict[str, str | int] = {
+            "milestone": made.milestone_id,
+            "model": made.model_id,
+            "target": made.total_target,
+        }
         self.audit.record("MILESTONE_CREATED", made.user_id, facts)
-        return await self.engine.recompute(made.user_id, made.milestone_id) if counts_past else Held(made)
+        return (
+            await self.engine.recompute(made.user_id, made.milestone_id)
+            if counts_past
+            else Held(made)
+        )
 
     async def all(self, user_id: str) -> list[Held]:
         return await self.main.milestones(user_id)

@@ -16,7 +16,10 @@ class Revoked(Exception):
 
 
 class Strava(Protocol):
-    """Strava, with tokens in the clear. Trouble is Unavailable or RateLimited; tokens that do not hold are Revoked."""
+    """Strava, with tokens in the clear.
+
+    Trouble is Unavailable or RateLimited; tokens that do not hold are Revoked.
+    """
 
     def authorize_url(self, redirect_uri: str, state: str) -> str: ...
 
@@ -29,13 +32,19 @@ class Strava(Protocol):
 
     async def deauthorize(self, access_token: str) -> None: ...
 
-    async def activity(self, access_token: str, activity_id: int, athlete_id: int) -> Workout | None:
+    async def activity(
+        self, access_token: str, activity_id: int, athlete_id: int
+    ) -> Workout | None:
         """The activity as it is now, of nobody yet; None where this athlete has none like it."""
 
 
 class Issuer(Protocol):
     """The OIDC issuer. A code or token that does not hold is Unauthenticated."""
 
-    async def authorize_url(self, redirect_uri: str, state: str, nonce: str, challenge: str) -> str: ...
+    async def authorize_url(
+        self, redirect_uri: str, state: str, nonce: str, challenge: str
+    ) -> str: ...
 
-    async def identify(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> Identity: ...
+    async def identify(
+        self, code: str, redirect_uri: str, nonce: str, verifier: str
+    ) -> Identity: ...

@@ -1,7 +1,8 @@
 """Sign-in and sessions: the code flow against an OIDC issuer, and cookies that stand for who has gone through it.
 
-The id of a session is random, and stored as its hash. It changes with every sign-in, so that nobody can be given one in
-advance. A sign-in that was begun is bound to the browser that began it by a cookie of its own.
+The id of a session is random, and stored as its hash. It changes with every sign-in, so that nobody
+can be given one in advance. A sign-in that was begun is bound to the browser that began it by a
+cookie of its own.
 """
 
 import base64
@@ -55,18 +56,33 @@ class SignIn:
     async def begin(self, redirect_uri: str, return_to: str) -> Begun:
         state, nonce, verifier, browser = (secrets.token_urlsafe(32) for _ in range(4))
         path = check_return_path(return_to)
-        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        challenge = (
+            base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
+            .rstrip(b"=")
+            .decode()
+        )
         url = await self.issuer.authorize_url(redirect_uri, state, nonce, challenge)
         sealed = self.sealer.seal(f"{nonce} {verifier}", state)
         expires = self.clock.seconds() + STATE_SECONDS
-        await self.sessions.begin(PendingState(state, LOGIN, hashed(browser), expires, path, sealed))
+        await self.sessions.begin(
+            PendingState(state, LOGIN, hashed(browser), expires, path, sealed)
+        )
         return Begun(url, browser)
 
     async def finish(
-        self, *, state: str, code: str, browser: str | None, redirect_uri: str, former: str | None, ip: str | None
+        self,
+        *,
+        state: str,
+        code: str,
+        browser: str | None,
+        redirect_uri: str,
+        former: str | None,
+        ip: str | None,
     ) -> SignedIn:
         """A new session for whoever the issuer says it is; the one that the browser had before is over."""
-        pending = await use_state(self.sessions, state, LOGIN, hashed(browser or ""), self.clock.seconds())
+        pending = await use_state(
+            self.sessions, state, LOGIN, hashed(browser or ""), self.clock.seconds()
+        )
         nonce, verifier = self._open(pending)
         try:
             identity = await self.issuer.identify(code, redirect_uri, nonce, verifier)
@@ -74,11 +90,19 @@ class SignIn:
             self.audit.record("AUTH_LOGIN_REFUSED", None, {"why": error.code}, ip=ip)
             raise
         now = rfc3339(self.clock.now())
-        is_new = await self.main.create_profile(Profile(identity.user_id, identity.email, FREE, now))
+        is_new = await self.main.create_profile(
+            Profile(identity.user_id, identity.email, FREE, now)
+        )
         session_id = secrets.token_urlsafe(32)
-        kept = None if identity.refresh_token is None else self.sealer.seal(identity.refresh_token, identity.user_id)
+        kept = (
+            None
+            if identity.refresh_token is None
+            else self.sealer.seal(identity.refresh_token, identity.user_id)
+        )
         expires = self.clock.seconds() + SESSION_SECONDS
-        await self.sessions.create(Session(hashed(session_id), identity.user_id, now, expires, kept))
+        await self.sessions.create(
+            Session(hashed(session_id), identity.user_id, now, expires, kept)
+        )
         if former:
             await self.sessions.delete(hashed(former))
         logs.bind(user_id=identity.user_id)
@@ -87,7 +111,9 @@ class SignIn:
 
     def _open(self, pending: PendingState) -> tuple[str, str]:
         try:
-            nonce, _, verifier = self.sealer.open(pending.sealed or "", pending.state).partition(" ")
+            nonce, _, verifier = self.sealer.open(pending.sealed or "", pending.state).partition(
+                " "
+            )
         except Unsealable as error:
             raise _not_begun_here() from error
         return nonce, verifier
@@ -107,7 +133,9 @@ class SignIn:
         self.audit.record("AUTH_LOGOUT", session.user_id, ip=ip)
 
 
-async def use_state(sessions: SessionRepository, state: str, purpose: str, bound_to: str, now: int) -> PendingState:
+async def use_state(
+    sessions: SessionRepository, state: str, purpose: str, bound_to: str, now: int
+) -> PendingState:
     """The state that was begun here, used up with this; or Invalid."""
     is_plausible = 0 < len(state) <= MAX_STATE and state.isascii()
     pending = await sessions.use(state, purpose, bound_to, now) if is_plausible else None
@@ -117,7 +145,11 @@ async def use_state(sessions: SessionRepository, state: str, purpose: str, bound
 
 
 def _not_begun_here() -> Invalid:
-    return Invalid("This was not begun in this browser, or too long ago; begin again", code="invalid_state", field="state")
+    return Invalid(
+        "This was not begun in this browser, or too long ago; begin again",
+        code="invalid_state",
+        field="state",
+    )
 
 
 def hashed(secret: str) -> str:
@@ -129,5 +161,7 @@ def check_return_path(path: str) -> str:
     is_local = path.startswith("/") and not path.startswith(("//", "/\\"))
     is_plain = path.isascii() and path.isprintable() and "\\" not in path and " " not in path
     if len(path) > MAX_PATH or not is_local or not is_plain:
-        raise Invalid("return_to must be a path of this site", code="invalid_field", field="return_to")
+        raise Invalid(
+            "return_to must be a path of this site", code="invalid_field", field="return_to"
+        )
     return path

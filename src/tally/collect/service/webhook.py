@@ -59,7 +59,8 @@ class Webhook:
             aspect_type=told.aspect_type,
             owner_id=told.owner_id,
             event_time=told.event_time,
-            is_deauthorisation=told.object_type == "athlete" and str(told.updates.get("authorized")).lower() == "false",
+            is_deauthorisation=told.object_type == "athlete"
+            and str(told.updates.get("authorized")).lower() == "false",
             correlation_id=logs.current().correlation_id or new_uuid(),
             received_ms=self.clock.milliseconds(),
         )
@@ -69,7 +70,12 @@ class Webhook:
 def natural_key(told: Told) -> str:
     """The same for every delivery of one event, and for no other event."""
     whole = (
-        *(told.subscription_id, told.object_type, told.object_id, told.aspect_type, told.owner_id, told.event_time),
+        told.subscription_id,
+        told.object_type,
+        told.object_id,
+        told.aspect_type,
+        told.owner_id,
+        told.event_time,
         sorted((name, str(value)) for name, value in told.updates.items()),
     )
     return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:40]

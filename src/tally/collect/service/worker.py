@@ -1,9 +1,10 @@
 """Applies what waits in the inbox: each event once, those of one athlete in the order of their time.
 
-An event is claimed with a lease, written down as a workout, has the milestones moved, and is marked as done and removed, in
-this order; a few of one athlete that wait together move the milestones once. Whatever fails gives the claim back and has the
-event wait longer each time; a crash anywhere leaves an event that the next run picks up when the lease is over. Every step may
-run twice: the workout stands as its newest event left it, and parts are minted once.
+An event is claimed with a lease, written down as a workout, has the milestones moved, and is marked
+as done and removed, in this order; a few of one athlete that wait together move the milestones
+once. Whatever fails gives the claim back and has the event wait longer each time; a crash anywhere
+leaves an event that the next run picks up when the lease is over. Every step may run twice: the
+workout stands as its newest event left it, and parts are minted once.
 """
 
 import asyncio
@@ -29,12 +30,14 @@ from tally.kit.clock import EPOCH, Clock, rfc3339
 from tally.kit.ids import new_uuid
 
 LEASE_SECONDS: Final = 60
-# Events of so many athletes at a time: enough to keep the store's writer busy, and few enough that a request which comes
-# in meanwhile has its turn within milliseconds.
+# Events of so many athletes at a time: enough to keep the store's writer busy, and few enough that
+# a request which comes in meanwhile has its turn within milliseconds.
 AT_ONCE: Final = 6
-# While there is work, the next look follows soon: small bites, where long ones would make everybody else wait.
+# While there is work, the next look follows soon: small bites, where long ones would make everybody
+# else wait.
 BUSY_SECONDS: Final = 0.05
-# Of one athlete, before the milestones are moved: what piled up is measured once, and well within the lease.
+# Of one athlete, before the milestones are moved: what piled up is measured once, and well within
+# the lease.
 AT_A_TIME: Final = 10
 FIRST_WAIT: Final = 5
 LONGEST_WAIT: Final = 3600
@@ -77,7 +80,9 @@ class InboxWorker:
             async with room:
                 return await self._work_off(waiting, token)
 
-        outcomes = await asyncio.gather(*(work_off(waiting) for waiting in by_owner.values()), return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *(work_off(waiting) for waiting in by_owner.values()), return_exceptions=True
+        )
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome  # the store is away: the events stay where they are until the next run
@@ -90,7 +95,9 @@ class InboxWorker:
             done += await self._apply_some(waiting[first : first + AT_A_TIME], token, blocked)
         return done
 
-    async def _apply_some(self, waiting: Sequence[WebhookEvent], token: str, blocked: set[int]) -> int:
+    async def _apply_some(
+        self, waiting: Sequence[WebhookEvent], token: str, blocked: set[int]
+    ) -> int:
         """Write what these events tell, have it move the milestones once, and put the events out of the way.
 
         After one that has to wait, the others of the same object are `blocked`.
@@ -111,12 +118,16 @@ class InboxWorker:
             for each in applied:
                 await self._put_off(each.told, token, error)
             return done
-        return done + sum(await asyncio.gather(*(self._finish(each.told, token) for each in applied)))
+        return done + sum(
+            await asyncio.gather(*(self._finish(each.told, token) for each in applied))
+        )
 
     def _is_ready(self, told: WebhookEvent) -> bool:
         """Whether its time has come; while Strava's limit is used up, that of activities has not."""
         wants_activity = told.object_type == "activity" and told.aspect_type != "delete"
-        return told.not_before <= self.clock.seconds() and not (wants_activity and self.strava.is_resting())
+        return told.not_before <= self.clock.seconds() and not (
+            wants_activity and self.strava.is_resting()
+        )
 
     async def _claim(self, told: WebhookEvent, token: str) -> Claim:
         """`token` is this run's, which takes up an event once; what is not ready is left as if another had it."""
@@ -127,7 +138,9 @@ class InboxWorker:
     async def _apply(self, told: WebhookEvent, token: str, applied: list[_Applied]) -> bool:
         """Whether what the event tells has been written; if not, it waits."""
         try:
-            with logs.bound(service="collect", correlation_id=told.correlation_id, action="collect_event"):
+            with logs.bound(
+                service="collect", correlation_id=told.correlation_id, action="collect_event"
+            ):
                 applied.append(_Applied(told, await self._write(told)))
         except Exception as error:  # noqa: BLE001  (whatever it is, the event is not lost: it waits and is tried again)
             await self._put_off(told, token, error)
@@ -142,10 +155,18 @@ class InboxWorker:
         return True
 
     async def _put_off(self, told: WebhookEvent, token: str, error: Exception) -> None:
-        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(told.attempts, 20)) * self.chance.uniform(0.5, 1)
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(told.attempts, 20)) * self.chance.uniform(
+            0.5, 1
+        )
         wait = max(wait, getattr(error, "retry_after", None) or 0)
         self.figures.put_off.inc()
-        _log.warning("Event put off", action="collect_event", event_key=told.key[:12], seconds=round(wait), error=error)
+        _log.warning(
+            "Event put off",
+            action="collect_event",
+            event_key=told.key[:12],
+            seconds=round(wait),
+            error=error,
+        )
         await self.main.put_off(told, self.clock.seconds() + round(wait))
         await self.idempotency.release(_key(told), token)
 
@@ -176,12 +197,16 @@ class InboxWorker:
         try:
             return await self.strava.activity(access, told.object_id, told.owner_id)
         except Revoked:
-            # It may have been revoked or rotated a moment ago: once more, with a token that is surely new.
+            # It may have been revoked or rotated a moment ago: once more, with a token that is
+            # surely new.
             access = await self.linking.access_token(connection, stale=access)
             return await self.strava.activity(access, told.object_id, told.owner_id)
 
     async def _move(self, applied: Sequence[_Applied]) -> None:
-        """Move the milestones of whoever has new workouts. Of several that came together, the last is the cause."""
+        """Move the milestones of whoever has new workouts.
+
+        Of several that came together, the last is the cause.
+        """
         causes = {each.moves: each.told for each in applied if each.moves is not None}
         for user_id, told in causes.items():
             correlation = {"correlation_id": told.correlation_id, "user_id": user_id}
@@ -207,11 +232,17 @@ class InboxWorker:
             await self.linking.forget(user_id, told.owner_id)
             self.audit.record("STRAVA_DEAUTHORISED", user_id, {"athlete": told.owner_id})
 
-    def _tombstone(self, connection: Connection, told: WebhookEvent, known: Workout | None) -> Workout:
+    def _tombstone(
+        self, connection: Connection, told: WebhookEvent, known: Workout | None
+    ) -> Workout:
         """The workout as it was, deleted; also of one that was never seen, so that a late creation cannot bring it back."""
         when = rfc3339(EPOCH + timedelta(seconds=told.event_time))
-        never_seen = Workout(connection.user_id, told.object_id, "", "Unknown", when, 0, 0, 0, 0, told.event_time)
-        return replace(known or never_seen, is_deleted=True, deleted_at=when, event_time=told.event_time)
+        never_seen = Workout(
+            connection.user_id, told.object_id, "", "Unknown", when, 0, 0, 0, 0, told.event_time
+        )
+        return replace(
+            known or never_seen, is_deleted=True, deleted_at=when, event_time=told.event_time
+        )
 
 
 def _key(told: WebhookEvent) -> str:

@@ -12,6 +12,8 @@ class WorkoutService:
 
     main: CollectRepository
 
-    async def page(self, user_id: str, limit: int, start: PageKey | None) -> tuple[list[Workout], PageKey | None]:
+    async def page(
+        self, user_id: str, limit: int, start: PageKey | None
+    ) -> tuple[list[Workout], PageKey | None]:
         """So many workouts, fewer where some of them were deleted, and where the next page starts."""
         return await self.main.workouts(user_id, limit, start)

@@ -18,8 +18,11 @@ from tally.kit.retry import RetryPolicy
 WHO: Final = "Apple's channel management"
 # What a missing channel is called; a path that is not there can only be a channel that is gone.
 _GONE: Final = frozenset({"ChannelNotRegistered", "BadChannelId", "BadPath"})
-_patience: Final = RetryPolicy(attempts=3, base=0.2, cap=2, deadline=10, retries=lambda error: isinstance(error, Unavailable))
-# A request whose answer was lost may have made a channel already: what nobody knows the id of is never deleted.
+_patience: Final = RetryPolicy(
+    attempts=3, base=0.2, cap=2, deadline=10, retries=lambda error: isinstance(error, Unavailable)
+)
+# A request whose answer was lost may have made a channel already: what nobody knows the id of is
+# never deleted.
 _once: Final = RetryPolicy(attempts=1)
 
 
@@ -33,7 +36,10 @@ class _Described(msgspec.Struct, frozen=True, rename="kebab"):
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """The channels of our app. All calls: Unavailable where Apple is away, Conflict where it refuses."""
+    """The channels of our app.
+
+    All calls: Unavailable where Apple is away, Conflict where it refuses.
+    """
 
     client: Client
     url: str
@@ -42,7 +48,9 @@ class Channels:
     clock: Clock
 
     async def create(self, *, keeps_latest: bool) -> str:
-        body = msgspec.json.encode({"message-storage-policy": int(keeps_latest), "push-type": "LiveActivity"})
+        body = msgspec.json.encode(
+            {"message-storage-policy": int(keeps_latest), "push-type": "LiveActivity"}
+        )
         answer = await self._called("POST", "channels", body=body, patience=_once)
         channel_id = answer.headers.get("apns-channel-id") if answer.status in {200, 201} else None
         if channel_id is None:
@@ -72,31 +80,48 @@ class Channels:
         return answer.decoded(_Listed, WHO).channels
 
     async def _called(
-        self, method: str, what: str, channel_id: str | None = None, *, body: bytes = b"", patience: RetryPolicy = _patience
+        self,
+        method: str,
+        what: str,
+        channel_id: str | None = None,
+        *,
+        body: bytes = b"",
+        patience: RetryPolicy = _patience,
     ) -> Answer:
         headers = {"apns-channel-id": channel_id} if channel_id is not None else {}
         url = f"{self.url}/1/apps/{self.bundle_id}/{what}"
         return await patience.call(lambda: self._sent(method, url, headers, body), self.clock)
 
     async def _sent(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send once; with a new token at once where Apple calls the old one expired. Unavailable where it may work later."""
+        """Send once; with a new token at once where Apple calls the old one expired.
+
+        Unavailable where it may work later.
+        """
         authorization = self.provider.header()
         answer = await self._asked(method, url, {"authorization": authorization, **headers}, body)
         if read_told(answer.body).reason == "ExpiredProviderToken":
             self.provider.expired(authorization)
             if self.provider.header() != authorization:
-                answer = await self._asked(method, url, {"authorization": self.provider.header(), **headers}, body)
+                answer = await self._asked(
+                    method, url, {"authorization": self.provider.header(), **headers}, body
+                )
         reason = read_told(answer.body).reason
         if outcome_of(answer.status, reason) is Outcome.RETRY:
             wait = retry_after(answer.headers.get("retry-after"))
-            raise Unavailable(f"{WHO} cannot do it now: {answer.status} {reason}", retry_after=wait or None)
+            raise Unavailable(
+                f"{WHO} cannot do it now: {answer.status} {reason}", retry_after=wait or None
+            )
         return answer
 
-    async def _asked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _asked(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> Answer:
         request = self.client.request(method, url).headers(headers)
         return await fetch(request.body_bytes(body) if body else request, WHO)
 
 
 def _refused(answer: Answer) -> Conflict:
     reason = read_told(answer.body).reason or "no reason given"
-    return Conflict(f"{WHO} refuses: {answer.status} {reason}", code="apns_channel_refused", reason=reason)
+    return Conflict(
+        f"{WHO} refuses: {answer.status} {reason}", code="apns_channel_refused", reason=reason
+    )

@@ -1,7 +1,8 @@
 """Many pushes at once: a stream of pushes in, a stream of verdicts out, and no more in memory than twice what is under way.
 
-A feeder reads the pushes, workers send them, and whoever asked reads the verdicts. Between them lie two short rows; events are
-for the moments when one side has to wait for another, which at full speed is seldom.
+A feeder reads the pushes, workers send them, and whoever asked reads the verdicts. Between them lie
+two short rows; events are for the moments when one side has to wait for another, which at full
+speed is seldom.
 """
 
 import asyncio
@@ -22,7 +23,8 @@ class Flow:
         self._limit = limit
         self._pushes: deque[Push] = deque()
         self._results: deque[tuple[Push, Verdict]] = deque()
-        # Set: less than `limit` pushes wait to be sent; there are verdicts to read; less than `limit` are unread.
+        # Set: less than `limit` pushes wait to be sent; there are verdicts to read; less than
+        # `limit` are unread.
         self._room, self._to_read, self._taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._workers: set[asyncio.Task[None]] = set()
         self._idle: deque[asyncio.Future[None]] = deque()

@@ -1,7 +1,8 @@
 """The lanes that pushes take: a few connections to Apple, each with many pushes under way, as many as Apple bears.
 
-A lane starts with some and takes more while answers are good. At trouble (429, 500, 503, a broken connection, no answer) it
-halves what it carries and rests a moment, longer each time in a row; the others go on meanwhile.
+A lane starts with some and takes more while answers are good. At trouble (429, 500, 503, a broken
+connection, no answer) it halves what it carries and rests a moment, longer each time in a row; the
+others go on meanwhile.
 """
 
 import asyncio
@@ -17,14 +18,25 @@ from tally.kit.retry import full_jitter
 FIRST: Final = 100
 MOST: Final = 400
 LEAST: Final = 4
-# So many requests in a row without an answer: the connection is dead, whatever the system thinks of it.
+# So many requests in a row without an answer: the connection is dead, whatever the system thinks of
+# it.
 _MOST_UNANSWERED: Final = 3
 
 
 class Lane:
     """One connection. What it holds is changed by `Lanes` alone."""
 
-    __slots__ = ("begun", "client", "is_starting", "limit", "rests", "slowed_at", "troubles", "unanswered", "under_way")
+    __slots__ = (
+        "begun",
+        "client",
+        "is_starting",
+        "limit",
+        "rests",
+        "slowed_at",
+        "troubles",
+        "unanswered",
+        "under_way",
+    )
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -43,7 +55,15 @@ class Lane:
 class Lanes:
     """The connections to one host, and who is next."""
 
-    def __init__(self, connect: Callable[[], Client], count: int, clock: Clock, *, rest: float, longest_rest: float) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        count: int,
+        clock: Clock,
+        *,
+        rest: float,
+        longest_rest: float,
+    ) -> None:
         self._connect = connect
         self._clock = clock
         self._rest = rest
@@ -63,7 +83,10 @@ class Lanes:
         return sum(lane.under_way for lane in self.lanes)
 
     def enter(self) -> Lane | None:
-        """A place on the emptiest lane, or None if there is none now. Whoever gets one has to `leave` it."""
+        """A place on the emptiest lane, or None if there is none now.
+
+        Whoever gets one has to `leave` it.
+        """
         best, room = None, 1.0
         for lane in self.lanes:
             free = lane.limit - lane.under_way
@@ -106,7 +129,10 @@ class Lanes:
         lane.limit = max(float(LEAST), lane.limit / 2)
         lane.troubles += 1
         lane.slowed_at = lane.begun
-        rest = max(full_jitter(lane.troubles, self._rest, self._longest_rest), min(wait, self._longest_rest))
+        rest = max(
+            full_jitter(lane.troubles, self._rest, self._longest_rest),
+            min(wait, self._longest_rest),
+        )
         alarm = asyncio.create_task(self._take_rest(lane, rest))
         lane.rests += 1
         self._alarms.add(alarm)

@@ -13,7 +13,10 @@ NO_ANSWER: Final = "NoAnswer"
 
 
 class Push(msgspec.Struct, frozen=True, kw_only=True):
-    """One payload for one token. Thousands share the same `payload` object, which is never copied."""
+    """One payload for one token.
+
+    Thousands share the same `payload` object, which is never copied.
+    """
 
     token: str
     payload: bytes
@@ -26,7 +29,8 @@ class Push(msgspec.Struct, frozen=True, kw_only=True):
     collapse_id: str | None = None
     # Echoed by Apple, and the same in every try; without one, Apple makes one up.
     apns_id: str | None = None
-    # A state of something: if a newer push to the same token comes while this one waits for another try, it is let go.
+    # A state of something: if a newer push to the same token comes while this one waits for another
+    # try, it is let go.
     is_state: bool = False
     # The caller's own; comes back untouched with the verdict.
     reference: object = None
@@ -41,14 +45,18 @@ class Outcome(Enum):
     TOKEN_INVALID = "token_invalid"  # noqa: S105  (an outcome, not a secret)
     # Not taken, however often it was tried within its patience; the same push may be taken later.
     RETRY = "retry"
-    # Will never be taken: a mistake in the payload, the topic or the settings, which somebody has to repair.
+    # Will never be taken: a mistake in the payload, the topic or the settings, which somebody has
+    # to repair.
     REFUSED = "refused"
     # Let go for a newer state to the same token.
     SUPERSEDED = "superseded"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What became of one push. `status` is 0 where no answer came; `reason` is Apple's, or ours where Apple said nothing."""
+    """What became of one push.
+
+    `status` is 0 where no answer came; `reason` is Apple's, or ours where Apple said nothing.
+    """
 
     outcome: Outcome
     status: int = 0
@@ -56,7 +64,8 @@ class Verdict(msgspec.Struct, frozen=True):
     apns_id: str | None = None
     # Seconds before which a RETRY is no use.
     retry_after: float = 0.0
-    # With 410: the moment, in epoch milliseconds, since when Apple knows the token as gone. A token registered later is good.
+    # With 410: the moment, in epoch milliseconds, since when Apple knows the token as gone. A token
+    # registered later is good.
     invalid_since_ms: int | None = None
     tries: int = 1
 
@@ -74,10 +83,19 @@ class Channel(msgspec.Struct, frozen=True):
 
 # 400s that are about the token or the channel; the other 400s are about the request.
 _TOKEN_REASONS: Final = frozenset(
-    {"BadDeviceToken", "DeviceTokenNotForTopic", "Unregistered", "ExpiredToken", "BadChannelId", "ChannelNotRegistered"}
+    {
+        "BadDeviceToken",
+        "DeviceTokenNotForTopic",
+        "Unregistered",
+        "ExpiredToken",
+        "BadChannelId",
+        "ChannelNotRegistered",
+    }
 )
 # Answers that may be another one with a token made anew, or after a while.
-_PASSING_REASONS: Final = frozenset({"ExpiredProviderToken", "TooManyProviderTokenUpdates", "IdleTimeout"})
+_PASSING_REASONS: Final = frozenset(
+    {"ExpiredProviderToken", "TooManyProviderTokenUpdates", "IdleTimeout"}
+)
 
 
 def outcome_of(status: int, reason: str) -> Outcome:

@@ -1,8 +1,11 @@
-"""The bodies of pushes, as ActivityKit and the notification centre of a device read them. Pure: no clock, no I/O.
+"""The bodies of pushes, as ActivityKit and the notification centre of a device read them.
 
-`content` is the display state, fitted beforehand: `room_for_content(kind)` says how many bytes it may take as JSON, whatever
-the rest of the payload holds. One that does not fit all the same is a `PayloadTooLarge`, never a broken payload on a device.
-Texts of alerts are shortened to their share of the room, since a person would not see more of them anyway.
+Pure: no clock, no I/O.
+
+`content` is the display state, fitted beforehand: `room_for_content(kind)` says how many bytes it
+may take as JSON, whatever the rest of the payload holds. One that does not fit all the same is a
+`PayloadTooLarge`, never a broken payload on a device. Texts of alerts are shortened to their share
+of the room, since a person would not see more of them anyway.
 
     payload = update(timestamp=clock.seconds(), content=state, alert=Alert("WICKET!", "Smith c Root b Archer 31 (40)"))
 """
@@ -57,14 +60,23 @@ def start(
 ) -> bytes:
     """Create a Live Activity on a device that has handed in a push-to-start token.
 
-    The activity takes its updates from the channel where one is given (iOS 18); otherwise it is asked for a token of its own.
+    The activity takes its updates from the channel where one is given (iOS 18); otherwise it is
+    asked for a token of its own.
     """
     taken = len(_encoded(attributes))
     if taken > MOST_ATTRIBUTES:
-        raise PayloadTooLarge(f"The attributes have {taken} bytes, {MOST_ATTRIBUTES} at most", size=taken, limit=MOST_ATTRIBUTES)
-    source = {"input-push-channel": channel_id} if channel_id is not None else {"input-push-token": 1}
+        raise PayloadTooLarge(
+            f"The attributes have {taken} bytes, {MOST_ATTRIBUTES} at most",
+            size=taken,
+            limit=MOST_ATTRIBUTES,
+        )
+    source = (
+        {"input-push-channel": channel_id} if channel_id is not None else {"input-push-token": 1}
+    )
     aps = _activity("start", timestamp, content, alert, stale_at=stale_at, relevance=relevance)
-    return _fitted(aps | {"attributes-type": attributes_type, "attributes": attributes} | source, MOST_PUSHED)
+    return _fitted(
+        aps | {"attributes-type": attributes_type, "attributes": attributes} | source, MOST_PUSHED
+    )
 
 
 def update(
@@ -76,7 +88,10 @@ def update(
     relevance: float | None = None,
     to_channel: bool = False,
 ) -> bytes:
-    """Show a new state. A device ignores one whose timestamp is older than that of the state it shows."""
+    """Show a new state.
+
+    A device ignores one whose timestamp is older than that of the state it shows.
+    """
     aps = _activity("update", timestamp, content, alert, stale_at=stale_at, relevance=relevance)
     return _fitted(aps, MOST_BROADCAST if to_channel else MOST_PUSHED)
 
@@ -96,7 +111,9 @@ def end(
     return _fitted(aps, MOST_BROADCAST if to_channel else MOST_PUSHED)
 
 
-def notification(alert: Alert, *, thread_id: str | None = None, extra: Mapping[str, str] | None = None) -> bytes:
+def notification(
+    alert: Alert, *, thread_id: str | None = None, extra: Mapping[str, str] | None = None
+) -> bytes:
     """A plain notification, grouped by `thread_id`; `extra` is for the app, beside `aps`."""
     shown = _shortened(alert)
     aps: dict[str, Any] = {"alert": {"title": shown.title, "body": shown.body}}
@@ -110,11 +127,17 @@ def notification(alert: Alert, *, thread_id: str | None = None, extra: Mapping[s
 def room_for_content(kind: Kind) -> int:
     """How many bytes of JSON the content of such a payload may take, with an alert and attributes as large as they may be."""
     alert = Alert("t" * MOST_TITLE, "b" * MOST_BODY)
-    aps = _activity("update", _LONG_AFTER, {}, alert, stale_at=_LONG_AFTER, relevance=99.99999999999999)
+    aps = _activity(
+        "update", _LONG_AFTER, {}, alert, stale_at=_LONG_AFTER, relevance=99.99999999999999
+    )
     aps["dismissal-date"] = _LONG_AFTER
     if kind == "start":
         filled = {"a": "a" * (MOST_ATTRIBUTES - len(b'{"a":""}'))}
-        aps |= {"attributes-type": "t" * 64, "attributes": filled, "input-push-channel": "c" * MOST_CHANNEL_ID}
+        aps |= {
+            "attributes-type": "t" * 64,
+            "attributes": filled,
+            "input-push-channel": "c" * MOST_CHANNEL_ID,
+        }
     limit = MOST_BROADCAST if kind == "broadcast" else MOST_PUSHED
     return limit - len(_encoded({"aps": aps})) + len(b"{}")
 
@@ -135,7 +158,11 @@ def _activity(
 ) -> dict[str, Any]:
     aps: dict[str, Any] = {"timestamp": timestamp, "event": event, "content-state": content}
     if alert is not None:
-        aps["alert"] = {name: text for name, text in msgspec.structs.asdict(_shortened(alert)).items() if text is not None}
+        aps["alert"] = {
+            name: text
+            for name, text in msgspec.structs.asdict(_shortened(alert)).items()
+            if text is not None
+        }
     if stale_at is not None:
         aps["stale-date"] = stale_at
     if relevance is not None:
@@ -155,7 +182,11 @@ def _cut(text: str, most: int) -> str:
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _length(text[:middle].rstrip() + _ELLIPSIS) <= most else (low, middle - 1)
+        low, high = (
+            (middle, high)
+            if _length(text[:middle].rstrip() + _ELLIPSIS) <= most
+            else (low, middle - 1)
+        )
     return text[:low].rstrip() + _ELLIPSIS
 
 
@@ -171,7 +202,9 @@ def _fitted(aps: dict[str, Any], limit: int) -> bytes:
 def _sized(payload: Mapping[str, Any], limit: int) -> bytes:
     encoded = _encoded(payload)
     if len(encoded) > limit:
-        raise PayloadTooLarge(f"The payload has {len(encoded)} bytes, {limit} at most", size=len(encoded), limit=limit)
+        raise PayloadTooLarge(
+            f"The payload has {len(encoded)} bytes, {limit} at most", size=len(encoded), limit=limit
+        )
     return encoded
 
 

@@ -1,8 +1,11 @@
-"""The provider's token: what tells Apple who pushes. A JWT signed with the team's key (ES256), good for an hour.
+"""The provider's token: what tells Apple who pushes.
 
-Apple wants a token used for a while: a new one more often than every 20 minutes is refused. So a token is dated at a half or a
-full hour, and its signature has no randomness: every instance with the same key, and the same one after a restart, comes to
-the same token. One is kept for at least 21 minutes, and is never older than about 51.
+A JWT signed with the team's key (ES256), good for an hour.
+
+Apple wants a token used for a while: a new one more often than every 20 minutes is refused. So a
+token is dated at a half or a full hour, and its signature has no randomness: every instance with
+the same key, and the same one after a restart, comes to the same token. One is kept for at least 21
+minutes, and is never older than about 51.
 """
 
 import base64
@@ -34,7 +37,8 @@ class ProviderToken:
         self._header = ""
         self._dated = 0
         self._since = 0.0
-        # Until then there is nothing to look at: asked for with every push, this is most of the work.
+        # Until then there is nothing to look at: asked for with every push, this is most of the
+        # work.
         self._fresh_until_ns = 0
 
     def header(self) -> str:
@@ -68,7 +72,9 @@ class ProviderToken:
         self._dated = dated
         self._since = self._clock.monotonic()
         self._fresh_until_ns = (dated + STEP_SECONDS) * 1_000_000_000
-        self._header = "bearer " + self._signed({"alg": "ES256", "kid": self._key_id}, {"iss": self._team_id, "iat": dated})
+        self._header = "bearer " + self._signed(
+            {"alg": "ES256", "kid": self._key_id}, {"iss": self._team_id, "iat": dated}
+        )
 
     def _signed(self, head: dict[str, str], claims: dict[str, object]) -> str:
         content = _encoded(msgspec.json.encode(head)) + b"." + _encoded(msgspec.json.encode(claims))
@@ -86,7 +92,13 @@ def _loaded(key: Secret) -> EllipticCurvePrivateKey:
     try:
         found = load_pem_private_key(key.reveal().encode(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise SettingsError(["TALLY_CRICKET_APNS_KEY holds no private key, and no path of one"]) from error
+        raise SettingsError(
+            ["TALLY_CRICKET_APNS_KEY holds no private key, and no path of one"]
+        ) from error
     if not isinstance(getattr(found, "curve", None), SECP256R1):
-        raise SettingsError(["TALLY_CRICKET_APNS_KEY holds a key of another kind than Apple's: it must be on the curve P-256"])
+        raise SettingsError(
+            [
+                "TALLY_CRICKET_APNS_KEY holds a key of another kind than Apple's: it must be on the curve P-256"
+            ]
+        )
     return cast(EllipticCurvePrivateKey, found)

@@ -33,7 +33,10 @@ class Requests:
     _headers: dict[tuple[object, ...], HeaderMap] = field(default_factory=dict)
 
     def to_device(self, push: Push) -> tuple[str, HeaderMap]:
-        """The address and the headers of a push. What cannot be a token, and would lead elsewhere, is a token that nobody has."""
+        """The address and the headers of a push.
+
+        What cannot be a token, and would lead elsewhere, is a token that nobody has.
+        """
         token = push.token if push.token.encode(errors="replace").isalnum() else "0"
         return f"{self.url}/3/device/{token}", self._headers_of(push)
 

@@ -32,7 +32,8 @@ class Turn:
         """Return when those before are done."""
         while self.before is not None:
             await self.before.over()
-            # One that was given up before its turn came leaves those behind it to wait for those before it.
+            # One that was given up before its turn came leaves those behind it to wait for those
+            # before it.
             self.before = self.before.before
 
     async def over(self) -> None:

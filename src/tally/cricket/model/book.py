@@ -1,9 +1,10 @@
 """The balls of a match as far as they are known, and how far they may be told of.
 
-A poll may lack a ball that the next one has, bring one twice, or correct one. The book takes in what each poll brings, by ball
-id, and releases balls in order: where one is missing (the numbers of an over jump, or balls and scores do not add up), those
-after it wait for it, for a few polls. What never comes is given up, and what comes later still is taken in as a correction. A
-ball that the service has withdrawn is dropped as soon as its balls add up to its scores without it.
+A poll may lack a ball that the next one has, bring one twice, or correct one. The book takes in
+what each poll brings, by ball id, and releases balls in order: where one is missing (the numbers of
+an over jump, or balls and scores do not add up), those after it wait for it, for a few polls. What
+never comes is given up, and what comes later still is taken in as a correction. A ball that the
+service has withdrawn is dropped as soon as its balls add up to its scores without it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,8 @@ class Totals(NamedTuple):
 class Book(msgspec.Struct, frozen=True):
     """The balls of a match in order of their ids; those up to `released` are told of.
 
-    `missing` names what the balls after it wait for, `polls` how often it was missing, and `given_up` what is not waited for.
+    `missing` names what the balls after it wait for, `polls` how often it was missing, and
+    `given_up` what is not waited for.
     """
 
     balls: tuple[Ball, ...] = ()
@@ -53,10 +55,17 @@ class Book(msgspec.Struct, frozen=True):
 
 
 def absorb(book: Book, feed: MatchFeed, *, is_final: bool = False) -> Book:
-    """The book after one more poll. With `is_final` nothing is waited for: there will be no other poll."""
+    """The book after one more poll.
+
+    With `is_final` nothing is waited for: there will be no other poll.
+    """
     if feed.balls is None:
         return book
-    return _released(msgspec.structs.replace(book, balls=_merged(book.balls, feed)), feed.innings, is_final=is_final)
+    return _released(
+        msgspec.structs.replace(book, balls=_merged(book.balls, feed)),
+        feed.innings,
+        is_final=is_final,
+    )
 
 
 def encode(book: Book) -> str:
@@ -78,7 +87,10 @@ def totals_of(balls: Iterable[Ball]) -> dict[int, Totals]:
         sums[1] += ball.is_legal
         sums[2] += ball.runs_total
         sums[3] += ball.wicket is not None and ball.wicket.counts
-    return {number: Totals(_overs(over, legal), runs, wickets) for number, (over, legal, runs, wickets) in found.items()}
+    return {
+        number: Totals(_overs(over, legal), runs, wickets)
+        for number, (over, legal, runs, wickets) in found.items()
+    }
 
 
 def _overs(over: int, legal: int) -> Overs:
@@ -101,7 +113,11 @@ def _merged(known: tuple[Ball, ...], feed: MatchFeed) -> tuple[Ball, ...]:
 
 def _adds_up(balls: Sequence[Ball], innings: Sequence[InningsFeed]) -> bool:
     totals = totals_of(balls)
-    scores = {each.number: Totals(each.overs, each.runs, each.wickets) for each in innings if each.overs > (0, 0) or each.runs}
+    scores = {
+        each.number: Totals(each.overs, each.runs, each.wickets)
+        for each in innings
+        if each.overs > (0, 0) or each.runs
+    }
     return totals == scores and not any(_jumps(*pair) for pair in _pairs(balls))
 
 
@@ -116,8 +132,13 @@ def _pairs(balls: Sequence[Ball]) -> Iterator[tuple[Ball | None, Ball]]:
 
 def _released(book: Book, innings: Sequence[InningsFeed], *, is_final: bool) -> Book:
     wants = list(_wants(book, innings))
-    # Extras that no ball has (penalty runs between overs) stay missing; the rest matters only while it is missing.
-    given_up = {want for want in book.given_up if want.startswith("extra") or any(want == each for _, each in wants)}
+    # Extras that no ball has (penalty runs between overs) stay missing; the rest matters only while
+    # it is missing.
+    given_up = {
+        want
+        for want in book.given_up
+        if want.startswith("extra") or any(want == each for _, each in wants)
+    }
     held_from, missing, polls = _beyond(book), "", 0
     for waits_from, want in wants:
         if want in given_up:
@@ -128,7 +149,13 @@ def _released(book: Book, innings: Sequence[InningsFeed], *, is_final: bool) -> 
             break
         given_up.add(want)
     released = max((ball.id for ball in book.balls if ball.id < held_from), default=0)
-    return Book(book.balls, max(book.released, released), missing, polls if missing else 0, frozenset(given_up))
+    return Book(
+        book.balls,
+        max(book.released, released),
+        missing,
+        polls if missing else 0,
+        frozenset(given_up),
+    )
 
 
 def _beyond(book: Book) -> int:
@@ -148,7 +175,8 @@ def _wants(book: Book, innings: Sequence[InningsFeed]) -> Iterator[tuple[int, st
             continue
         later = next((ball.id for ball in book.balls if ball.innings > number), _beyond(book))
         waiting = next((ball.id for ball in mine if ball.id > book.released), later)
-        # With all overs there and something still missing, it may be an extra anywhere among the new balls.
+        # With all overs there and something still missing, it may be an extra anywhere among the
+        # new balls.
         yield waiting if want.startswith("extra") else later, want
 
 

@@ -1,8 +1,9 @@
 """Which one event of a poll is shown: not one that is stale, not one that was shown a moment ago, and then the highest in rank.
 
-All events are recorded; this is about the one line of a Lock Screen. Staleness looks at what came after: a fifty is old news when
-the hundred is there, and a four when an over has been bowled since. Cooldowns look at what was shown: a batter's second four
-within a minute is not shown again, and nothing is shown twice for the same player or over.
+All events are recorded; this is about the one line of a Lock Screen. Staleness looks at what came
+after: a fifty is old news when the hundred is there, and a four when an over has been bowled since.
+Cooldowns look at what was shown: a batter's second four within a minute is not shown again, and
+nothing is shown twice for the same player or over.
 """
 
 from bisect import bisect_right
@@ -43,7 +44,9 @@ _OVERTAKEN: Final[Mapping[EventKind, frozenset[EventKind]]] = MappingProxyType(
     {
         EventKind.FIFTY: frozenset({EventKind.NINETIES, EventKind.HUNDRED}),
         EventKind.NINETIES: frozenset({EventKind.HUNDRED, EventKind.WICKET}),
-        EventKind.BATTER_ON_FIRE: frozenset({EventKind.FIFTY, EventKind.NINETIES, EventKind.HUNDRED, EventKind.WICKET}),
+        EventKind.BATTER_ON_FIRE: frozenset(
+            {EventKind.FIFTY, EventKind.NINETIES, EventKind.HUNDRED, EventKind.WICKET}
+        ),
         EventKind.NEW_BATTER: frozenset({EventKind.WICKET}),
     }
 )
@@ -60,7 +63,10 @@ class Scene:
 
 
 def cooldown_key(event: KeyEvent) -> str:
-    """What must cool down: the kind, for a player, an over or an innings. One more wicket or six in a row is another."""
+    """What must cool down: the kind, for a player, an over or an innings.
+
+    One more wicket or six in a row is another.
+    """
     return f"{event.kind}:{event.innings}:{event.subject}"
 
 
@@ -80,7 +86,12 @@ def is_stale(event: KeyEvent, scene: Scene) -> bool:
 
 def _is_overtaken(event: KeyEvent, events: Sequence[KeyEvent]) -> bool:
     overtaking = _OVERTAKEN.get(event.kind, frozenset())
-    return any(other.kind in overtaking and other.innings == event.innings and other.subject == event.subject for other in events)
+    return any(
+        other.kind in overtaking
+        and other.innings == event.innings
+        and other.subject == event.subject
+        for other in events
+    )
 
 
 def _is_old(event: KeyEvent, balls: Sequence[Ball]) -> bool:
@@ -90,9 +101,18 @@ def _is_old(event: KeyEvent, balls: Sequence[Ball]) -> bool:
     return since >= (OLD_ALERT if event.kind.is_alert else OLD_QUIET)
 
 
-def pick(new: Sequence[KeyEvent], scene: Scene, cooldowns: Mapping[str, int], now: int) -> KeyEvent | None:
-    """The event to show, if there is one; `now` in milliseconds. Of two of a kind, the later one."""
-    fit = [event for event in new if not is_stale(event, scene) and cooldowns.get(cooldown_key(event), 0) <= now]
+def pick(
+    new: Sequence[KeyEvent], scene: Scene, cooldowns: Mapping[str, int], now: int
+) -> KeyEvent | None:
+    """The event to show, if there is one; `now` in milliseconds.
+
+    Of two of a kind, the later one.
+    """
+    fit = [
+        event
+        for event in new
+        if not is_stale(event, scene) and cooldowns.get(cooldown_key(event), 0) <= now
+    ]
     return min(reversed(fit), key=lambda event: event.kind.rank, default=None)
 
 

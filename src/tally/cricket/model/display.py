@@ -1,8 +1,9 @@
 """What a person sees of a match: one display state for each view, built once however many people look.
 
-`build` reads what a poll said, the event that is shown now, and whose view it is. The neutral view names the sides in the order
-of the fixture. From a side's view (its team id) that side stands first, the line of what is needed speaks of it ("need" or
-"must defend"), and the event says whether it is good for it. Everything else is the same in all views.
+`build` reads what a poll said, the event that is shown now, and whose view it is. The neutral view
+names the sides in the order of the fixture. From a side's view (its team id) that side stands
+first, the line of what is needed speaks of it ("need" or "must defend"), and the event says whether
+it is good for it. Everything else is the same in all views.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,15 @@ from typing import Final
 import msgspec
 
 from tally.cricket.model.events import KeyEvent
-from tally.cricket.model.feed import Ball, BatterLine, BowlerLine, InningsFeed, MatchFeed, MatchStatus, Side
+from tally.cricket.model.feed import (
+    Ball,
+    BatterLine,
+    BowlerLine,
+    InningsFeed,
+    MatchFeed,
+    MatchStatus,
+    Side,
+)
 from tally.cricket.model.laws import balls_in, balls_left, current_innings, rate, target_of
 from tally.cricket.model.records import NEUTRAL
 from tally.cricket.model.texts import mood_of, sentence_of, title_of
@@ -68,7 +77,11 @@ class Lines(DisplayPart, frozen=True):
 
 
 class DisplayState(DisplayPart, frozen=True):
-    """The state. `timestamp`, epoch seconds, never goes back within a match; `is_stale` says that the scores may be old."""
+    """The state.
+
+    `timestamp`, epoch seconds, never goes back within a match; `is_stale` says that the scores may
+    be old.
+    """
 
     match_id: str
     view: str
@@ -102,7 +115,11 @@ def build(
 ) -> DisplayState:
     """The display state of a match as one side, or nobody in particular, sees it."""
     current = current_innings(feed.innings)
-    sides = sorted(feed.teams, key=lambda side: side.team_id != view) if view != NEUTRAL else list(feed.teams)
+    sides = (
+        sorted(feed.teams, key=lambda side: side.team_id != view)
+        if view != NEUTRAL
+        else list(feed.teams)
+    )
     teams = (_team(feed, sides[0], current), _team(feed, sides[1], current))
     need = _need(feed, current, view)
     innings = current.number if current is not None else 0
@@ -119,7 +136,9 @@ def build(
         is_super_over=current is not None and current.is_super_over,
         batters=_batters(current, balls) if current is not None and not feed.status.is_over else (),
         bowler=_bowler(current) if current is not None and not feed.status.is_over else None,
-        last_balls=tuple(symbol_of(ball) for ball in balls if ball.is_delivery and ball.innings == innings)[-SHOWN_BALLS:],
+        last_balls=tuple(
+            symbol_of(ball) for ball in balls if ball.is_delivery and ball.innings == innings
+        )[-SHOWN_BALLS:],
         run_rate=rate(current.runs, balls_in(current.overs)) if current else "",
         required_rate=_required_rate(feed, current, target),
         target=target or 0,
@@ -157,7 +176,11 @@ def short_name(side: Side) -> str:
 
 def _team(feed: MatchFeed, side: Side, current: InningsFeed | None) -> TeamShown:
     in_super_over = current is not None and current.is_super_over
-    batted = [each for each in feed.innings if each.team_id == side.team_id and each.is_super_over == in_super_over]
+    batted = [
+        each
+        for each in feed.innings
+        if each.team_id == side.team_id and each.is_super_over == in_super_over
+    ]
     score = " & ".join(score_text(each) for each in batted)
     overs = str(batted[-1].overs) if batted else ""
     is_batting = current is not None and current.team_id == side.team_id and feed.status.is_running
@@ -167,8 +190,13 @@ def _team(feed: MatchFeed, side: Side, current: InningsFeed | None) -> TeamShown
 def _batters(innings: InningsFeed, balls: Sequence[Ball]) -> tuple[BatterShown, ...]:
     last = next((ball for ball in reversed(balls) if ball.innings == innings.number), None)
     strike = _on_strike(last) if last is not None else None
-    lines: list[BatterLine] = [line for line in innings.batters if line.is_at_crease and line.how_out is None]
-    return tuple(BatterShown(line.name, line.runs, line.balls, line.player_id == strike) for line in lines[:2])
+    lines: list[BatterLine] = [
+        line for line in innings.batters if line.is_at_crease and line.how_out is None
+    ]
+    return tuple(
+        BatterShown(line.name, line.runs, line.balls, line.player_id == strike)
+        for line in lines[:2]
+    )
 
 
 def _on_strike(last: Ball) -> str | None:
@@ -182,7 +210,11 @@ def _on_strike(last: Ball) -> str | None:
 
 def _bowler(innings: InningsFeed) -> BowlerShown | None:
     line: BowlerLine | None = next((each for each in innings.bowlers if each.is_bowling), None)
-    return None if line is None else BowlerShown(line.name, f"{line.wickets}/{line.runs}", f"{line.overs}.{line.balls}")
+    return (
+        None
+        if line is None
+        else BowlerShown(line.name, f"{line.wickets}/{line.runs}", f"{line.overs}.{line.balls}")
+    )
 
 
 def _required_rate(feed: MatchFeed, innings: InningsFeed | None, target: int | None) -> str:
@@ -211,12 +243,24 @@ def _event(event: KeyEvent, view: str, winner: str | None) -> EventShown:
 
 
 def _lines(
-    feed: MatchFeed, teams: tuple[TeamShown, TeamShown], current: InningsFeed | None, need: str, event: KeyEvent | None
+    feed: MatchFeed,
+    teams: tuple[TeamShown, TeamShown],
+    current: InningsFeed | None,
+    need: str,
+    event: KeyEvent | None,
 ) -> Lines:
-    at_bat = next((team for team in teams if current is not None and team.id == current.team_id), None)
-    score = f"{at_bat.code} {score_text(current)}" if at_bat is not None and current is not None else "v"
+    at_bat = next(
+        (team for team in teams if current is not None and team.id == current.team_id), None
+    )
+    score = (
+        f"{at_bat.code} {score_text(current)}"
+        if at_bat is not None and current is not None
+        else "v"
+    )
     overs = str(current.overs) if current is not None else ""
-    both = ", ".join(f"{team.code} {team.score}" for team in teams if team.score) or " v ".join(team.code for team in teams)
+    both = ", ".join(f"{team.code} {team.score}" for team in teams if team.score) or " v ".join(
+        team.code for team in teams
+    )
     if feed.status.is_over:
         said = result_of(feed)
     elif event is not None:
@@ -224,8 +268,18 @@ def _lines(
     else:
         said = need or _standing(feed)
     lock_screen = f"{both} · {said}" if said else both
-    expanded = " · ".join(part for part in (both, f"{overs} ov" if overs else "", said, need if need != said else "") if part)
-    return Lines(lock_screen, score, f"({overs})" if overs else "", score_text(current) if current else "v", expanded)
+    expanded = " · ".join(
+        part
+        for part in (both, f"{overs} ov" if overs else "", said, need if need != said else "")
+        if part
+    )
+    return Lines(
+        lock_screen,
+        score,
+        f"({overs})" if overs else "",
+        score_text(current) if current else "v",
+        expanded,
+    )
 
 
 def _standing(feed: MatchFeed) -> str:

@@ -1,8 +1,9 @@
 """What happens in a match that people want to hear of: kinds of events, their rank, and which of them light the screen.
 
-An event is known by what it is about, not by the poll that brought it: a batter's fifty is one event of an innings, however
-often the feed tells of it and whatever is corrected meanwhile. `subject` holds what it is about, `ball_id` the ball that it fell
-on, or 0 where the scores alone tell of it.
+An event is known by what it is about, not by the poll that brought it: a batter's fifty is one
+event of an innings, however often the feed tells of it and whatever is corrected meanwhile.
+`subject` holds what it is about, `ball_id` the ball that it fell on, or 0 where the scores alone
+tell of it.
 
 Beyond the laws of cricket, this is what three of the kinds mean here:
 - batter_on_fire: thirty runs or more at two or more runs a ball, once for each batter and innings;
@@ -59,16 +60,21 @@ TIER_1: Final = frozenset(
         EventKind.FOUR,
     }
 )
-# An event of these kinds belongs to its ball: if a correction changes whose it was, it is still the same event.
+# An event of these kinds belongs to its ball: if a correction changes whose it was, it is still the
+# same event.
 OF_A_BALL: Final = (TIER_1 - {EventKind.MAIDEN}) | {EventKind.WICKET}
 
 
 class KeyEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One event. `over` and `number` say where it fell, `score` how the side stood then, the rest depends on the kind.
+    """One event.
 
-    `player` is whom it is about by name: the batter (who is out, for a wicket) or the bowler; `other` is the opponent. `runs`
-    and `balls` are a batter's, or a side's at the end of an innings; `count` is how many in a row, or how many wickets. `reason`
-    is how somebody was out, why an innings ended, or the result.
+    `over` and `number` say where it fell, `score` how the side stood then, the rest depends on the
+    kind.
+
+    `player` is whom it is about by name: the batter (who is out, for a wicket) or the bowler;
+    `other` is the opponent. `runs` and `balls` are a batter's, or a side's at the end of an
+    innings; `count` is how many in a row, or how many wickets. `reason` is how somebody was out,
+    why an innings ended, or the result.
     """
 
     kind: EventKind

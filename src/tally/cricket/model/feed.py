@@ -1,8 +1,9 @@
 """What one poll says about one match.
 
-The gateway to the score service makes these structs, and everything behind it (detectors, scorecards, display states) reads them:
-nobody else knows how the service spells a status, a wicket or an over. All of it is frozen and compares by value, so two
-polls that say the same are equal but for `received_at`.
+The gateway to the score service makes these structs, and everything behind it (detectors,
+scorecards, display states) reads them: nobody else knows how the service spells a status, a wicket
+or an over. All of it is frozen and compares by value, so two polls that say the same are equal but
+for `received_at`.
 """
 
 from enum import Enum
@@ -35,7 +36,9 @@ class MatchStatus(Enum):
         return self in _RUNNING
 
 
-_OVER: Final = frozenset({MatchStatus.POSTPONED, MatchStatus.CANCELLED, MatchStatus.ABANDONED, MatchStatus.FINISHED})
+_OVER: Final = frozenset(
+    {MatchStatus.POSTPONED, MatchStatus.CANCELLED, MatchStatus.ABANDONED, MatchStatus.FINISHED}
+)
 _RUNNING: Final = frozenset({MatchStatus.IN_PLAY, MatchStatus.INNINGS_BREAK, MatchStatus.BREAK})
 
 
@@ -130,7 +133,10 @@ class Extras(msgspec.Struct, frozen=True):
 
 
 class BatterLine(msgspec.Struct, frozen=True):
-    """One batter's line of the scorecard. `how_out` is None while the batter is in, or was at the end."""
+    """One batter's line of the scorecard.
+
+    `how_out` is None while the batter is in, or was at the end.
+    """
 
     player_id: str
     name: str
@@ -160,7 +166,10 @@ class BowlerLine(msgspec.Struct, frozen=True):
 
 
 class InningsFeed(msgspec.Struct, frozen=True):
-    """An innings as the scores tell it. Numbers count in order of play, super overs too: that of a T20 has innings 3 and 4."""
+    """An innings as the scores tell it.
+
+    Numbers count in order of play, super overs too: that of a T20 has innings 3 and 4.
+    """
 
     number: int
     team_id: str
@@ -194,8 +203,9 @@ class Wicket(msgspec.Struct, frozen=True):
 class Ball(msgspec.Struct, frozen=True):
     """One delivery.
 
-    `over` counts from 0; `number` is the ball's number in its over, which a wide or a no-ball does not use up, so that the next
-    ball has it again. Ids rise in order of play; a correction comes under the id of the ball that it corrects.
+    `over` counts from 0; `number` is the ball's number in its over, which a wide or a no-ball does
+    not use up, so that the next ball has it again. Ids rise in order of play; a correction comes
+    under the id of the ball that it corrects.
     """
 
     id: int
@@ -219,7 +229,8 @@ class Ball(msgspec.Struct, frozen=True):
     is_boundary_six: bool = False
     wicket: Wicket | None = None
     updated_at: str = ""
-    # False for a wicket that falls without a ball, such as a batter who is timed out: it comes after the ball with its number.
+    # False for a wicket that falls without a ball, such as a batter who is timed out: it comes
+    # after the ball with its number.
     is_delivery: bool = True
 
     @property
@@ -234,7 +245,10 @@ class Ball(msgspec.Struct, frozen=True):
 
 
 class MatchFeed(msgspec.Struct, frozen=True):
-    """Everything that one poll says about one match. `balls` is None where the poll asked for scores alone."""
+    """Everything that one poll says about one match.
+
+    `balls` is None where the poll asked for scores alone.
+    """
 
     match_id: str
     league_id: str

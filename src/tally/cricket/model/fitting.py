@@ -1,13 +1,16 @@
 """A display state as JSON that fits where it must go, and never a broken one.
 
-Names and texts come from outside. `content_of` first makes them harmless: no lone surrogates, no control characters, none longer
-than any person would read. Then, while the JSON has more bytes than there is room, parts are left out, the least missed first:
+Names and texts come from outside. `content_of` first makes them harmless: no lone surrogates, no
+control characters, none longer than any person would read. Then, while the JSON has more bytes than
+there is room, parts are left out, the least missed first:
 
 1. the expanded line, 2. the status in words, 3. balls beyond the last six, 4. the event's sentence, 5. the bowler, 6. the rates
-and the target, 7. the balls, 8. the batters, 9. what is needed, 10. the result, 11. the names of the sides, whose codes stay,
+and the target, 7. the balls, 8. the batters, 9. what is needed, 10. the result, 11. the names of
+the sides, whose codes stay,
 12. the event;
 
-and if that is not enough, texts are cut shorter and shorter. What is left in the end is who plays, the scores, and the time.
+and if that is not enough, texts are cut shorter and shorter. What is left in the end is who plays,
+the scores, and the time.
 """
 
 import unicodedata
@@ -53,7 +56,9 @@ def size_of(content: Mapping[str, Any]) -> int:
 def clean(text: str, most: int = MOST_CHARACTERS) -> str:
     """The text as it can be shown anywhere, and no longer than `most` characters."""
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    text = "".join(character if character.isprintable() or character in _JOINERS else " " for character in text)
+    text = "".join(
+        character if character.isprintable() or character in _JOINERS else " " for character in text
+    )
     text = " ".join(text.split())
     return text if len(text) <= most else cut(text, most)
 
@@ -61,7 +66,10 @@ def clean(text: str, most: int = MOST_CHARACTERS) -> str:
 def cut(text: str, most: int) -> str:
     """The beginning of the text, ending in an ellipsis, without half a character at the end."""
     kept = text[: most - 1]
-    while kept and (kept[-1] in _JOINERS or (text[len(kept)] in _JOINERS or unicodedata.combining(text[len(kept)]))):
+    while kept and (
+        kept[-1] in _JOINERS
+        or (text[len(kept)] in _JOINERS or unicodedata.combining(text[len(kept)]))
+    ):
         kept = kept[:-1]
     return kept.rstrip() + _ELLIPSIS
 
@@ -70,7 +78,10 @@ def _harmless(value: Any, most: int) -> Any:
     if isinstance(value, str):
         return clean(value, most)
     if isinstance(value, dict):
-        return {name: _harmless(each, MOST_CHARACTERS if name in _EXACT else most) for name, each in value.items()}
+        return {
+            name: _harmless(each, MOST_CHARACTERS if name in _EXACT else most)
+            for name, each in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_harmless(each, most) for each in value]
     return value
@@ -87,7 +98,11 @@ def _without(*names: str) -> Callable[[Content], Content]:
 def _without_in(part: str, name: str) -> Callable[[Content], Content]:
     def drop(content: Content) -> Content:
         inner = content.get(part)
-        return content if inner is None else content | {part: {key: value for key, value in inner.items() if key != name}}
+        return (
+            content
+            if inner is None
+            else content | {part: {key: value for key, value in inner.items() if key != name}}
+        )
 
     return drop
 

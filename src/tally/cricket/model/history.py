@@ -1,7 +1,8 @@
 """All that has happened in a match, in order of play, as the feed and the book have it now; and what of it has not been told yet.
 
-`history` is worked out anew with every poll, so a correction needs no rule of its own: it changes what follows from the balls.
-`untold` compares with what has been told, and never tells of anything twice.
+`history` is worked out anew with every poll, so a correction needs no rule of its own: it changes
+what follows from the balls. `untold` compares with what has been told, and never tells of anything
+twice.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -10,12 +11,20 @@ from typing import TypeAlias
 from tally.cricket.model.book import Book
 from tally.cricket.model.events import OF_A_BALL, EventKind, KeyEvent
 from tally.cricket.model.feed import MatchFeed
-from tally.cricket.model.tier0 import end_of_innings, end_of_match, events_of_innings, is_innings_over
+from tally.cricket.model.tier0 import (
+    end_of_innings,
+    end_of_match,
+    events_of_innings,
+    is_innings_over,
+)
 from tally.cricket.model.tier1 import BallWatcher
 
 
 def history(feed: MatchFeed, book: Book) -> list[KeyEvent]:
-    """Every event so far. Where there are balls they say when it was; the scores add what the balls never told."""
+    """Every event so far.
+
+    Where there are balls they say when it was; the scores add what the balls never told.
+    """
     told = book.told
     super_overs = frozenset(each.number for each in feed.innings if each.is_super_over)
     by_innings: dict[int, list[KeyEvent]] = {}
@@ -58,9 +67,9 @@ def _first_of_each(events: Iterable[KeyEvent]) -> Iterator[KeyEvent]:
 def untold(events: Sequence[KeyEvent], told: Iterable[KeyEvent]) -> list[KeyEvent]:
     """Those of `events` that have not been told, in their order.
 
-    A wicket is the same one if its ball is, though a correction says that the other batter was out, and also if its batter is,
-    though it says that it was another ball. What has been told stands for one event only: the batter who was wrongly given out
-    may be out later.
+    A wicket is the same one if its ball is, though a correction says that the other batter was out,
+    and also if its batter is, though it says that it was another ball. What has been told stands
+    for one event only: the batter who was wrongly given out may be out later.
     """
     left, remaining = list(told), list(events)
     for likeness in (_same_ball_and_subject, _same_ball, _same_subject):
@@ -83,7 +92,9 @@ def _same_subject(event: KeyEvent) -> Hashable | None:
     return event.identity if event.kind is EventKind.WICKET or event.kind not in OF_A_BALL else None
 
 
-def _unmatched(told: list[KeyEvent], events: list[KeyEvent], likeness: Likeness) -> tuple[list[KeyEvent], list[KeyEvent]]:
+def _unmatched(
+    told: list[KeyEvent], events: list[KeyEvent], likeness: Likeness
+) -> tuple[list[KeyEvent], list[KeyEvent]]:
     """What is left of both when each that was told has been paired with one that is like it."""
     waiting: dict[Hashable, list[KeyEvent]] = {}
     unlike: list[KeyEvent] = []

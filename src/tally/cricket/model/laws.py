@@ -46,7 +46,11 @@ def target_of(feed: MatchFeed, innings: InningsFeed) -> int | None:
         return None
     if feed.target is not None and not innings.is_super_over:
         return feed.target.runs
-    rounds = [each for each in feed.innings if each.number < innings.number and each.is_super_over == innings.is_super_over]
+    rounds = [
+        each
+        for each in feed.innings
+        if each.number < innings.number and each.is_super_over == innings.is_super_over
+    ]
     if innings.is_super_over:
         rounds = rounds[-1:]
     others = sum(each.runs for each in rounds if each.team_id != innings.team_id)
@@ -72,14 +76,20 @@ def why_ended(feed: MatchFeed, innings: InningsFeed) -> str:
 def has_ended(feed: MatchFeed, innings: InningsFeed) -> bool:
     """Whether the scores alone prove that the innings is over, before the feed says so.
 
-    A target is believed only where the feed states it: after rain, one run more than the others made need not be it.
+    A target is believed only where the feed states it: after rain, one run more than the others
+    made need not be it.
     """
     if is_all_out(innings.wickets, innings.is_super_over) or innings.is_declared:
         return True
     overs = overs_of(feed, innings)
     if overs is not None and innings.overs.overs >= overs:
         return True
-    return feed.target is not None and is_chase(feed, innings) and not innings.is_super_over and innings.runs >= feed.target.runs
+    return (
+        feed.target is not None
+        and is_chase(feed, innings)
+        and not innings.is_super_over
+        and innings.runs >= feed.target.runs
+    )
 
 
 def balls_left(feed: MatchFeed, innings: InningsFeed) -> int | None:

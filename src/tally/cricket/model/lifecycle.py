@@ -1,8 +1,9 @@
 """When a Live Activity may be started: at once where there is none, and after a while that grows where a start came to nothing.
 
-A start that nobody answers may still be on its way, and a second one would show the match twice; so the wait before the next
-one is a minute at first, and twice as long each time. A token that Apple refuses says that nothing is shown any more: that is
-healed within one round of the orchestrator, unless it happens over and over.
+A start that nobody answers may still be on its way, and a second one would show the match twice; so
+the wait before the next one is a minute at first, and twice as long each time. A token that Apple
+refuses says that nothing is shown any more: that is healed within one round of the orchestrator,
+unless it happens over and over.
 """
 
 from collections.abc import Collection
@@ -32,7 +33,9 @@ def starts_in_a_row(activity: LiveActivity | None, now: int) -> int:
     return activity.starts
 
 
-def is_start_due(activity: LiveActivity | None, now: int, anew_after: Collection[EndReason]) -> bool:
+def is_start_due(
+    activity: LiveActivity | None, now: int, anew_after: Collection[EndReason]
+) -> bool:
     """Whether a device that shows nothing, as far as is known, should be sent a start now."""
     if activity is None:
         return True
@@ -43,7 +46,10 @@ def is_start_due(activity: LiveActivity | None, now: int, anew_after: Collection
         return False
     if activity.started_at is None or (activity.status is ActivityStatus.ENDED and not is_refused):
         return True
-    return activity.started_at + wait_after(starts_in_a_row(activity, now), is_refused=is_refused) <= now
+    return (
+        activity.started_at + wait_after(starts_in_a_row(activity, now), is_refused=is_refused)
+        <= now
+    )
 
 
 def owes_end(activity: LiveActivity) -> bool:

@@ -2,9 +2,10 @@
 
     poll → book → events → what is untold → cooldown and staleness → the one event to show → a display state for each view
 
-`Memory` is all that is kept between two polls besides the balls. The step is pure: from the same memory and poll comes the same
-result, so one that was lost in a crash is simply taken again. The timestamp of a state is decided here and kept with it: it goes
-up with every change of what people see and never back, whichever instance takes the step and whatever its clock says.
+`Memory` is all that is kept between two polls besides the balls. The step is pure: from the same
+memory and poll comes the same result, so one that was lost in a crash is simply taken again. The
+timestamp of a state is decided here and kept with it: it goes up with every change of what people
+see and never back, whichever instance takes the step and whatever its clock says.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,10 @@ Progress: TypeAlias = tuple[bool, int, int, int, int]
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a match between two polls. `told` are its events in the order in which they were told."""
+    """What is known of a match between two polls.
+
+    `told` are its events in the order in which they were told.
+    """
 
     told: tuple[KeyEvent, ...] = ()
     cooldowns: dict[str, int] = {}
@@ -47,7 +51,10 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What a poll came to. `contents` are the display states by view, `alert` the event that lights the screen, if one does.
+    """What a poll came to.
+
+    `contents` are the display states by view, `alert` the event that lights the screen, if one
+    does.
 
     A poll that is behind what was known comes to nothing, and has no contents.
     """
@@ -66,7 +73,13 @@ def progress_of(feed: MatchFeed) -> Progress:
     innings = current_innings(feed.innings)
     if innings is None:
         return feed.status.is_over, 0, 0, 0, 0
-    return feed.status.is_over, innings.number, balls_in(innings.overs), innings.runs, innings.wickets
+    return (
+        feed.status.is_over,
+        innings.number,
+        balls_in(innings.overs),
+        innings.runs,
+        innings.wickets,
+    )
 
 
 def views_of(feed: MatchFeed) -> tuple[str, ...]:
@@ -74,23 +87,33 @@ def views_of(feed: MatchFeed) -> tuple[str, ...]:
     return (NEUTRAL, *(side.team_id for side in feed.teams))
 
 
-def step(memory: Memory, book: Book, feed: MatchFeed, *, now: int, room: int, is_final: bool = False) -> Step:
+def step(
+    memory: Memory, book: Book, feed: MatchFeed, *, now: int, room: int, is_final: bool = False
+) -> Step:
     """Take one step; `now` in milliseconds, `room` in bytes of JSON for a display state."""
     progress = progress_of(feed)
     if progress < memory.progress and memory.behind < PATIENCE and not is_final:
-        # An answer out of an older cache, most likely; a correction would still be there a few polls later.
+        # An answer out of an older cache, most likely; a correction would still be there a few
+        # polls later.
         behind = msgspec.structs.replace(memory, behind=memory.behind + 1)
         return Step(behind, book, (), {}, has_changed=False, alert=None, is_over=memory.progress[0])
     book = absorb(book, feed, is_final=is_final)
     events = history(feed, book)
     new = untold(events, memory.told)
-    scene = Scene(events, book.told, current_innings(feed.innings), is_first_sight=memory.received_at == 0)
+    scene = Scene(
+        events, book.told, current_innings(feed.innings), is_first_sight=memory.received_at == 0
+    )
     picked = _shown_over(memory, pick(new, scene, memory.cooldowns, now), now)
     shown, shown_at = (picked, now) if picked is not None else (memory.shown, memory.shown_at)
     seen = _Seen(feed, book.told[-LAST_BALLS:], room)
     contents = seen.contents(shown, memory.timestamp)
-    if _fingerprints(contents) != memory.fingerprints and picked is None and _is_worn(shown, shown_at, now):
-        # Something else has changed: the event that was shown makes way. By itself it would not be worth a push.
+    if (
+        _fingerprints(contents) != memory.fingerprints
+        and picked is None
+        and _is_worn(shown, shown_at, now)
+    ):
+        # Something else has changed: the event that was shown makes way. By itself it would not be
+        # worth a push.
         shown, shown_at = None, 0
         contents = seen.contents(shown, memory.timestamp)
     fingerprints = _fingerprints(contents)
@@ -120,7 +143,10 @@ class _Seen(msgspec.Struct, frozen=True):
 
     def contents(self, shown: KeyEvent | None, timestamp: int) -> dict[str, dict[str, Any]]:
         return {
-            view: content_of(build(self.feed, view, timestamp=timestamp, key_event=shown, balls=self.balls), self.room)
+            view: content_of(
+                build(self.feed, view, timestamp=timestamp, key_event=shown, balls=self.balls),
+                self.room,
+            )
             for view in views_of(self.feed)
         }
 
@@ -132,9 +158,13 @@ def _fingerprints(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 def _shown_over(memory: Memory, picked: KeyEvent | None, now: int) -> KeyEvent | None:
     """A wicket is not taken off the screen for a single four: quiet events wait until an alert has had its time."""
     shown = memory.shown
-    is_in_the_way = shown is not None and shown.kind.is_alert and not _is_worn(shown, memory.shown_at, now)
+    is_in_the_way = (
+        shown is not None and shown.kind.is_alert and not _is_worn(shown, memory.shown_at, now)
+    )
     return None if picked is not None and not picked.kind.is_alert and is_in_the_way else picked
 
 
 def _is_worn(shown: KeyEvent | None, shown_at: int, now: int) -> bool:
-    return shown is not None and shown.kind is not EventKind.MATCH_END and now - shown_at >= SHOWN_MS
+    return (
+        shown is not None and shown.kind is not EventKind.MATCH_END and now - shown_at >= SHOWN_MS
+    )

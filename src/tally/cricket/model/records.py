@@ -1,8 +1,9 @@
 """What the fifteen tables hold, one frozen class for each, and the rules of ids, key texts and lifetimes.
 
-Ids are text everywhere, those of SportMonks as decimal digits. Moments (`…_at`) are epoch milliseconds, lifetimes (`expires_at`)
-epoch seconds as the store's TTL wants them, and the start of a match is `2026-11-15T14:00:00Z`, which sorts as it passes.
-A person who is on no side sees the match as `NEUTRAL` does.
+Ids are text everywhere, those of SportMonks as decimal digits. Moments (`…_at`) are epoch
+milliseconds, lifetimes (`expires_at`) epoch seconds as the store's TTL wants them, and the start of
+a match is `2026-11-15T14:00:00Z`, which sorts as it passes. A person who is on no side sees the
+match as `NEUTRAL` does.
 """
 
 from collections.abc import Mapping
@@ -23,9 +24,11 @@ PROCESSING_SECONDS: Final = 7 * 86_400
 
 # A follow outlives the match by two days, so the days of the longer forms are added to its start.
 LATER_DAYS: Final = MappingProxyType({"4day": 3, "Test": 4, "Test/5day": 4})
-# Somebody sees to a match by renewing its record with every poll; one left alone for this long has lost its instance.
+# Somebody sees to a match by renewing its record with every poll; one left alone for this long has
+# lost its instance.
 STALE_MATCH_MS: Final = 30_000
-# Whoever writes enrichment does it around the match; who replaces whole entries keeps out of that time, and an hour clear of it.
+# Whoever writes enrichment does it around the match; who replaces whole entries keeps out of that
+# time, and an hour clear of it.
 ENRICHED_BEFORE_MS: Final = 2 * 3_600_000
 ENRICHED_AFTER_MS: Final = 7 * 86_400_000
 ENRICHED_MARGIN_MS: Final = 3_600_000
@@ -56,7 +59,10 @@ class NoticeKind(StrEnum):
 
 
 class PollerState(StrEnum):
-    """What the poller does about a match. ENDED: its final state has gone to all devices, and what is left is to clean up."""
+    """What the poller does about a match.
+
+    ENDED: its final state has gone to all devices, and what is left is to clean up.
+    """
 
     POLLING = "polling"
     PAUSED = "paused"
@@ -101,7 +107,11 @@ class Fixture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """A side. What an administrator changed is in `edited_at`; a sync leaves such a team's name and picture alone."""
+    """A side.
+
+    What an administrator changed is in `edited_at`; a sync leaves such a team's name and picture
+    alone.
+    """
 
     team_id: str
     name: str
@@ -129,9 +139,12 @@ class TeamSeason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class League:
-    """A competition. `version` counts its changes, so that a sync does not undo what an administrator did meanwhile.
+    """A competition.
 
-    One with `edited_at` has a name and a picture of the administrator's choice, which a sync leaves alone.
+    `version` counts its changes, so that a sync does not undo what an administrator did meanwhile.
+
+    One with `edited_at` has a name and a picture of the administrator's choice, which a sync leaves
+    alone.
     """
 
     league_id: str
@@ -251,7 +264,9 @@ class Processing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveActivity:
-    """What one device shows of one match. `starts` counts the pushes-to-start, `shown` is the hash of what the last one showed.
+    """What one device shows of one match.
+
+    `starts` counts the pushes-to-start, `shown` is the hash of what the last one showed.
 
     One that has ended and has a token still owes its device the word of it.
     """
@@ -286,7 +301,10 @@ class PushTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveMatch:
-    """What the live pipeline remembers of a match between two polls. `version` counts the writes."""
+    """What the live pipeline remembers of a match between two polls.
+
+    `version` counts the writes.
+    """
 
     match_id: str
     last_updated_at: int

@@ -1,6 +1,7 @@
 """A recorded match as it stood at any moment of its play, under another id: what a replay shows.
 
-The balls are all that is needed: scorecards follow from them. Between the balls of a recording the pace is made even.
+The balls are all that is needed: scorecards follow from them. Between the balls of a recording the
+pace is made even.
 """
 
 from collections.abc import Sequence
@@ -25,10 +26,14 @@ def length_of(total: int, speed: int) -> float:
     return total * BALL_SECONDS / speed
 
 
-def feed_at(recorded: MatchFeed, balls: Sequence[Ball], count: int, match_id: str, now: int) -> MatchFeed:
+def feed_at(
+    recorded: MatchFeed, balls: Sequence[Ball], count: int, match_id: str, now: int
+) -> MatchFeed:
     """The match after its first `count` balls; after the last one it is as it was recorded in the end."""
     if count >= len(balls):
-        return replace(recorded, match_id=match_id, balls=tuple(balls), received_at=now, is_live=True)
+        return replace(
+            recorded, match_id=match_id, balls=tuple(balls), received_at=now, is_live=True
+        )
     bowled = tuple(balls[:count])
     supers = frozenset(innings.number for innings in recorded.innings if innings.is_super_over)
     return replace(
@@ -52,6 +57,8 @@ def _with_teams(cards: Sequence[InningsFeed], recorded: MatchFeed) -> tuple[Inni
     known = {innings.number: innings for innings in recorded.innings}
     last = cards[-1].number if cards else 0
     return tuple(
-        replace(card, is_declared=known[card.number].is_declared) if card.number < last and card.number in known else card
+        replace(card, is_declared=known[card.number].is_declared)
+        if card.number < last and card.number in known
+        else card
         for card in cards
     )

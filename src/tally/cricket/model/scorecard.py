@@ -1,13 +1,22 @@
 """A scorecard worked out from balls: the same lines that the scores tell of, ball by ball.
 
-`InningsTally` is filled by `bowl`, one ball after another. An over is closed by the first ball of the next one, or, where nothing
-follows, by its sixth legal ball: umpires may miscount, and an innings may end in the middle of an over.
+`InningsTally` is filled by `bowl`, one ball after another. An over is closed by the first ball of
+the next one, or, where nothing follows, by its sixth legal ball: umpires may miscount, and an
+innings may end in the middle of an over.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tally.cricket.model.feed import Ball, BatterLine, BowlerLine, Extras, InningsFeed, Overs, WicketKind
+from tally.cricket.model.feed import (
+    Ball,
+    BatterLine,
+    BowlerLine,
+    Extras,
+    InningsFeed,
+    Overs,
+    WicketKind,
+)
 from tally.cricket.model.laws import BALLS_PER_OVER
 
 
@@ -71,7 +80,11 @@ class InningsTally:
     last: Ball | None = None
     batters: dict[str, BatterTally] = field(default_factory=dict)
     bowlers: dict[str, BowlerTally] = field(default_factory=dict)
-    extras: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("wides", "noballs", "byes", "leg_byes", "penalty"), 0))
+    extras: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("wides", "noballs", "byes", "leg_byes", "penalty"), 0
+        )
+    )
 
     def batter(self, player_id: str, name: str = "") -> BatterTally:
         tally = self.batters.get(player_id)
@@ -88,7 +101,10 @@ class InningsTally:
         return tally
 
     def bowl(self, ball: Ball) -> None:
-        """Take one more ball into account. Who wants to know of maidens calls `close_over` before."""
+        """Take one more ball into account.
+
+        Who wants to know of maidens calls `close_over` before.
+        """
         if not ball.is_delivery:
             self._wicket(ball)
             return
@@ -110,7 +126,11 @@ class InningsTally:
     def close_over(self, following: Ball | None) -> Ball | None:
         """End the over if `following` (None: nobody knows what comes) is not part of it; its last ball, if it was a maiden."""
         over = self.over
-        if over is None or over.last is None or (following is not None and following.over == over.number):
+        if (
+            over is None
+            or over.last is None
+            or (following is not None and following.over == over.number)
+        ):
             return None
         if following is None and over.legal < BALLS_PER_OVER:
             return None
@@ -122,7 +142,9 @@ class InningsTally:
                 bowler.overs += 1
                 bowler.maidens += over.is_maiden
             else:
-                bowler.overs, bowler.balls = divmod(bowler.overs * BALLS_PER_OVER + bowler.balls + legal, BALLS_PER_OVER)
+                bowler.overs, bowler.balls = divmod(
+                    bowler.overs * BALLS_PER_OVER + bowler.balls + legal, BALLS_PER_OVER
+                )
         return over.last if over.is_maiden else None
 
     def _to_batter(self, ball: Ball) -> None:
@@ -169,33 +191,47 @@ class InningsTally:
             self.runs,
             self.wickets,
             self.overs,
-            batters=tuple(self._line(tally, sort) for sort, tally in enumerate(self.batters.values(), 1)),
+            batters=tuple(
+                self._line(tally, sort) for sort, tally in enumerate(self.batters.values(), 1)
+            ),
             bowlers=tuple(self._figures(tally) for tally in self.bowlers.values()),
             extras=Extras(**self.extras),
         )
 
     def _line(self, tally: BatterTally, sort: int) -> BatterLine:
         last = self.last
-        is_in = last is not None and tally.how_out is None and tally.player_id in {last.striker_id, last.non_striker_id}
+        is_in = (
+            last is not None
+            and tally.how_out is None
+            and tally.player_id in {last.striker_id, last.non_striker_id}
+        )
         figures = (tally.runs, tally.balls, tally.fours, tally.sixes)
-        return BatterLine(tally.player_id, tally.name, *figures, is_in, tally.how_out, tally.bowler_id, sort)
+        return BatterLine(
+            tally.player_id, tally.name, *figures, is_in, tally.how_out, tally.bowler_id, sort
+        )
 
     def _figures(self, tally: BowlerTally) -> BowlerLine:
         under_way = 0
         if self.over is not None:
             under_way = self.over.bowlers.get(tally.player_id, 0)
-        overs, balls = divmod(tally.overs * BALLS_PER_OVER + tally.balls + under_way, BALLS_PER_OVER)
+        overs, balls = divmod(
+            tally.overs * BALLS_PER_OVER + tally.balls + under_way, BALLS_PER_OVER
+        )
         figures = (tally.maidens, tally.runs, tally.wickets, tally.wides, tally.noballs)
         return BowlerLine(tally.player_id, tally.name, overs, balls, *figures)
 
 
-def scorecards(balls: Iterable[Ball], super_overs: frozenset[int] = frozenset()) -> tuple[InningsFeed, ...]:
+def scorecards(
+    balls: Iterable[Ball], super_overs: frozenset[int] = frozenset()
+) -> tuple[InningsFeed, ...]:
     """The scorecard of every innings; `super_overs` are the numbers of those that are one."""
     tallies: dict[int, InningsTally] = {}
     for ball in balls:
         tally = tallies.get(ball.innings)
         if tally is None:
-            tally = tallies[ball.innings] = InningsTally(ball.innings, ball.batting_team_id, ball.innings in super_overs)
+            tally = tallies[ball.innings] = InningsTally(
+                ball.innings, ball.batting_team_id, ball.innings in super_overs
+            )
         tally.bowl(ball)
     for tally in tallies.values():
         tally.close_over(None)

@@ -1,4 +1,7 @@
-"""What an event says to people: a title and a sentence. From a side's view only the mood differs: for us, or against us."""
+"""What an event says to people: a title and a sentence.
+
+From a side's view only the mood differs: for us, or against us.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -17,7 +20,13 @@ _ENDED: Final[Mapping[str, str]] = MappingProxyType(
 )
 # With these the bowling side is glad; with the others the batting side is.
 FOR_THE_BOWLERS: Final = frozenset(
-    {EventKind.WICKET, EventKind.HAT_TRICK, EventKind.ON_HAT_TRICK, EventKind.BOWLER_ON_FIRE, EventKind.MAIDEN}
+    {
+        EventKind.WICKET,
+        EventKind.HAT_TRICK,
+        EventKind.ON_HAT_TRICK,
+        EventKind.BOWLER_ON_FIRE,
+        EventKind.MAIDEN,
+    }
 )
 _NEITHER: Final = frozenset({EventKind.INNINGS_END, EventKind.NEW_BATTER})
 
@@ -52,7 +61,11 @@ def _batter(event: KeyEvent) -> str:
 
 
 def _boundary(event: KeyEvent) -> str:
-    return f"{event.player} off {event.other}, {event.score}" if event.other else f"{event.player}, {event.score}"
+    return (
+        f"{event.player} off {event.other}, {event.score}"
+        if event.other
+        else f"{event.player}, {event.score}"
+    )
 
 
 def _wicket(event: KeyEvent) -> str:
@@ -86,7 +99,9 @@ _SENTENCES: Final[Mapping[EventKind, Callable[[KeyEvent], str]]] = MappingProxyT
     {
         EventKind.MATCH_END: lambda event: event.reason,
         EventKind.INNINGS_END: _innings_end,
-        EventKind.HAT_TRICK: lambda event: f"{event.player}, {event.count} wickets in {event.count} balls. {event.score}",
+        EventKind.HAT_TRICK: lambda event: (
+            f"{event.player}, {event.count} wickets in {event.count} balls. {event.score}"
+        ),
         EventKind.HUNDRED: _batter,
         EventKind.WICKET: _wicket,
         EventKind.FIFTY: _batter,

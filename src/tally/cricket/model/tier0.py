@@ -1,8 +1,9 @@
 """Events from scores alone, whatever lies between two polls.
 
-A poll's scores imply events: a batter with 62 runs has had a fifty, a bowler with four wickets a third and a fourth. So this
-module lists all that a scorecard implies, innings by innings, and `history.untold` says what of it is new. What the scores cannot
-say is left out: the order of two fifties within one poll, and who was on fire only for a ball or two between polls.
+A poll's scores imply events: a batter with 62 runs has had a fifty, a bowler with four wickets a
+third and a fourth. So this module lists all that a scorecard implies, innings by innings, and
+`history.untold` says what of it is new. What the scores cannot say is left out: the order of two
+fifties within one poll, and who was on fire only for a ball or two between polls.
 """
 
 from collections.abc import Iterator
@@ -42,8 +43,15 @@ def events_of_innings(innings: InningsFeed) -> Iterator[KeyEvent]:
         yield from _batter(innings, line, place)
     for line in lines:
         if line.how_out is not None and line.how_out.counts:
-            told: dict[str, Any] = {"player": line.name, "runs": line.runs, "balls": line.balls, "reason": line.how_out.value}
-            bowler = next((each.name for each in innings.bowlers if each.player_id == line.bowler_id), "")
+            told: dict[str, Any] = {
+                "player": line.name,
+                "runs": line.runs,
+                "balls": line.balls,
+                "reason": line.how_out.value,
+            }
+            bowler = next(
+                (each.name for each in innings.bowlers if each.player_id == line.bowler_id), ""
+            )
             other = bowler if line.how_out.is_bowlers else ""
             yield _event(innings, EventKind.WICKET, line.player_id, other=other, **told)
     for figures in innings.bowlers:
@@ -71,7 +79,11 @@ def is_innings_over(feed: MatchFeed, innings: InningsFeed) -> bool:
     last = max(each.number for each in feed.innings)
     if innings.number < last or feed.status.is_over or has_ended(feed, innings):
         return True
-    return feed.status is MatchStatus.INNINGS_BREAK and innings.number == last and innings.overs > (0, 0)
+    return (
+        feed.status is MatchStatus.INNINGS_BREAK
+        and innings.number == last
+        and innings.overs > (0, 0)
+    )
 
 
 def end_of_innings(feed: MatchFeed, innings: InningsFeed) -> KeyEvent:
@@ -96,7 +108,12 @@ def end_of_match(feed: MatchFeed) -> KeyEvent:
     """That it is over, and how it came out: the service's own words, or the plain ones for a match without winner."""
     last = max(feed.innings, key=lambda each: each.number, default=None)
     score = f"{last.runs}/{last.wickets}" if last else ""
-    return KeyEvent(kind=EventKind.MATCH_END, innings=last.number if last else 0, score=score, reason=result_of(feed))
+    return KeyEvent(
+        kind=EventKind.MATCH_END,
+        innings=last.number if last else 0,
+        score=score,
+        reason=result_of(feed),
+    )
 
 
 def result_of(feed: MatchFeed) -> str:
@@ -107,7 +124,9 @@ def result_of(feed: MatchFeed) -> str:
     if winner is not None:
         return f"{winner.name} won"
     if feed.status is MatchStatus.FINISHED:
-        return {"draw": "Match drawn", "noresult": "No result"}.get(feed.draw_noresult or "", "Match finished")
+        return {"draw": "Match drawn", "noresult": "No result"}.get(
+            feed.draw_noresult or "", "Match finished"
+        )
     return {
         MatchStatus.POSTPONED: "Match postponed",
         MatchStatus.CANCELLED: "Match cancelled",
@@ -117,5 +136,9 @@ def result_of(feed: MatchFeed) -> str:
 
 def _event(innings: InningsFeed, kind: EventKind, subject: str, **told: Any) -> KeyEvent:
     score, is_super_over = f"{innings.runs}/{innings.wickets}", innings.is_super_over
-    place: dict[str, Any] = {"innings": innings.number, "team_id": innings.team_id, "is_super_over": is_super_over}
+    place: dict[str, Any] = {
+        "innings": innings.number,
+        "team_id": innings.team_id,
+        "is_super_over": is_super_over,
+    }
     return KeyEvent(kind=kind, subject=subject, score=score, **place, **told)

@@ -1,10 +1,12 @@
 """Events from balls, each at the ball that it falls on, in order of play.
 
-`BallWatcher` is given one ball after another, and knows of each bowler's run of wickets for the whole match: a hat-trick may
-lie across overs and innings, while a super over keeps its own. Events of one ball come in this order: who came in, the boundary,
-sixes in a row, what the batter has reached, the wicket, what the bowler has reached, and at the end of its over the maiden.
+`BallWatcher` is given one ball after another, and knows of each bowler's run of wickets for the
+whole match: a hat-trick may lie across overs and innings, while a super over keeps its own. Events
+of one ball come in this order: who came in, the boundary, sixes in a row, what the batter has
+reached, the wicket, what the bowler has reached, and at the end of its over the maiden.
 
-With the balls at hand, what the scores can tell (fifty, wicket, …) is told from here too, since only balls say when it was.
+With the balls at hand, what the scores can tell (fifty, wicket, …) is told from here too, since
+only balls say when it was.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,12 +26,15 @@ NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 class BallWatcher:
     """Sees the balls of a match in order."""
 
-    def __init__(self, super_overs: frozenset[int] = frozenset(), names: Mapping[str, str] = NO_NAMES) -> None:
+    def __init__(
+        self, super_overs: frozenset[int] = frozenset(), names: Mapping[str, str] = NO_NAMES
+    ) -> None:
         self.tallies: dict[int, InningsTally] = {}
         self._super_overs = super_overs
         # A ball has no name for the batter at the other end.
         self._names = names
-        # By bowler, and in a super over by its innings as well: bowler's wickets with consecutive balls.
+        # By bowler, and in a super over by its innings as well: bowler's wickets with consecutive
+        # balls.
         self._runs_of_wickets: dict[tuple[str, int], int] = {}
         self._came_in: dict[int, list[str]] = {}
 
@@ -46,7 +51,9 @@ class BallWatcher:
             for earlier in self.tallies.values():
                 yield from self._end_of_over(earlier, None)
             is_super_over = ball.innings in self._super_overs
-            tally = self.tallies[ball.innings] = InningsTally(ball.innings, ball.batting_team_id, is_super_over)
+            tally = self.tallies[ball.innings] = InningsTally(
+                ball.innings, ball.batting_team_id, is_super_over
+            )
         if not ball.is_delivery:
             tally.bowl(ball)
             if ball.wicket is not None and ball.wicket.counts:
@@ -76,13 +83,25 @@ class BallWatcher:
 
     def _batting(self, tally: InningsTally, ball: Ball, runs_before: int) -> Iterator[KeyEvent]:
         batter = tally.batters[ball.striker_id]
-        told: dict[str, Any] = {"player": batter.name, "other": ball.bowler_name, "runs": batter.runs, "balls": batter.balls}
+        told: dict[str, Any] = {
+            "player": batter.name,
+            "other": ball.bowler_name,
+            "runs": batter.runs,
+            "balls": batter.balls,
+        }
         if ball.is_boundary_six or ball.is_boundary_four:
             kind = EventKind.SIX if ball.is_boundary_six else EventKind.FOUR
             yield event_at(ball, tally, kind, ball.striker_id, **told)
         if ball.is_boundary_six and batter.sixes_in_a_row > 1:
             count = batter.sixes_in_a_row
-            yield event_at(ball, tally, EventKind.CONSECUTIVE_SIXES, f"{ball.striker_id}:{count}", count=count, **told)
+            yield event_at(
+                ball,
+                tally,
+                EventKind.CONSECUTIVE_SIXES,
+                f"{ball.striker_id}:{count}",
+                count=count,
+                **told,
+            )
         for kind in milestones(runs_before, batter.runs):
             yield event_at(ball, tally, kind, ball.striker_id, **told)
         if is_on_fire(batter.runs, batter.balls) and not self._was_on_fire(batter, ball):
@@ -90,7 +109,10 @@ class BallWatcher:
 
     @staticmethod
     def _was_on_fire(batter: BatterTally, ball: Ball) -> bool:
-        """A ball earlier. Who cools down and catches fire again is on fire twice here; `history` keeps the first."""
+        """A ball earlier.
+
+        Who cools down and catches fire again is on fire twice here; `history` keeps the first.
+        """
         return is_on_fire(batter.runs - ball.runs_bat, batter.balls - (not ball.wides))
 
     def _bowling(self, tally: InningsTally, ball: Ball) -> Iterator[KeyEvent]:
@@ -110,18 +132,42 @@ class BallWatcher:
         if bowler.wickets >= BOWLER_ON_FIRE_WICKETS:
             subject = f"{ball.bowler_id}:{bowler.wickets}"
             figures: dict[str, Any] = {"count": bowler.wickets, "runs": bowler.runs}
-            yield event_at(ball, tally, EventKind.BOWLER_ON_FIRE, subject, player=bowler.name, **figures)
+            yield event_at(
+                ball, tally, EventKind.BOWLER_ON_FIRE, subject, player=bowler.name, **figures
+            )
 
     @staticmethod
     def _wicket(tally: InningsTally, ball: Ball, wicket: Wicket) -> KeyEvent:
         out = tally.batters[wicket.player_out_id]
-        told: dict[str, Any] = {"player": out.name, "runs": out.runs, "balls": out.balls, "count": tally.wickets}
+        told: dict[str, Any] = {
+            "player": out.name,
+            "runs": out.runs,
+            "balls": out.balls,
+            "count": tally.wickets,
+        }
         other = ball.bowler_name if wicket.is_bowlers else ""
-        return event_at(ball, tally, EventKind.WICKET, out.player_id, reason=wicket.kind.value, other=other, **told)
+        return event_at(
+            ball,
+            tally,
+            EventKind.WICKET,
+            out.player_id,
+            reason=wicket.kind.value,
+            other=other,
+            **told,
+        )
 
 
-def event_at(ball: Ball, tally: InningsTally, kind: EventKind, subject: str, **told: Any) -> KeyEvent:
+def event_at(
+    ball: Ball, tally: InningsTally, kind: EventKind, subject: str, **told: Any
+) -> KeyEvent:
     """An event on `ball`, with the score after it."""
-    place: dict[str, Any] = {"innings": ball.innings, "over": ball.over, "number": ball.number, "ball_id": ball.id}
+    place: dict[str, Any] = {
+        "innings": ball.innings,
+        "over": ball.over,
+        "number": ball.number,
+        "ball_id": ball.id,
+    }
     side: dict[str, Any] = {"team_id": tally.team_id, "is_super_over": tally.is_super_over}
-    return KeyEvent(kind=kind, subject=subject, score=f"{tally.runs}/{tally.wickets}", **place, **side, **told)
+    return KeyEvent(
+        kind=kind, subject=subject, score=f"{tally.runs}/{tally.wickets}", **place, **side, **told
+    )

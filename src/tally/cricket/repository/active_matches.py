@@ -1,7 +1,7 @@
 """The table `active-matches`: what the live pipeline remembers of each match between two polls.
 
-A write of the whole record names the version that it was made from, so that an instance that has lost its match
-cannot overwrite what its successor wrote.
+A write of the whole record names the version that it was made from, so that an instance that has
+lost its match cannot overwrite what its successor wrote.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,12 @@ ACTIVE_MATCHES = Table(
     ttl="ttl",
     attributes=(
         Attribute("matchId", "S", required=True, about="The match being polled"),
-        Attribute("previousScores", "M", required=True, about="Last known scores per innings (for Tier0 detection)"),
+        Attribute(
+            "previousScores",
+            "M",
+            required=True,
+            about="Last known scores per innings (for Tier0 detection)",
+        ),
         Attribute("cooldowns", "M", required=True, about="Event type → expiry timestamp"),
         Attribute("lastBalls", "L", required=True, about="Last 30 balls (for Tier1 detection)"),
         Attribute("pollerState", "S", required=True, about="polling, paused, ended"),
@@ -46,7 +51,8 @@ class ActiveMatchRepository:
     tables: ClassVar = (ACTIVE_MATCHES,)
 
     @access(
-        *("Get active match", GetItem),
+        "Get active match",
+        GetItem,
         table=ACTIVE_MATCHES,
         key="PK=matchId",
         by="both",
@@ -58,7 +64,8 @@ class ActiveMatchRepository:
         return None if item is None else _SHAPE.record(item)
 
     @access(
-        *("Create active match", PutItem.conditional),
+        "Create active match",
+        PutItem.conditional,
         table=ACTIVE_MATCHES,
         key="PK=matchId with attribute_not_exists(matchId)",
         by="system",
@@ -74,7 +81,8 @@ class ActiveMatchRepository:
         return True
 
     @access(
-        *("Save active match", PutItem.conditional),
+        "Save active match",
+        PutItem.conditional,
         table=ACTIVE_MATCHES,
         key="PK=matchId with version = :read",
         by="system",
@@ -85,13 +93,16 @@ class ActiveMatchRepository:
         """The record as it stands now, one version on; None where it has changed since it was read, or is gone."""
         saved = replace(match, version=match.version + 1)
         try:
-            await self.store.put(ACTIVE_MATCHES, _SHAPE.item(saved), condition=F("version") == match.version)
+            await self.store.put(
+                ACTIVE_MATCHES, _SHAPE.item(saved), condition=F("version") == match.version
+            )
         except ConditionFailed:
             return None
         return saved
 
     @access(
-        *("Renew active match", UpdateItem.conditional),
+        "Renew active match",
+        UpdateItem.conditional,
         table=ACTIVE_MATCHES,
         key="PK=matchId with owner = :owner",
         by="system",
@@ -100,17 +111,23 @@ class ActiveMatchRepository:
     )
     async def renew(self, match_id: str, owner: str, now: int) -> bool:
         """Say that the match is still seen to; whether it is this owner's."""
-        return await self._change(match_id, F("owner") == owner, F("lastUpdatedAt").set(now)) is not None
+        return (
+            await self._change(match_id, F("owner") == owner, F("lastUpdatedAt").set(now))
+            is not None
+        )
 
     @access(
-        *("Take over stale match", UpdateItem.conditional),
+        "Take over stale match",
+        UpdateItem.conditional,
         table=ACTIVE_MATCHES,
         key="PK=matchId with lastUpdatedAt <= :before OR attribute_exists(ttl)",
         by="system",
         trigger="MatchOrchestrator",
         frequency="When an instance has died, or a match goes on",
     )
-    async def take_over(self, match_id: str, owner: str, now: int, before: int) -> ActiveMatch | None:
+    async def take_over(
+        self, match_id: str, owner: str, now: int, before: int
+    ) -> ActiveMatch | None:
         """The record, now this owner's; None where it was renewed after `before` and is not over, and so is in good hands."""
         is_left = present("matchId") & ((F("lastUpdatedAt") <= before) | present("ttl"))
         return await self._change(
@@ -124,7 +141,8 @@ class ActiveMatchRepository:
         )
 
     @access(
-        *("Set channel of match", UpdateItem.conditional),
+        "Set channel of match",
+        UpdateItem.conditional,
         table=ACTIVE_MATCHES,
         key="PK=matchId with attribute_exists(matchId) AND attribute_not_exists(channelId)",
         by="system",
@@ -134,10 +152,13 @@ class ActiveMatchRepository:
     async def set_channel(self, match_id: str, channel_id: str) -> ActiveMatch | None:
         """The record with its channel; None where it has one already, or is gone."""
         has_none = present("matchId") & absent("channelId")
-        return await self._change(match_id, has_none, F("channelId").set(channel_id), F("version").add(1))
+        return await self._change(
+            match_id, has_none, F("channelId").set(channel_id), F("version").add(1)
+        )
 
     @access(
-        *("End active match", UpdateItem.conditional),
+        "End active match",
+        UpdateItem.conditional,
         table=ACTIVE_MATCHES,
         key="PK=matchId with attribute_exists(matchId)",
         by="system",
@@ -157,7 +178,8 @@ class ActiveMatchRepository:
         )
 
     @access(
-        *("Scan active matches", Scan.filtered),
+        "Scan active matches",
+        Scan.filtered,
         table=ACTIVE_MATCHES,
         key="FilterExpression: pollerState <> ended OR attribute_not_exists(ttl)",
         by="system",
@@ -171,9 +193,17 @@ class ActiveMatchRepository:
         items = self.store.scan_items(ACTIVE_MATCHES, filter=is_on, consistent=True)
         return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("match_id"))
 
-    async def _change(self, match_id: str, condition: Condition, *steps: Action) -> ActiveMatch | None:
+    async def _change(
+        self, match_id: str, condition: Condition, *steps: Action
+    ) -> ActiveMatch | None:
         try:
-            item = await self.store.update(ACTIVE_MATCHES, {"matchId": match_id}, *steps, condition=condition, returns="ALL_NEW")
+            item = await self.store.update(
+                ACTIVE_MATCHES,
+                {"matchId": match_id},
+                *steps,
+                condition=condition,
+                returns="ALL_NEW",
+            )
         except ConditionFailed:
             return None
         return _SHAPE.record(item or {})

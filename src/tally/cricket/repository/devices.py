@@ -1,8 +1,9 @@
 """The table `cricket-devices`: phones and tablets of each person, and the tokens by which they can be reached.
 
-A device is known by its `deviceId`; its record stands under its token, which changes. Registering is several steps and no
-transaction: the record is written first, then every other one of the same device goes, so that a device that registers twice at
-once ends with one record, the same for both, and never with none.
+A device is known by its `deviceId`; its record stands under its token, which changes. Registering
+is several steps and no transaction: the record is written first, then every other one of the same
+device goes, so that a device that registers twice at once ends with one record, the same for both,
+and never with none.
 """
 
 from collections.abc import Iterable
@@ -31,14 +32,17 @@ CRICKET_DEVICES = Table(
         Attribute("platform", "S", required=True),
         Attribute("createdAt", "N", required=True, about="epoch milliseconds"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
-        Attribute("expiresAt", "N", required=True, about="epoch seconds, 90 days after the last call"),
+        Attribute(
+            "expiresAt", "N", required=True, about="epoch seconds, 90 days after the last call"
+        ),
         Attribute("osVersion", "S"),
         Attribute("appVersion", "S"),
         Attribute("pushToStartToken", "S", about="starts Live Activities"),
     ),
 )
 _SHAPE: Final = Shape(Device)
-# A person has a few. Reinstalled apps leave others behind: at the next registration the latest ones are kept.
+# A person has a few. Reinstalled apps leave others behind: at the next registration the latest ones
+# are kept.
 MOST_KEPT: Final = 20
 MOST_DEVICES: Final = 50
 
@@ -55,7 +59,8 @@ class DeviceRepository:
     tables: ClassVar = (CRICKET_DEVICES,)
 
     @access(
-        *("Get device for user", Query),
+        "Get device for user",
+        Query,
         table=CRICKET_DEVICES,
         key="PK=userId, Limit: 1",
         by="both",
@@ -65,7 +70,9 @@ class DeviceRepository:
     )
     async def get(self, user_id: str, now: int) -> Device | None:
         """The first device of a person that has not expired at `now` seconds."""
-        found = self.store.items(CRICKET_DEVICES, F("userId") == user_id, page=1, consistent=True, overflow="stop")
+        found = self.store.items(
+            CRICKET_DEVICES, F("userId") == user_id, page=1, consistent=True, overflow="stop"
+        )
         async for item in found:
             device = _SHAPE.record(item)
             if not has_expired(device.expires_at, now):
@@ -73,7 +80,8 @@ class DeviceRepository:
         return None
 
     @access(
-        *("Get all devices for user", Query),
+        "Get all devices for user",
+        Query,
         table=CRICKET_DEVICES,
         key="PK=userId",
         by="both",
@@ -86,7 +94,8 @@ class DeviceRepository:
         return await self._of_user(user_id, now)
 
     @access(
-        *("Register device (upsert)", Query + DeleteItem + UpdateItem),
+        "Register device (upsert)",
+        Query + DeleteItem + UpdateItem,
         table=CRICKET_DEVICES,
         key="UpdateItem PK=userId, SK=deviceToken, then Query PK=userId to find stale records, Delete orphans",
         by="user",
@@ -98,40 +107,60 @@ class DeviceRepository:
         """The device as it stands now, in place of what it was under other tokens, or of all others of its owner."""
         now = device.updated_at // 1000
         before = await self._of_user(device.user_id, now)
-        former = [each for each in before if each.device_id == device.device_id and each.push_to_start_token]
+        former = [
+            each
+            for each in before
+            if each.device_id == device.device_id and each.push_to_start_token
+        ]
         if device.push_to_start_token is None and former:
             device = replace(device, push_to_start_token=former[0].push_to_start_token)
         fields = _SHAPE.item(device)
-        steps = [F(name).set(value) for name, value in fields.items() if name not in {"userId", "deviceToken", "createdAt"}]
+        steps = [
+            F(name).set(value)
+            for name, value in fields.items()
+            if name not in {"userId", "deviceToken", "createdAt"}
+        ]
         steps.append(F("createdAt").set(F("createdAt").if_absent(device.created_at)))
-        item = await self.store.update(CRICKET_DEVICES, _key(device.user_id, device.device_token), *steps, returns="ALL_NEW")
+        item = await self.store.update(
+            CRICKET_DEVICES, _key(device.user_id, device.device_token), *steps, returns="ALL_NEW"
+        )
         for orphan in _orphans(await self._of_user(device.user_id, 0), now, is_only_one):
             await self.store.delete(CRICKET_DEVICES, _key(orphan.user_id, orphan.device_token))
         return _SHAPE.record(item or {})
 
     @access(
-        *("Update push-to-start token", GetItem + UpdateItem),
+        "Update push-to-start token",
+        GetItem + UpdateItem,
         table=CRICKET_DEVICES,
         key="PK=userId, SK=deviceToken",
         by="user",
         trigger="PUT /user/device/push-to-start",
         frequency="On token refresh",
     )
-    async def update_push_to_start(self, device: Device, token: str, now: int, expires_at: int) -> Device | None:
+    async def update_push_to_start(
+        self, device: Device, token: str, now: int, expires_at: int
+    ) -> Device | None:
         """The device with its new token, which lives on until `expires_at`; None where it is not there, or has expired."""
         key = _key(device.user_id, device.device_token)
         found = await self.store.get(CRICKET_DEVICES, key, consistent=True)
         if found is None or has_expired(found["expiresAt"], now // 1000):
             return None
-        steps = (F("pushToStartToken").set(token), F("updatedAt").set(now), F("expiresAt").set(expires_at))
+        steps = (
+            F("pushToStartToken").set(token),
+            F("updatedAt").set(now),
+            F("expiresAt").set(expires_at),
+        )
         try:
-            item = await self.store.update(CRICKET_DEVICES, key, *steps, condition=present("userId"), returns="ALL_NEW")
+            item = await self.store.update(
+                CRICKET_DEVICES, key, *steps, condition=present("userId"), returns="ALL_NEW"
+            )
         except ConditionFailed:
             return None
         return _SHAPE.record(item or {})
 
     @access(
-        *("Delete device", DeleteItem),
+        "Delete device",
+        DeleteItem,
         table=CRICKET_DEVICES,
         key="PK=userId, SK=deviceToken with ReturnValues: ALL_OLD",
         by="user",
@@ -140,12 +169,15 @@ class DeviceRepository:
     )
     async def delete(self, user_id: str, device_token: str, now: int) -> Device | None:
         """The device that was there, if it had not expired."""
-        item = await self.store.delete(CRICKET_DEVICES, _key(user_id, device_token), returns="ALL_OLD")
+        item = await self.store.delete(
+            CRICKET_DEVICES, _key(user_id, device_token), returns="ALL_OLD"
+        )
         device = None if item is None else _SHAPE.record(item)
         return None if device is None or has_expired(device.expires_at, now) else device
 
     @access(
-        *("Forget push-to-start token", UpdateItem.conditional),
+        "Forget push-to-start token",
+        UpdateItem.conditional,
         table=CRICKET_DEVICES,
         key="PK=userId, SK=deviceToken with pushToStartToken = :refused",
         by="system",
@@ -157,20 +189,31 @@ class DeviceRepository:
         is_same = F("pushToStartToken") == device.push_to_start_token
         key = _key(device.user_id, device.device_token)
         try:
-            await self.store.update(CRICKET_DEVICES, key, F("pushToStartToken").remove(), condition=is_same)
+            await self.store.update(
+                CRICKET_DEVICES, key, F("pushToStartToken").remove(), condition=is_same
+            )
         except ConditionFailed:
             return False
         return True
 
     async def _of_user(self, user_id: str, now: int) -> list[Device]:
-        items = self.store.items(CRICKET_DEVICES, F("userId") == user_id, consistent=True, bound=MOST_DEVICES, overflow="stop")
+        items = self.store.items(
+            CRICKET_DEVICES,
+            F("userId") == user_id,
+            consistent=True,
+            bound=MOST_DEVICES,
+            overflow="stop",
+        )
         found = [_SHAPE.record(item) async for item in items]
         alive = [device for device in found if not has_expired(device.expires_at, now)]
         return sorted(alive, key=attrgetter("updated_at", "device_token"), reverse=True)
 
 
 def _orphans(found: Iterable[Device], now: int, is_only_one: bool) -> list[Device]:
-    """What has expired, all but the latest record of a device, or of a person, and too many. `found` has the latest first."""
+    """What has expired, all but the latest record of a device, or of a person, and too many.
+
+    `found` has the latest first.
+    """
     kept: set[str] = set()
     orphans: list[Device] = []
     for each in found:

@@ -38,7 +38,8 @@ class DisplayCacheRepository:
     tables: ClassVar = (DISPLAY_STATE_CACHE,)
 
     @access(
-        *("Get cached display state", GetItem),
+        "Get cached display state",
+        GetItem,
         table=DISPLAY_STATE_CACHE,
         key="PK=cacheKey (composite: DISPLAY#{matchId}#{teamId})",
         by="both",
@@ -51,7 +52,8 @@ class DisplayCacheRepository:
         return None if item is None or has_expired(item["ttl"], now) else _SHAPE.record(item)
 
     @access(
-        *("Set cached display state", PutItem),
+        "Set cached display state",
+        PutItem,
         table=DISPLAY_STATE_CACHE,
         key="PK=cacheKey with TTL",
         by="both",
@@ -59,4 +61,6 @@ class DisplayCacheRepository:
         frequency="After each state computation",
     )
     async def put(self, display: CachedDisplay) -> None:
-        await self.store.put(DISPLAY_STATE_CACHE, _key(display.match_id, display.team_id) | _SHAPE.item(display))
+        await self.store.put(
+            DISPLAY_STATE_CACHE, _key(display.match_id, display.team_id) | _SHAPE.item(display)
+        )

@@ -1,6 +1,7 @@
 """The table `cricket-fixture-cache`: fixtures as SportMonks told them, and what was added to show them to people.
 
-Two write here at once: the syncs replace entries, and the push job adds enrichment. Nothing that was added may be lost:
+Two write here at once: the syncs replace entries, and the push job adds enrichment. Nothing that
+was added may be lost:
 
 - `update_enrichment` is taken only around the match (`may_be_enriched`): from two hours before its start to seven days after.
 - `put_batch` reads first and carries over what it finds. Outside of that time, an hour's margin included, nobody can add
@@ -9,7 +10,8 @@ Two write here at once: the syncs replace entries, and the push job adds enrichm
 - `put`, which is for a match that is on, goes through only if the entry carries the enrichment that stands there; if not, it
   takes that over and tries again.
 
-What SportMonks told is kept compressed: a long match with all its balls would not fit an item otherwise.
+What SportMonks told is kept compressed: a long match with all its balls would not fit an item
+otherwise.
 """
 
 import zlib
@@ -29,7 +31,16 @@ from tally.cricket.model.records import (
 )
 from tally.cricket.repository.shapes import plain
 from tally.errors import Conflict
-from tally.store.access import BatchGetItem, BatchWriteItem, GetItem, PutItem, Query, Scan, UpdateItem, access
+from tally.store.access import (
+    BatchGetItem,
+    BatchWriteItem,
+    GetItem,
+    PutItem,
+    Query,
+    Scan,
+    UpdateItem,
+    access,
+)
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Condition, F, absent, present
 from tally.store.paging import run_bounded
@@ -48,9 +59,16 @@ CRICKET_FIXTURE_CACHE = Table(
         Attribute("matchId", "S", required=True, about="Fixture match ID"),
         Attribute("leagueId", "S", required=True),
         Attribute("startingAt", "S", required=True, about="2026-11-15T14:00:00Z"),
-        Attribute("content", "B", required=True, about="what SportMonks told: JSON, compressed by zlib"),
+        Attribute(
+            "content", "B", required=True, about="what SportMonks told: JSON, compressed by zlib"
+        ),
         Attribute("cachedAt", "N", required=True, about="epoch milliseconds"),
-        Attribute("ttl", "N", required=True, about="epoch seconds, sooner for a live match; also checked at every read"),
+        Attribute(
+            "ttl",
+            "N",
+            required=True,
+            about="epoch seconds, sooner for a live match; also checked at every read",
+        ),
         Attribute("enrichment", "M", about="names and pictures of teams and league, and the like"),
         Attribute("enrichedAt", "N", about="epoch milliseconds"),
     ),
@@ -63,13 +81,17 @@ MOST_TRIES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class FixtureCacheRepository:
-    """Cached fixtures by match and by league. What has expired at `now`, in seconds, is not there."""
+    """Cached fixtures by match and by league.
+
+    What has expired at `now`, in seconds, is not there.
+    """
 
     store: Store
     tables: ClassVar = (CRICKET_FIXTURE_CACHE,)
 
     @access(
-        *("Get cached fixture", GetItem),
+        "Get cached fixture",
+        GetItem,
         table=CRICKET_FIXTURE_CACHE,
         key="PK=matchId",
         by="both",
@@ -81,7 +103,8 @@ class FixtureCacheRepository:
         return None if item is None or has_expired(item["ttl"], now) else _fixture(item)
 
     @access(
-        *("Batch get cached fixtures", BatchGetItem),
+        "Batch get cached fixtures",
+        BatchGetItem,
         table=CRICKET_FIXTURE_CACHE,
         key="PK=matchId (up to 100, with retry)",
         by="both",
@@ -92,11 +115,16 @@ class FixtureCacheRepository:
     async def get_many(self, match_ids: Iterable[str], now: int) -> dict[str, CachedFixture]:
         """Those that there are, by match."""
         keys = [{"matchId": match_id} for match_id in match_ids]
-        found = await self.store.get_many(CRICKET_FIXTURE_CACHE, keys, consistent=True) if keys else []
-        return {item["matchId"]: _fixture(item) for item in found if not has_expired(item["ttl"], now)}
+        found = (
+            await self.store.get_many(CRICKET_FIXTURE_CACHE, keys, consistent=True) if keys else []
+        )
+        return {
+            item["matchId"]: _fixture(item) for item in found if not has_expired(item["ttl"], now)
+        }
 
     @access(
-        *("Get fixtures by league", Query),
+        "Get fixtures by league",
+        Query,
         table=CRICKET_FIXTURE_CACHE,
         index=BY_LEAGUE,
         key="leagueId-startingAt-index, leagueId = :lid with filter ttl > :now",
@@ -112,7 +140,8 @@ class FixtureCacheRepository:
         return [_fixture(item) async for item in items]
 
     @access(
-        *("Get all cached fixtures", Scan),
+        "Get all cached fixtures",
+        Scan,
         table=CRICKET_FIXTURE_CACHE,
         key="Full table scan (30-50 items)",
         by="system",
@@ -126,7 +155,8 @@ class FixtureCacheRepository:
                 yield _fixture(item)
 
     @access(
-        *("Put single fixture", PutItem + GetItem.noted("where something was added meanwhile")),
+        "Put single fixture",
+        PutItem + GetItem.noted("where something was added meanwhile"),
         table=CRICKET_FIXTURE_CACHE,
         key="PK=matchId, absent or with the enrichment that the entry carries",
         by="system",
@@ -137,16 +167,25 @@ class FixtureCacheRepository:
         """The entry as it stands now, with enrichment that was there and newer than its own."""
         for _ in range(MOST_TRIES):
             try:
-                await self.store.put(CRICKET_FIXTURE_CACHE, _item(entry), condition=_not_enriched_since(entry.enriched_at))
+                await self.store.put(
+                    CRICKET_FIXTURE_CACHE,
+                    _item(entry),
+                    condition=_not_enriched_since(entry.enriched_at),
+                )
             except ConditionFailed:
-                found = await self.store.get(CRICKET_FIXTURE_CACHE, {"matchId": entry.match_id}, consistent=True)
+                found = await self.store.get(
+                    CRICKET_FIXTURE_CACHE, {"matchId": entry.match_id}, consistent=True
+                )
                 entry = _carrying(entry, found or {})
             else:
                 return entry
-        raise Conflict(f"Match {entry.match_id} is being enriched over and over", code="fixture_busy")
+        raise Conflict(
+            f"Match {entry.match_id} is being enriched over and over", code="fixture_busy"
+        )
 
     @access(
-        *("Batch put fixtures", BatchGetItem + BatchWriteItem + UpdateItem.noted("around the match")),
+        "Batch put fixtures",
+        BatchGetItem + BatchWriteItem + UpdateItem.noted("around the match"),
         table=CRICKET_FIXTURE_CACHE,
         key="PK=matchId (batches of 25, with retry)",
         by="system",
@@ -160,28 +199,44 @@ class FixtureCacheRepository:
         if not wanted:
             return
         keys = [{"matchId": match_id} for match_id in wanted]
-        found = {item["matchId"]: item for item in await self.store.get_many(CRICKET_FIXTURE_CACHE, keys, consistent=True)}
-        quiet = {match_id for match_id in wanted if _is_quiet(wanted[match_id], found.get(match_id), now)}
-        puts = [_item(_carrying(wanted[match_id], found.get(match_id, {}))) for match_id in wanted if match_id in quiet]
+        found = {
+            item["matchId"]: item
+            for item in await self.store.get_many(CRICKET_FIXTURE_CACHE, keys, consistent=True)
+        }
+        quiet = {
+            match_id for match_id in wanted if _is_quiet(wanted[match_id], found.get(match_id), now)
+        }
+        puts = [
+            _item(_carrying(wanted[match_id], found.get(match_id, {})))
+            for match_id in wanted
+            if match_id in quiet
+        ]
         await self.store.write_many(CRICKET_FIXTURE_CACHE, puts=puts)
         busy = [entry for match_id, entry in wanted.items() if match_id not in quiet]
         await run_bounded((partial(self._update, entry) for entry in busy), UPDATES_AT_ONCE)
 
     @access(
-        *("Update enrichment only", UpdateItem.conditional),
+        "Update enrichment only",
+        UpdateItem.conditional,
         table=CRICKET_FIXTURE_CACHE,
         key="PK=matchId with ConditionExpression: attribute_exists(matchId), around the match",
         by="system",
         trigger="ActivityPushJob",
         frequency="Per live match per tick",
     )
-    async def update_enrichment(self, match_id: str, enrichment: Mapping[str, Any], now: int) -> bool:
+    async def update_enrichment(
+        self, match_id: str, enrichment: Mapping[str, Any], now: int
+    ) -> bool:
         """Whether there is such an entry, whose match is near at `now` milliseconds, and nothing newer was added to it."""
-        around = F("startingAt").between(start_text(now - ENRICHED_AFTER_MS), start_text(now + ENRICHED_BEFORE_MS))
+        around = F("startingAt").between(
+            start_text(now - ENRICHED_AFTER_MS), start_text(now + ENRICHED_BEFORE_MS)
+        )
         is_there = present("matchId") & (F("ttl") > now // 1000) & around & _not_enriched_since(now)
         steps = (F("enrichment").set(plain(enrichment)), F("enrichedAt").set(now))
         try:
-            await self.store.update(CRICKET_FIXTURE_CACHE, {"matchId": match_id}, *steps, condition=is_there)
+            await self.store.update(
+                CRICKET_FIXTURE_CACHE, {"matchId": match_id}, *steps, condition=is_there
+            )
         except ConditionFailed:
             return False
         return True
@@ -189,12 +244,21 @@ class FixtureCacheRepository:
     async def _update(self, entry: CachedFixture) -> None:
         """Replace what SportMonks told, and the enrichment only if the entry brings one that is not older."""
         key, item = {"matchId": entry.match_id}, _item(entry)
-        told = [F(name).set(value) for name, value in item.items() if name not in {"matchId", "enrichment", "enrichedAt"}]
+        told = [
+            F(name).set(value)
+            for name, value in item.items()
+            if name not in {"matchId", "enrichment", "enrichedAt"}
+        ]
         if entry.enrichment is not None:
-            added = (F("enrichment").set(item["enrichment"]), F("enrichedAt").set(item["enrichedAt"]))
+            added = (
+                F("enrichment").set(item["enrichment"]),
+                F("enrichedAt").set(item["enrichedAt"]),
+            )
             try:
                 condition = _not_enriched_since(entry.enriched_at)
-                await self.store.update(CRICKET_FIXTURE_CACHE, key, *told, *added, condition=condition)
+                await self.store.update(
+                    CRICKET_FIXTURE_CACHE, key, *told, *added, condition=condition
+                )
             except ConditionFailed:  # something newer was added meanwhile: leave that alone
                 pass
             else:
@@ -203,7 +267,11 @@ class FixtureCacheRepository:
 
 
 def _not_enriched_since(moment: int | None) -> Condition:
-    return absent("enrichedAt") if moment is None else absent("enrichedAt") | (F("enrichedAt") <= moment)
+    return (
+        absent("enrichedAt")
+        if moment is None
+        else absent("enrichedAt") | (F("enrichedAt") <= moment)
+    )
 
 
 def _is_quiet(entry: CachedFixture, found: Mapping[str, Any] | None, now: int) -> bool:
@@ -214,7 +282,9 @@ def _is_quiet(entry: CachedFixture, found: Mapping[str, Any] | None, now: int) -
 
 def _carrying(entry: CachedFixture, found: Mapping[str, Any]) -> CachedFixture:
     """The entry with what has been added to the stored one, unless its own is not older."""
-    if "enrichedAt" not in found or (entry.enriched_at is not None and entry.enriched_at >= found["enrichedAt"]):
+    if "enrichedAt" not in found or (
+        entry.enriched_at is not None and entry.enriched_at >= found["enrichedAt"]
+    ):
         return entry
     return replace(entry, enrichment=found["enrichment"], enriched_at=found["enrichedAt"])
 
@@ -229,7 +299,10 @@ def _item(entry: CachedFixture) -> Item:
         "ttl": entry.expires_at,
     }
     if entry.enrichment is not None:
-        item |= {"enrichment": plain(entry.enrichment), "enrichedAt": entry.enriched_at or entry.cached_at}
+        item |= {
+            "enrichment": plain(entry.enrichment),
+            "enrichedAt": entry.enriched_at or entry.cached_at,
+        }
     return item
 
 

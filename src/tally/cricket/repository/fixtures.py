@@ -1,7 +1,8 @@
 """The table `cricket-fixtures`: every match that the system knows about.
 
-A match is live while it has `liveUpdatedAt`. The key of the index of live matches, `live`, comes and goes with it in the same
-write, so the index holds exactly the live matches. Only a sync makes fixtures: an update or an archival never does.
+A match is live while it has `liveUpdatedAt`. The key of the index of live matches, `live`, comes
+and goes with it in the same write, so the index holds exactly the live matches. Only a sync makes
+fixtures: an update or an archival never does.
 """
 
 import asyncio
@@ -12,7 +13,16 @@ from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import Fixture
 from tally.cricket.repository.shapes import Shape
-from tally.store.access import BatchGetItem, BatchWriteItem, DeleteItem, GetItem, Query, Scan, UpdateItem, access
+from tally.store.access import (
+    BatchGetItem,
+    BatchWriteItem,
+    DeleteItem,
+    GetItem,
+    Query,
+    Scan,
+    UpdateItem,
+    access,
+)
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, absent, present
 from tally.store.schema import Attribute, Global, S, Table
@@ -39,7 +49,12 @@ CRICKET_FIXTURES = Table(
         Attribute("awayTeamId", "S", required=True),
         Attribute("matchType", "S", required=True, about="T20, ODI, Test…"),
         Attribute("startTime", "S", required=True, about="2026-11-15T14:00:00Z"),
-        Attribute("status", "S", required=True, about="not_started, in_play, innings_break, break, delayed…"),
+        Attribute(
+            "status",
+            "S",
+            required=True,
+            about="not_started, in_play, innings_break, break, delayed…",
+        ),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute("round", "S"),
         Attribute("venueId", "S"),
@@ -48,9 +63,13 @@ CRICKET_FIXTURES = Table(
         Attribute("elected", "S", about="batting or bowling"),
         Attribute("winnerTeamId", "S"),
         Attribute("live", "S", about='"1" while liveUpdatedAt is there'),
-        Attribute("liveUpdatedAt", "N", about="epoch milliseconds of the last poll that showed it live"),
+        Attribute(
+            "liveUpdatedAt", "N", about="epoch milliseconds of the last poll that showed it live"
+        ),
         Attribute("archivedAt", "N", about="epoch milliseconds; it has left the live feed"),
-        Attribute("tossToldAt", "N", about="epoch milliseconds; all followers have been told of the toss"),
+        Attribute(
+            "tossToldAt", "N", about="epoch milliseconds; all followers have been told of the toss"
+        ),
         Attribute("replayOf", "S", about="the match that this one plays again"),
         Attribute("replayExpiresAt", "N", about="epoch milliseconds"),
         Attribute("replaySpeed", "N", about="how many times faster than it was played"),
@@ -78,7 +97,8 @@ class FixtureRepository:
     tables: ClassVar = (CRICKET_FIXTURES,)
 
     @access(
-        *("Get fixture by ID", GetItem),
+        "Get fixture by ID",
+        GetItem,
         table=CRICKET_FIXTURES,
         key="PK=matchId",
         by="both",
@@ -90,7 +110,8 @@ class FixtureRepository:
         return None if item is None else _SHAPE.record(item)
 
     @access(
-        *("Batch get fixtures", BatchGetItem),
+        "Batch get fixtures",
+        BatchGetItem,
         table=CRICKET_FIXTURES,
         key="PK=matchId (up to 100)",
         by="both",
@@ -105,7 +126,8 @@ class FixtureRepository:
         return {item["matchId"]: _SHAPE.record(item) for item in found}
 
     @access(
-        *("Get matches by date range", Query),
+        "Get matches by date range",
+        Query,
         table=CRICKET_FIXTURES,
         index=BY_LEAGUE,
         key="leagueCode-startTime-index, leagueCode = :code AND startTime BETWEEN :from AND :to",
@@ -118,11 +140,14 @@ class FixtureRepository:
     ) -> tuple[list[Fixture], Key | None]:
         """A page of a league's matches that start from `since` to `until`, the earliest first, and where the next page starts."""
         where = (F("leagueCode") == league_code) & F("startTime").between(since, until)
-        page = await self.store.query(CRICKET_FIXTURES, where, index=BY_LEAGUE, limit=limit, start=start)
+        page = await self.store.query(
+            CRICKET_FIXTURES, where, index=BY_LEAGUE, limit=limit, start=start
+        )
         return [_SHAPE.record(item) for item in page.items], page.next
 
     @access(
-        *("Get starting-soon matches", Query),
+        "Get starting-soon matches",
+        Query,
         table=CRICKET_FIXTURES,
         index=BY_LEAGUE,
         key=(
@@ -134,20 +159,27 @@ class FixtureRepository:
         frequency="Every 60s",
         bound=MOST_STARTING,
     )
-    async def starting_soon(self, league_codes: Iterable[str], now: str, until: str) -> list[Fixture]:
+    async def starting_soon(
+        self, league_codes: Iterable[str], now: str, until: str
+    ) -> list[Fixture]:
         """Matches of these leagues that start from `now` to `until` and are neither live nor over, the earliest first."""
 
         async def of_league(code: str) -> list[Fixture]:
             where = (F("leagueCode") == code) & F("startTime").between(now, until)
             waiting = absent("liveUpdatedAt") & absent("archivedAt")
-            items = self.store.items(CRICKET_FIXTURES, where, index=BY_LEAGUE, filter=waiting, bound=MOST_STARTING)
+            items = self.store.items(
+                CRICKET_FIXTURES, where, index=BY_LEAGUE, filter=waiting, bound=MOST_STARTING
+            )
             return [_SHAPE.record(item) async for item in items]
 
         found = await asyncio.gather(*(of_league(code) for code in dict.fromkeys(league_codes)))
-        return sorted((each for league in found for each in league), key=attrgetter("start_time", "match_id"))
+        return sorted(
+            (each for league in found for each in league), key=attrgetter("start_time", "match_id")
+        )
 
     @access(
-        *("Scan live fixtures", Scan),
+        "Scan live fixtures",
+        Scan,
         table=CRICKET_FIXTURES,
         index=LIVE,
         key="live-index full scan",
@@ -159,10 +191,13 @@ class FixtureRepository:
     async def live(self) -> list[Fixture]:
         """All that are live, the earliest start first."""
         items = self.store.scan_items(CRICKET_FIXTURES, index=LIVE)
-        return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("start_time", "match_id"))
+        return sorted(
+            [_SHAPE.record(item) async for item in items], key=attrgetter("start_time", "match_id")
+        )
 
     @access(
-        *("Batch write fixtures", BatchWriteItem),
+        "Batch write fixtures",
+        BatchWriteItem,
         table=CRICKET_FIXTURES,
         key="PK=matchId (batches of 25)",
         by="system",
@@ -171,11 +206,15 @@ class FixtureRepository:
         bound=MOST_WRITTEN,
     )
     async def write_batch(self, fixtures: Iterable[Fixture]) -> None:
-        """Put whole fixtures. For those that are not there yet: of one that is, `update` keeps what others have written."""
+        """Put whole fixtures.
+
+        For those that are not there yet: of one that is, `update` keeps what others have written.
+        """
         await self.store.write_many(CRICKET_FIXTURES, puts=[_item(fixture) for fixture in fixtures])
 
     @access(
-        *("Update fixture fields", UpdateItem.conditional),
+        "Update fixture fields",
+        UpdateItem.conditional,
         table=CRICKET_FIXTURES,
         key="PK=matchId with ConditionExpression: attribute_exists(matchId)",
         by="system",
@@ -186,17 +225,24 @@ class FixtureRepository:
         """The fixture with these fields of `Fixture` changed, None taking one away; or None where there is no such fixture."""
         steps = _SHAPE.steps(changes)
         if "live_updated_at" in changes:
-            steps.append(F("live").remove() if changes["live_updated_at"] is None else F("live").set(IS_LIVE))
+            steps.append(
+                F("live").remove() if changes["live_updated_at"] is None else F("live").set(IS_LIVE)
+            )
         try:
             item = await self.store.update(
-                CRICKET_FIXTURES, _key(match_id), *steps, condition=present("matchId"), returns="ALL_NEW"
+                CRICKET_FIXTURES,
+                _key(match_id),
+                *steps,
+                condition=present("matchId"),
+                returns="ALL_NEW",
             )
         except ConditionFailed:
             return None
         return _SHAPE.record(item or {})
 
     @access(
-        *("Archive fixture", UpdateItem.conditional),
+        "Archive fixture",
+        UpdateItem.conditional,
         table=CRICKET_FIXTURES,
         key="PK=matchId with attribute_exists(matchId), SETs archivedAt, REMOVEs liveUpdatedAt",
         by="system",
@@ -207,13 +253,16 @@ class FixtureRepository:
         """Take a fixture out of the live ones; whether there is such a fixture."""
         steps = (F("archivedAt").set(now), F("liveUpdatedAt").remove(), F("live").remove())
         try:
-            await self.store.update(CRICKET_FIXTURES, _key(match_id), *steps, condition=present("matchId"))
+            await self.store.update(
+                CRICKET_FIXTURES, _key(match_id), *steps, condition=present("matchId")
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Delete replay fixture", DeleteItem),
+        "Delete replay fixture",
+        DeleteItem,
         table=CRICKET_FIXTURES,
         key="PK=matchId",
         by="system",
@@ -229,7 +278,8 @@ class FixtureRepository:
         return True
 
     @access(
-        *("Get fixtures by league (admin)", Scan.filtered),
+        "Get fixtures by league (admin)",
+        Scan.filtered,
         table=CRICKET_FIXTURES,
         key="FilterExpression: leagueId = :lid",
         by="user",
@@ -237,11 +287,15 @@ class FixtureRepository:
         frequency="Rare, admin-only",
         bound=MOST_SCANNED,
     )
-    async def by_league(self, league_id: str, limit: int, start: Key | None = None) -> tuple[list[Fixture], Key | None]:
+    async def by_league(
+        self, league_id: str, limit: int, start: Key | None = None
+    ) -> tuple[list[Fixture], Key | None]:
         """Up to `limit` fixtures of a league, in no order, and where to go on; a page may be short when the table is large."""
         found: list[Fixture] = []
         for _ in range(MOST_SCANNED // SCAN_PAGE):
-            page = await self.store.scan(CRICKET_FIXTURES, filter=F("leagueId") == league_id, limit=SCAN_PAGE, start=start)
+            page = await self.store.scan(
+                CRICKET_FIXTURES, filter=F("leagueId") == league_id, limit=SCAN_PAGE, start=start
+            )
             found += [_SHAPE.record(item) for item in page.items]
             if len(found) > limit:
                 return found[:limit], _key(found[limit - 1].match_id)

@@ -27,7 +27,9 @@ CRICKET_MATCH_FOLLOWS = Table(
         Attribute("userId", "S", required=True, about="Cognito user ID"),
         Attribute("teamId", "S", required=True, about='the side that they are on, or "neutral"'),
         Attribute("createdAt", "N", required=True, about="epoch milliseconds"),
-        Attribute("expiresAt", "N", required=True, about="epoch seconds, 48 hours after the match starts"),
+        Attribute(
+            "expiresAt", "N", required=True, about="epoch seconds, 48 hours after the match starts"
+        ),
     ),
 )
 _SHAPE: Final = Shape(Follow)
@@ -47,7 +49,8 @@ class FollowRepository:
     tables: ClassVar = (CRICKET_MATCH_FOLLOWS,)
 
     @access(
-        *("Check if user follows match", GetItem),
+        "Check if user follows match",
+        GetItem,
         table=CRICKET_MATCH_FOLLOWS,
         key="PK=matchId, SK=userId",
         by="user",
@@ -59,7 +62,8 @@ class FollowRepository:
         return None if item is None or has_expired(item["expiresAt"], now) else _SHAPE.record(item)
 
     @access(
-        *("Get all followers for match", Query),
+        "Get all followers for match",
+        Query,
         table=CRICKET_MATCH_FOLLOWS,
         key="PK=matchId (paginated)",
         by="system",
@@ -70,11 +74,14 @@ class FollowRepository:
     async def of_match(self, match_id: str, now: int) -> AsyncGenerator[Follow, None]:
         """All of them, a page at a time, by user id."""
         where, alive = F("matchId") == match_id, F("expiresAt") > now
-        async for item in self.store.items(CRICKET_MATCH_FOLLOWS, where, filter=alive, page=PAGE, consistent=True):
+        async for item in self.store.items(
+            CRICKET_MATCH_FOLLOWS, where, filter=alive, page=PAGE, consistent=True
+        ):
             yield _SHAPE.record(item)
 
     @access(
-        *("Follow a match", UpdateItem),
+        "Follow a match",
+        UpdateItem,
         table=CRICKET_MATCH_FOLLOWS,
         key="PK=matchId, SK=userId, SET teamId, expiresAt, createdAt = if_not_exists(...)",
         by="user",
@@ -89,10 +96,13 @@ class FollowRepository:
             F("createdAt").set(F("createdAt").if_absent(follow.created_at)),
         )
         key = _key(follow.match_id, follow.user_id)
-        return _SHAPE.record(await self.store.update(CRICKET_MATCH_FOLLOWS, key, *steps, returns="ALL_NEW") or {})
+        return _SHAPE.record(
+            await self.store.update(CRICKET_MATCH_FOLLOWS, key, *steps, returns="ALL_NEW") or {}
+        )
 
     @access(
-        *("Unfollow a match", DeleteItem),
+        "Unfollow a match",
+        DeleteItem,
         table=CRICKET_MATCH_FOLLOWS,
         key="PK=matchId, SK=userId with ReturnValues: ALL_OLD",
         by="user",
@@ -101,11 +111,14 @@ class FollowRepository:
     )
     async def unfollow(self, match_id: str, user_id: str, now: int) -> Follow | None:
         """The follow that was there, if it had not expired."""
-        item = await self.store.delete(CRICKET_MATCH_FOLLOWS, _key(match_id, user_id), returns="ALL_OLD")
+        item = await self.store.delete(
+            CRICKET_MATCH_FOLLOWS, _key(match_id, user_id), returns="ALL_OLD"
+        )
         return None if item is None or has_expired(item["expiresAt"], now) else _SHAPE.record(item)
 
     @access(
-        *("Update follow team", UpdateItem.conditional),
+        "Update follow team",
+        UpdateItem.conditional,
         table=CRICKET_MATCH_FOLLOWS,
         key="PK=matchId, SK=userId with ConditionExpression: attribute_exists(matchId)",
         by="user",
@@ -117,13 +130,16 @@ class FollowRepository:
         follows = present("matchId") & (F("expiresAt") > now)
         key = _key(match_id, user_id)
         try:
-            await self.store.update(CRICKET_MATCH_FOLLOWS, key, F("teamId").set(team_id), condition=follows)
+            await self.store.update(
+                CRICKET_MATCH_FOLLOWS, key, F("teamId").set(team_id), condition=follows
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Remove all follows for match", Query + BatchWriteItem),
+        "Remove all follows for match",
+        Query + BatchWriteItem,
         table=CRICKET_MATCH_FOLLOWS,
         key="Query PK=matchId, then batch delete all",
         by="system",
@@ -136,7 +152,8 @@ class FollowRepository:
         return await remove_of_match(self.store, CRICKET_MATCH_FOLLOWS, match_id)
 
     @access(
-        *("Get what a user follows", Query),
+        "Get what a user follows",
+        Query,
         table=CRICKET_MATCH_FOLLOWS,
         index=BY_USER,
         key="userId-index, userId = :user with filter expiresAt > :now",
@@ -144,10 +161,17 @@ class FollowRepository:
         trigger="GET /user/follows",
         frequency="Per request",
     )
-    async def of_user(self, user_id: str, now: int, limit: int, start: Key | None = None) -> tuple[list[Follow], Key | None]:
+    async def of_user(
+        self, user_id: str, now: int, limit: int, start: Key | None = None
+    ) -> tuple[list[Follow], Key | None]:
         """A page of what a person follows, by match id, and where the next page starts."""
         alive = F("expiresAt") > now
         page = await self.store.query(
-            CRICKET_MATCH_FOLLOWS, F("userId") == user_id, index=BY_USER, filter=alive, limit=limit, start=start
+            CRICKET_MATCH_FOLLOWS,
+            F("userId") == user_id,
+            index=BY_USER,
+            filter=alive,
+            limit=limit,
+            start=start,
         )
         return [_SHAPE.record(item) for item in page.items], page.next

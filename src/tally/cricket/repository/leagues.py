@@ -24,9 +24,15 @@ CRICKET_LEAGUES = Table(
         Attribute("countryId", "S"),
         Attribute("imageUrl", "S"),
         Attribute("type", "S"),
-        Attribute("active", "BOOL", required=True, about="its fixtures are synced and its followers told"),
+        Attribute(
+            "active", "BOOL", required=True, about="its fixtures are synced and its followers told"
+        ),
         Attribute("version", "N", required=True, about="counts the changes"),
-        Attribute("editedAt", "N", about="epoch milliseconds of the last change of name or picture by an administrator"),
+        Attribute(
+            "editedAt",
+            "N",
+            about="epoch milliseconds of the last change of name or picture by an administrator",
+        ),
     ),
 )
 _SHAPE: Final = Shape(League)
@@ -42,7 +48,8 @@ class LeagueRepository:
     tables: ClassVar = (CRICKET_LEAGUES,)
 
     @access(
-        *("Get league by ID", GetItem),
+        "Get league by ID",
+        GetItem,
         table=CRICKET_LEAGUES,
         key="PK=leagueId",
         by="both",
@@ -54,7 +61,8 @@ class LeagueRepository:
         return None if item is None else _SHAPE.record(item)
 
     @access(
-        *("Get all leagues", Scan),
+        "Get all leagues",
+        Scan,
         table=CRICKET_LEAGUES,
         key="Full table scan (< 30 items)",
         by="user",
@@ -65,10 +73,13 @@ class LeagueRepository:
     async def all(self) -> list[League]:
         """By name."""
         items = self.store.scan_items(CRICKET_LEAGUES, consistent=True)
-        return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("name", "league_id"))
+        return sorted(
+            [_SHAPE.record(item) async for item in items], key=attrgetter("name", "league_id")
+        )
 
     @access(
-        *("Get active leagues", Scan.filtered),
+        "Get active leagues",
+        Scan.filtered,
         table=CRICKET_LEAGUES,
         key="FilterExpression: active = true",
         by="system",
@@ -79,10 +90,13 @@ class LeagueRepository:
     async def active(self) -> list[League]:
         """By name."""
         items = self.store.scan_items(CRICKET_LEAGUES, filter=F("active") == True, consistent=True)  # noqa: E712
-        return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("name", "league_id"))
+        return sorted(
+            [_SHAPE.record(item) async for item in items], key=attrgetter("name", "league_id")
+        )
 
     @access(
-        *("Create/replace league", PutItem),
+        "Create/replace league",
+        PutItem,
         table=CRICKET_LEAGUES,
         key="PK=leagueId",
         by="system",
@@ -99,7 +113,8 @@ class LeagueRepository:
         return True
 
     @access(
-        *("Update league fields", UpdateItem.conditional),
+        "Update league fields",
+        UpdateItem.conditional,
         table=CRICKET_LEAGUES,
         key="PK=leagueId with ConditionExpression: attribute_exists(leagueId)",
         by="user",
@@ -111,14 +126,19 @@ class LeagueRepository:
         steps = (*_SHAPE.steps(changes), F("version").add(1))
         try:
             item = await self.store.update(
-                CRICKET_LEAGUES, {"leagueId": league_id}, *steps, condition=present("leagueId"), returns="ALL_NEW"
+                CRICKET_LEAGUES,
+                {"leagueId": league_id},
+                *steps,
+                condition=present("leagueId"),
+                returns="ALL_NEW",
             )
         except ConditionFailed:
             return None
         return _SHAPE.record(item or {})
 
     @access(
-        *("Delete league", DeleteItem),
+        "Delete league",
+        DeleteItem,
         table=CRICKET_LEAGUES,
         key="PK=leagueId",
         by="user",
@@ -127,4 +147,7 @@ class LeagueRepository:
     )
     async def delete(self, league_id: str) -> bool:
         """Whether it was there."""
-        return await self.store.delete(CRICKET_LEAGUES, {"leagueId": league_id}, returns="ALL_OLD") is not None
+        return (
+            await self.store.delete(CRICKET_LEAGUES, {"leagueId": league_id}, returns="ALL_OLD")
+            is not None
+        )

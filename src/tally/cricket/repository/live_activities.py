@@ -1,14 +1,22 @@
 """The table `live-activities`: what each device of each follower shows of a match, from `pending` over `active` to `ended`.
 
-Every step is one conditional write, so that of many who try at once one succeeds: whoever claims a start may send it, and whoever
-ends an activity says why. One that has ended stays so until it is begun anew, and never wakes up by a token that comes late.
+Every step is one conditional write, so that of many who try at once one succeeds: whoever claims a
+start may send it, and whoever ends an activity says why. One that has ended stays so until it is
+begun anew, and never wakes up by a token that comes late.
 """
 
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tally.cricket.model.records import ActivityStatus, EndReason, LiveActivity, PushTarget, activity_key, has_expired
+from tally.cricket.model.records import (
+    ActivityStatus,
+    EndReason,
+    LiveActivity,
+    PushTarget,
+    activity_key,
+    has_expired,
+)
 from tally.cricket.repository.shapes import Shape
 from tally.store.access import GetItem, PutItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
@@ -32,10 +40,14 @@ LIVE_ACTIVITIES = Table(
         Attribute("teamId", "S", required=True, about='the side that they are on, or "neutral"'),
         Attribute("status", "S", required=True, about="pending, active, or ended"),
         Attribute(
-            "updateToken", "S", about="Current APNs update token for this LA; gone once the device knows that it has ended"
+            "updateToken",
+            "S",
+            about="Current APNs update token for this LA; gone once the device knows that it has ended",
         ),
         Attribute("channelId", "S", about="the broadcast channel that it was started on"),
-        Attribute("endReason", "S", about="match_end, user_unfollow, user_dismissed, token_invalid"),
+        Attribute(
+            "endReason", "S", about="match_end, user_unfollow, user_dismissed, token_invalid"
+        ),
         Attribute("starts", "N", required=True, about="pushes-to-start so far"),
         Attribute("startedAt", "N", about="epoch milliseconds of the last push-to-start"),
         Attribute("shown", "S", about="the hash of the display state that it showed"),
@@ -62,7 +74,10 @@ def _over(reasons: Collection[EndReason], now: int) -> Condition:
     gone = absent("matchId") | (F("ttl") <= now // 1000)
     if not reasons:
         return gone
-    return gone | ((F("status") == ActivityStatus.ENDED.value) & F("endReason").is_in(*(reason.value for reason in reasons)))
+    return gone | (
+        (F("status") == ActivityStatus.ENDED.value)
+        & F("endReason").is_in(*(reason.value for reason in reasons))
+    )
 
 
 def _target(item: Item) -> PushTarget:
@@ -79,25 +94,36 @@ def _target(item: Item) -> PushTarget:
 
 @dataclass(frozen=True, slots=True)
 class LiveActivityRepository:
-    """Live Activities by match, person and device. `now` is in milliseconds; what has expired by then is not there."""
+    """Live Activities by match, person and device.
+
+    `now` is in milliseconds; what has expired by then is not there.
+    """
 
     store: Store
     tables: ClassVar = (LIVE_ACTIVITIES,)
 
     @access(
-        *("Get Live Activity", GetItem),
+        "Get Live Activity",
+        GetItem,
         table=LIVE_ACTIVITIES,
         key="PK=matchId, SK=userId#deviceId",
         by="both",
         trigger="POST /matches/:id/activity-token, MatchOrchestrator",
         frequency="Per request",
     )
-    async def get(self, match_id: str, user_id: str, device_id: str, now: int) -> LiveActivity | None:
-        item = await self.store.get(LIVE_ACTIVITIES, _key(match_id, user_id, device_id), consistent=True)
-        return None if item is None or has_expired(item["ttl"], now // 1000) else _SHAPE.record(item)
+    async def get(
+        self, match_id: str, user_id: str, device_id: str, now: int
+    ) -> LiveActivity | None:
+        item = await self.store.get(
+            LIVE_ACTIVITIES, _key(match_id, user_id, device_id), consistent=True
+        )
+        return (
+            None if item is None or has_expired(item["ttl"], now // 1000) else _SHAPE.record(item)
+        )
 
     @access(
-        *("Create pending Live Activity", PutItem.conditional),
+        "Create pending Live Activity",
+        PutItem.conditional,
         table=LIVE_ACTIVITIES,
         key="PK=matchId, SK=userId#deviceId, absent, expired, or ended for one of :reasons",
         by="both",
@@ -108,20 +134,25 @@ class LiveActivityRepository:
         """Whether there was none; one that ended for one of these reasons is begun anew."""
         item = _SHAPE.item(activity) | _key(activity.match_id, activity.user_id, activity.device_id)
         try:
-            await self.store.put(LIVE_ACTIVITIES, item, condition=_over(anew_after, activity.updated_at))
+            await self.store.put(
+                LIVE_ACTIVITIES, item, condition=_over(anew_after, activity.updated_at)
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Claim push-to-start", UpdateItem.conditional),
+        "Claim push-to-start",
+        UpdateItem.conditional,
         table=LIVE_ACTIVITIES,
         key="PK=matchId, SK=userId#deviceId with status = pending AND starts = :seen",
         by="both",
         trigger="POST /user/follow/:matchId, MatchOrchestrator",
         frequency="Per push-to-start",
     )
-    async def claim_start(self, activity: LiveActivity, now: int, channel_id: str | None, shown: str) -> bool:
+    async def claim_start(
+        self, activity: LiveActivity, now: int, channel_id: str | None, shown: str
+    ) -> bool:
         """Whether the start is this caller's to send: it is pending, and nobody has sent one since it was read."""
         is_same = (F("status") == ActivityStatus.PENDING.value) & (F("starts") == activity.starts)
         changes = {
@@ -139,7 +170,8 @@ class LiveActivityRepository:
         return True
 
     @access(
-        *("Register or rotate update token", UpdateItem.conditional),
+        "Register or rotate update token",
+        UpdateItem.conditional,
         table=LIVE_ACTIVITIES,
         key="PK=matchId, SK=userId#deviceId, unless it has ended otherwise than by token_invalid",
         by="user",
@@ -148,7 +180,9 @@ class LiveActivityRepository:
     )
     async def activate(self, activity: LiveActivity) -> LiveActivity | None:
         """The activity as it stands now, active with this token or channel; None where it has ended, and stays so."""
-        may = _over((EndReason.TOKEN_INVALID,), activity.updated_at) | (F("status") != ActivityStatus.ENDED.value)
+        may = _over((EndReason.TOKEN_INVALID,), activity.updated_at) | (
+            F("status") != ActivityStatus.ENDED.value
+        )
         changes = {
             "user_id": activity.user_id,
             "device_id": activity.device_id,
@@ -167,12 +201,18 @@ class LiveActivityRepository:
         steps = [*_SHAPE.steps(changes), *kept]
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
-            return _SHAPE.record(await self.store.update(LIVE_ACTIVITIES, key, *steps, condition=may, returns="ALL_NEW") or {})
+            return _SHAPE.record(
+                await self.store.update(
+                    LIVE_ACTIVITIES, key, *steps, condition=may, returns="ALL_NEW"
+                )
+                or {}
+            )
         except ConditionFailed:
             return None
 
     @access(
-        *("End Live Activity", UpdateItem.conditional),
+        "End Live Activity",
+        UpdateItem.conditional,
         table=LIVE_ACTIVITIES,
         key="PK=matchId, SK=userId#deviceId with attribute_exists(matchId) AND status <> ended",
         by="both",
@@ -180,27 +220,39 @@ class LiveActivityRepository:
         frequency="Once per Live Activity",
     )
     async def end(
-        self, activity: LiveActivity | PushTarget, reason: EndReason, now: int, only_token: str | None = None
+        self,
+        activity: LiveActivity | PushTarget,
+        reason: EndReason,
+        now: int,
+        only_token: str | None = None,
     ) -> LiveActivity | None:
         """The activity as it was; None where it is not there or has ended, or has another token than the one to end.
 
-        Where the device does not know yet, it keeps its token until `settle_end`: whoever sees it tells the device once more.
+        Where the device does not know yet, it keeps its token until `settle_end`: whoever sees it
+        tells the device once more.
         """
         is_on = present("matchId") & (F("status") != ActivityStatus.ENDED.value)
         if only_token is not None:
             is_on &= F("updateToken") == only_token
-        changes: dict[str, Any] = {"status": ActivityStatus.ENDED, "end_reason": reason, "updated_at": now}
+        changes: dict[str, Any] = {
+            "status": ActivityStatus.ENDED,
+            "end_reason": reason,
+            "updated_at": now,
+        }
         if reason in KNOWN_BY_THE_DEVICE:
             changes["update_token"] = None
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
-            item = await self.store.update(LIVE_ACTIVITIES, key, *_SHAPE.steps(changes), condition=is_on, returns="ALL_OLD")
+            item = await self.store.update(
+                LIVE_ACTIVITIES, key, *_SHAPE.steps(changes), condition=is_on, returns="ALL_OLD"
+            )
         except ConditionFailed:
             return None
         return _SHAPE.record(item or {})
 
     @access(
-        *("Settle ended Live Activity", UpdateItem.conditional),
+        "Settle ended Live Activity",
+        UpdateItem.conditional,
         table=LIVE_ACTIVITIES,
         key="PK=matchId, SK=userId#deviceId with status = ended AND updateToken = :told",
         by="both",
@@ -209,16 +261,21 @@ class LiveActivityRepository:
     )
     async def settle_end(self, activity: LiveActivity) -> bool:
         """Forget the token of an activity whose device knows that it has ended; whether it was still there."""
-        is_same = (F("status") == ActivityStatus.ENDED.value) & (F("updateToken") == activity.update_token)
+        is_same = (F("status") == ActivityStatus.ENDED.value) & (
+            F("updateToken") == activity.update_token
+        )
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
-            await self.store.update(LIVE_ACTIVITIES, key, F("updateToken").remove(), condition=is_same)
+            await self.store.update(
+                LIVE_ACTIVITIES, key, F("updateToken").remove(), condition=is_same
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Get active Live Activities for match", Query),
+        "Get active Live Activities for match",
+        Query,
         table=LIVE_ACTIVITIES,
         key="PK=matchId (paginated) with filter status = active AND ttl > :now",
         by="system",
@@ -232,7 +289,8 @@ class LiveActivityRepository:
         start: Key | None = None
         while True:
             page = await self.store.query(
-                *(LIVE_ACTIVITIES, F("matchId") == match_id),
+                LIVE_ACTIVITIES,
+                F("matchId") == match_id,
                 filter=is_active,
                 project=_PUSHED,
                 limit=PAGE,
@@ -246,7 +304,8 @@ class LiveActivityRepository:
                 return
 
     @access(
-        *("Get all Live Activities for match", Query),
+        "Get all Live Activities for match",
+        Query,
         table=LIVE_ACTIVITIES,
         key="PK=matchId (paginated) with filter ttl > :now",
         by="system",
@@ -257,11 +316,14 @@ class LiveActivityRepository:
     async def of_match(self, match_id: str, now: int) -> AsyncGenerator[LiveActivity, None]:
         """All of them, whatever their status, by person and device, a page at a time."""
         where, alive = F("matchId") == match_id, F("ttl") > now // 1000
-        async for item in self.store.items(LIVE_ACTIVITIES, where, filter=alive, page=PAGE, consistent=True):
+        async for item in self.store.items(
+            LIVE_ACTIVITIES, where, filter=alive, page=PAGE, consistent=True
+        ):
             yield _SHAPE.record(item)
 
     @access(
-        *("Get user's Live Activities for match", Query),
+        "Get user's Live Activities for match",
+        Query,
         table=LIVE_ACTIVITIES,
         key="PK=matchId AND begins_with(SK, userId#) with filter userId = :user AND ttl > :now",
         by="both",
@@ -273,10 +335,16 @@ class LiveActivityRepository:
         """One person's, on all devices."""
         where = (F("matchId") == match_id) & F(WHO).begins_with(activity_key(user_id, ""))
         theirs = (F("userId") == user_id) & (F("ttl") > now // 1000)
-        return [_SHAPE.record(item) async for item in self.store.items(LIVE_ACTIVITIES, where, filter=theirs, consistent=True)]
+        return [
+            _SHAPE.record(item)
+            async for item in self.store.items(
+                LIVE_ACTIVITIES, where, filter=theirs, consistent=True
+            )
+        ]
 
     @access(
-        *("Update Live Activity team", UpdateItem.conditional),
+        "Update Live Activity team",
+        UpdateItem.conditional,
         table=LIVE_ACTIVITIES,
         key="PK=matchId, SK=userId#deviceId with attribute_exists(matchId)",
         by="user",
@@ -287,7 +355,9 @@ class LiveActivityRepository:
         """Show the match from another side from now on; whether there is such an activity."""
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
-            await self.store.update(LIVE_ACTIVITIES, key, F("teamId").set(team_id), condition=present("matchId"))
+            await self.store.update(
+                LIVE_ACTIVITIES, key, F("teamId").set(team_id), condition=present("matchId")
+            )
         except ConditionFailed:
             return False
         return True

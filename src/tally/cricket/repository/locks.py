@@ -1,7 +1,10 @@
-"""The table `cricket-locks`: which instance sees to what. A lock that is not extended ends by itself.
+"""The table `cricket-locks`: which instance sees to what.
 
-`StoreLocks` is the adapter for the port `kit.locks.Locks`. An owner is one holder, not one instance: two jobs of an
-instance that want the same lock need two of them, or each would extend what the other holds.
+A lock that is not extended ends by itself.
+
+`StoreLocks` is the adapter for the port `kit.locks.Locks`. An owner is one holder, not one
+instance: two jobs of an instance that want the same lock need two of them, or each would extend
+what the other holds.
 """
 
 from dataclasses import dataclass
@@ -21,8 +24,18 @@ CRICKET_LOCKS = Table(
     attributes=(
         Attribute("lockKey", "S", required=True, about="usually match:{matchId}"),
         Attribute("owner", "S", required=True, about="the holder"),
-        Attribute("expiresAt", "N", required=True, about="epoch milliseconds; from then on anybody may take it"),
-        Attribute("ttl", "N", required=True, about="epoch seconds, a day later: what a crash left behind goes"),
+        Attribute(
+            "expiresAt",
+            "N",
+            required=True,
+            about="epoch milliseconds; from then on anybody may take it",
+        ),
+        Attribute(
+            "ttl",
+            "N",
+            required=True,
+            about="epoch seconds, a day later: what a crash left behind goes",
+        ),
     ),
 )
 KEPT_SECONDS: Final = 86_400
@@ -36,7 +49,8 @@ class LockRepository:
     tables: ClassVar = (CRICKET_LOCKS,)
 
     @access(
-        *("Acquire lock", PutItem.conditional),
+        "Acquire lock",
+        PutItem.conditional,
         table=CRICKET_LOCKS,
         key="PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now",
         by="system",
@@ -45,15 +59,23 @@ class LockRepository:
     )
     async def acquire(self, lock_key: str, owner: str, now: int, expires_at: int) -> bool:
         """Whether the lock is the owner's now; False while anybody has it, the owner included."""
-        item = {"lockKey": lock_key, "owner": owner, "expiresAt": expires_at, "ttl": expires_at // 1000 + KEPT_SECONDS}
+        item = {
+            "lockKey": lock_key,
+            "owner": owner,
+            "expiresAt": expires_at,
+            "ttl": expires_at // 1000 + KEPT_SECONDS,
+        }
         try:
-            await self.store.put(CRICKET_LOCKS, item, condition=absent("lockKey") | (F("expiresAt") < now))
+            await self.store.put(
+                CRICKET_LOCKS, item, condition=absent("lockKey") | (F("expiresAt") < now)
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Release lock", DeleteItem.conditional),
+        "Release lock",
+        DeleteItem.conditional,
         table=CRICKET_LOCKS,
         key="PK=lockKey with ConditionExpression: owner = :owner",
         by="system",
@@ -63,13 +85,16 @@ class LockRepository:
     async def release(self, lock_key: str, owner: str) -> bool:
         """Whether it was the owner's to release."""
         try:
-            await self.store.delete(CRICKET_LOCKS, {"lockKey": lock_key}, condition=F("owner") == owner)
+            await self.store.delete(
+                CRICKET_LOCKS, {"lockKey": lock_key}, condition=F("owner") == owner
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Extend lock", UpdateItem.conditional),
+        "Extend lock",
+        UpdateItem.conditional,
         table=CRICKET_LOCKS,
         key="PK=lockKey with ConditionExpression: owner = :owner",
         by="system",
@@ -80,7 +105,9 @@ class LockRepository:
         """Whether it is still the owner's; one that has expired and that nobody took is."""
         steps = (F("expiresAt").set(expires_at), F("ttl").set(expires_at // 1000 + KEPT_SECONDS))
         try:
-            await self.store.update(CRICKET_LOCKS, {"lockKey": lock_key}, *steps, condition=F("owner") == owner)
+            await self.store.update(
+                CRICKET_LOCKS, {"lockKey": lock_key}, *steps, condition=F("owner") == owner
+            )
         except ConditionFailed:
             return False
         return True
@@ -99,7 +126,9 @@ class StoreLocks:
         return await self.locks.acquire(name, self.owner, now, now + round(seconds * 1000))
 
     async def extend(self, name: str, seconds: float) -> bool:
-        return await self.locks.extend(name, self.owner, self.clock.milliseconds() + round(seconds * 1000))
+        return await self.locks.extend(
+            name, self.owner, self.clock.milliseconds() + round(seconds * 1000)
+        )
 
     async def release(self, name: str) -> None:
         await self.locks.release(name, self.owner)

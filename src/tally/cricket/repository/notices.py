@@ -1,6 +1,7 @@
 """The table `cricket-prematch-notifications`: who has been told what about a match, so that nobody is told twice.
 
-One record for each person and match says that they were told of the start; one more, under `{userId}#toss`, of the toss.
+One record for each person and match says that they were told of the start; one more, under
+`{userId}#toss`, of the toss.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,12 @@ CRICKET_PREMATCH_NOTIFICATIONS = Table(
     ttl="expiresAt",
     attributes=(
         Attribute("matchId", "S", required=True, about="Fixture match ID"),
-        Attribute("userId", "S", required=True, about="Cognito user ID; with #toss behind it, that they were told of the toss"),
+        Attribute(
+            "userId",
+            "S",
+            required=True,
+            about="Cognito user ID; with #toss behind it, that they were told of the toss",
+        ),
         Attribute("sentAt", "N", required=True, about="epoch milliseconds"),
         Attribute("expiresAt", "N", required=True, about="epoch seconds, 48 hours later"),
     ),
@@ -40,7 +46,8 @@ class NoticeRepository:
     tables: ClassVar = (CRICKET_PREMATCH_NOTIFICATIONS,)
 
     @access(
-        *("Check if notification sent", GetItem),
+        "Check if notification sent",
+        GetItem,
         table=CRICKET_PREMATCH_NOTIFICATIONS,
         key="PK=matchId, SK=userId",
         by="system",
@@ -48,11 +55,14 @@ class NoticeRepository:
         frequency="Per match approaching start",
     )
     async def was_sent(self, match_id: str, user_id: str, kind: NoticeKind, now: int) -> bool:
-        item = await self.store.get(CRICKET_PREMATCH_NOTIFICATIONS, _key(match_id, user_id, kind), consistent=True)
+        item = await self.store.get(
+            CRICKET_PREMATCH_NOTIFICATIONS, _key(match_id, user_id, kind), consistent=True
+        )
         return item is not None and not has_expired(item["expiresAt"], now)
 
     @access(
-        *("Mark notification sent", PutItem),
+        "Mark notification sent",
+        PutItem,
         table=CRICKET_PREMATCH_NOTIFICATIONS,
         key="PK=matchId, SK=userId, with 48h TTL, absent or expired",
         by="system",

@@ -1,7 +1,7 @@
 """The table `match-processing-state`: how far the balls of each match have been processed, so that a restart skips none.
 
-Memory comes first, and this is what it is filled from at the start. The state never goes back: what arrives late, from an
-instance that has lost its match, is refused. Ball data is kept compressed.
+Memory comes first, and this is what it is filled from at the start. The state never goes back: what
+arrives late, from an instance that has lost its match, is refused. Ball data is kept compressed.
 """
 
 import asyncio
@@ -24,7 +24,9 @@ MATCH_PROCESSING_STATE = Table(
     ttl="ttl",
     attributes=(
         Attribute("matchId", "S", required=True, about="Fixture match ID"),
-        Attribute("ballByBall", "B", required=True, about="full ball data: JSON, compressed by zlib"),
+        Attribute(
+            "ballByBall", "B", required=True, about="full ball data: JSON, compressed by zlib"
+        ),
         Attribute("lastProcessedBall", "N", required=True, about="the id to resume from"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute("ttl", "N", required=True, about="epoch seconds, seven days later"),
@@ -41,7 +43,8 @@ class ProcessingRepository:
     tables: ClassVar = (MATCH_PROCESSING_STATE,)
 
     @access(
-        *("Get last processed ball ID", GetItem.noted("on cache miss")),
+        "Get last processed ball ID",
+        GetItem.noted("on cache miss"),
         table=MATCH_PROCESSING_STATE,
         key="PK=matchId",
         by="system",
@@ -52,7 +55,8 @@ class ProcessingRepository:
         return await self._get(match_id, now)
 
     @access(
-        *("Set last processed ball ID", PutItem.noted("async write-through")),
+        "Set last processed ball ID",
+        PutItem.noted("async write-through"),
         table=MATCH_PROCESSING_STATE,
         key="PK=matchId with 7-day TTL",
         by="system",
@@ -69,7 +73,9 @@ class ProcessingRepository:
             "ttl": processing.expires_at,
         }
         has_passed = F("ttl") <= processing.updated_at // 1000
-        not_back = absent("matchId") | (F("lastProcessedBall") <= processing.last_ball_id) | has_passed
+        not_back = (
+            absent("matchId") | (F("lastProcessedBall") <= processing.last_ball_id) | has_passed
+        )
         try:
             await self.store.put(MATCH_PROCESSING_STATE, item, condition=not_back)
         except ConditionFailed:
@@ -77,7 +83,8 @@ class ProcessingRepository:
         return True
 
     @access(
-        *("Hydrate cache from DynamoDB", GetItem.noted("per match") + Scan),
+        "Hydrate cache from DynamoDB",
+        GetItem.noted("per match") + Scan,
         table=MATCH_PROCESSING_STATE,
         key="PK=matchId per active match, or full scan",
         by="system",
@@ -88,13 +95,17 @@ class ProcessingRepository:
     async def hydrate(self, match_ids: Sequence[str] | None, now: int) -> list[Processing]:
         """The progress of these matches, or of all where it is not known which ones are on."""
         if match_ids is not None:
-            found = await asyncio.gather(*(self._get(match_id, now) for match_id in dict.fromkeys(match_ids)))
+            found = await asyncio.gather(
+                *(self._get(match_id, now) for match_id in dict.fromkeys(match_ids))
+            )
             return [each for each in found if each is not None]
         items = self.store.scan_items(MATCH_PROCESSING_STATE, consistent=True)
         return [_processing(item) async for item in items if not has_expired(item["ttl"], now)]
 
     async def _get(self, match_id: str, now: int) -> Processing | None:
-        item: Item | None = await self.store.get(MATCH_PROCESSING_STATE, {"matchId": match_id}, consistent=True)
+        item: Item | None = await self.store.get(
+            MATCH_PROCESSING_STATE, {"matchId": match_id}, consistent=True
+        )
         return None if item is None or has_expired(item["ttl"], now) else _processing(item)
 
 

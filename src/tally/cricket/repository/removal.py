@@ -11,12 +11,20 @@ PAGE: Final = 500
 
 
 async def remove_of_match(store: Store, table: Table, match_id: str) -> int:
-    """How many items there were, expired ones included. A page is read, then deleted, so that they are never held all at once."""
+    """How many items there were, expired ones included.
+
+    A page is read, then deleted, so that they are never held all at once.
+    """
     removed = 0
     start: Key | None = None
     while True:
         page = await store.query(
-            table, F("matchId") == match_id, project=table.key_names, limit=PAGE, start=start, consistent=True
+            table,
+            F("matchId") == match_id,
+            project=table.key_names,
+            limit=PAGE,
+            start=start,
+            consistent=True,
         )
         await store.write_many(table, deletes=page.items, bound=PAGE)
         removed += len(page.items)

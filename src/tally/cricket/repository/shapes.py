@@ -32,20 +32,30 @@ class Shape(Generic[R]):
         fields = dataclasses.fields(record)  # type: ignore[arg-type]  # every record is a dataclass
         self._record = record
         self._names = {field.name: renamed.get(field.name) or camel(field.name) for field in fields}
-        self._required = {field.name for field in fields if field.default is _MISSING is field.default_factory}
+        self._required = {
+            field.name for field in fields if field.default is _MISSING is field.default_factory
+        }
         self._texts = {name for name in self._names if hints[name] is str}
-        self._enums = {name: kind for name in self._names if (kind := _enum_in(hints[name])) is not None}
-        self._tuples = {name for name in self._names if getattr(hints[name], "__origin__", None) is tuple}
+        self._enums = {
+            name: kind for name in self._names if (kind := _enum_in(hints[name])) is not None
+        }
+        self._tuples = {
+            name for name in self._names if getattr(hints[name], "__origin__", None) is tuple
+        }
 
     def item(self, record: R) -> Item:
         """The item, without what is empty."""
         values = {attribute: getattr(record, name) for name, attribute in self._names.items()}
-        return {attribute: plain(value) for attribute, value in values.items() if not _is_empty(value)}
+        return {
+            attribute: plain(value) for attribute, value in values.items() if not _is_empty(value)
+        }
 
     def record(self, item: Mapping[str, Any]) -> R:
         """The record of a whole item."""
         found = {
-            name: self._read(name, item[attribute] if attribute in item or name not in self._texts else "")
+            name: self._read(
+                name, item[attribute] if attribute in item or name not in self._texts else ""
+            )
             for name, attribute in self._names.items()
             if name in self._required or attribute in item
         }

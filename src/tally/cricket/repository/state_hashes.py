@@ -14,7 +14,12 @@ CRICKET_STATE_HASHES = Table(
     "cricket-state-hashes",
     partition=S("matchTeamKey"),
     attributes=(
-        Attribute("matchTeamKey", "S", required=True, about="{matchId}#{teamId}, where neutral stands for no team"),
+        Attribute(
+            "matchTeamKey",
+            "S",
+            required=True,
+            about="{matchId}#{teamId}, where neutral stands for no team",
+        ),
         Attribute("matchId", "S", required=True),
         Attribute("teamId", "S", required=True),
         Attribute("hash", "S", required=True),
@@ -36,7 +41,8 @@ class StateHashRepository:
     tables: ClassVar = (CRICKET_STATE_HASHES,)
 
     @access(
-        *("Get stored hash", GetItem),
+        "Get stored hash",
+        GetItem,
         table=CRICKET_STATE_HASHES,
         key="PK=matchTeamKey (composite: {matchId}#{teamId})",
         by="system",
@@ -48,7 +54,8 @@ class StateHashRepository:
         return None if item is None else _SHAPE.record(item)
 
     @access(
-        *("Update stored hash", PutItem),
+        "Update stored hash",
+        PutItem,
         table=CRICKET_STATE_HASHES,
         key="PK=matchTeamKey",
         by="system",
@@ -56,10 +63,13 @@ class StateHashRepository:
         frequency="On each state change",
     )
     async def put(self, state: StateHash) -> None:
-        await self.store.put(CRICKET_STATE_HASHES, _key(state.match_id, state.team_id) | _SHAPE.item(state))
+        await self.store.put(
+            CRICKET_STATE_HASHES, _key(state.match_id, state.team_id) | _SHAPE.item(state)
+        )
 
     @access(
-        *("Delete hash", DeleteItem),
+        "Delete hash",
+        DeleteItem,
         table=CRICKET_STATE_HASHES,
         key="PK=matchTeamKey",
         by="system",

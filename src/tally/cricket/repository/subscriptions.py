@@ -28,7 +28,9 @@ CRICKET_ACTIVITY_SUBSCRIPTIONS = Table(
         Attribute("userId", "S", required=True, about="Cognito user ID"),
         Attribute("teamId", "S", required=True, about='the side that they are on, or "neutral"'),
         Attribute("createdAt", "N", required=True, about="epoch milliseconds"),
-        Attribute("expiresAt", "N", required=True, about="epoch seconds, 48 hours after the match starts"),
+        Attribute(
+            "expiresAt", "N", required=True, about="epoch seconds, 48 hours after the match starts"
+        ),
     ),
 )
 _SHAPE: Final = Shape(Subscription)
@@ -48,7 +50,8 @@ class SubscriptionRepository:
     tables: ClassVar = (CRICKET_ACTIVITY_SUBSCRIPTIONS,)
 
     @access(
-        *("Get all subscriptions for match", Query),
+        "Get all subscriptions for match",
+        Query,
         table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
         key="PK=matchId (paginated)",
         by="system",
@@ -59,11 +62,14 @@ class SubscriptionRepository:
     async def of_match(self, match_id: str, now: int) -> AsyncGenerator[Subscription, None]:
         """All that have not expired at `now` seconds, a page at a time, by token."""
         where, alive = F("matchId") == match_id, F("expiresAt") > now
-        async for item in self.store.items(CRICKET_ACTIVITY_SUBSCRIPTIONS, where, filter=alive, page=PAGE, consistent=True):
+        async for item in self.store.items(
+            CRICKET_ACTIVITY_SUBSCRIPTIONS, where, filter=alive, page=PAGE, consistent=True
+        ):
             yield _SHAPE.record(item)
 
     @access(
-        *("Register LA subscription", UpdateItem.noted("upsert")),
+        "Register LA subscription",
+        UpdateItem.noted("upsert"),
         table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
         key="PK=matchId, SK=pushToken, SET userId, teamId, expiresAt, createdAt = if_not_exists(...)",
         by="user",
@@ -78,10 +84,14 @@ class SubscriptionRepository:
             F("createdAt").set(F("createdAt").if_absent(subscription.created_at)),
         )
         key = _key(subscription.match_id, subscription.push_token)
-        return _SHAPE.record(await self.store.update(CRICKET_ACTIVITY_SUBSCRIPTIONS, key, *steps, returns="ALL_NEW") or {})
+        return _SHAPE.record(
+            await self.store.update(CRICKET_ACTIVITY_SUBSCRIPTIONS, key, *steps, returns="ALL_NEW")
+            or {}
+        )
 
     @access(
-        *("Remove single subscription", DeleteItem),
+        "Remove single subscription",
+        DeleteItem,
         table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
         key="PK=matchId, SK=pushToken",
         by="user",
@@ -92,13 +102,16 @@ class SubscriptionRepository:
         """Whether there was one of this person: nobody removes another's."""
         try:
             key = _key(match_id, push_token)
-            await self.store.delete(CRICKET_ACTIVITY_SUBSCRIPTIONS, key, condition=F("userId") == user_id)
+            await self.store.delete(
+                CRICKET_ACTIVITY_SUBSCRIPTIONS, key, condition=F("userId") == user_id
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Remove user’s subscriptions for match", Query + DeleteItem),  # noqa: RUF001
+        "Remove user’s subscriptions for match",  # noqa: RUF001
+        Query + DeleteItem,
         table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
         key="Query PK=matchId with FilterExpression: userId = :userId, then delete each",
         by="user",
@@ -109,14 +122,19 @@ class SubscriptionRepository:
     async def remove_of_user(self, match_id: str, user_id: str) -> list[Subscription]:
         """Those that were removed, by token."""
         where, theirs = F("matchId") == match_id, F("userId") == user_id
-        items = self.store.items(CRICKET_ACTIVITY_SUBSCRIPTIONS, where, filter=theirs, page=PAGE, consistent=True)
+        items = self.store.items(
+            CRICKET_ACTIVITY_SUBSCRIPTIONS, where, filter=theirs, page=PAGE, consistent=True
+        )
         removed = [_SHAPE.record(item) async for item in items]
         for subscription in removed:
-            await self.store.delete(CRICKET_ACTIVITY_SUBSCRIPTIONS, _key(match_id, subscription.push_token))
+            await self.store.delete(
+                CRICKET_ACTIVITY_SUBSCRIPTIONS, _key(match_id, subscription.push_token)
+            )
         return removed
 
     @access(
-        *("Remove all subscriptions for match", Query + BatchWriteItem),
+        "Remove all subscriptions for match",
+        Query + BatchWriteItem,
         table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
         key="Query PK=matchId, then batch delete all",
         by="system",

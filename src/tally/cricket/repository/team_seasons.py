@@ -38,7 +38,8 @@ class TeamSeasonRepository:
     tables: ClassVar = (CRICKET_TEAM_SEASONS,)
 
     @access(
-        *("Get teams for a season", Query),
+        "Get teams for a season",
+        Query,
         table=CRICKET_TEAM_SEASONS,
         key="PK=seasonId",
         by="both",
@@ -51,7 +52,8 @@ class TeamSeasonRepository:
         return [_SHAPE.record(item) async for item in items]
 
     @access(
-        *("Write season-team records", BatchWriteItem),
+        "Write season-team records",
+        BatchWriteItem,
         table=CRICKET_TEAM_SEASONS,
         key="PK=seasonId, SK=teamId (batches of 25)",
         by="system",
@@ -60,4 +62,6 @@ class TeamSeasonRepository:
         bound=MOST_WRITTEN,
     )
     async def write_batch(self, records: Iterable[TeamSeason]) -> None:
-        await self.store.write_many(CRICKET_TEAM_SEASONS, puts=[_SHAPE.item(record) for record in records])
+        await self.store.write_many(
+            CRICKET_TEAM_SEASONS, puts=[_SHAPE.item(record) for record in records]
+        )

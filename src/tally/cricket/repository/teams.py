@@ -25,7 +25,9 @@ CRICKET_TEAMS = Table(
         Attribute("countryId", "S"),
         Attribute("isNational", "BOOL", required=True),
         Attribute("color", "S", about="#rrggbb, given by an administrator"),
-        Attribute("editedAt", "N", about="epoch milliseconds of the last change by an administrator"),
+        Attribute(
+            "editedAt", "N", about="epoch milliseconds of the last change by an administrator"
+        ),
     ),
 )
 _SHAPE: Final = Shape(Team)
@@ -41,7 +43,8 @@ class TeamRepository:
     tables: ClassVar = (CRICKET_TEAMS,)
 
     @access(
-        *("Get team by ID", GetItem),
+        "Get team by ID",
+        GetItem,
         table=CRICKET_TEAMS,
         key="PK=teamId",
         by="both",
@@ -53,7 +56,8 @@ class TeamRepository:
         return None if item is None else _SHAPE.record(item)
 
     @access(
-        *("Get all teams", Scan),
+        "Get all teams",
+        Scan,
         table=CRICKET_TEAMS,
         key="Full table scan (< 100 items)",
         by="user",
@@ -64,10 +68,13 @@ class TeamRepository:
     async def all(self) -> list[Team]:
         """By name."""
         items = self.store.scan_items(CRICKET_TEAMS, consistent=True)
-        return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("name", "team_id"))
+        return sorted(
+            [_SHAPE.record(item) async for item in items], key=attrgetter("name", "team_id")
+        )
 
     @access(
-        *("Batch write teams", BatchWriteItem),
+        "Batch write teams",
+        BatchWriteItem,
         table=CRICKET_TEAMS,
         key="PK=teamId (batches of 25)",
         by="system",
@@ -80,7 +87,8 @@ class TeamRepository:
         await self.store.write_many(CRICKET_TEAMS, puts=[_SHAPE.item(team) for team in teams])
 
     @access(
-        *("Update team fields", UpdateItem.conditional),
+        "Update team fields",
+        UpdateItem.conditional,
         table=CRICKET_TEAMS,
         key="PK=teamId with ConditionExpression: attribute_exists(teamId)",
         by="user",
@@ -92,7 +100,11 @@ class TeamRepository:
         steps = _SHAPE.steps(changes)
         try:
             item = await self.store.update(
-                CRICKET_TEAMS, {"teamId": team_id}, *steps, condition=present("teamId"), returns="ALL_NEW"
+                CRICKET_TEAMS,
+                {"teamId": team_id},
+                *steps,
+                condition=present("teamId"),
+                returns="ALL_NEW",
             )
         except ConditionFailed:
             return None

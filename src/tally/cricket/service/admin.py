@@ -39,7 +39,9 @@ class AdminService:
     follows: FollowRepository
     clock: Clock
 
-    async def of_league(self, league_id: str, limit: int, start: Key | None) -> tuple[list[Fixture], Key | None]:
+    async def of_league(
+        self, league_id: str, limit: int, start: Key | None
+    ) -> tuple[list[Fixture], Key | None]:
         return await self.fixtures.by_league(league_id, limit, start)
 
     async def state(self, match_id: str) -> Remembered:
@@ -47,11 +49,15 @@ class AdminService:
         if fixture is None:
             raise NotFound("There is no such match", code="match_not_found")
         now = self.clock.milliseconds()
-        statuses = Counter([activity.status.value async for activity in self.activities.of_match(match_id, now)])
+        statuses = Counter(
+            [activity.status.value async for activity in self.activities.of_match(match_id, now)]
+        )
         followers = 0
         async for _ in self.follows.of_match(match_id, now // 1000):
             followers += 1
-        hashes = {view: await self.hashes.get(match_id, view) for view in (NEUTRAL, *fixture.team_ids)}
+        hashes = {
+            view: await self.hashes.get(match_id, view) for view in (NEUTRAL, *fixture.team_ids)
+        }
         return Remembered(
             fixture=fixture,
             active=await self.active.get(match_id),

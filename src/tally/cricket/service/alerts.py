@@ -1,8 +1,9 @@
 """Telling everybody who follows a match one thing, once: on each of their devices, as a plain notification.
 
-Each person is marked as told before anything is sent, by a conditional write, so that of several instances one tells them: at
-most once. If a program dies in between, the few who were about to be told are not; to be told twice would be worse. Who has
-no device yet is not marked, and is told as soon as they have one, while it is worth telling.
+Each person is marked as told before anything is sent, by a conditional write, so that of several
+instances one tells them: at most once. If a program dies in between, the few who were about to be
+told are not; to be told twice would be worse. Who has no device yet is not marked, and is told as
+soon as they have one, while it is worth telling.
 """
 
 import asyncio
@@ -56,12 +57,16 @@ class Alerts:
                 taken += verdict.is_delivered
                 if verdict.outcome is Outcome.TOKEN_INVALID:
                     device = cast("Device", push.reference)
-                    await self.devices.delete(device.user_id, device.device_token, self.clock.seconds())
+                    await self.devices.delete(
+                        device.user_id, device.device_token, self.clock.seconds()
+                    )
         return taken
 
     async def _pushes(self, message: Message) -> AsyncGenerator[Push, None]:
         page: list[str] = []
-        async with aclosing(self.follows.of_match(message.match_id, self.clock.seconds())) as follows:
+        async with aclosing(
+            self.follows.of_match(message.match_id, self.clock.seconds())
+        ) as follows:
             async for follow in follows:
                 if self.told.get((message.match_id, follow.user_id, message.kind)) is None:
                     page.append(follow.user_id)

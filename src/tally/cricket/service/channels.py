@@ -28,12 +28,21 @@ class MatchChannels:
     async def of(self, match_id: str) -> str | None:
         """The channel of a match, made now if there is none; None where there cannot be one."""
         match = await self.matches.get(match_id)
-        if match is None or match.channel_id is not None or not (self.is_used and self.apns.is_configured):
+        if (
+            match is None
+            or match.channel_id is not None
+            or not (self.is_used and self.apns.is_configured)
+        ):
             return match.channel_id if match is not None and self.is_used else None
         try:
             channel_id = await self.apns.create_channel()
         except (Conflict, Unavailable) as error:
-            _log.warning("No channel could be made: tokens will do", action="channel_create", match=match_id, error=error)
+            _log.warning(
+                "No channel could be made: tokens will do",
+                action="channel_create",
+                match=match_id,
+                error=error,
+            )
             return None
         if await self.matches.set_channel(match_id, channel_id) is not None:
             return channel_id
@@ -48,8 +57,13 @@ class MatchChannels:
             return 0
         self._tidied_at = now
         try:
-            unused = frozenset(await self.apns.list_channels()) - {match.channel_id for match in await self.matches.all_on()}
-            gone = [await self.apns.delete_channel(channel_id) for channel_id in sorted(unused & self._unused)]
+            unused = frozenset(await self.apns.list_channels()) - {
+                match.channel_id for match in await self.matches.all_on()
+            }
+            gone = [
+                await self.apns.delete_channel(channel_id)
+                for channel_id in sorted(unused & self._unused)
+            ]
         except (Conflict, Unavailable) as error:
             _log.warning("Channels were not tidied up", action="channel_tidy", error=error)
             return 0

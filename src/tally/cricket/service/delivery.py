@@ -1,10 +1,11 @@
 """How a display state reaches the devices of a match: one payload for each view, streamed to everyone who shows it.
 
-`FanOut` goes on until everybody has the newest state. Devices are read from the store page by page and never held all at once.
-While it is on its way a newer state may be offered: it takes over from where the fan-out stands. An alert stays with the states
-that follow it until everybody has been alerted. A token that Apple no longer knows ends its Live Activity; a push that could
-not be delivered in time is tried again later, with what is then the newest state. Devices on the match's broadcast channel are
-reached with a single request.
+`FanOut` goes on until everybody has the newest state. Devices are read from the store page by page
+and never held all at once. While it is on its way a newer state may be offered: it takes over from
+where the fan-out stands. An alert stays with the states that follow it until everybody has been
+alerted. A token that Apple no longer knows ends its Live Activity; a push that could not be
+delivered in time is tried again later, with what is then the newest state. Devices on the match's
+broadcast channel are reached with a single request.
 """
 
 import asyncio
@@ -43,7 +44,10 @@ _log = logs.logger()
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """What devices should show: a content for each view. `is_end` takes it off the screen after a while."""
+    """What devices should show: a content for each view.
+
+    `is_end` takes it off the screen after a while.
+    """
 
     contents: dict[str, dict[str, Any]]
     timestamp: int
@@ -54,10 +58,20 @@ class Showing:
         if self.is_end:
             dismiss_at = self.timestamp + DISMISSED_SECONDS
             return payloads.end(
-                timestamp=self.timestamp, content=content, dismiss_at=dismiss_at, alert=alert, to_channel=to_channel
+                timestamp=self.timestamp,
+                content=content,
+                dismiss_at=dismiss_at,
+                alert=alert,
+                to_channel=to_channel,
             )
         stale_at = self.timestamp + STALE_SECONDS
-        return payloads.update(timestamp=self.timestamp, content=content, alert=alert, stale_at=stale_at, to_channel=to_channel)
+        return payloads.update(
+            timestamp=self.timestamp,
+            content=content,
+            alert=alert,
+            stale_at=stale_at,
+            to_channel=to_channel,
+        )
 
     def priority(self, is_alerted: bool) -> Priority:
         return 10 if is_alerted or self.is_end else 5
@@ -120,7 +134,10 @@ def token_of(target: Target) -> str | None:
 
 @dataclass(slots=True)
 class FanOut:
-    """The devices of one match, and what they should show. `run` it while it is busy; `done` hears what everybody has."""
+    """The devices of one match, and what they should show.
+
+    `run` it while it is busy; `done` hears what everybody has.
+    """
 
     match_id: str
     audience: Audience
@@ -180,16 +197,24 @@ class FanOut:
                     if is_done:
                         break
                     self._key = key
-                    if self._state_turn.is_due(number, key) and (push := self._push(target, key)) is not None:
+                    if (
+                        self._state_turn.is_due(number, key)
+                        and (push := self._push(target, key)) is not None
+                    ):
                         yield push
                 if is_done:
                     break
-        # What is offered from here on begins with a new round, while the last answers of this one still come in.
+        # What is offered from here on begins with a new round, while the last answers of this one
+        # still come in.
         self._is_due = not (is_done or self._state_turn.is_done_after(number))
         self._number, self._key = number + 1, START
 
     def _push(self, target: Target, key: str) -> Push | None:
-        if isinstance(target, PushTarget) and self._channel_id is not None and target.channel_id == self._channel_id:
+        if (
+            isinstance(target, PushTarget)
+            and self._channel_id is not None
+            and target.channel_id == self._channel_id
+        ):
             return None
         if token_of(target) is None:
             return None
@@ -202,7 +227,9 @@ class FanOut:
         view = target.team_id if target.team_id in showing.contents else NEUTRAL
         payload = self._made.get((view, is_alerted))
         if payload is None:
-            payload = self._made[view, is_alerted] = showing.payload(view, self._alert if is_alerted else None)
+            payload = self._made[view, is_alerted] = showing.payload(
+                view, self._alert if is_alerted else None
+            )
         return Push(
             token=token_of(target) or "",
             payload=payload,
@@ -229,7 +256,12 @@ class FanOut:
         if verdict.outcome is Outcome.TOKEN_INVALID:
             await self.audience.forget(addressed.target, push.token)
         elif verdict.outcome is Outcome.REFUSED:
-            _log.error("Apple refused a push", action="push_refused", match=self.match_id, reason=verdict.reason)
+            _log.error(
+                "Apple refused a push",
+                action="push_refused",
+                match=self.match_id,
+                reason=verdict.reason,
+            )
 
     def _wait_for(self, key: str, addressed: Addressed) -> None:
         if len(self._waiting) < MOST_WAITING or key in self._waiting:
@@ -266,9 +298,16 @@ class FanOut:
             return
         payload = showing.payload(NEUTRAL, alert, to_channel=True)
         priority = showing.priority(alert is not None)
-        verdict = await self.apns.broadcast(channel_id, payload, priority=priority, expiration=showing.expiration)
+        verdict = await self.apns.broadcast(
+            channel_id, payload, priority=priority, expiration=showing.expiration
+        )
         if verdict.outcome is Outcome.RETRY or self.showing is not showing:
             return
         self._is_channel_due, self._channel_alert = False, None
         if verdict.outcome in {Outcome.TOKEN_INVALID, Outcome.REFUSED}:
-            _log.error("Apple refused a broadcast", action="push_refused", match=self.match_id, reason=verdict.reason)
+            _log.error(
+                "Apple refused a broadcast",
+                action="push_refused",
+                match=self.match_id,
+                reason=verdict.reason,
+            )

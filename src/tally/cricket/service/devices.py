@@ -22,7 +22,10 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class DeviceService:
-    """With `is_only_one`, a new device takes the place of its owner's others. `ready` hears of those that can be started on."""
+    """With `is_only_one`, a new device takes the place of its owner's others.
+
+    `ready` hears of those that can be started on.
+    """
 
     devices: DeviceRepository
     clock: Clock
@@ -51,16 +54,22 @@ class DeviceService:
         )
         return await self.devices.register(device, is_only_one=self.is_only_one)
 
-    async def update_push_to_start(self, user_id: str, token: str, *, device_token: str | None, device_id: str | None) -> Device:
+    async def update_push_to_start(
+        self, user_id: str, token: str, *, device_token: str | None, device_id: str | None
+    ) -> Device:
         device = await self._one(user_id, device_token, device_id)
         now = self.clock.milliseconds()
-        updated = await self.devices.update_push_to_start(device, token, now, device_expiry(now // 1000))
+        updated = await self.devices.update_push_to_start(
+            device, token, now, device_expiry(now // 1000)
+        )
         if updated is None:
             raise _no_device()
         await self.ready(user_id)
         return updated
 
-    async def delete(self, user_id: str, *, device_token: str | None, device_id: str | None) -> Device:
+    async def delete(
+        self, user_id: str, *, device_token: str | None, device_id: str | None
+    ) -> Device:
         device = await self._one(user_id, device_token, device_id)
         deleted = await self.devices.delete(user_id, device.device_token, self.clock.seconds())
         if deleted is None:
@@ -69,9 +78,16 @@ class DeviceService:
 
     async def _one(self, user_id: str, device_token: str | None, device_id: str | None) -> Device:
         if (device_token is None) == (device_id is None):
-            raise Invalid("Give exactly one of deviceToken and deviceId", code="invalid_field", field="deviceToken")
+            raise Invalid(
+                "Give exactly one of deviceToken and deviceId",
+                code="invalid_field",
+                field="deviceToken",
+            )
         for device in await self.devices.of_user(user_id, self.clock.seconds()):
-            if device_token in {None, device.device_token} and device_id in {None, device.device_id}:
+            if device_token in {None, device.device_token} and device_id in {
+                None,
+                device.device_id,
+            }:
                 return device
         raise _no_device()
 

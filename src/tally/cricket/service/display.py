@@ -1,7 +1,8 @@
 """The display state of a match, for those who ask: as it was last computed, or computed now from what was last heard.
 
-The live pipeline computes it whenever something changes, and everyone who asks gets that. Only where it has nothing, for a match
-that has not begun or whose state has expired, it is computed here, and kept for the next who asks.
+The live pipeline computes it whenever something changes, and everyone who asks gets that. Only
+where it has nothing, for a match that has not begun or whose state has expired, it is computed
+here, and kept for the next who asks.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,10 @@ RESTING_SECONDS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A display state, and how old it is. `is_stale`: newer scores should have come and have not."""
+    """A display state, and how old it is.
+
+    `is_stale`: newer scores should have come and have not.
+    """
 
     match_id: str
     view: str
@@ -47,12 +51,18 @@ class DisplayService:
         match = await self.matches.get(match_id)
         view = team_id or NEUTRAL
         if view != NEUTRAL and view not in match.fixture.team_ids:
-            raise Invalid("This team does not play in the match", code="team_not_in_match", field="teamId")
+            raise Invalid(
+                "This team does not play in the match", code="team_not_in_match", field="teamId"
+            )
         is_stale = match.fixture.is_live and match.heard is not None and match.heard.is_stale
         cached = await self.displays.get(match_id, view, self.clock.seconds())
-        if cached is None or (match.heard is not None and match.heard.at > cached.computed_at + RUNNING_SECONDS * 1000):
+        if cached is None or (
+            match.heard is not None and match.heard.at > cached.computed_at + RUNNING_SECONDS * 1000
+        ):
             cached = await self._compute(match, view, is_stale=is_stale)
-        return Shown(match_id, view, msgspec.json.decode(cached.content), cached.computed_at, is_stale)
+        return Shown(
+            match_id, view, msgspec.json.decode(cached.content), cached.computed_at, is_stale
+        )
 
     async def _compute(self, match: MatchView, view: str, *, is_stale: bool) -> CachedDisplay:
         feed = _announced(match) if match.heard is None else match.heard.feed
@@ -63,7 +73,8 @@ class DisplayService:
             team_id=view,
             content=msgspec.json.encode(content_of(state, room_for_content("update"))).decode(),
             computed_at=now,
-            expires_at=now // 1000 + (RUNNING_SECONDS if feed.status.is_running else RESTING_SECONDS),
+            expires_at=now // 1000
+            + (RUNNING_SECONDS if feed.status.is_running else RESTING_SECONDS),
         )
         await self.displays.put(computed)
         return computed
@@ -72,7 +83,9 @@ class DisplayService:
 def _announced(match: MatchView) -> MatchFeed:
     """A match that nothing was heard of yet: who plays, and when."""
     fixture = match.fixture
-    home, away = (_side(team_id, team) for team_id, team in zip(fixture.team_ids, match.sides, strict=True))
+    home, away = (
+        _side(team_id, team) for team_id, team in zip(fixture.team_ids, match.sides, strict=True)
+    )
     return MatchFeed(
         match_id=fixture.match_id,
         league_id=fixture.league_id,
@@ -91,4 +104,8 @@ def _announced(match: MatchView) -> MatchFeed:
 
 
 def _side(team_id: str, team: Team | None) -> Side:
-    return Side(team_id, "", "") if team is None else Side(team_id, team.name, team.code, team.image_url)
+    return (
+        Side(team_id, "", "")
+        if team is None
+        else Side(team_id, team.name, team.code, team.image_url)
+    )

@@ -1,7 +1,8 @@
 """Telling devices that a Live Activity has ended: at least once.
 
-An activity is marked as ended before its device is told, so that of several instances one tells it; the record keeps the token
-until Apple has taken the word, and whoever finds such a record later says it again. Hearing it twice does no harm on a device.
+An activity is marked as ended before its device is told, so that of several instances one tells it;
+the record keeps the token until Apple has taken the word, and whoever finds such a record later
+says it again. Hearing it twice does no harm on a device.
 """
 
 import asyncio
@@ -28,20 +29,37 @@ class Ender:
     apns: Apns
     clock: Clock
 
-    async def end(self, activities: Iterable[LiveActivity], reason: EndReason, sheet: Sheet, shown_for: int = 0) -> list[Push]:
+    async def end(
+        self,
+        activities: Iterable[LiveActivity],
+        reason: EndReason,
+        sheet: Sheet,
+        shown_for: int = 0,
+    ) -> list[Push]:
         """Mark these as ended; the pushes for those that had not ended before and whose devices do not know."""
         now = self.clock.milliseconds()
-        ended = await asyncio.gather(*(self.activities.end(each, reason, now) for each in activities))
+        ended = await asyncio.gather(
+            *(self.activities.end(each, reason, now) for each in activities)
+        )
         return await self.pushes([each for each in ended if each is not None], sheet, shown_for)
 
-    async def pushes(self, activities: Iterable[LiveActivity | Subscription], sheet: Sheet, shown_for: int = 0) -> list[Push]:
+    async def pushes(
+        self, activities: Iterable[LiveActivity | Subscription], sheet: Sheet, shown_for: int = 0
+    ) -> list[Push]:
         """The word of the end for each that can be reached by a token."""
         pushes: list[Push] = []
         for each in activities:
             token = each.push_token if isinstance(each, Subscription) else each.update_token
             if token is not None:
                 payload = await sheet.end(each.team_id, shown_for)
-                pushes.append(Push(token=token, payload=payload, expiration=self.clock.seconds() + KEPT_SECONDS, reference=each))
+                pushes.append(
+                    Push(
+                        token=token,
+                        payload=payload,
+                        expiration=self.clock.seconds() + KEPT_SECONDS,
+                        reference=each,
+                    )
+                )
         return pushes
 
     async def send(self, pushes: AsyncIterable[Push]) -> int:

@@ -1,7 +1,8 @@
 """What was last heard of each match, kept in `cricket-fixture-cache` for those who ask while the score service does not answer.
 
-The scorecard is kept as JSON; the balls of a match are with `match-processing-state`. A live match is heard of every few seconds,
-so its entry lives for hours only, and one that has not been renewed for a while is stale: it is shown, and marked.
+The scorecard is kept as JSON; the balls of a match are with `match-processing-state`. A live match
+is heard of every few seconds, so its entry lives for hours only, and one that has not been renewed
+for a while is stale: it is shown, and marked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,10 @@ _decoder: Final = msgspec.json.Decoder(MatchFeed)
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A match as it was last heard of, and what was added to it. `is_stale`: it should have been heard of since."""
+    """A match as it was last heard of, and what was added to it.
+
+    `is_stale`: it should have been heard of since.
+    """
 
     feed: MatchFeed
     at: int
@@ -58,16 +62,22 @@ class FeedCache:
     async def get_many(self, match_ids: Iterable[str]) -> Mapping[str, Heard]:
         """Those that were heard of, by id."""
         wanted = list(dict.fromkeys(match_ids))
-        heard = {match_id: each for match_id in wanted if (each := self.known.get(match_id)) is not None}
+        heard = {
+            match_id: each for match_id in wanted if (each := self.known.get(match_id)) is not None
+        }
         missing = [match_id for match_id in wanted if match_id not in heard]
-        for found in (await self.cache.get_many(missing, self.clock.seconds())).values() if missing else ():
+        for found in (
+            (await self.cache.get_many(missing, self.clock.seconds())).values() if missing else ()
+        ):
             heard[found.match_id] = self._heard(found)
         return heard
 
     def _heard(self, found: CachedFixture) -> Heard:
         feed = _decoder.decode(found.content)
         is_late = found.cached_at + STALE_MS < self.clock.milliseconds()
-        heard = Heard(feed, found.cached_at, feed.status.is_running and is_late, found.enrichment or {})
+        heard = Heard(
+            feed, found.cached_at, feed.status.is_running and is_late, found.enrichment or {}
+        )
         self.known.put(found.match_id, heard)
         return heard
 

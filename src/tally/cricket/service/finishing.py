@@ -1,8 +1,9 @@
 """The end of a match: every Live Activity ends, and what was kept only for the match goes.
 
-The live pipeline hands the final state to all devices as the end of their activities and then says so in the match's record
-(`PollerState.ENDED`); what is left here is to note it. If the pipeline never came to that, the devices are told from here.
-Nothing is cleaned up before all of them know, or can no longer be reached, and all of it may be done twice.
+The live pipeline hands the final state to all devices as the end of their activities and then says
+so in the match's record (`PollerState.ENDED`); what is left here is to note it. If the pipeline
+never came to that, the devices are told from here. Nothing is cleaned up before all of them know,
+or can no longer be reached, and all of it may be done twice.
 """
 
 from collections.abc import AsyncGenerator
@@ -14,7 +15,15 @@ from tally.cricket.apns.model import Outcome, Push
 from tally.cricket.apns.port import Apns
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.lifecycle import owes_end
-from tally.cricket.model.records import NEUTRAL, ActiveMatch, ActivityStatus, EndReason, Fixture, LiveActivity, PollerState
+from tally.cricket.model.records import (
+    NEUTRAL,
+    ActiveMatch,
+    ActivityStatus,
+    EndReason,
+    Fixture,
+    LiveActivity,
+    PollerState,
+)
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
@@ -53,7 +62,11 @@ class Finisher:
         """Whether all is done; if not, somebody could not be told yet, and it should be tried again."""
         sheet = Sheet(match.match_id, self.show, self.clock)
         is_told = match.poller_state is PollerState.ENDED
-        left = 0 if is_told or match.channel_id is None else await self._broadcast(match.channel_id, sheet)
+        left = (
+            0
+            if is_told or match.channel_id is None
+            else await self._broadcast(match.channel_id, sheet)
+        )
         left += await self.ender.send(self._ends(match.match_id, sheet, is_told=is_told))
         if left and over_since + PATIENCE_MS > self.clock.milliseconds():
             return False
@@ -62,10 +75,14 @@ class Finisher:
 
     async def _broadcast(self, channel_id: str, sheet: Sheet) -> int:
         payload = await sheet.end(NEUTRAL, SHOWN_SECONDS, to_channel=True)
-        verdict = await self.apns.broadcast(channel_id, payload, priority=10, expiration=self.clock.seconds() + KEPT_SECONDS)
+        verdict = await self.apns.broadcast(
+            channel_id, payload, priority=10, expiration=self.clock.seconds() + KEPT_SECONDS
+        )
         return int(verdict.outcome is Outcome.RETRY)
 
-    async def _ends(self, match_id: str, sheet: Sheet, *, is_told: bool) -> AsyncGenerator[Push, None]:
+    async def _ends(
+        self, match_id: str, sheet: Sheet, *, is_told: bool
+    ) -> AsyncGenerator[Push, None]:
         now = self.clock.milliseconds()
         page: list[LiveActivity] = []
         async with aclosing(self.activities.of_match(match_id, now)) as activities:
@@ -87,7 +104,9 @@ class Finisher:
     async def _end(self, page: list[LiveActivity], sheet: Sheet, *, is_told: bool) -> list[Push]:
         """The pushes for those who do not know yet; where all have been told, that is noted."""
         on = [each for each in page if each.status is not ActivityStatus.ENDED]
-        owed = await self.ender.pushes([each for each in page if owes_end(each)], sheet, SHOWN_SECONDS)
+        owed = await self.ender.pushes(
+            [each for each in page if owes_end(each)], sheet, SHOWN_SECONDS
+        )
         ended = await self.ender.end(on, EndReason.MATCH_END, sheet, SHOWN_SECONDS)
         if not is_told:
             return [*owed, *ended]

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from tally.cricket.model.records import NEUTRAL, EndReason, Fixture, Follow, Subscription, follow_expiry
+from tally.cricket.model.records import (
+    NEUTRAL,
+    EndReason,
+    Fixture,
+    Follow,
+    Subscription,
+    follow_expiry,
+)
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
@@ -29,11 +36,18 @@ class FollowService:
             raise _not_followed()
         return follow
 
-    async def of_user(self, user_id: str, limit: int, start: Key | None) -> tuple[list[Follow], Key | None]:
+    async def of_user(
+        self, user_id: str, limit: int, start: Key | None
+    ) -> tuple[list[Follow], Key | None]:
         return await self.follows.of_user(user_id, self.clock.seconds(), limit, start)
 
-    async def follow(self, match_id: str, user_id: str, team_id: str | None) -> tuple[Fixture, Follow]:
-        """The follow as it stands. Of a live match, it also begins Live Activities on all devices of the person."""
+    async def follow(
+        self, match_id: str, user_id: str, team_id: str | None
+    ) -> tuple[Fixture, Follow]:
+        """The follow as it stands.
+
+        Of a live match, it also begins Live Activities on all devices of the person.
+        """
         fixture = await self._fixture(match_id)
         side = _side(fixture, team_id)
         if fixture.archived_at is not None:
@@ -41,7 +55,13 @@ class FollowService:
         now = self.clock.milliseconds()
         expires_at = max(follow_expiry(fixture.start_time, fixture.match_type), now // 1000 + 3_600)
         follow = await self.follows.follow(
-            Follow(match_id=match_id, user_id=user_id, team_id=side, created_at=now, expires_at=expires_at)
+            Follow(
+                match_id=match_id,
+                user_id=user_id,
+                team_id=side,
+                created_at=now,
+                expires_at=expires_at,
+            )
         )
         if fixture.is_live:
             await self.followed(fixture, follow)
@@ -49,19 +69,25 @@ class FollowService:
 
     async def change_team(self, match_id: str, user_id: str, team_id: str | None) -> Follow:
         fixture = await self._fixture(match_id)
-        if not await self.follows.change_team(match_id, user_id, _side(fixture, team_id), self.clock.seconds()):
+        if not await self.follows.change_team(
+            match_id, user_id, _side(fixture, team_id), self.clock.seconds()
+        ):
             raise _not_followed()
         follow = await self.get(match_id, user_id)
         if fixture.is_live:
             await self.followed(fixture, follow)
         return follow
 
-    async def unfollow(self, match_id: str, user_id: str, reason: EndReason = EndReason.USER_UNFOLLOW) -> None:
+    async def unfollow(
+        self, match_id: str, user_id: str, reason: EndReason = EndReason.USER_UNFOLLOW
+    ) -> None:
         """Follow no longer. The same again, after a crash in the middle, ends what is left."""
         await self.follows.unfollow(match_id, user_id, self.clock.seconds())
         await self.unfollowed(match_id, user_id, reason)
 
-    async def subscribe(self, match_id: str, user_id: str, push_token: str, team_id: str | None) -> Subscription:
+    async def subscribe(
+        self, match_id: str, user_id: str, push_token: str, team_id: str | None
+    ) -> Subscription:
         """Remember the token of a Live Activity that the app started by itself."""
         fixture = await self._fixture(match_id)
         if fixture.archived_at is not None:
@@ -94,7 +120,9 @@ def _side(fixture: Fixture, team_id: str | None) -> str:
     if team_id is None or team_id == NEUTRAL:
         return NEUTRAL
     if team_id not in fixture.team_ids:
-        raise Invalid("This team does not play in the match", code="team_not_in_match", field="teamId")
+        raise Invalid(
+            "This team does not play in the match", code="team_not_in_match", field="teamId"
+        )
     return team_id
 
 

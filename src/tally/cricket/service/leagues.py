@@ -50,7 +50,10 @@ class LeagueService:
     async def named(self, code_or_id: str) -> League:
         """The league with this code or id: people type IPL, programs have the number."""
         wanted = code_or_id.casefold()
-        league = next((each for each in await self.all() if wanted in {each.league_id, each.code.casefold()}), None)
+        league = next(
+            (each for each in await self.all() if wanted in {each.league_id, each.code.casefold()}),
+            None,
+        )
         if league is None:
             raise _no_league()
         return league

@@ -1,7 +1,7 @@
 """Matches as people ask for them: one, those that are live, and those of a time, with the names of leagues and sides.
 
-A list is ordered by start and id, and a page ends at a place in that order, so that a list over several leagues, each of which is
-a range of the index of its own, can be gone through page by page.
+A list is ordered by start and id, and a page ends at a place in that order, so that a list over
+several leagues, each of which is a range of the index of its own, can be gone through page by page.
 """
 
 import asyncio
@@ -33,7 +33,10 @@ LATEST: Final = datetime.max.replace(microsecond=0, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class MatchView:
-    """A match with what it takes to show it. Names are missing where a sync has not brought them yet."""
+    """A match with what it takes to show it.
+
+    Names are missing where a sync has not brought them yet.
+    """
 
     fixture: Fixture
     league: League | None
@@ -70,7 +73,10 @@ Page: TypeAlias = tuple[tuple[MatchView, ...], Position | None]
 
 @dataclass(frozen=True, slots=True)
 class MatchService:
-    """Matches by id, live ones, and lists. `known` keeps pages for a moment: the first one is what everybody asks for."""
+    """Matches by id, live ones, and lists.
+
+    `known` keeps pages for a moment: the first one is what everybody asks for.
+    """
 
     fixtures: FixtureRepository
     feeds: FeedCache
@@ -104,10 +110,15 @@ class MatchService:
     async def _page(self, wanted: Wanted, limit: int, after: Position | None) -> Page:
         span = self._span(wanted)
         codes = await self._codes(wanted.league)
-        found = await asyncio.gather(*(self._of_league(code, span, wanted.status, limit, after) for code in codes))
+        found = await asyncio.gather(
+            *(self._of_league(code, span, wanted.status, limit, after) for code in codes)
+        )
         merged = {each.match_id: each for league in found for each in league}
         if wanted.league is None and wanted.since is None:
-            merged |= {each.match_id: each for each in await self._live_before(span.since, wanted.status, after)}
+            merged |= {
+                each.match_id: each
+                for each in await self._live_before(span.since, wanted.status, after)
+            }
         ordered = sorted(merged.values(), key=_place)
         here = ordered[:limit]
         following = Position(*_place(here[-1])) if len(ordered) > limit else None
@@ -142,19 +153,33 @@ class MatchService:
         for _ in range(MOST_PAGES):
             page, start = await self.fixtures.by_date(code, since, span.until, PAGE, start)
             found += [each for each in page if _is_wanted(each, status, after)]
-            if start is None or (len(found) > limit and page[-1].start_time > found[limit].start_time):
+            if start is None or (
+                len(found) > limit and page[-1].start_time > found[limit].start_time
+            ):
                 return found
-        raise Invalid("There are too many matches in this time; choose a shorter one", code="range_too_long", field="to")
+        raise Invalid(
+            "There are too many matches in this time; choose a shorter one",
+            code="range_too_long",
+            field="to",
+        )
 
-    async def _live_before(self, since: str, status: MatchStatus | None, after: Position | None) -> list[Fixture]:
+    async def _live_before(
+        self, since: str, status: MatchStatus | None, after: Position | None
+    ) -> list[Fixture]:
         """Those that are still on though they began before the range: a Test match takes five days."""
         live = await self.fixtures.live()
-        return [each for each in live if each.start_time < since and _is_wanted(each, status, after)]
+        return [
+            each for each in live if each.start_time < since and _is_wanted(each, status, after)
+        ]
 
     def _span(self, wanted: Wanted) -> Span:
         now = self.clock.now()
         since = _moment(wanted.since, "from") if wanted.since else now - BEFORE
-        until = _moment(wanted.until, "to", is_end=True) if wanted.until else min(max(since, now), LATEST - AFTER) + AFTER
+        until = (
+            _moment(wanted.until, "to", is_end=True)
+            if wanted.until
+            else min(max(since, now), LATEST - AFTER) + AFTER
+        )
         if until < since:
             raise Invalid("to must not be before from", code="invalid_field", field="to")
         return Span(_text(since), _text(until))
@@ -174,9 +199,15 @@ def _moment(text: str, field: str, *, is_end: bool = False) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        return moment + timedelta(days=1, seconds=-1) if is_end and len(text) <= len("2026-11-15") else moment
+        return (
+            moment + timedelta(days=1, seconds=-1)
+            if is_end and len(text) <= len("2026-11-15")
+            else moment
+        )
     except (ValueError, OverflowError) as error:
-        message = f"{field} must be a day such as 2026-11-15 or a moment such as 2026-11-15T14:00:00Z"
+        message = (
+            f"{field} must be a day such as 2026-11-15 or a moment such as 2026-11-15T14:00:00Z"
+        )
         raise Invalid(message, code="invalid_field", field=field) from error
 
 

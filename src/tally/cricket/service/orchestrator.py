@@ -1,10 +1,12 @@
 """MatchOrchestrator: every 30 seconds, a look at all matches that are live or were a moment ago.
 
-A match that has gone live gets its record in `active-matches`, and each device of each follower a push-to-start. It is the same
-for one that was live already when the program started, and for followers who should see it and do not: a look is a look. A record
-that nobody has renewed for a while has lost its instance, and is taken over. When a match is over, it is wound up.
+A match that has gone live gets its record in `active-matches`, and each device of each follower a
+push-to-start. It is the same for one that was live already when the program started, and for
+followers who should see it and do not: a look is a look. A record that nobody has renewed for a
+while has lost its instance, and is taken over. When a match is over, it is wound up.
 
-Every match is seen to under a lock of its own, by one instance at a time; trouble with one does not touch the others.
+Every match is seen to under a lock of its own, by one instance at a time; trouble with one does not
+touch the others.
 """
 
 import asyncio
@@ -48,7 +50,9 @@ class MatchOrchestrator:
         """One look at everything."""
         live = {fixture.match_id for fixture in await self.fixtures.live()}
         on = {match.match_id for match in await self.matches.all_on()}
-        self._over_since = {match_id: since for match_id, since in self._over_since.items() if match_id in on}
+        self._over_since = {
+            match_id: since for match_id, since in self._over_since.items() if match_id in on
+        }
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def see_to(match_id: str) -> None:
@@ -61,11 +65,15 @@ class MatchOrchestrator:
     async def _alone(self, match_id: str) -> None:
         name = f"orchestrator:{match_id}"
         try:
-            await holding(self.locks, self.clock, name, LOCK_SECONDS, partial(self.see_to, match_id))
+            await holding(
+                self.locks, self.clock, name, LOCK_SECONDS, partial(self.see_to, match_id)
+            )
         except LockedElsewhere:
             return
         except LockLost:
-            _log.warning("A match was left to another instance", action="orchestrator", match=match_id)
+            _log.warning(
+                "A match was left to another instance", action="orchestrator", match=match_id
+            )
         except Exception:  # noqa: BLE001  (one match must not keep the others from being seen to)
             _log.exception("A match could not be seen to", action="orchestrator", match=match_id)
 
@@ -75,23 +83,41 @@ class MatchOrchestrator:
         if fixture is not None and fixture.is_live and not fixture.status.is_over:
             self._over_since.pop(match_id, None)
             await self._keep_up(fixture, match)
-        elif match is not None and (fixture is None or fixture.archived_at is not None or fixture.status.is_over):
+        elif match is not None and (
+            fixture is None or fixture.archived_at is not None or fixture.status.is_over
+        ):
             await self._wind_up(match, fixture)
 
     async def _keep_up(self, fixture: Fixture, match: ActiveMatch | None) -> None:
         now = self.clock.milliseconds()
         if match is None:
-            await self.matches.create(ActiveMatch(match_id=fixture.match_id, last_updated_at=now, owner=self.owner))
+            await self.matches.create(
+                ActiveMatch(match_id=fixture.match_id, last_updated_at=now, owner=self.owner)
+            )
             _log.info("A match has gone live", action="match_live", match=fixture.match_id)
         elif match.poller_state is PollerState.ENDED and match.expires_at is None:
             return  # the pipeline knows that it is over before the fixture says so
-        elif match.poller_state is PollerState.ENDED or match.last_updated_at + STALE_MATCH_MS < now:
-            taken = await self.matches.take_over(fixture.match_id, self.owner, now, now - STALE_MATCH_MS)
+        elif (
+            match.poller_state is PollerState.ENDED or match.last_updated_at + STALE_MATCH_MS < now
+        ):
+            taken = await self.matches.take_over(
+                fixture.match_id, self.owner, now, now - STALE_MATCH_MS
+            )
             if taken is not None and match.owner != self.owner:
-                _log.info("A match was taken over", action="match_taken_over", match=fixture.match_id, before=match.owner)
+                _log.info(
+                    "A match was taken over",
+                    action="match_taken_over",
+                    match=fixture.match_id,
+                    before=match.owner,
+                )
         started = await self.sweeper.sweep(fixture, partial(self.channels.of, fixture.match_id))
         if started:
-            _log.info("Live Activities were started", action="activities_started", match=fixture.match_id, count=started)
+            _log.info(
+                "Live Activities were started",
+                action="activities_started",
+                match=fixture.match_id,
+                count=started,
+            )
 
     async def _wind_up(self, match: ActiveMatch, fixture: Fixture | None) -> None:
         now = self.clock.milliseconds()

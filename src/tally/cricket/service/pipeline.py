@@ -1,6 +1,7 @@
 """The live pipeline of one match: from what a poll says to what people see.
 
-Whoever calls holds the match's lock. What is written, and in which order, makes a crash at any point harmless:
+Whoever calls holds the match's lock. What is written, and in which order, makes a crash at any
+point harmless:
 
 1. the balls, which a repeated poll only completes;
 2. the match's record, in one conditional write: which events have been told, the timestamp of the new state and its fingerprints.
@@ -8,8 +9,9 @@ Whoever calls holds the match's lock. What is written, and in which order, makes
 3. the display states for those who ask, the pages of those who watch, and the devices;
 4. when all devices have been reached, the state hash of each view.
 
-A crash before 2 repeats the step; after it, the fingerprint differs from the state hash, so the same state is delivered again,
-with the same timestamp. An instance that has lost its match fails at 2, since the record has another version by then.
+A crash before 2 repeats the step; after it, the fingerprint differs from the state hash, so the
+same state is delivered again, with the same timestamp. An instance that has lost its match fails at
+2, since the record has another version by then.
 """
 
 from dataclasses import dataclass, field, replace
@@ -94,7 +96,9 @@ class Pipeline:
         audience = Audience(self.activities, self.subscriptions, self.clock)
         return LiveMatch(FanOut(match_id, audience, self.apns, self.clock, done))
 
-    async def take(self, live: LiveMatch, feed: MatchFeed, *, is_final: bool = False) -> tuple[KeyEvent, ...]:
+    async def take(
+        self, live: LiveMatch, feed: MatchFeed, *, is_final: bool = False
+    ) -> tuple[KeyEvent, ...]:
         """The events that are new by this poll; the fan-out of `live` knows what there is to show."""
         now = self.clock.milliseconds()
         record = await self._record(feed.match_id, now)
@@ -105,7 +109,9 @@ class Pipeline:
             await self._renew(live, feed, now)
             return ()
         book = await self.processing.get(feed.match_id, record.version)
-        taken = step(memory, book, feed, now=now, room=room_for_content("update"), is_final=is_final)
+        taken = step(
+            memory, book, feed, now=now, room=room_for_content("update"), is_final=is_final
+        )
         if taken.book != book:
             await self.processing.put(feed.match_id, taken.book)
         saved = await self._save(record, memory, taken, feed, now)
@@ -120,15 +126,22 @@ class Pipeline:
     async def _record(self, match_id: str, now: int) -> ActiveMatch:
         record = await self.active.get(match_id)
         if record is None:
-            await self.active.create(ActiveMatch(match_id=match_id, last_updated_at=now, owner=self.owner))
+            await self.active.create(
+                ActiveMatch(match_id=match_id, last_updated_at=now, owner=self.owner)
+            )
             record = await self.active.get(match_id)
         if record is None:
             raise Overtaken(f"The record of match {match_id} comes and goes")
         return record
 
-    async def _save(self, record: ActiveMatch, memory: Memory, taken: Step, feed: MatchFeed, now: int) -> ActiveMatch:
+    async def _save(
+        self, record: ActiveMatch, memory: Memory, taken: Step, feed: MatchFeed, now: int
+    ) -> ActiveMatch:
         """The commit: from here on the step has been taken."""
-        if taken.memory == msgspec.structs.replace(memory, received_at=taken.memory.received_at) and taken.contents:
+        if (
+            taken.memory == msgspec.structs.replace(memory, received_at=taken.memory.received_at)
+            and taken.contents
+        ):
             return record
         balls = taken.book.told[-LAST_BALLS:]
         changed = replace(
@@ -137,20 +150,34 @@ class Pipeline:
             owner=self.owner,
             previous_scores=_scores(feed),
             cooldowns=taken.memory.cooldowns,
-            last_balls=tuple({"id": ball.id, "innings": ball.innings, "ball": symbol_of(ball)} for ball in balls),
-            extra={**record.extra, "memory": msgspec.json.encode(taken.memory).decode(), IS_OVER: taken.is_over},
+            last_balls=tuple(
+                {"id": ball.id, "innings": ball.innings, "ball": symbol_of(ball)} for ball in balls
+            ),
+            extra={
+                **record.extra,
+                "memory": msgspec.json.encode(taken.memory).decode(),
+                IS_OVER: taken.is_over,
+            },
         )
         saved = await self.active.save(changed)
         if saved is None:
             raise Overtaken(f"Match {record.match_id} has been seen to by another instance")
         return saved
 
-    async def _show(self, live: LiveMatch, feed: MatchFeed, taken: Step, record: ActiveMatch) -> None:
+    async def _show(
+        self, live: LiveMatch, feed: MatchFeed, taken: Step, record: ActiveMatch
+    ) -> None:
         """To those who ask, those who watch, and the devices; to these also if somebody died before they had it."""
         live.contents = taken.contents
         await self._renew(live, feed, self.clock.milliseconds(), is_news=taken.has_changed)
         for event in taken.new:
-            _log.info("Key event", action="key_event", match=feed.match_id, kind=event.kind.value, innings=event.innings)
+            _log.info(
+                "Key event",
+                action="key_event",
+                match=feed.match_id,
+                kind=event.kind.value,
+                innings=event.innings,
+            )
         if taken.has_changed or taken.new:
             self.announce(feed.match_id, taken.contents, taken.new)
         showing = Showing(taken.contents, taken.memory.timestamp, is_end=taken.is_over)
@@ -168,9 +195,13 @@ class Pipeline:
         if showing is not None and showing.timestamp == memory.timestamp:
             return False
         stored = [await self.hashes.get(match_id, view) for view in memory.fingerprints]
-        return [each.hash if each else None for each in stored] != list(memory.fingerprints.values())
+        return [each.hash if each else None for each in stored] != list(
+            memory.fingerprints.values()
+        )
 
-    async def _renew(self, live: LiveMatch, feed: MatchFeed, now: int, *, is_news: bool = False) -> None:
+    async def _renew(
+        self, live: LiveMatch, feed: MatchFeed, now: int, *, is_news: bool = False
+    ) -> None:
         """What others read: that the match is seen to, its scores, and its display states."""
         if not is_news and now - live.renewed_at < RENEWED_MS:
             return
@@ -182,7 +213,13 @@ class Pipeline:
         for view, content in live.contents.items():
             text = msgspec.json.encode(content).decode()
             expires_at = now // 1000 + lifetime
-            shown = CachedDisplay(match_id=feed.match_id, team_id=view, content=text, computed_at=now, expires_at=expires_at)
+            shown = CachedDisplay(
+                match_id=feed.match_id,
+                team_id=view,
+                content=text,
+                computed_at=now,
+                expires_at=expires_at,
+            )
             await self.displays.put(shown)
 
     async def _own(self, live: LiveMatch, match_id: str, now: int) -> None:
@@ -198,7 +235,9 @@ class Pipeline:
         """Everybody has it: the hashes say so."""
         now = self.clock.milliseconds()
         for view, content in showing.contents.items():
-            state = StateHash(match_id=match_id, team_id=view, hash=fingerprint(content), updated_at=now)
+            state = StateHash(
+                match_id=match_id, team_id=view, hash=fingerprint(content), updated_at=now
+            )
             await self.hashes.put(state)
         if showing.is_end:
             await self._end(match_id)
@@ -227,11 +266,18 @@ def alert_of(event: KeyEvent | None) -> Alert | None:
 
 def says_the_same(before: MatchFeed | None, now: MatchFeed) -> bool:
     """Whether two polls differ in nothing but when they were answered."""
-    return before is not None and msgspec.structs.replace(before, received_at=now.received_at) == now
+    return (
+        before is not None and msgspec.structs.replace(before, received_at=now.received_at) == now
+    )
 
 
 def _scores(feed: MatchFeed) -> dict[str, Any]:
     return {
-        str(each.number): {"teamId": each.team_id, "runs": each.runs, "wickets": each.wickets, "overs": str(each.overs)}
+        str(each.number): {
+            "teamId": each.team_id,
+            "runs": each.runs,
+            "wickets": each.wickets,
+            "overs": str(each.overs),
+        }
         for each in feed.innings
     }

@@ -1,8 +1,9 @@
 """The score poller: one look at all live matches, every few seconds while anything is live.
 
-Every instance polls, and takes of what it finds the matches that nobody else sees to at the moment (see `workers`). A match that
-has not begun is only noted, with its toss. While the score service is away nothing is taken: what was last known is still served,
-and marked as old by those who serve it. Replays are taken as if the service told of them.
+Every instance polls, and takes of what it finds the matches that nobody else sees to at the moment
+(see `workers`). A match that has not begun is only noted, with its toss. While the score service is
+away nothing is taken: what was last known is still served, and marked as old by those who serve it.
+Replays are taken as if the service told of them.
 """
 
 import asyncio
@@ -44,7 +45,9 @@ class Noted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveScore:
-    """The job: polls, and says when it wants to again. `tossed` hears of a toss until the fixture has it told.
+    """The job: polls, and says when it wants to again.
+
+    `tossed` hears of a toss until the fixture has it told.
 
     `enrich` adds to the cached fixture what our own tables know of the match.
     """
@@ -63,7 +66,10 @@ class LiveScore:
     _noted: dict[str, Noted] = field(default_factory=dict)
 
     async def run(self) -> float:
-        """One poll; the seconds until the next one. Returns when all matches have been taken, not when all devices are told."""
+        """One poll; the seconds until the next one.
+
+        Returns when all matches have been taken, not when all devices are told.
+        """
         live = await self.fixtures.live()
         try:
             poll = await self.scores.live()
@@ -75,7 +81,9 @@ class LiveScore:
         await self._see(feeds)
         await self.reconciliation.run(live, poll.listed)
         self._forget_all_but(feeds)
-        return self.live_seconds if any(self._is_live(feed) for feed in feeds) else self.idle_seconds
+        return (
+            self.live_seconds if any(self._is_live(feed) for feed in feeds) else self.idle_seconds
+        )
 
     async def _see(self, feeds: Iterable[MatchFeed]) -> None:
         results = await asyncio.gather(*(self._one(feed) for feed in feeds), return_exceptions=True)
@@ -96,27 +104,41 @@ class LiveScore:
         has_changed = noted is None or _standing(noted.feed) != _standing(feed)
         if noted is not None and not has_changed and now - noted.at < MARKED_MS:
             return
-        if not feed.is_live and not feed.status.is_over and not says_the_same(noted.feed if noted else None, feed):
+        if (
+            not feed.is_live
+            and not feed.status.is_over
+            and not says_the_same(noted.feed if noted else None, feed)
+        ):
             await self.feeds.put(feed)
-        changes: dict[str, object] = {"status": feed.status, "note": feed.note, "winner_team_id": feed.winner_team_id}
+        changes: dict[str, object] = {
+            "status": feed.status,
+            "note": feed.note,
+            "winner_team_id": feed.winner_team_id,
+        }
         if feed.is_live:
             changes |= {"live_updated_at": now, "archived_at": None}
         if feed.toss is not None:
             changes |= {"toss_team_id": feed.toss.team_id, "elected": feed.toss.elected}
-        fixture: Fixture | None = await self.fixtures.update(feed.match_id, updated_at=now, **changes)
+        fixture: Fixture | None = await self.fixtures.update(
+            feed.match_id, updated_at=now, **changes
+        )
         if fixture is None:
             return  # it is not synced yet: until it is, every poll tells it anew
         self._noted[feed.match_id] = Noted(feed, now)
         if self.enrich is not None:
             await self.enrich(feed)
         if feed.toss is not None and fixture.toss_told_at is None and self.tossed is not None:
-            # Beside the poll, which does not wait until a hundred thousand people have heard of the toss.
+            # Beside the poll, which does not wait until a hundred thousand people have heard of the
+            # toss.
             self.workers.beside(f"toss {feed.match_id}", partial(self.tossed, feed))
 
     def _is_live(self, feed: MatchFeed) -> bool:
         if feed.is_live:
             return True
-        return not feed.status.is_over and epoch_ms(feed.starts_at) - self.clock.milliseconds() < SOON_MS
+        return (
+            not feed.status.is_over
+            and epoch_ms(feed.starts_at) - self.clock.milliseconds() < SOON_MS
+        )
 
     def _forget_all_but(self, feeds: Iterable[MatchFeed]) -> None:
         kept = {feed.match_id for feed in feeds}

@@ -5,7 +5,15 @@ from typing import Any, Protocol
 
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed
-from tally.cricket.model.records import EndReason, Fixture, Follow, League, LiveActivity, Team, TeamSeason
+from tally.cricket.model.records import (
+    EndReason,
+    Fixture,
+    Follow,
+    League,
+    LiveActivity,
+    Team,
+    TeamSeason,
+)
 
 
 class Followed(Protocol):
@@ -29,7 +37,9 @@ class DeviceReady(Protocol):
 class Activities(Protocol):
     """What apps say of the Live Activities on their devices."""
 
-    async def register(self, fixture: Fixture, user_id: str, device_id: str, update_token: str, team_id: str) -> LiveActivity:
+    async def register(
+        self, fixture: Fixture, user_id: str, device_id: str, update_token: str, team_id: str
+    ) -> LiveActivity:
         """A Live Activity runs on this device, and can be reached by this token, which may be a new one for it."""
 
     async def dismiss(self, match_id: str, user_id: str, device_id: str) -> None:
@@ -45,11 +55,16 @@ class Show(Protocol):
 class Announce(Protocol):
     """Tells those who watch the pages of a match: its display state for each view, and what has just happened."""
 
-    def __call__(self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]) -> None: ...
+    def __call__(
+        self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]
+    ) -> None: ...
 
 
 class Reference(Protocol):
-    """What the score service knows besides live scores. All of it raises Unavailable where the service does not answer."""
+    """What the score service knows besides live scores.
+
+    All of it raises Unavailable where the service does not answer.
+    """
 
     async def leagues(self) -> Sequence[League]: ...
 
@@ -65,7 +80,10 @@ class Reference(Protocol):
 
 
 class LivePoll(Protocol):
-    """What a look at the live scores found. `listed` also has the ids of matches that could not be read."""
+    """What a look at the live scores found.
+
+    `listed` also has the ids of matches that could not be read.
+    """
 
     @property
     def feeds(self) -> Sequence[MatchFeed]: ...
@@ -75,7 +93,10 @@ class LivePoll(Protocol):
 
 
 class LiveScores(Protocol):
-    """What the score service says of matches now. Raises Unavailable or RateLimited where it does not answer."""
+    """What the score service says of matches now.
+
+    Raises Unavailable or RateLimited where it does not answer.
+    """
 
     async def live(self) -> LivePoll:
         """All matches that are covered now, by one request."""

@@ -36,7 +36,9 @@ class PrematchNotifier:
         """Tell of every match that is about to start."""
         codes = {league.code for league in await self.leagues.active()}
         now = self.clock.now()
-        for fixture in await self.fixtures.starting_soon(sorted(codes), rfc3339(now), rfc3339(now + AHEAD)):
+        for fixture in await self.fixtures.starting_soon(
+            sorted(codes), rfc3339(now), rfc3339(now + AHEAD)
+        ):
             await self._alone(fixture)
 
     async def _alone(self, fixture: Fixture) -> None:
@@ -44,17 +46,30 @@ class PrematchNotifier:
             return await self.tell(fixture)
 
         try:
-            taken = await holding(self.locks, self.clock, f"prematch:{fixture.match_id}", LOCK_SECONDS, tell)
+            taken = await holding(
+                self.locks, self.clock, f"prematch:{fixture.match_id}", LOCK_SECONDS, tell
+            )
         except LockedElsewhere:
             return
         except LockLost:
-            _log.warning("Telling of a start was left to another instance", action="prematch", match=fixture.match_id)
+            _log.warning(
+                "Telling of a start was left to another instance",
+                action="prematch",
+                match=fixture.match_id,
+            )
             return
         except Exception:  # noqa: BLE001  (the followers of the other matches want to be told, too)
-            _log.exception("A start could not be told of", action="prematch", match=fixture.match_id)
+            _log.exception(
+                "A start could not be told of", action="prematch", match=fixture.match_id
+            )
             return
         if taken:
-            _log.info("Followers were told of a start", action="prematch", match=fixture.match_id, count=taken)
+            _log.info(
+                "Followers were told of a start",
+                action="prematch",
+                match=fixture.match_id,
+                count=taken,
+            )
 
     async def tell(self, fixture: Fixture) -> int:
         """Tell all followers of one match who have not been told; how many notifications were taken."""
@@ -62,5 +77,9 @@ class PrematchNotifier:
         minutes = max(1, -(-(starts_at - self.clock.milliseconds()) // 60_000))
         title = title_of(await self.show(fixture.match_id, "neutral"))
         alert = Alert(title, f"Starts in {minutes} minute{'s' if minutes > 1 else ''}")
-        payload = notification(alert, thread_id=f"match-{fixture.match_id}", extra={"matchId": fixture.match_id})
-        return await self.alerts.tell(Message(fixture.match_id, NoticeKind.PREMATCH, payload, starts_at // 1000 + 900))
+        payload = notification(
+            alert, thread_id=f"match-{fixture.match_id}", extra={"matchId": fixture.match_id}
+        )
+        return await self.alerts.tell(
+            Message(fixture.match_id, NoticeKind.PREMATCH, payload, starts_at // 1000 + 900)
+        )

@@ -1,7 +1,8 @@
 """The balls of live matches, each processed once: memory first, written through to the store, and hydrated at the start.
 
-What is in memory is good while nobody else has seen to the match, so it is kept with the version of the match's record that it
-belongs to. Another version means that another instance was at work meanwhile, and the store is asked.
+What is in memory is good while nobody else has seen to the match, so it is kept with the version of
+the match's record that it belongs to. Another version means that another instance was at work
+meanwhile, and the store is asked.
 """
 
 from collections.abc import Sequence
@@ -37,12 +38,22 @@ class MatchProcessing:
         return Book() if found is None else decode(found.content)
 
     async def put(self, match_id: str, book: Book) -> None:
-        """Write through. What was written without its record's new version is read again, and found to be the same or further."""
+        """Write through.
+
+        What was written without its record's new version is read again, and found to be the same or
+        further.
+        """
         now = self.clock.milliseconds()
         expires_at = now // 1000 + PROCESSING_SECONDS
         content = encode(book)
         await self.repository.put(
-            Processing(match_id=match_id, last_ball_id=book.released, content=content, updated_at=now, expires_at=expires_at)
+            Processing(
+                match_id=match_id,
+                last_ball_id=book.released,
+                content=content,
+                updated_at=now,
+                expires_at=expires_at,
+            )
         )
 
     def remember(self, match_id: str, version: int, book: Book) -> None:

@@ -1,8 +1,8 @@
 """What becomes of matches that the score service no longer lists: their last state is fetched and shown, and they are archived.
 
-A match may be missing from one answer by mistake, so it counts as gone only after some time without it. Its last state is asked
-for by its id; if that says that the match is over, people see the end of it, whatever balls are still missing. A replay is
-deleted when its time is over.
+A match may be missing from one answer by mistake, so it counts as gone only after some time without
+it. Its last state is asked for by its id; if that says that the match is over, people see the end
+of it, whatever balls are still missing. A replay is deleted when its time is over.
 """
 
 from collections.abc import Collection, Iterable
@@ -52,13 +52,23 @@ class Reconciliation:
         try:
             last = await self.scores.match(fixture.match_id)
         except (Unavailable, RateLimited) as trouble:
-            _log.warning("The last state of a match is not known yet", action="archive", match=fixture.match_id, error=trouble)
+            _log.warning(
+                "The last state of a match is not known yet",
+                action="archive",
+                match=fixture.match_id,
+                error=trouble,
+            )
             return
         if last is not None and last.status.is_over:
             await self.workers.take(last, is_final=True)
             record = await self.active.get(fixture.match_id)
             if record is not None and not record.extra.get(IS_OVER):
                 return  # somebody else sees to it, or it failed: the next poll tries again
-            await self.fixtures.update(fixture.match_id, status=last.status, note=last.note, winner_team_id=last.winner_team_id)
+            await self.fixtures.update(
+                fixture.match_id,
+                status=last.status,
+                note=last.note,
+                winner_team_id=last.winner_team_id,
+            )
         if await self.fixtures.archive(fixture.match_id, now):
             _log.info("Match archived", action="archive", match=fixture.match_id)

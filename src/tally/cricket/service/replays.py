@@ -1,7 +1,7 @@
 """Replays: a match that was recorded, played again as a live one, so that an operator can watch what the pipeline makes of it.
 
-A replay is a fixture of its own that is live at once. The poller asks here for the feeds of replays as it asks the score service
-for the others; when its time is over, the reconciliation deletes it.
+A replay is a fixture of its own that is live at once. The poller asks here for the feeds of replays
+as it asks the score service for the others; when its time is over, the reconciliation deletes it.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,10 @@ class Recording(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ReplayService:
-    """Begins replays, and says how each stands now. `known` keeps recordings that are being played."""
+    """Begins replays, and says how each stands now.
+
+    `known` keeps recordings that are being played.
+    """
 
     fixtures: FixtureRepository
     processing: ProcessingRepository
@@ -50,7 +53,10 @@ class ReplayService:
             raise NotFound("There is no such match", code="match_not_found")
         recording = await self._recording(match_id)
         if recording is None:
-            raise Conflict("The balls of this match are not kept, so it cannot be played again", code="no_recording")
+            raise Conflict(
+                "The balls of this match are not kept, so it cannot be played again",
+                code="no_recording",
+            )
         now = self.clock.milliseconds()
         ends_at = now + round(1000 * length_of(len(recording.balls), speed))
         replay = replace(
@@ -88,7 +94,10 @@ class ReplayService:
     async def _recording(self, match_id: str) -> Recording | None:
         recording = self.known.get(match_id)
         if recording is None:
-            heard, kept = await self.feeds.get(match_id), await self.processing.get(match_id, self.clock.seconds())
+            heard, kept = (
+                await self.feeds.get(match_id),
+                await self.processing.get(match_id, self.clock.seconds()),
+            )
             balls = book.decode(kept.content).balls if kept is not None else ()
             if heard is None or not heard.feed.status.is_over or not balls:
                 return None

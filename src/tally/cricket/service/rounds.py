@@ -1,8 +1,9 @@
 """Going round all devices of a match, again and again, while what they should show changes on the way.
 
-Devices are visited in the order of their keys. When a newer state comes in the middle of a round, those who come next get it at
-once, and those who were before get it at the beginning of the next round: everybody gets the newest state as soon as
-their turn comes, nobody gets an older one after it, and nobody is visited twice for the same.
+Devices are visited in the order of their keys. When a newer state comes in the middle of a round,
+those who come next get it at once, and those who were before get it at the beginning of the next
+round: everybody gets the newest state as soon as their turn comes, nobody gets an older one after
+it, and nobody is visited twice for the same.
 """
 
 from typing import Final, NamedTuple
@@ -12,7 +13,10 @@ START: Final = ""
 
 
 class Turn(NamedTuple):
-    """Where something began to be handed out: in which round, and after which device. It goes on until that place comes again."""
+    """Where something began to be handed out: in which round, and after which device.
+
+    It goes on until that place comes again.
+    """
 
     number: int = 0
     key: str = START

@@ -22,7 +22,10 @@ MOST_TITLE: Final = 40
 
 @dataclass(slots=True)
 class Sheet:
-    """A match as devices are to show it now. It is made anew for every few hundred devices, since the match goes on."""
+    """A match as devices are to show it now.
+
+    It is made anew for every few hundred devices, since the match goes on.
+    """
 
     match_id: str
     show: Show
@@ -36,9 +39,13 @@ class Sheet:
         if view not in self._contents:
             try:
                 self._contents[view] = await self.show(self.match_id, view)
-            except NotFound:  # a replay that has been deleted: what was shown of it can still be taken away
+            except (
+                NotFound
+            ):  # a replay that has been deleted: what was shown of it can still be taken away
                 self._contents[view] = {"matchId": self.match_id, "view": view}
-            except Invalid:  # a side that no longer plays in the match, since the fixture has changed
+            except (
+                Invalid
+            ):  # a side that no longer plays in the match, since the fixture has changed
                 if view == NEUTRAL:
                     raise
                 self._contents[view] = await self.content(NEUTRAL)
@@ -57,7 +64,9 @@ class Sheet:
     async def start_content(self, view: str) -> Mapping[str, Any]:
         """The state as a start can carry it: it has less room than an update."""
         if view not in self._starts:
-            self._starts[view] = fitted(dict(await self.content(view)), payloads.room_for_content("start"))
+            self._starts[view] = fitted(
+                dict(await self.content(view)), payloads.room_for_content("start")
+            )
         return self._starts[view]
 
     async def start(self, view: str, channel_id: str | None) -> bytes:
@@ -71,7 +80,9 @@ class Sheet:
                 content=content,
                 attributes_type=ATTRIBUTES_TYPE,
                 attributes={"matchId": self.match_id, "teamId": view, "title": title},
-                alert=Alert(title, str(content.get("lines", {}).get("lockScreen", "")) or "Live now"),
+                alert=Alert(
+                    title, str(content.get("lines", {}).get("lockScreen", "")) or "Live now"
+                ),
                 channel_id=channel_id,
                 stale_at=timestamp + STALE_SECONDS,
             )
@@ -81,7 +92,9 @@ class Sheet:
         """Show the state as it is now."""
         content = await self.content(view)
         timestamp = self._timestamp(content)
-        return payloads.update(timestamp=timestamp, content=content, stale_at=timestamp + STALE_SECONDS)
+        return payloads.update(
+            timestamp=timestamp, content=content, stale_at=timestamp + STALE_SECONDS
+        )
 
     async def end(self, view: str, shown_for: int = 0, *, to_channel: bool = False) -> bytes:
         """Show the last state for so many seconds more, or take it away at once."""
@@ -89,7 +102,9 @@ class Sheet:
         if (made := self._made.get(("end", view, to_channel))) is None:
             timestamp = self._timestamp(content)
             dismiss_at = timestamp + shown_for if shown_for else timestamp - 1
-            made = payloads.end(timestamp=timestamp, content=content, dismiss_at=dismiss_at, to_channel=to_channel)
+            made = payloads.end(
+                timestamp=timestamp, content=content, dismiss_at=dismiss_at, to_channel=to_channel
+            )
             self._made["end", view, to_channel] = made
         return made
 

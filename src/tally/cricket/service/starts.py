@@ -1,9 +1,10 @@
 """Starting Live Activities from afar, on each device of a person who follows a live match.
 
-A start is claimed by a conditional write before it is sent, so that of several instances, and of a follow and the orchestrator at
-once, one sends it: at most once. If it is lost, in a crash or on its way, the next one follows after a while (`lifecycle.py`).
-A device of iOS 18 that looks at the match from no side is put on the match's broadcast channel, if there is one. It never hands
-in a token for it, so its activity counts as active as soon as Apple has taken the start.
+A start is claimed by a conditional write before it is sent, so that of several instances, and of a
+follow and the orchestrator at once, one sends it: at most once. If it is lost, in a crash or on its
+way, the next one follows after a while (`lifecycle.py`). A device of iOS 18 that looks at the match
+from no side is put on the match's broadcast channel, if there is one. It never hands in a token for
+it, so its activity counts as active as soon as Apple has taken the start.
 """
 
 import asyncio
@@ -65,7 +66,13 @@ class Starter:
     apns: Apns
     clock: Clock
 
-    async def claim(self, person: Follower, sheet: Sheet, anew_after: Collection[EndReason], channel_of: ChannelOf) -> list[Push]:
+    async def claim(
+        self,
+        person: Follower,
+        sheet: Sheet,
+        anew_after: Collection[EndReason],
+        channel_of: ChannelOf,
+    ) -> list[Push]:
         """The starts that are due on a person's devices, claimed and ready to be sent."""
         now = self.clock.milliseconds()
         follow = person.follow
@@ -108,12 +115,16 @@ class Starter:
         activity = started.activity
         if verdict.outcome is Outcome.DELIVERED:
             if activity.channel_id is not None:
-                active = replace(activity, status=ActivityStatus.ACTIVE, updated_at=self.clock.milliseconds())
+                active = replace(
+                    activity, status=ActivityStatus.ACTIVE, updated_at=self.clock.milliseconds()
+                )
                 await self.activities.activate(active)
         elif verdict.outcome is Outcome.TOKEN_INVALID:
             await self.devices.forget_push_to_start(started.device)
 
-    async def _is_mine(self, before: LiveActivity | None, claimed: LiveActivity, anew_after: Collection[EndReason]) -> bool:
+    async def _is_mine(
+        self, before: LiveActivity | None, claimed: LiveActivity, anew_after: Collection[EndReason]
+    ) -> bool:
         if before is not None and before.status is ActivityStatus.PENDING:
             now = claimed.updated_at
             return await self.activities.claim_start(before, now, claimed.channel_id, claimed.shown)
@@ -126,12 +137,15 @@ class Starter:
             apns_id=new_uuid(),
             payload=await sheet.start(activity.team_id, activity.channel_id),
             priority=10,
-            # Not longer than until the next one, or a device that was away would show the match twice.
+            # Not longer than until the next one, or a device that was away would show the match
+            # twice.
             expiration=self.clock.seconds() + wait,
             reference=Started(device, activity),
         )
 
-    def _pending(self, person: Follower, device: Device, channel_id: str | None, shown: str) -> LiveActivity:
+    def _pending(
+        self, person: Follower, device: Device, channel_id: str | None, shown: str
+    ) -> LiveActivity:
         now = self.clock.milliseconds()
         follow = person.follow
         return LiveActivity(

@@ -1,8 +1,9 @@
 """One look at everybody who follows a live match: who should have a Live Activity and has none, and who has one and should not.
 
-Followers and activities are both read in the order of user ids, side by side, page by page, and never held all at once. Where
-ids have characters before `#` the two orders differ a little, and a person may seem to lack what they have: nothing comes of
-it, since every start is claimed by a condition, and every end is checked against the follow.
+Followers and activities are both read in the order of user ids, side by side, page by page, and
+never held all at once. Where ids have characters before `#` the two orders differ a little, and a
+person may seem to lack what they have: nothing comes of it, since every start is claimed by a
+condition, and every end is checked against the follow.
 """
 
 import asyncio
@@ -25,8 +26,8 @@ from tally.kit.recent import Recent
 
 # So many people are seen to at once: their writes share a commit.
 PAGE: Final = 200
-# Who sees the match on one device need not have the others looked at again for this long: a device that can be started on
-# from now on says so by itself (`ActivityService.device_ready`).
+# Who sees the match on one device need not have the others looked at again for this long: a device
+# that can be started on from now on says so by itself (`ActivityService.device_ready`).
 LOOKED_AT_SECONDS: Final = 300.0
 MOST_LOOKED_AT: Final = 200_000
 # An end that was just sent may still be on its way.
@@ -61,14 +62,22 @@ class Sweeper:
             await self.ender.send_few(ends)
         return taken
 
-    async def _starts(self, fixture: Fixture, channel_of: ChannelOf, ends: list[Push]) -> AsyncGenerator[Push, None]:
+    async def _starts(
+        self, fixture: Fixture, channel_of: ChannelOf, ends: list[Push]
+    ) -> AsyncGenerator[Push, None]:
         now = self.clock.milliseconds()
         follows = self.follows.of_match(fixture.match_id, now // 1000)
         activities = self.activities.of_match(fixture.match_id, now)
-        async with aclosing(follows), aclosing(activities), aclosing(joined(follows, activities)) as people:
+        async with (
+            aclosing(follows),
+            aclosing(activities),
+            aclosing(joined(follows, activities)) as people,
+        ):
             async for page in _pages(person async for person in people if self._needs(person, now)):
                 sheet = Sheet(fixture.match_id, self.show, self.clock)
-                for pushes in await asyncio.gather(*(self._see_to(person, fixture, sheet, channel_of) for person in page)):
+                for pushes in await asyncio.gather(
+                    *(self._see_to(person, fixture, sheet, channel_of) for person in page)
+                ):
                     ends += pushes.ends
                     for push in pushes.starts:
                         yield push
@@ -76,7 +85,10 @@ class Sweeper:
     def _needs(self, person: Person, now: int) -> bool:
         """Whether there may be something to do about them."""
         if person.follow is None:
-            return any(each.status is not ActivityStatus.ENDED or _is_overdue(each, now) for each in person.activities)
+            return any(
+                each.status is not ActivityStatus.ENDED or _is_overdue(each, now)
+                for each in person.activities
+            )
         if any(_is_overdue(each, now) for each in person.activities):
             return True
         waiting = [each for each in person.activities if each.status is not ActivityStatus.ACTIVE]
@@ -84,16 +96,22 @@ class Sweeper:
             return True
         return self.looked_at.get((person.follow.match_id, person.user_id)) is None
 
-    async def _see_to(self, person: Person, fixture: Fixture, sheet: Sheet, channel_of: ChannelOf) -> "Pushes":
+    async def _see_to(
+        self, person: Person, fixture: Fixture, sheet: Sheet, channel_of: ChannelOf
+    ) -> "Pushes":
         now = self.clock.milliseconds()
-        again = await self.ender.pushes([each for each in person.activities if _is_overdue(each, now)], sheet)
+        again = await self.ender.pushes(
+            [each for each in person.activities if _is_overdue(each, now)], sheet
+        )
         if person.follow is None:
             follow = await self.follows.get(fixture.match_id, person.user_id, now // 1000)
             left = person.activities if follow is None else []
             return Pushes([], [*again, *await self.ender.end(left, EndReason.USER_UNFOLLOW, sheet)])
         self.looked_at.put((fixture.match_id, person.user_id), True)
         known = {each.device_id: each for each in person.activities}
-        starts = await self.starter.claim(Follower(fixture, person.follow, known), sheet, BEGUN_ANEW, channel_of)
+        starts = await self.starter.claim(
+            Follower(fixture, person.follow, known), sheet, BEGUN_ANEW, channel_of
+        )
         return Pushes(starts, again)
 
 
@@ -121,7 +139,9 @@ def _is_overdue(activity: LiveActivity, now: int) -> bool:
     return owes_end(activity) and activity.updated_at + TOLD_AGAIN_MS <= now
 
 
-async def joined(follows: AsyncIterator[Follow], activities: AsyncIterator[LiveActivity]) -> AsyncGenerator[Person, None]:
+async def joined(
+    follows: AsyncIterator[Follow], activities: AsyncIterator[LiveActivity]
+) -> AsyncGenerator[Person, None]:
     """People by id, each with what is known from both sides."""
     follow, activity = await anext(follows, None), await anext(activities, None)
     while follow is not None or activity is not None:

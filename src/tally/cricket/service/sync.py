@@ -1,7 +1,8 @@
 """Leagues, sides and fixtures from the score service into our tables.
 
-Each can be run again at any time: what is the same is not written, what an administrator or the live pipeline wrote is kept, and
-what the service has in a form that cannot be read is left out by the gateway and counted there.
+Each can be run again at any time: what is the same is not written, what an administrator or the
+live pipeline wrote is kept, and what the service has in a form that cannot be read is left out by
+the gateway and counted there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,16 @@ BEFORE: Final = timedelta(days=2)
 AFTER: Final = timedelta(days=30)
 # Of a fixture, what only our own jobs write.
 OURS: Final = frozenset(
-    {"match_id", "updated_at", "live_updated_at", "archived_at", "toss_told_at", "replay_of", "replay_expires_at", "replay_speed"}
+    {
+        "match_id",
+        "updated_at",
+        "live_updated_at",
+        "archived_at",
+        "toss_told_at",
+        "replay_of",
+        "replay_expires_at",
+        "replay_speed",
+    }
 )
 # Of a live fixture, the poller knows these better than the list of fixtures does.
 LIVE: Final = frozenset({"status", "note", "toss_team_id", "elected", "winner_team_id"})
@@ -46,7 +56,11 @@ class Synced:
     unchanged: int = 0
 
     def __add__(self, other: "Synced") -> "Synced":
-        return Synced(self.created + other.created, self.updated + other.updated, self.unchanged + other.unchanged)
+        return Synced(
+            self.created + other.created,
+            self.updated + other.updated,
+            self.unchanged + other.unchanged,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +90,11 @@ class SyncService:
         if known is None:
             await self.leagues.put(league)
             return Synced(created=1)
-        kept: dict[str, Any] = {"active": known.active, "version": known.version + 1, "edited_at": known.edited_at}
+        kept: dict[str, Any] = {
+            "active": known.active,
+            "version": known.version + 1,
+            "edited_at": known.edited_at,
+        }
         if known.edited_at is not None:
             kept |= {"name": known.name, "image_url": known.image_url}
         merged = replace(league, **kept)
@@ -101,7 +119,9 @@ class SyncService:
         return self._told("teams", done)
 
     async def _sync_team(self, team: Team, known: Team) -> Synced:
-        kept = {"team_id", "updated_at", "edited_at", "color"} | (EDITABLE_TEAM if known.edited_at is not None else set())
+        kept = {"team_id", "updated_at", "edited_at", "color"} | (
+            EDITABLE_TEAM if known.edited_at is not None else set()
+        )
         changes = _changes(asdict(known), asdict(team), kept)
         if not changes:
             return Synced(unchanged=1)
@@ -123,7 +143,9 @@ class SyncService:
         known = await self.fixtures.get_many(fixture.match_id for fixture, _ in page)
         new = [fixture for fixture, _ in page if fixture.match_id not in known]
         await self.fixtures.write_batch(new)
-        await self._cache([feed for fixture, feed in page if not _is_live(known.get(fixture.match_id))])
+        await self._cache(
+            [feed for fixture, feed in page if not _is_live(known.get(fixture.match_id))]
+        )
         done = Synced(created=len(new))
         for fixture, _ in page:
             if fixture.match_id in known:
@@ -131,7 +153,9 @@ class SyncService:
         return done
 
     async def _sync_fixture(self, fixture: Fixture, known: Fixture) -> Synced:
-        changes = _changes(asdict(known), asdict(fixture), OURS | (LIVE if known.is_live else frozenset()))
+        changes = _changes(
+            asdict(known), asdict(fixture), OURS | (LIVE if known.is_live else frozenset())
+        )
         if not changes:
             return Synced(unchanged=1)
         await self.fixtures.update(fixture.match_id, **changes, updated_at=fixture.updated_at)
@@ -149,8 +173,12 @@ class SyncService:
         return done
 
 
-def _changes(known: Mapping[str, Any], told: Mapping[str, Any], kept: frozenset[str] | set[str]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if name not in kept and value != known[name]}
+def _changes(
+    known: Mapping[str, Any], told: Mapping[str, Any], kept: frozenset[str] | set[str]
+) -> dict[str, Any]:
+    return {
+        name: value for name, value in told.items() if name not in kept and value != known[name]
+    }
 
 
 def _is_live(known: Fixture | None) -> bool:

@@ -1,7 +1,7 @@
 """TossDetection: when a poll first says who won the toss, everybody who follows the match is told, once.
 
-The fixture notes when all have been told, so that later polls cost nothing; each person is noted on their own, so that
-neither a crash nor another instance tells anybody twice.
+The fixture notes when all have been told, so that later polls cost nothing; each person is noted on
+their own, so that neither a crash nor another instance tells anybody twice.
 """
 
 from dataclasses import dataclass
@@ -44,11 +44,19 @@ class TossAnnouncer:
         if feed.toss is None or self.told.get(feed.match_id) is not None:
             return
         try:
-            await holding(self.locks, self.clock, f"toss:{feed.match_id}", LOCK_SECONDS, partial(self._tell, feed))
+            await holding(
+                self.locks,
+                self.clock,
+                f"toss:{feed.match_id}",
+                LOCK_SECONDS,
+                partial(self._tell, feed),
+            )
         except LockedElsewhere:
             return
         except LockLost:
-            _log.warning("Telling of a toss was left to another instance", action="toss", match=feed.match_id)
+            _log.warning(
+                "Telling of a toss was left to another instance", action="toss", match=feed.match_id
+            )
 
     async def _tell(self, feed: MatchFeed) -> None:
         fixture = await self.fixtures.get(feed.match_id)
@@ -63,10 +71,16 @@ class TossAnnouncer:
     async def _alert(self, feed: MatchFeed) -> None:
         words = sentence_of(feed)
         title = " v ".join(side.name for side in feed.teams)
-        payload = notification(Alert(title, words), thread_id=f"match-{feed.match_id}", extra={"matchId": feed.match_id})
+        payload = notification(
+            Alert(title, words),
+            thread_id=f"match-{feed.match_id}",
+            extra={"matchId": feed.match_id},
+        )
         expiration = self.clock.seconds() + KEPT_SECONDS
         taken = await self.alerts.tell(Message(feed.match_id, NoticeKind.TOSS, payload, expiration))
-        _log.info("Followers were told of the toss", action="toss", match=feed.match_id, count=taken)
+        _log.info(
+            "Followers were told of the toss", action="toss", match=feed.match_id, count=taken
+        )
 
 
 def sentence_of(feed: MatchFeed) -> str:
@@ -82,4 +96,6 @@ def sentence_of(feed: MatchFeed) -> str:
 
 def is_long_ago(feed: MatchFeed) -> bool:
     """Whether so much has been played that the toss is no news."""
-    return len(feed.innings) > 1 or any(balls_in(innings.overs) >= MOST_BALLS for innings in feed.innings)
+    return len(feed.innings) > 1 or any(
+        balls_in(innings.overs) >= MOST_BALLS for innings in feed.innings
+    )

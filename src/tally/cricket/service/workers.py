@@ -1,7 +1,8 @@
 """The matches that this instance sees to, each by a worker of its own while there is something to do for it.
 
-A match is seen to under its lock, by one instance at a time; by another one within the lock's time if that one dies. A worker
-keeps the lock while its fan-out is on the way, and takes what further polls say meanwhile; then it lets go.
+A match is seen to under its lock, by one instance at a time; by another one within the lock's time
+if that one dies. A worker keeps the lock while its fan-out is on the way, and takes what further
+polls say meanwhile; then it lets go.
 """
 
 import asyncio
@@ -44,7 +45,9 @@ class Worker:
 class MatchWorkers:
     """The matches that this instance sees to: an async context manager, whose end lets go of them."""
 
-    def __init__(self, pipeline: Pipeline, locks: Locks, clock: Clock, lock_seconds: float = LOCK_SECONDS) -> None:
+    def __init__(
+        self, pipeline: Pipeline, locks: Locks, clock: Clock, lock_seconds: float = LOCK_SECONDS
+    ) -> None:
         self._pipeline = pipeline
         self._locks = locks
         self._clock = clock
@@ -55,7 +58,9 @@ class MatchWorkers:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         tasks = self._tasks()
         for task in tasks:
             task.cancel()
@@ -68,7 +73,9 @@ class MatchWorkers:
         worker.inbox.append(told)
         worker.arrived.set()
         if worker.task is None or worker.task.done():
-            worker.task = asyncio.create_task(self._see_to(feed.match_id, worker), name=f"match {feed.match_id}")
+            worker.task = asyncio.create_task(
+                self._see_to(feed.match_id, worker), name=f"match {feed.match_id}"
+            )
         return await told.is_taken
 
     @property
@@ -88,7 +95,10 @@ class MatchWorkers:
             await asyncio.wait(tasks)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
-        return [*(worker.task for worker in self._workers.values() if worker.task is not None), *self._beside.values()]
+        return [
+            *(worker.task for worker in self._workers.values() if worker.task is not None),
+            *self._beside.values(),
+        ]
 
     def forget(self, match_id: str) -> None:
         """The match is over and everybody knows: hold nothing of it any more."""
@@ -99,19 +109,30 @@ class MatchWorkers:
 
     async def _see_to(self, match_id: str, worker: Worker) -> None:
         try:
-            await holding(self._locks, self._clock, match_lock(match_id), self._lock_seconds, lambda: self._work(worker))
+            await holding(
+                self._locks,
+                self._clock,
+                match_lock(match_id),
+                self._lock_seconds,
+                lambda: self._work(worker),
+            )
             return
         except LockedElsewhere:
-            _log.debug("Another instance sees to the match", action="match_elsewhere", match=match_id)
+            _log.debug(
+                "Another instance sees to the match", action="match_elsewhere", match=match_id
+            )
         except (LockLost, Overtaken) as lost:
-            _log.warning("The match has been taken over", action="match_lost", match=match_id, error=lost)
+            _log.warning(
+                "The match has been taken over", action="match_lost", match=match_id, error=lost
+            )
         except Exception:  # noqa: BLE001  (one match must not stop the others; the next poll tries again)
             _log.exception("A match could not be seen to", action="match_failed", match=match_id)
         finally:
             for told in worker.inbox:
                 _settle(told, is_taken=False)
             worker.inbox.clear()
-        # What was on its way may be older than what others have done since: the next poll begins from what is stored.
+        # What was on its way may be older than what others have done since: the next poll begins
+        # from what is stored.
         worker.live = self._pipeline.open(match_id)
 
     async def _work(self, worker: Worker) -> None:

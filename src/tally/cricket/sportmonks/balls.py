@@ -8,7 +8,9 @@ from tally.cricket.sportmonks.scores import read_score
 from tally.cricket.sportmonks.words import caught_by, innings_number, overs_of
 
 
-def balls_of(fixture: wire.Fixture, numbers: Mapping[int, int], names: Mapping[int, str]) -> Iterator[Ball]:
+def balls_of(
+    fixture: wire.Fixture, numbers: Mapping[int, int], names: Mapping[int, str]
+) -> Iterator[Ball]:
     """In order of their ids, each once: of two with one id, the later stands."""
     latest = {ball.id: ball for ball in fixture.balls or ()}
     for ball_id in sorted(latest):
@@ -29,7 +31,9 @@ def _ball(ball: wire.Ball, innings: int, names: Mapping[int, str]) -> Ball:
         batting_team_id=str(ball.team_id),
         striker_id=str(ball.batsman_id),
         striker_name=names.get(ball.batsman_id, ""),
-        non_striker_id=next((str(each) for each in pair if each not in {None, ball.batsman_id}), None),
+        non_striker_id=next(
+            (str(each) for each in pair if each not in {None, ball.batsman_id}), None
+        ),
         bowler_id=str(ball.bowler_id),
         bowler_name=names.get(ball.bowler_id, ""),
         runs_bat=reading.runs_bat,
@@ -54,4 +58,9 @@ def _wicket(ball: wire.Ball, kind: WicketKind | None, names: Mapping[int, str]) 
     out = ball.batsmanout_id or ball.batsman_id
     helped = (ball.runout_by_id, ball.catchstump_id)
     fielders = tuple(names.get(each, str(each)) for each in helped if each is not None)
-    return Wicket(str(out), names.get(out, ""), found, fielders if found is not WicketKind.CAUGHT_AND_BOWLED else ())
+    return Wicket(
+        str(out),
+        names.get(out, ""),
+        found,
+        fielders if found is not WicketKind.CAUGHT_AND_BOWLED else (),
+    )

@@ -11,11 +11,19 @@ from tally.cricket.sportmonks.words import caught_by, overs_of, text_of
 FIRST_SUPER_OVER: Final = 5
 
 
-def innings_feed(fixture: wire.Fixture, number: int, place: int, names: Mapping[int, str]) -> InningsFeed:
+def innings_feed(
+    fixture: wire.Fixture, number: int, place: int, names: Mapping[int, str]
+) -> InningsFeed:
     run = next((run for run in reversed(fixture.runs or ()) if run.inning == number), None)
     name = f"S{number}"
-    batting = sorted((line for line in fixture.batting or () if line.scoreboard.upper() == name), key=lambda line: line.sort or 0)
-    bowling = sorted((line for line in fixture.bowling or () if line.scoreboard.upper() == name), key=lambda line: line.sort or 0)
+    batting = sorted(
+        (line for line in fixture.batting or () if line.scoreboard.upper() == name),
+        key=lambda line: line.sort or 0,
+    )
+    bowling = sorted(
+        (line for line in fixture.bowling or () if line.scoreboard.upper() == name),
+        key=lambda line: line.sort or 0,
+    )
     team_id = run.team_id if run is not None else _batting_team(fixture, name)
     return InningsFeed(
         number=place,
@@ -32,10 +40,14 @@ def innings_feed(fixture: wire.Fixture, number: int, place: int, names: Mapping[
 
 def _batting_team(fixture: wire.Fixture, name: str) -> int:
     rows: Iterable[wire.Batting | wire.Ball] = (*(fixture.batting or ()), *(fixture.balls or ()))
-    known = next((row.team_id for row in rows if row.scoreboard.upper() == name and row.team_id), None)
+    known = next(
+        (row.team_id for row in rows if row.scoreboard.upper() == name and row.team_id), None
+    )
     if known is not None:
         return known
-    bowling = next((row.team_id for row in fixture.bowling or () if row.scoreboard.upper() == name), None)
+    bowling = next(
+        (row.team_id for row in fixture.bowling or () if row.scoreboard.upper() == name), None
+    )
     return fixture.localteam_id if bowling == fixture.visitorteam_id else fixture.visitorteam_id
 
 

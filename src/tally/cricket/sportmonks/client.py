@@ -56,7 +56,9 @@ class SportMonksClient:
         self._token = token
         self._timeout = timedelta(seconds=timeout)
         self._budget = Budget(clock, hourly)
-        self._retry = RetryPolicy(attempts=attempts, base=0.2, cap=2, deadline=4 * timeout, retries=_may_pass)
+        self._retry = RetryPolicy(
+            attempts=attempts, base=0.2, cap=2, deadline=4 * timeout, retries=_may_pass
+        )
         # A token that is refused is no outage: only what may pass counts.
         self.breaker = Breaker("sportmonks", clock, metrics, counts=_may_pass)
 
@@ -67,7 +69,9 @@ class SportMonksClient:
         """One thing, or NotFound."""
         return await self._read(path, parameters, One)
 
-    async def pages(self, path: str, parameters: Mapping[str, str]) -> AsyncIterator[list[msgspec.Raw]]:
+    async def pages(
+        self, path: str, parameters: Mapping[str, str]
+    ) -> AsyncIterator[list[msgspec.Raw]]:
         """Page after page of a list."""
         page, last = 1, 1
         while page <= min(last, MOST_PAGES):

@@ -1,7 +1,8 @@
 """SportMonks as the backend sees it: what is live now, one match, and the schedule, leagues, teams and seasons.
 
-One request tells of all live matches. Balls are asked for as soon as a match of a marquee league is among them, and kept for
-those alone. Something unreadable among the rest is logged and left out, and never stops the others.
+One request tells of all live matches. Balls are asked for as soon as a match of a marquee league is
+among them, and kept for those alone. Something unreadable among the rest is logged and left out,
+and never stops the others.
 """
 
 import asyncio
@@ -15,7 +16,12 @@ from tally.cricket.model import records
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.sportmonks import wire
 from tally.cricket.sportmonks.client import SportMonksClient
-from tally.cricket.sportmonks.records import fixture_record, league_record, team_record, team_season_record
+from tally.cricket.sportmonks.records import (
+    fixture_record,
+    league_record,
+    team_record,
+    team_season_record,
+)
 from tally.cricket.sportmonks.translation import match_feed
 from tally.cricket.sportmonks.words import Unreadable
 from tally.errors import NotFound
@@ -35,7 +41,10 @@ _log = logs.logger()
 
 @dataclass(frozen=True, slots=True)
 class LivePoll:
-    """What a look at the live scores found. `listed` also has the ids of matches that could not be read."""
+    """What a look at the live scores found.
+
+    `listed` also has the ids of matches that could not be read.
+    """
 
     feeds: tuple[MatchFeed, ...]
     listed: frozenset[str]
@@ -43,9 +52,14 @@ class LivePoll:
 
 
 class SportMonksGateway:
-    """Scores and reference data. Trouble is Unavailable or RateLimited, and says when to come back if that is known."""
+    """Scores and reference data.
 
-    def __init__(self, client: SportMonksClient, clock: Clock, marquee_leagues: Sequence[str] = ()) -> None:
+    Trouble is Unavailable or RateLimited, and says when to come back if that is known.
+    """
+
+    def __init__(
+        self, client: SportMonksClient, clock: Clock, marquee_leagues: Sequence[str] = ()
+    ) -> None:
         self._client = client
         self._clock = clock
         self._marquee = frozenset(marquee_leagues)
@@ -78,7 +92,8 @@ class SportMonksGateway:
         if not codes:
             return
         asked = {
-            # Whole scorecards: what is kept of a match that was live must not be replaced by its totals alone.
+            # Whole scorecards: what is kept of a match that was live must not be replaced by its
+            # totals alone.
             "include": SCORES,
             "filter[league_id]": ",".join(codes),
             "filter[starts_between]": f"{since},{until}",
@@ -87,7 +102,9 @@ class SportMonksGateway:
 
         def both(fixture: wire.Fixture) -> tuple[records.Fixture, MatchFeed]:
             now = self._clock.milliseconds()
-            return fixture_record(fixture, now, codes.get(str(fixture.league_id))), match_feed(fixture, now, with_balls=False)
+            return fixture_record(fixture, now, codes.get(str(fixture.league_id))), match_feed(
+                fixture, now, with_balls=False
+            )
 
         async for page in self._client.pages("/fixtures", asked):
             yield await self._readable(page, wire.Fixture, "fixture", both)
@@ -95,12 +112,16 @@ class SportMonksGateway:
     async def leagues(self) -> list[records.League]:
         answer = await self._client.many("/leagues", {})
         now = self._clock.milliseconds()
-        return await self._readable(answer.data, wire.League, "league", lambda league: league_record(league, now))
+        return await self._readable(
+            answer.data, wire.League, "league", lambda league: league_record(league, now)
+        )
 
     async def teams(self) -> list[records.Team]:
         answer = await self._client.many("/teams", {})
         now = self._clock.milliseconds()
-        return await self._readable(answer.data, wire.Team, "team", lambda team: team_record(team, now))
+        return await self._readable(
+            answer.data, wire.Team, "team", lambda team: team_record(team, now)
+        )
 
     async def season_teams(self, league: records.League) -> list[records.TeamSeason]:
         """The sides of the league's season that is on."""
@@ -112,19 +133,34 @@ class SportMonksGateway:
             return []
         now = self._clock.milliseconds()
         found = await self._readable([answer.data], wire.Season, "season", lambda season: season)
-        return [team_season_record(season, team, league.league_id, now) for season in found for team in season.teams or ()]
+        return [
+            team_season_record(season, team, league.league_id, now)
+            for season in found
+            for team in season.teams or ()
+        ]
 
     async def _look(self) -> LivePoll:
-        answer = await self._client.many("/livescores", {"include": BALLS if self._wants_balls else SCORES})
+        answer = await self._client.many(
+            "/livescores", {"include": BALLS if self._wants_balls else SCORES}
+        )
         feeds = await self._readable(answer.data, wire.Fixture, "fixture", self._feed)
-        listed = {feed.match_id for feed in feeds} | {match_id for raw in answer.data if (match_id := _id_of(raw))}
+        listed = {feed.match_id for feed in feeds} | {
+            match_id for raw in answer.data if (match_id := _id_of(raw))
+        }
         return LivePoll(tuple(feeds), frozenset(listed), self._clock.milliseconds())
 
     def _feed(self, fixture: wire.Fixture) -> MatchFeed:
-        return match_feed(fixture, self._clock.milliseconds(), str(fixture.league_id) in self._marquee)
+        return match_feed(
+            fixture, self._clock.milliseconds(), str(fixture.league_id) in self._marquee
+        )
 
-    async def _readable(self, items: Sequence[msgspec.Raw], kind: type[T], what: str, make: Callable[[T], R]) -> list[R]:
-        """Those that can be read; the others are told to the log. Between bites, whoever waits for an answer gets it."""
+    async def _readable(
+        self, items: Sequence[msgspec.Raw], kind: type[T], what: str, make: Callable[[T], R]
+    ) -> list[R]:
+        """Those that can be read; the others are told to the log.
+
+        Between bites, whoever waits for an answer gets it.
+        """
         found, bite = list[R](), 0
         for raw in items:
             bite += len(bytes(raw))

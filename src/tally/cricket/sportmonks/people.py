@@ -7,7 +7,11 @@ from tally.cricket.sportmonks import wire
 
 def names_in(fixture: wire.Fixture) -> Mapping[int, str]:
     """Everyone who is named anywhere in the fixture."""
-    return {player.id: name for player in _players(fixture) if player is not None and (name := _name(player))}
+    return {
+        player.id: name
+        for player in _players(fixture)
+        if player is not None and (name := _name(player))
+    }
 
 
 def _players(fixture: wire.Fixture) -> Iterator[wire.Player | None]:

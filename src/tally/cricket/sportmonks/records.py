@@ -9,7 +9,9 @@ from tally.cricket.sportmonks.words import starts_at, status_of, text_of
 MAX_CODE: Final = 32
 
 
-def fixture_record(fixture: wire.Fixture, now: int, league_code: str | None = None) -> records.Fixture:
+def fixture_record(
+    fixture: wire.Fixture, now: int, league_code: str | None = None
+) -> records.Fixture:
     """A match as the schedule has it. Without its league's code, the league's id has to do."""
     code = league_code or (fixture.league.code if fixture.league is not None else None)
     return records.Fixture(
@@ -57,7 +59,9 @@ def league_record(league: wire.League, now: int) -> records.League:
     )
 
 
-def team_season_record(season: wire.Season, team: wire.Team, league_id: str, now: int) -> records.TeamSeason:
+def team_season_record(
+    season: wire.Season, team: wire.Team, league_id: str, now: int
+) -> records.TeamSeason:
     return records.TeamSeason(
         season_id=str(season.id),
         team_id=str(team.id),

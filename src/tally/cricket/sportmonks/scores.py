@@ -1,7 +1,8 @@
 """Reads SportMonks' scores: what `1 No Ball + 4 Runs` or `1 Bye + Run Out` means in runs, extras and wickets.
 
-The name is what counts, since the figures beside it leave penalty runs out and count the runs off a no-ball now one way, now
-another. Its parts are joined with " + ". Where a part is not understood, the figures are taken instead.
+The name is what counts, since the figures beside it leave penalty runs out and count the runs off a
+no-ball now one way, now another. Its parts are joined with " + ". Where a part is not understood,
+the figures are taken instead.
 """
 
 import re
@@ -36,9 +37,18 @@ KINDS: Final = (
 NOT_OUT: Final = ("not out", "batting", "no run", "")
 RUNS: Final = {"four": 4, "six": 6, "no run": 0, "dot": 0, "dot ball": 0, "not out": 0}
 
-SORTS: Final = {"wide": "wide", "no": "noball", "leg": "legbye", "bye": "bye", "penalty": "penalty", "run": "run"}
+SORTS: Final = {
+    "wide": "wide",
+    "no": "noball",
+    "leg": "legbye",
+    "bye": "bye",
+    "penalty": "penalty",
+    "run": "run",
+}
 
-_part = re.compile(r"(?:(\d+)\s*)?(wides?|no[ -]?balls?|leg[ -]?byes?|byes?|penalty(?: runs?)?|runs?)?")
+_part = re.compile(
+    r"(?:(\d+)\s*)?(wides?|no[ -]?balls?|leg[ -]?byes?|byes?|penalty(?: runs?)?|runs?)?"
+)
 
 
 class Reading(msgspec.Struct, frozen=True):

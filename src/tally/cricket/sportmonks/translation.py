@@ -11,20 +11,33 @@ from tally.cricket.sportmonks import wire
 from tally.cricket.sportmonks.balls import balls_of
 from tally.cricket.sportmonks.cards import innings_feed
 from tally.cricket.sportmonks.people import name_of, names_in
-from tally.cricket.sportmonks.words import Unreadable, decimal_of, innings_number, overs_of, starts_at, status_of, text_of
+from tally.cricket.sportmonks.words import (
+    Unreadable,
+    decimal_of,
+    innings_number,
+    overs_of,
+    starts_at,
+    status_of,
+    text_of,
+)
 
 OVERS: Final = {"t20": 20, "t20i": 20, "t10": 10, "odi": 50, "list a": 50}
 
 
 def match_feed(fixture: wire.Fixture, received_at: int, with_balls: bool = True) -> MatchFeed:
     """What a fixture says about its match."""
-    sides = (_side(fixture.localteam_id, fixture.localteam), _side(fixture.visitorteam_id, fixture.visitorteam))
+    sides = (
+        _side(fixture.localteam_id, fixture.localteam),
+        _side(fixture.visitorteam_id, fixture.visitorteam),
+    )
     if sides[0].team_id == sides[1].team_id:
         raise Unreadable("a team plays against itself")
     names = names_in(fixture)
     numbers = _numbers(fixture)
     status = status_of(fixture.status)
-    innings = tuple(innings_feed(fixture, number, place, names) for number, place in numbers.items())
+    innings = tuple(
+        innings_feed(fixture, number, place, names) for number, place in numbers.items()
+    )
     has_balls = with_balls and fixture.balls is not None
     return MatchFeed(
         match_id=str(fixture.id),
@@ -59,7 +72,9 @@ def _side(team_id: int, team: wire.Team | None) -> Side:
 def _toss(fixture: wire.Fixture) -> Toss | None:
     if fixture.toss_won_team_id is None:
         return None
-    return Toss(str(fixture.toss_won_team_id), "bowling" if fixture.elected == "bowling" else "batting")
+    return Toss(
+        str(fixture.toss_won_team_id), "bowling" if fixture.elected == "bowling" else "batting"
+    )
 
 
 def _total_overs(fixture: wire.Fixture) -> int | None:

@@ -1,7 +1,7 @@
 """What SportMonks' cricket API v2.0 puts on the wire, as far as it is read here.
 
-Only what nothing can be done without is required. Numbers may come as text, and overs are exact decimals: 19.4 as a float would
-be something else. What was not included in an answer is None.
+Only what nothing can be done without is required. Numbers may come as text, and overs are exact
+decimals: 19.4 as a float would be something else. What was not included in an answer is None.
 """
 
 from decimal import Decimal

@@ -37,7 +37,11 @@ def status_of(text: str | None) -> MatchStatus:
         return known
     if "innings" in word:
         return MatchStatus.IN_PLAY
-    return MatchStatus.BREAK if word.startswith(("stump", "lunch", "tea", "dinner")) else MatchStatus.DELAYED
+    return (
+        MatchStatus.BREAK
+        if word.startswith(("stump", "lunch", "tea", "dinner"))
+        else MatchStatus.DELAYED
+    )
 
 
 def starts_at(text: str) -> str:
@@ -80,7 +84,9 @@ def innings_number(scoreboard: str) -> int:
     return int(digits)
 
 
-def caught_by(kind: WicketKind | None, name: str, fielder_id: int | None, bowler_id: int | None) -> WicketKind | None:
+def caught_by(
+    kind: WicketKind | None, name: str, fielder_id: int | None, bowler_id: int | None
+) -> WicketKind | None:
     """A catch by the bowler, or by nobody else, is caught and bowled."""
     if kind is WicketKind.CAUGHT and "sub" not in name.lower() and fielder_id in {None, bowler_id}:
         return WicketKind.CAUGHT_AND_BOWLED

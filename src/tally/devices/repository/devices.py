@@ -21,7 +21,9 @@ DEVICES = Table(
     indexes=(Global("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),),
     attributes=(
         Attribute("hardware_id", "S", required=True, about="MAC address"),
-        Attribute("confirmation_id", "S", required=True, about="UUID v4, given at the first registration"),
+        Attribute(
+            "confirmation_id", "S", required=True, about="UUID v4, given at the first registration"
+        ),
         Attribute("capabilities", "M", required=True, about="sensors and features"),
         Attribute("first_registered_at", "S", required=True, about="RFC 3339"),
         Attribute("last_seen_at", "S", required=True, about="RFC 3339"),
@@ -42,7 +44,8 @@ class DeviceRepository:
     tables: ClassVar = (DEVICES,)
 
     @access(
-        *("Get device", GetItem),
+        "Get device",
+        GetItem,
         table=DEVICES,
         key="PK=hardware_id",
         by="both",
@@ -54,7 +57,8 @@ class DeviceRepository:
         return None if item is None else _device(item)
 
     @access(
-        *("Register device", UpdateItem),
+        "Register device",
+        UpdateItem,
         table=DEVICES,
         key="PK=hardware_id",
         by="user",
@@ -64,7 +68,12 @@ class DeviceRepository:
     async def register(self, device: Device) -> Device:
         """The device as it stands now: what it is changes, its confirmation id and first registration never do."""
         described = (
-            F("capabilities").set({"sensors": list(device.capabilities.sensors), "features": dict(device.capabilities.features)}),
+            F("capabilities").set(
+                {
+                    "sensors": list(device.capabilities.sensors),
+                    "features": dict(device.capabilities.features),
+                }
+            ),
             F("last_boot_id").set(device.last_boot_id),
             F("firmware_version").set(device.firmware_version),
             *_first_only(device),
@@ -73,14 +82,22 @@ class DeviceRepository:
         not_later = absent("last_seen_at") | (F("last_seen_at") <= device.last_seen_at)
         try:
             item = await self.store.update(
-                DEVICES, key, *described, *_seen(device.last_seen_at), condition=not_later, returns="ALL_NEW"
+                DEVICES,
+                key,
+                *described,
+                *_seen(device.last_seen_at),
+                condition=not_later,
+                returns="ALL_NEW",
             )
-        except ConditionFailed:  # another server, a little ahead of us, saw it later: time does not go back
+        except (
+            ConditionFailed
+        ):  # another server, a little ahead of us, saw it later: time does not go back
             item = await self.store.update(DEVICES, key, *described, returns="ALL_NEW")
         return _device(item or {})
 
     @access(
-        *("Update last seen", UpdateItem.conditional),
+        "Update last seen",
+        UpdateItem.conditional,
         table=DEVICES,
         key="PK=hardware_id, absent or last_seen_at <= :before",
         by="system",
@@ -97,13 +114,16 @@ class DeviceRepository:
         not_lately = absent("hardware_id") | (F("last_seen_at") <= before)
         steps = (*described, *_first_only(device), *_seen(device.last_seen_at))
         try:
-            await self.store.update(DEVICES, {"hardware_id": device.hardware_id}, *steps, condition=not_lately)
+            await self.store.update(
+                DEVICES, {"hardware_id": device.hardware_id}, *steps, condition=not_lately
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Update friendly name", UpdateItem.conditional),
+        "Update friendly name",
+        UpdateItem.conditional,
         table=DEVICES,
         key="PK=hardware_id with attribute_exists(hardware_id)",
         by="user",
@@ -112,16 +132,23 @@ class DeviceRepository:
     )
     async def rename(self, hardware_id: str, friendly_name: str | None) -> Device | None:
         """The device with its new name, or None where there is no such device."""
-        step = F("friendly_name").remove() if friendly_name is None else F("friendly_name").set(friendly_name)
+        step = (
+            F("friendly_name").remove()
+            if friendly_name is None
+            else F("friendly_name").set(friendly_name)
+        )
         key = {"hardware_id": hardware_id}
         try:
-            item = await self.store.update(DEVICES, key, step, condition=present("hardware_id"), returns="ALL_NEW")
+            item = await self.store.update(
+                DEVICES, key, step, condition=present("hardware_id"), returns="ALL_NEW"
+            )
         except ConditionFailed:
             return None
         return _device(item or {})
 
     @access(
-        *("List devices by activity", Query),
+        "List devices by activity",
+        Query,
         table=DEVICES,
         index="gsi1",
         key='gsi1pk = "devices", newest first',
@@ -132,7 +159,12 @@ class DeviceRepository:
     async def by_activity(self, limit: int, start: Key | None) -> tuple[list[Device], Key | None]:
         """A page of devices, the one heard of last first, and where the next page starts."""
         page: Page = await self.store.query(
-            DEVICES, F("gsi1pk") == ALL_DEVICES, index="gsi1", forward=False, limit=limit, start=start
+            DEVICES,
+            F("gsi1pk") == ALL_DEVICES,
+            index="gsi1",
+            forward=False,
+            limit=limit,
+            start=start,
         )
         return [_device(item) for item in page.items], page.next
 
@@ -140,7 +172,9 @@ class DeviceRepository:
 def _first_only(device: Device) -> tuple[Action, ...]:
     return (
         F("confirmation_id").set(F("confirmation_id").if_absent(device.confirmation_id)),
-        F("first_registered_at").set(F("first_registered_at").if_absent(device.first_registered_at)),
+        F("first_registered_at").set(
+            F("first_registered_at").if_absent(device.first_registered_at)
+        ),
         F("gsi1pk").set(ALL_DEVICES),
     )
 

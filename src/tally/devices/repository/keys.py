@@ -23,7 +23,12 @@ API_KEYS = Table(
     ),
     attributes=(
         Attribute("key_id", "S", required=True, about="UUID v4"),
-        Attribute("api_key_hash", "S", required=True, about="SHA-256 of the pepper and the key, hexadecimal"),
+        Attribute(
+            "api_key_hash",
+            "S",
+            required=True,
+            about="SHA-256 of the pepper and the key, hexadecimal",
+        ),
         Attribute("created_at", "S", required=True, about="RFC 3339"),
         Attribute("last_used_at", "S", about="RFC 3339"),
         Attribute("is_active", "BOOL", required=True, about="false once it is revoked"),
@@ -42,7 +47,8 @@ class KeyRepository:
     tables: ClassVar = (API_KEYS,)
 
     @access(
-        *("Create API key", PutItem.conditional),
+        "Create API key",
+        PutItem.conditional,
         table=API_KEYS,
         key="PK=key_id with attribute_not_exists(key_id)",
         by="user",
@@ -63,7 +69,8 @@ class KeyRepository:
         await self.store.put(API_KEYS, item, condition=absent("key_id"))
 
     @access(
-        *("Look up API key by hash", Query),
+        "Look up API key by hash",
+        Query,
         table=API_KEYS,
         index="api_key_hash_index",
         key="api_key_hash = :hash",
@@ -72,11 +79,14 @@ class KeyRepository:
         frequency="Per request, cached for seconds",
     )
     async def by_hash(self, api_key_hash: str) -> ApiKey | None:
-        page = await self.store.query(API_KEYS, F("api_key_hash") == api_key_hash, index="api_key_hash_index", limit=1)
+        page = await self.store.query(
+            API_KEYS, F("api_key_hash") == api_key_hash, index="api_key_hash_index", limit=1
+        )
         return _key(page.items[0]) if page.items else None
 
     @access(
-        *("List API keys", Query),
+        "List API keys",
+        Query,
         table=API_KEYS,
         index="gsi1",
         key='gsi1pk = "api_keys", newest first',
@@ -86,11 +96,14 @@ class KeyRepository:
     )
     async def newest_first(self, limit: int, start: Key | None) -> tuple[list[ApiKey], Key | None]:
         """A page of keys and where the next page starts."""
-        page = await self.store.query(API_KEYS, F("gsi1pk") == ALL_KEYS, index="gsi1", forward=False, limit=limit, start=start)
+        page = await self.store.query(
+            API_KEYS, F("gsi1pk") == ALL_KEYS, index="gsi1", forward=False, limit=limit, start=start
+        )
         return [_key(item) for item in page.items], page.next
 
     @access(
-        *("Update last used", UpdateItem.conditional),
+        "Update last used",
+        UpdateItem.conditional,
         table=API_KEYS,
         key="PK=key_id, last_used_at absent or <= :before",
         by="system",
@@ -101,13 +114,16 @@ class KeyRepository:
         """Note that a key was used, unless that was noted after `before`."""
         not_lately = present("key_id") & (absent("last_used_at") | (F("last_used_at") <= before))
         try:
-            await self.store.update(API_KEYS, {"key_id": key_id}, F("last_used_at").set(moment), condition=not_lately)
+            await self.store.update(
+                API_KEYS, {"key_id": key_id}, F("last_used_at").set(moment), condition=not_lately
+            )
         except ConditionFailed:
             return False
         return True
 
     @access(
-        *("Revoke API key", UpdateItem.conditional),
+        "Revoke API key",
+        UpdateItem.conditional,
         table=API_KEYS,
         key="PK=key_id with attribute_exists(key_id)",
         by="user",
@@ -117,7 +133,9 @@ class KeyRepository:
     async def revoke(self, key_id: str) -> bool:
         """Whether there was such a key."""
         try:
-            await self.store.update(API_KEYS, {"key_id": key_id}, F("is_active").set(False), condition=present("key_id"))
+            await self.store.update(
+                API_KEYS, {"key_id": key_id}, F("is_active").set(False), condition=present("key_id")
+            )
         except ConditionFailed:
             return False
         return True

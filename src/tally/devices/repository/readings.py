@@ -1,7 +1,8 @@
 """The tables `device_readings` and `processed_batches`: each reading once, in the order of time.
 
-The sort key of a reading is `{timestamp_ms:013}#{batch_id}`: thirteen digits sort as numbers do, and the batch id tells
-readings of one millisecond apart. A batch id is remembered for thirty days; both items are written in one transaction.
+The sort key of a reading is `{timestamp_ms:013}#{batch_id}`: thirteen digits sort as numbers do,
+and the batch id tells readings of one millisecond apart. A batch id is remembered for thirty days;
+both items are written in one transaction.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -33,7 +34,9 @@ DEVICE_READINGS = Table(
         Attribute("friendly_name", "S", about="the device's name when the reading arrived"),
         Attribute("sensors", "M", required=True, about="numbers by name"),
         Attribute("sensor_status", "M", required=True, about="ok or error by sensor"),
-        Attribute("expiration_time", "N", about="epoch seconds: the reading's time and the retention"),
+        Attribute(
+            "expiration_time", "N", about="epoch seconds: the reading's time and the retention"
+        ),
         Attribute("clock_ahead", "BOOL", about="set where the board's clock was over a day ahead"),
     ),
 )
@@ -46,7 +49,12 @@ PROCESSED_BATCHES = Table(
         Attribute("batch_id", "S", required=True, about="as in device_readings"),
         Attribute("hardware_id", "S", required=True, about="MAC address"),
         Attribute("received_at", "S", required=True, about="RFC 3339, of the first receipt"),
-        Attribute("expiration_time", "N", required=True, about="epoch seconds: thirty days after the receipt"),
+        Attribute(
+            "expiration_time",
+            "N",
+            required=True,
+            about="epoch seconds: thirty days after the receipt",
+        ),
     ),
 )
 
@@ -64,7 +72,8 @@ class ReadingRepository:
     tables: ClassVar = (DEVICE_READINGS, PROCESSED_BATCHES)
 
     @access(
-        *("Store reading once", TransactWriteItems),
+        "Store reading once",
+        TransactWriteItems,
         table=DEVICE_READINGS,
         tables=(PROCESSED_BATCHES,),
         key="batch_id with attribute_not_exists(batch_id); hardware_id, ts_batch",
@@ -79,20 +88,31 @@ class ReadingRepository:
         """For each reading whether it is new and now stored; False where its batch id was seen before."""
         batch = {"received_at": received_at, "expiration_time": now + BATCH_SECONDS}
         kinds = {(reading.friendly_name, reading.clock_ahead) for reading in readings}
-        if len(kinds) == 1:  # nearly always: they are of one device, and its clock is right or wrong
+        if (
+            len(kinds) == 1
+        ):  # nearly always: they are of one device, and its clock is right or wrong
             return await self._store_alike(readings, batch, retention)
         became: dict[int, bool | errors.Unavailable] = {}
         for kind in kinds:
-            some = {place: each for place, each in enumerate(readings) if (each.friendly_name, each.clock_ahead) == kind}
-            became |= zip(some, await self._store_alike([*some.values()], batch, retention), strict=True)
+            some = {
+                place: each
+                for place, each in enumerate(readings)
+                if (each.friendly_name, each.clock_ahead) == kind
+            }
+            became |= zip(
+                some, await self._store_alike([*some.values()], batch, retention), strict=True
+            )
         return [became[place] for place in range(len(readings))]
 
-    async def _store_alike(self, readings: Sequence[Reading], batch: Item, retention: int) -> list[bool | errors.Unavailable]:
+    async def _store_alike(
+        self, readings: Sequence[Reading], batch: Item, retention: int
+    ) -> list[bool | errors.Unavailable]:
         outcomes = await self.store.transact_each(_writes(readings, batch, retention))
         return [outcome is None or _refusal(outcome) for outcome in outcomes]
 
     @access(
-        *("Latest reading", Query),
+        "Latest reading",
+        Query,
         table=DEVICE_READINGS,
         key="hardware_id = :hardware_id, newest first, Limit 1",
         by="user",
@@ -100,11 +120,14 @@ class ReadingRepository:
         frequency="Per request",
     )
     async def latest(self, hardware_id: str) -> Reading | None:
-        page = await self.store.query(DEVICE_READINGS, F("hardware_id") == hardware_id, forward=False, limit=1)
+        page = await self.store.query(
+            DEVICE_READINGS, F("hardware_id") == hardware_id, forward=False, limit=1
+        )
         return _reading(page.items[0]) if page.items else None
 
     @access(
-        *("Readings by time range", Query),
+        "Readings by time range",
+        Query,
         table=DEVICE_READINGS,
         key="hardware_id = :hardware_id AND ts_batch BETWEEN :from AND :to",
         by="user",
@@ -112,14 +135,23 @@ class ReadingRepository:
         frequency="Per request",
     )
     async def between(
-        self, hardware_id: str, span: tuple[int, int], *, forward: bool, limit: int, start: Key | None
+        self,
+        hardware_id: str,
+        span: tuple[int, int],
+        *,
+        forward: bool,
+        limit: int,
+        start: Key | None,
     ) -> tuple[list[Reading], Key | None]:
         """A page of readings of a span of milliseconds, both ends included, and where the next page starts."""
-        page = await self.store.query(DEVICE_READINGS, _in_span(hardware_id, span), forward=forward, limit=limit, start=start)
+        page = await self.store.query(
+            DEVICE_READINGS, _in_span(hardware_id, span), forward=forward, limit=limit, start=start
+        )
         return [_reading(item) for item in page.items], page.next
 
     @access(
-        *("One sensor by time range", Query),
+        "One sensor by time range",
+        Query,
         table=DEVICE_READINGS,
         key="hardware_id = :hardware_id AND ts_batch BETWEEN :from AND :to, two attributes",
         by="user",
@@ -127,7 +159,9 @@ class ReadingRepository:
         frequency="Per chart",
         bound=MOST_AT_ONCE,
     )
-    async def values(self, hardware_id: str, sensor: str, span: tuple[int, int], most: int) -> tuple[list[tuple[int, Any]], bool]:
+    async def values(
+        self, hardware_id: str, sensor: str, span: tuple[int, int], most: int
+    ) -> tuple[list[tuple[int, Any]], bool]:
         """Times and values of one sensor, at most so many readings of the span, and whether that was all."""
         found: list[tuple[int, Any]] = []
         looked_at = 0
@@ -135,17 +169,26 @@ class ReadingRepository:
         start: Key | None = None
         while looked_at < most:
             page = await self.store.query(
-                DEVICE_READINGS, _in_span(hardware_id, span), project=wanted, limit=most - looked_at, start=start
+                DEVICE_READINGS,
+                _in_span(hardware_id, span),
+                project=wanted,
+                limit=most - looked_at,
+                start=start,
             )
             looked_at += page.scanned
-            found += [(item["timestamp_ms"], item["sensors"][sensor]) for item in page.items if "sensors" in item]
+            found += [
+                (item["timestamp_ms"], item["sensors"][sensor])
+                for item in page.items
+                if "sensors" in item
+            ]
             start = page.next
             if start is None:
                 return found, True
         return found, False
 
     @access(
-        *("Export readings", Query),
+        "Export readings",
+        Query,
         table=DEVICE_READINGS,
         key="hardware_id = :hardware_id AND ts_batch BETWEEN :from AND :to, page by page",
         by="user",
@@ -153,7 +196,9 @@ class ReadingRepository:
         frequency="Rare",
         bound=MOST_EXPORTED,
     )
-    async def all_between(self, hardware_id: str, span: tuple[int, int]) -> AsyncGenerator[Reading, None]:
+    async def all_between(
+        self, hardware_id: str, span: tuple[int, int]
+    ) -> AsyncGenerator[Reading, None]:
         """Every reading of the span, in the order of time."""
         async for item in self.store.items(DEVICE_READINGS, _in_span(hardware_id, span), page=500):
             yield _reading(item)
@@ -178,7 +223,12 @@ def _writes(readings: Sequence[Reading], batch: Item, retention: int) -> Alike:
         }
     )
     return Alike(
-        Puts(PROCESSED_BATCHES, Columns({"batch_id": ids, "hardware_id": devices}), batch, _NEVER_SEEN),
+        Puts(
+            PROCESSED_BATCHES,
+            Columns({"batch_id": ids, "hardware_id": devices}),
+            batch,
+            _NEVER_SEEN,
+        ),
         Puts(DEVICE_READINGS, items, _sometimes(readings[0])),
     )
 
@@ -192,7 +242,9 @@ def _sometimes(reading: Reading) -> Item:
 def _refusal(refused: StoreError) -> bool | errors.Unavailable:
     """A batch id that was there is a duplicate; whatever else was in the way, the reading may be sent again."""
     if isinstance(refused, TransactionCancelled):
-        return False if refused.reasons[0].condition_failed else unavailable(Unavailable(str(refused)))
+        return (
+            False if refused.reasons[0].condition_failed else unavailable(Unavailable(str(refused)))
+        )
     if isinstance(refused, Unavailable):
         return unavailable(refused)
     raise refused
@@ -200,7 +252,9 @@ def _refusal(refused: StoreError) -> bool | errors.Unavailable:
 
 def _in_span(hardware_id: str, span: tuple[int, int]) -> Condition:
     first, last = span
-    return (F("hardware_id") == hardware_id) & F("ts_batch").between(f"{first:013}#", f"{last:013}#\uffff")
+    return (F("hardware_id") == hardware_id) & F("ts_batch").between(
+        f"{first:013}#", f"{last:013}#\uffff"
+    )
 
 
 def _reading(item: Mapping[str, Any]) -> Reading:

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
 
-from tally.devices.model import LATEST_MS, Bucket, Number, PageKey, Reading, Series, check_hardware_id
+from tally.devices.model import (
+    LATEST_MS,
+    Bucket,
+    Number,
+    PageKey,
+    Reading,
+    Series,
+    check_hardware_id,
+)
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.readings import MOST_AT_ONCE, ReadingRepository
 from tally.errors import Invalid, NotFound
@@ -35,7 +43,9 @@ class History:
         self, hardware_id: str, span: Span, *, forward: bool, limit: int, start: PageKey | None
     ) -> tuple[list[Reading], PageKey | None]:
         await self._check(hardware_id)
-        return await self.readings.between(hardware_id, check_span(span), forward=forward, limit=limit, start=start)
+        return await self.readings.between(
+            hardware_id, check_span(span), forward=forward, limit=limit, start=start
+        )
 
     async def series(self, hardware_id: str, sensor: str, span: Span, points: int) -> Series:
         """The sensor in at most so many buckets, with work that does not grow with the length of history."""
@@ -47,7 +57,9 @@ class History:
         values, is_all = await self._sample(hardware_id, sensor, span, points)
         return Series(sensor, tuple(_buckets(values, span, points)), sampled=not is_all)
 
-    async def _sample(self, hardware_id: str, sensor: str, span: Span, points: int) -> tuple[list[tuple[int, Number]], bool]:
+    async def _sample(
+        self, hardware_id: str, sensor: str, span: Span, points: int
+    ) -> tuple[list[tuple[int, Number]], bool]:
         """The first readings of each bucket, and whether those were all; a few buckets are read at a time."""
         values: list[tuple[int, Number]] = []
         is_all, share = True, MOST_AT_ONCE // points
@@ -75,7 +87,11 @@ def check_span(span: Span) -> Span:
     """A span of milliseconds, both ends included, within the time that readings can have; or Invalid."""
     first, last = span
     if not 0 <= first <= last:
-        raise Invalid("from must not be later than to, both in milliseconds since 1970", code="invalid_format", field="from")
+        raise Invalid(
+            "from must not be later than to, both in milliseconds since 1970",
+            code="invalid_format",
+            field="from",
+        )
     return min(first, LATEST_MS), min(last, LATEST_MS)
 
 

@@ -32,21 +32,37 @@ class Ingestion:
         if not good:
             return Receipt(rejected=rejected)
         name = await self.registry.heard_of(sender)
-        stored, duplicates = await self._store(readings_of(sender, good, name, self.clock.milliseconds()))
-        return Receipt([reading.batch_id for reading in stored], [reading.batch_id for reading in duplicates], rejected)
+        stored, duplicates = await self._store(
+            readings_of(sender, good, name, self.clock.milliseconds())
+        )
+        return Receipt(
+            [reading.batch_id for reading in stored],
+            [reading.batch_id for reading in duplicates],
+            rejected,
+        )
 
     async def _store(self, readings: Sequence[Reading]) -> tuple[list[Reading], list[Reading]]:
-        """The new ones and the duplicates. All transactions run at once: on the embedded store they share a commit."""
+        """The new ones and the duplicates.
+
+        All transactions run at once: on the embedded store they share a commit.
+        """
         received_at, now = timestamp(self.clock.now()), self.clock.seconds()
-        outcomes = await self.readings.store_each(readings, received_at, now, self.retention_seconds)
-        stored = [reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is True]
+        outcomes = await self.readings.store_each(
+            readings, received_at, now, self.retention_seconds
+        )
+        stored = [
+            reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is True
+        ]
         if stored:
             self.announce(stored)
         for outcome in outcomes:
             if isinstance(outcome, Unavailable):
-                # The board will send them all again; those that were stored will then be duplicates.
+                # The board will send them all again; those that were stored will then be
+                # duplicates.
                 raise outcome
-        return stored, [reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is False]
+        return stored, [
+            reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is False
+        ]
 
 
 def _sorted_out(sent: Sequence[Sent]) -> tuple[list[Measured], tuple[Rejection, ...]]:
@@ -66,7 +82,9 @@ def _sorted_out(sent: Sequence[Sent]) -> tuple[list[Measured], tuple[Rejection, 
             bad.append(Rejection(index, str(error.details["field"]), error.message, each.batch_id))
         else:
             good.setdefault(each.batch_id, each)
-    return list(good.values()), tuple(rejection for rejection in bad if rejection.batch_id not in good)
+    return list(good.values()), tuple(
+        rejection for rejection in bad if rejection.batch_id not in good
+    )
 
 
 def _are_good(measured: Sequence[Measured]) -> bool:

@@ -39,11 +39,19 @@ class KeyService:
         """A new key, and its raw form, which nobody will see again."""
         raw = secrets.token_hex(32)
         about = None if description is None else check_text(description, "description", 256)
-        key = ApiKey(new_uuid(), self._hash(raw), timestamp(self.clock.now()), is_active=True, description=about)
+        key = ApiKey(
+            new_uuid(),
+            self._hash(raw),
+            timestamp(self.clock.now()),
+            is_active=True,
+            description=about,
+        )
         await self.keys.create(key)
         return key, raw
 
-    async def newest_first(self, limit: int, start: PageKey | None) -> tuple[list[ApiKey], PageKey | None]:
+    async def newest_first(
+        self, limit: int, start: PageKey | None
+    ) -> tuple[list[ApiKey], PageKey | None]:
         return await self.keys.newest_first(limit, start)
 
     async def revoke(self, key_id: str) -> None:

@@ -22,7 +22,9 @@ from tally.kit.ids import new_uuid
 from tally.kit.recent import Recent
 
 SEEN_EVERY: Final = timedelta(minutes=5)
-NAME_SECONDS: Final = 60.0  # a new name is on readings that other servers take in so much later at most
+NAME_SECONDS: Final = (
+    60.0  # a new name is on readings that other servers take in so much later at most
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Registry:
             raise _unknown(hardware_id)
         return device
 
-    async def by_activity(self, limit: int, start: PageKey | None) -> tuple[list[Device], PageKey | None]:
+    async def by_activity(
+        self, limit: int, start: PageKey | None
+    ) -> tuple[list[Device], PageKey | None]:
         return await self.devices.by_activity(limit, start)
 
     async def rename(self, hardware_id: str, friendly_name: str | None) -> Device:

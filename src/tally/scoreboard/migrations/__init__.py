@@ -2,9 +2,10 @@
 
     await migrate(database)
 
-What is missing is applied in one transaction, together with the note that it was. Several programs may start at once: one
-migrates, the others wait for it. A file that was applied must not be changed afterwards: the note has its checksum. A
-database that is newer than the program is refused, since nobody here knows what it means.
+What is missing is applied in one transaction, together with the note that it was. Several programs
+may start at once: one migrates, the others wait for it. A file that was applied must not be changed
+afterwards: the note has its checksum. A database that is newer than the program is refused, since
+nobody here knows what it means.
 """
 
 import hashlib
@@ -67,7 +68,8 @@ async def migrate(database: Database, migrations: tuple[Migration, ...] | None =
     """Apply what the database lacks, and say how many files that were; SchemaRefused if it cannot be worked on."""
     migrations = known_migrations() if migrations is None else migrations
     async with database.use("migrate") as connection, connection.transaction():
-        # Statements of a migration, and the wait for somebody else's, may take longer than those of a request.
+        # Statements of a migration, and the wait for somebody else's, may take longer than those of
+        # a request.
         await connection.execute(f"SET LOCAL statement_timeout = '{LOCK_SECONDS:.0f}s'")
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=LOCK_SECONDS)
         await connection.execute(_NOTES)
@@ -75,13 +77,20 @@ async def migrate(database: Database, migrations: tuple[Migration, ...] | None =
         for migration in missing:
             await _apply(connection, migration)
     for migration in missing:
-        _log.info("Database migrated", action="migrate", version=migration.version, name=migration.name)
+        _log.info(
+            "Database migrated", action="migrate", version=migration.version, name=migration.name
+        )
     return len(missing)
 
 
 async def _missing(connection: Connection, migrations: tuple[Migration, ...]) -> list[Migration]:
     """What has not been applied, after a check of what has."""
-    applied = {row["version"]: row for row in await connection.fetch("SELECT version, name, checksum FROM scoreboard_migrations")}
+    applied = {
+        row["version"]: row
+        for row in await connection.fetch(
+            "SELECT version, name, checksum FROM scoreboard_migrations"
+        )
+    }
     known = {migration.version: migration for migration in migrations}
     if unknown := sorted(set(applied) - set(known)):
         raise SchemaRefused(
@@ -103,8 +112,12 @@ async def _apply(connection: Connection, migration: Migration) -> None:
     except asyncpg.PostgresError as error:
         if error.sqlstate and error.sqlstate[:2] in {"08", "57"}:
             raise
-        raise SchemaRefused(f"The migration {migration.version} ({migration.name}) does not apply: {error}") from error
+        raise SchemaRefused(
+            f"The migration {migration.version} ({migration.name}) does not apply: {error}"
+        ) from error
     await connection.execute(
         "INSERT INTO scoreboard_migrations (version, name, checksum) VALUES ($1, $2, $3)",
-        *(migration.version, migration.name, migration.checksum),
+        migration.version,
+        migration.name,
+        migration.checksum,
     )

@@ -1,4 +1,7 @@
-"""The table `users`: who plays. Making an account also makes its score of 0, so that every account has a place on the board."""
+"""The table `users`: who plays.
+
+Making an account also makes its score of 0, so that every account has a place on the board.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,17 +36,27 @@ class AccountRepository:
         """The account, made together with its score of 0; UsernameTaken or EmailTaken, without regard to case."""
         try:
             row = await self.database.row(
-                *("create_account", _CREATE, account.user_id, account.username, account.email, account.password_hash),
-                *(account.avatar_url, at),
+                "create_account",
+                _CREATE,
+                account.user_id,
+                account.username,
+                account.email,
+                account.password_hash,
+                account.avatar_url,
+                at,
             )
         except asyncpg.UniqueViolationError as error:
             if error.constraint_name == "idx_users_email":
-                raise EmailTaken("An account with this e-mail address exists", field="email") from error
+                raise EmailTaken(
+                    "An account with this e-mail address exists", field="email"
+                ) from error
             raise UsernameTaken("This username is taken", field="username") from error
         return _user(row)
 
     async def find(self, user_id: str) -> User | None:
-        row = await self.database.row("find_account", f"SELECT {_COLUMNS} FROM users WHERE id = $1", user_id)
+        row = await self.database.row(
+            "find_account", f"SELECT {_COLUMNS} FROM users WHERE id = $1", user_id
+        )
         return None if row is None else _user(row)
 
     async def credentials(self, login: str) -> Credentials | None:
@@ -61,18 +74,36 @@ class AccountRepository:
         await self.database.value(
             "change_password_hash",
             "UPDATE users SET password_hash = $2, updated_at = $3 WHERE id = $1",
-            *(user_id, password_hash, at),
+            user_id,
+            password_hash,
+            at,
         )
 
     async def delete(self, user_id: str) -> bool:
-        """Delete the account with its score and sessions; its events stay, without a name. False if there was none."""
+        """Delete the account with its score and sessions; its events stay, without a name.
+
+        False if there was none.
+        """
         async with self.database.use("delete_account") as connection, connection.transaction():
-            # The same order in which a score change takes its locks, so that the two never wait for each other.
+            # The same order in which a score change takes its locks, so that the two never wait for
+            # each other.
             await connection.execute("SELECT 1 FROM scores WHERE user_id = $1 FOR UPDATE", user_id)
-            await connection.execute("UPDATE score_events SET user_id = NULL, client_info = '{}' WHERE user_id = $1", user_id)
-            deleted = await connection.fetchval("DELETE FROM users WHERE id = $1 RETURNING id", user_id)
+            await connection.execute(
+                "UPDATE score_events SET user_id = NULL, client_info = '{}' WHERE user_id = $1",
+                user_id,
+            )
+            deleted = await connection.fetchval(
+                "DELETE FROM users WHERE id = $1 RETURNING id", user_id
+            )
         return deleted is not None
 
 
 def _user(row: Row) -> User:
-    return User(str(row["id"]), row["username"], row["email"], row["created_at"], row["updated_at"], row["avatar_url"])
+    return User(
+        str(row["id"]),
+        row["username"],
+        row["email"],
+        row["created_at"],
+        row["updated_at"],
+        row["avatar_url"],
+    )

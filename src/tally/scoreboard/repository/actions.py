@@ -27,8 +27,14 @@ class ActionRepository:
         """Keep the action; ActionKnown if its id was there before, NotFound if there is no such player."""
         try:
             kept = await self.database.value(
-                *("complete_action", _COMPLETE, action.action_id, action.user_id, action.max_score),
-                *(dict(action.metadata), action.completed_at, action.expires_at),
+                "complete_action",
+                _COMPLETE,
+                action.action_id,
+                action.user_id,
+                action.max_score,
+                dict(action.metadata),
+                action.completed_at,
+                action.expires_at,
             )
         except asyncpg.UniqueViolationError as error:
             raise ActionKnown("This action was completed before", field="action_id") from error
@@ -43,6 +49,7 @@ class ActionRepository:
                 "DELETE FROM completed_actions WHERE action_id = ANY(ARRAY("
                 "SELECT action_id FROM completed_actions WHERE completed_at < $1 ORDER BY completed_at LIMIT $2"
                 " FOR UPDATE SKIP LOCKED)) RETURNING action_id",
-                *(before, limit),
+                before,
+                limit,
             )
         )

@@ -1,13 +1,16 @@
 """The board in Redis: a sorted set that has the same order as PostgreSQL, and a hash that finds a player in it.
 
-`leaderboard:global` is the sorted set. A member's score is the player's score, exact up to 2^53. Its name is the moment at which
-the score was reached, in microseconds, counted down from the greatest number of 16 digits, and the user id; so among equal
-scores who came first stands higher, and then the greater user id, as in PostgreSQL's index.
-`leaderboard:global:players` is the hash: by user id, those 16 digits and the username. `leaderboard:global:changed` is when a
-score last changed. `leaderboard:global:removed:<user id>` keeps a late write from bringing back a player who was deleted.
+`leaderboard:global` is the sorted set. A member's score is the player's score, exact up to 2^53.
+Its name is the moment at which the score was reached, in microseconds, counted down from the
+greatest number of 16 digits, and the user id; so among equal scores who came first stands higher,
+and then the greater user id, as in PostgreSQL's index. `leaderboard:global:players` is the hash: by
+user id, those 16 digits and the username. `leaderboard:global:changed` is when a score last
+changed. `leaderboard:global:removed:<user id>` keeps a late write from bringing back a player who
+was deleted.
 
-All changes are scripts, so each is whole or not at all. Writes may come late and in any order: one that tells of a smaller score
-than the one in place is old news and changes nothing. While the board is rebuilt, every change is made to the new board too.
+All changes are scripts, so each is whole or not at all. Writes may come late and in any order: one
+that tells of a smaller score than the one in place is old news and changes nothing. While the board
+is rebuilt, every change is made to the new board too.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -39,11 +42,17 @@ class Seen:
         """Whether that is the player's score, or rightly nothing."""
         if score is None:
             return not self.entry and not self.score
-        return self.score == str(score.score).encode() and self.entry == (digits_of(score) + score.username).encode()
+        return (
+            self.score == str(score.score).encode()
+            and self.entry == (digits_of(score) + score.username).encode()
+        )
 
 
 class BoardRepository:
-    """The board as Redis has it. CacheAway where Redis does not answer, BoardMissing where a read finds no whole board."""
+    """The board as Redis has it.
+
+    CacheAway where Redis does not answer, BoardMissing where a read finds no whole board.
+    """
 
     def __init__(self, server: CacheServer) -> None:
         self.server = server
@@ -63,7 +72,9 @@ class BoardRepository:
         """
         moment = microseconds(score.reached_at)
         rank = await self.server.run(
-            *("board_put", self._put, (*KEYS, REMOVED + score.user_id)),
+            "board_put",
+            self._put,
+            (*KEYS, REMOVED + score.user_id),
             (score.user_id, score.score, digits_of(score), score.username, moment),
         )
         return None if rank is None or rank < 0 else rank + 1
@@ -100,9 +111,14 @@ class BoardRepository:
 
     async def look(self, user_ids: Sequence[str]) -> list[Seen]:
         """What is stored of each of these players, for comparison."""
-        return [Seen(entry or b"", score or b"") for entry, score in zip(*await self.stored(user_ids), strict=True)]
+        return [
+            Seen(entry or b"", score or b"")
+            for entry, score in zip(*await self.stored(user_ids), strict=True)
+        ]
 
-    async def stored(self, user_ids: Sequence[str]) -> tuple[list[bytes | None], list[bytes | None]]:
+    async def stored(
+        self, user_ids: Sequence[str]
+    ) -> tuple[list[bytes | None], list[bytes | None]]:
         """The entries and the scores of these players as Redis says them, None where there is nothing."""
         found = await self.server.run("board_look", self._look, KEYS, user_ids)
         if found is None:
@@ -113,7 +129,11 @@ class BoardRepository:
     async def heal(self, user_id: str, seen: Seen, right: Score | None) -> bool:
         """Set a player right (None: remove) who is still as `seen`; false where somebody else changed it in the meantime."""
         wanted = ("", "", "") if right is None else (right.score, digits_of(right), right.username)
-        return bool(await self.server.run("board_heal", self._heal, KEYS, (user_id, seen.entry, seen.score, *wanted)))
+        return bool(
+            await self.server.run(
+                "board_heal", self._heal, KEYS, (user_id, seen.entry, seen.score, *wanted)
+            )
+        )
 
     async def sizes(self) -> tuple[int, int]:
         """How many members the sorted set has, and how many players the hash: the same, if all is well."""
@@ -140,7 +160,9 @@ class BoardRepository:
 
     async def strays(self, members: Sequence[bytes], *, remove: bool) -> list[bytes]:
         """Which of these members no player's entry points at; removed, if so wished."""
-        found: list[bytes] = await self.server.run("board_strays", self._strays, KEYS, (int(remove), *members))
+        found: list[bytes] = await self.server.run(
+            "board_strays", self._strays, KEYS, (int(remove), *members)
+        )
         return found
 
 
@@ -159,7 +181,8 @@ def _board(found: list[Any] | None) -> Board:
     total, changed, start, *players = found
     rows = zip(players[::3], players[1::3], players[2::3], strict=True)
     standings = [
-        _standing(start + index, user.decode(), score, entry) for index, (user, score, entry) in enumerate(rows, start=1)
+        _standing(start + index, user.decode(), score, entry)
+        for index, (user, score, entry) in enumerate(rows, start=1)
     ]
     return Board(tuple(standings), total, moment_of(int(changed)) if int(changed) else None)
 

@@ -1,6 +1,7 @@
 """What Redis remembers of sessions (`session:<token hash>`) and of answers to action tokens (`action_token:<token hash>`).
 
-PostgreSQL knows both. An entry lives as long as the token that it is about, so nothing here has to be cleaned up.
+PostgreSQL knows both. An entry lives as long as the token that it is about, so nothing here has to
+be cleaned up.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,10 @@ _decoder = msgspec.json.Decoder(_Entry)
 
 @dataclass(frozen=True, slots=True)
 class SessionCache:
-    """Sessions by the hash of their access token. Every method raises CacheAway where Redis does not answer."""
+    """Sessions by the hash of their access token.
+
+    Every method raises CacheAway where Redis does not answer.
+    """
 
     server: CacheServer
 
@@ -48,22 +52,35 @@ class SessionCache:
         return CachedSession(entry.user_id, entry.session_id, entry.expires_at, entry.revoked)
 
     async def remember(self, token_hash: str, session: CachedSession, now: datetime) -> None:
-        """Remember a session that holds, until it expires. What is remembered as revoked stays so."""
-        text = msgspec.json.encode(_Entry(session.user_id, session.session_id, session.expires_at, session.revoked))
+        """Remember a session that holds, until it expires.
+
+        What is remembered as revoked stays so.
+        """
+        text = msgspec.json.encode(
+            _Entry(session.user_id, session.session_id, session.expires_at, session.revoked)
+        )
         async with self.server.use("session_remember") as client:
-            # Only where there is nothing: a look-up that was slow must not bring back what was revoked meanwhile.
-            await client.set(SESSION + token_hash, text, px=_milliseconds(session.expires_at, now), nx=True)
+            # Only where there is nothing: a look-up that was slow must not bring back what was
+            # revoked meanwhile.
+            await client.set(
+                SESSION + token_hash, text, px=_milliseconds(session.expires_at, now), nx=True
+            )
 
     async def revoke(self, token_hash: str, session: CachedSession, now: datetime) -> None:
         """Remember that a session does not hold any more."""
-        text = msgspec.json.encode(_Entry(session.user_id, session.session_id, session.expires_at, revoked=True))
+        text = msgspec.json.encode(
+            _Entry(session.user_id, session.session_id, session.expires_at, revoked=True)
+        )
         async with self.server.use("session_revoke") as client:
             await client.set(SESSION + token_hash, text, px=_milliseconds(session.expires_at, now))
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerCache:
-    """Answers by the hash of the action token. Every method raises CacheAway where Redis does not answer."""
+    """Answers by the hash of the action token.
+
+    Every method raises CacheAway where Redis does not answer.
+    """
 
     server: CacheServer
 
@@ -73,7 +90,9 @@ class AnswerCache:
             answer: bytes | None = await client.get(ACTION_TOKEN + token_hash)
         return None if answer == CONSUMED else answer
 
-    async def remember(self, token_hash: str, answer: bytes, token_expires_at: datetime, now: datetime) -> None:
+    async def remember(
+        self, token_hash: str, answer: bytes, token_expires_at: datetime, now: datetime
+    ) -> None:
         """Remember the answer for an hour longer than the token holds."""
         milliseconds = _milliseconds(token_expires_at, now) + ANSWER_SECONDS * 1000
         async with self.server.use("answer_remember") as client:

@@ -3,8 +3,9 @@
     async with open_cache_server(url, clock, figures) as server:
         async with server.use("board_top") as client: …
 
-Whatever goes wrong here is `CacheAway`: Redis is a cache, PostgreSQL knows the same, and who catches it asks there. That
-includes answers that Redis should never give, such as that a key is of another type: a rebuild mends those.
+Whatever goes wrong here is `CacheAway`: Redis is a cache, PostgreSQL knows the same, and who
+catches it asks there. That includes answers that Redis should never give, such as that a key is of
+another type: a rebuild mends those.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -26,7 +27,9 @@ from tally.scoreboard.repository.sharedredis import SharedRedis
 
 _log = logs.logger()
 
-Client: TypeAlias = Any  # Redis[bytes]; what its methods return depends on arguments in ways the types cannot tell
+Client: TypeAlias = (
+    Any  # Redis[bytes]; what its methods return depends on arguments in ways the types cannot tell
+)
 
 RETRY_AFTER: Final = 1.0
 
@@ -49,14 +52,22 @@ class CacheServer:
             outcome = "away"
             if self.figures.is_news("redis", started):
                 _log.warning("Redis did not answer", action=call, error=error)
-            raise CacheAway(f"Redis: {type(error).__name__} {error}", retry_after=RETRY_AFTER) from error
+            raise CacheAway(
+                f"Redis: {type(error).__name__} {error}", retry_after=RETRY_AFTER
+            ) from error
         except BaseException:
             outcome = "refused"
             raise
         finally:
             self.figures.observe("redis", call, outcome, self.clock.monotonic() - started)
 
-    async def run(self, call: str, script: AsyncScript, keys: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:
+    async def run(
+        self,
+        call: str,
+        script: AsyncScript,
+        keys: Sequence[str],
+        arguments: Sequence[str | bytes | int],
+    ) -> Any:
         """What a script answers; sent by its hash, and whole only when Redis does not know it."""
         async with self.use(call) as client:
             return await script(keys=list(keys), args=list(arguments), client=client)

@@ -1,8 +1,9 @@
 """The channel `leaderboard:updates`, on which processes tell each other how the board looks now.
 
-A process publishes with `publish`, and has one subscription, however many clients watch, kept up by `listen`: it subscribes
-again, with growing patience, whenever Redis was away. Redis keeps nothing for those who are not there, so after each
-subscription `joined` is called: the time to look at the board afresh.
+A process publishes with `publish`, and has one subscription, however many clients watch, kept up by
+`listen`: it subscribes again, with growing patience, whenever Redis was away. Redis keeps nothing
+for those who are not there, so after each subscription `joined` is called: the time to look at the
+board afresh.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,7 +38,9 @@ class UpdateChannel:
             return int(await client.publish(self.name, message))
 
     async def listen(
-        self, heard: Callable[[bytes], Awaitable[None]], joined: Callable[[], Awaitable[None]] | None = None
+        self,
+        heard: Callable[[bytes], Awaitable[None]],
+        joined: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Hand every message to `heard`, until cancelled; `joined` is called after each subscription, also the first."""
         failed = 0
@@ -49,7 +52,11 @@ class UpdateChannel:
             except CacheAway as away:
                 failed += 1
                 if failed == 1:
-                    _log.warning("Updates are not heard while Redis is away", action="updates_listen", error=away)
+                    _log.warning(
+                        "Updates are not heard while Redis is away",
+                        action="updates_listen",
+                        error=away,
+                    )
             await self.clock.sleep(full_jitter(failed, 0.1, LONGEST_WAIT))
 
     async def _hear(

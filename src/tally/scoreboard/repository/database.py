@@ -3,9 +3,9 @@
     async with open_database(dsn, clock, metrics) as database:
         row = await database.row("find_user", "SELECT … WHERE id = $1", user_id)
 
-What may work later (the server is away, starting, or too slow) is `Unavailable`. What PostgreSQL refuses for its content
-is `Invalid`. Everything else that it says, a broken constraint for one, passes as asyncpg's error to the repository
-method that can tell what it means.
+What may work later (the server is away, starting, or too slow) is `Unavailable`. What PostgreSQL
+refuses for its content is `Invalid`. Everything else that it says, a broken constraint for one,
+passes as asyncpg's error to the repository method that can tell what it means.
 """
 
 from collections.abc import AsyncIterator
@@ -28,10 +28,11 @@ Connection: TypeAlias = Any
 
 RETRY_AFTER: Final = 1.0
 STREAM_SECONDS: Final = 600
-# By the class of the error code: connection, no resources, operator intervention (which is shutting down, starting up and
-# statement time-outs), system error.
+# By the class of the error code: connection, no resources, operator intervention (which is shutting
+# down, starting up and statement time-outs), system error.
 _PASSING_CLASSES: Final = frozenset({"08", "53", "57", "58"})
-# Lock time-out, deadlock, serialisation failure, read-only transaction (a standby was asked), idle transaction ended.
+# Lock time-out, deadlock, serialisation failure, read-only transaction (a standby was asked), idle
+# transaction ended.
 _PASSING_CODES: Final = frozenset({"55P03", "40P01", "40001", "25006", "25P03"})
 
 
@@ -92,10 +93,12 @@ class Database:
     async def stream(self, call: str, statement: str, size: int) -> AsyncIterator[list[Row]]:
         """All rows as they are at one moment, after the first call, through a cursor of the server, `size` at a time."""
         async with self.use(call) as connection, connection.transaction(readonly=True):
-            # All rows are wanted, so the plan that is done first is better than the one that begins first.
+            # All rows are wanted, so the plan that is done first is better than the one that begins
+            # first.
             await connection.execute("SET LOCAL cursor_tuple_fraction = 1")
             await connection.execute("SET LOCAL work_mem = '64MB'")
-            # Before the first row there may be a million to be sorted, and nobody waits for an answer.
+            # Before the first row there may be a million to be sorted, and nobody waits for an
+            # answer.
             await connection.execute(f"SET LOCAL statement_timeout = '{STREAM_SECONDS}s'")
             cursor = await connection.cursor(statement, timeout=STREAM_SECONDS)
             while rows := await cursor.fetch(size, timeout=STREAM_SECONDS):
@@ -117,7 +120,9 @@ def translate(error: BaseException) -> Exception | None:
         return None
     if isinstance(error, asyncpg.DataError):  # found by the driver, before anything was sent
         return Invalid("A value cannot be stored", code="invalid_value")
-    if isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
+    if isinstance(
+        error, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    ):
         return Unavailable("The database is not available", retry_after=RETRY_AFTER)
     return None
 
@@ -133,7 +138,8 @@ async def open_database(
             min_size=limits.least,
             max_size=limits.most,
             timeout=limits.connect_seconds,
-            # The server ends a statement that takes too long; this ends the wait for a server that has gone silent.
+            # The server ends a statement that takes too long; this ends the wait for a server that
+            # has gone silent.
             command_timeout=limits.statement_seconds + 1,
             init=_prepare_connection,
             reset=_leave_as_is,
@@ -164,7 +170,9 @@ async def _close(pool: Any) -> None:
 
 async def _prepare_connection(connection: Connection) -> None:
     for kind in ("json", "jsonb"):
-        await connection.set_type_codec(kind, encoder=_encoded, decoder=msgspec.json.decode, schema="pg_catalog")
+        await connection.set_type_codec(
+            kind, encoder=_encoded, decoder=msgspec.json.decode, schema="pg_catalog"
+        )
 
 
 async def _leave_as_is(_: Connection) -> None:

@@ -1,8 +1,9 @@
 """Comparing the board in Redis with PostgreSQL, page by page, and setting right what differs, and only that.
 
-A difference may be a change on its way: PostgreSQL has it, and Redis gets it in a moment. So whoever seems wrong is looked at
-again, first in Redis and then in PostgreSQL. If they still differ, Redis is set to what PostgreSQL says, provided that it is
-still as it was seen; whoever changed it in the meantime was newer.
+A difference may be a change on its way: PostgreSQL has it, and Redis gets it in a moment. So
+whoever seems wrong is looked at again, first in Redis and then in PostgreSQL. If they still differ,
+Redis is set to what PostgreSQL says, provided that it is still as it was seen; whoever changed it
+in the meantime was newer.
 """
 
 from collections.abc import Sequence
@@ -25,15 +26,26 @@ class DriftCheck:
     scores: ScoreRepository
 
     async def run(self, *, heal: bool) -> Drift:
-        """What differs, set right if so wished. BoardMissing where there is no board to compare with."""
+        """What differs, set right if so wished.
+
+        BoardMissing where there is no board to compare with.
+        """
         drift = Drift()
         async for user_ids, scores, entries in self.scores.comparable(PAGE):
             seen_entries, seen_scores = await self.board.stored(user_ids)
             drift = replace(drift, compared=drift.compared + len(user_ids))
-            # Nearly always nothing differs, and then a million players are compared as a few thousand lists.
+            # Nearly always nothing differs, and then a million players are compared as a few
+            # thousand lists.
             if seen_entries != list(entries) or seen_scores != list(scores):
-                rows = zip(user_ids, zip(entries, scores, strict=True), zip(seen_entries, seen_scores, strict=True), strict=True)
-                drift = await self._judge(drift, [user_id for user_id, right, seen in rows if seen != right], heal=heal)
+                rows = zip(
+                    user_ids,
+                    zip(entries, scores, strict=True),
+                    zip(seen_entries, seen_scores, strict=True),
+                    strict=True,
+                )
+                drift = await self._judge(
+                    drift, [user_id for user_id, right, seen in rows if seen != right], heal=heal
+                )
         shown = drift.compared - (0 if heal else drift.missing)
         # Everybody who should be there is. If that is as many as there are, nobody else can be.
         if await self.board.sizes() != (shown, shown):
@@ -48,14 +60,18 @@ class DriftCheck:
     async def _strays(self, drift: Drift, *, heal: bool) -> Drift:
         async for members in self.board.member_pages(PAGE):
             found = len(await self.board.strays(members, remove=heal))
-            drift = replace(drift, strays=drift.strays + found, healed=drift.healed + (found if heal else 0))
+            drift = replace(
+                drift, strays=drift.strays + found, healed=drift.healed + (found if heal else 0)
+            )
         return drift
 
     async def _extras(self, drift: Drift, *, heal: bool) -> Drift:
         async for page in self.board.player_pages(PAGE):
             user_ids = sorted(set(page))
             known = await self.scores.find_many(user_ids)
-            drift = await self._judge(drift, [user_id for user_id in user_ids if user_id not in known], heal=heal)
+            drift = await self._judge(
+                drift, [user_id for user_id in user_ids if user_id not in known], heal=heal
+            )
         return drift
 
     async def _judge(self, drift: Drift, user_ids: Sequence[str], *, heal: bool) -> Drift:
@@ -73,8 +89,12 @@ class DriftCheck:
         return drift
 
 
-def _with(drift: Drift, user_id: str, score: Score | None, *, is_missing: bool, healed: bool) -> Drift:
-    examples = drift.examples if len(drift.examples) >= MOST_EXAMPLES else (*drift.examples, user_id)
+def _with(
+    drift: Drift, user_id: str, score: Score | None, *, is_missing: bool, healed: bool
+) -> Drift:
+    examples = (
+        drift.examples if len(drift.examples) >= MOST_EXAMPLES else (*drift.examples, user_id)
+    )
     return replace(
         drift,
         extra=drift.extra + (score is None),

@@ -21,7 +21,9 @@ class EventRepository:
 
     database: Database
 
-    async def of_user(self, user_id: str, limit: int, after: tuple[datetime, str] | None = None) -> EventPage:
+    async def of_user(
+        self, user_id: str, limit: int, after: tuple[datetime, str] | None = None
+    ) -> EventPage:
         """A page of a player's history; `after` is the `next_key` of the page before."""
         if after is None:
             rows = await self.database.rows("events_of_user", _FIRST, user_id, limit + 1)
@@ -38,7 +40,8 @@ class EventRepository:
                 "delete_old_events",
                 "DELETE FROM score_events WHERE id = ANY(ARRAY(SELECT id FROM score_events"
                 " WHERE created_at < $1 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING id",
-                *(before, limit),
+                before,
+                limit,
             )
         )
 

@@ -1,7 +1,8 @@
 """How often someone may come, counted in Redis for all processes together: a sliding window, decided in one script.
 
-`rate_limit:<what>:<who>` is a sorted set with one member for each request of the last window. A request that is refused is not
-counted, so whoever keeps trying gets in as soon as the oldest one has left the window.
+`rate_limit:<what>:<who>` is a sorted set with one member for each request of the last window. A
+request that is refused is not counted, so whoever keeps trying gets in as soon as the oldest one
+has left the window.
 """
 
 from typing import Final
@@ -27,7 +28,7 @@ class LimitRepository:
         """Count a request (`hit("score", user_id, 10, 60)`), and say whether it is allowed; CacheAway without Redis."""
         now, window = self._clock.time_ns() // 1000, round(window_seconds * 1_000_000)
         is_allowed, count, until_one, until_all = await self._server.run(
-            *("limit_hit", self._hit, (f"{RATE_LIMIT}{what}:{who}",)), (now, window, limit, new_uuid())
+            "limit_hit", self._hit, (f"{RATE_LIMIT}{what}:{who}",), (now, window, limit, new_uuid())
         )
         return Allowance(
             is_allowed=bool(is_allowed),

@@ -1,7 +1,8 @@
 """Locks that all processes share: PostgreSQL's advisory locks, each held by a connection of its own.
 
-Such a lock lasts as long as its connection, so one whose holder dies is free at once, and there is nothing to expire. What
-`seconds` asks for is therefore not needed; to extend a lock is to see that its connection is still there.
+Such a lock lasts as long as its connection, so one whose holder dies is free at once, and there is
+nothing to expire. What `seconds` asks for is therefore not needed; to extend a lock is to see that
+its connection is still there.
 """
 
 import hashlib
@@ -14,7 +15,8 @@ from tally.errors import Unavailable
 from tally.kit import logs
 from tally.scoreboard.repository.database import Connection, Database
 
-# What a connection says that the server has ended; the last one where word of it is just being read.
+# What a connection says that the server has ended; the last one where word of it is just being
+# read.
 GONE: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncpg.InternalClientError)
 
 _log = logs.logger()
@@ -46,7 +48,9 @@ class AdvisoryLocks:
         try:
             return not held[1].is_closed() and await held[1].fetchval("SELECT true")
         except GONE as error:
-            _log.warning("A lock was lost with its connection", action="lock_extend", lock=name, error=error)
+            _log.warning(
+                "A lock was lost with its connection", action="lock_extend", lock=name, error=error
+            )
             return False
 
     async def release(self, name: str) -> None:
@@ -60,7 +64,9 @@ class AdvisoryLocks:
                 if not connection.is_closed():
                     await connection.fetchval("SELECT pg_advisory_unlock($1)", key_of(name))
         except Unavailable as error:
-            _log.warning("A lock went with its connection", action="lock_release", lock=name, error=error)
+            _log.warning(
+                "A lock went with its connection", action="lock_release", lock=name, error=error
+            )
 
 
 def key_of(name: str) -> int:

@@ -1,8 +1,9 @@
 """How many streams somebody has open, on all processes together, counted in Redis.
 
-`streams:user:<user id>` and `streams:address:<address>` are hashes: by process, how many it has open for them. Each process says
-how many it has, not that there is one more or less, so no error adds up while Redis is away. `streams:process:<name>` says that a
-process lives, and is gone some seconds after it: what a process had open that was killed counts no longer.
+`streams:user:<user id>` and `streams:address:<address>` are hashes: by process, how many it has
+open for them. Each process says how many it has, not that there is one more or less, so no error
+adds up while Redis is away. `streams:process:<name>` says that a process lives, and is gone some
+seconds after it: what a process had open that was killed counts no longer.
 """
 
 from typing import Final
@@ -19,7 +20,10 @@ KEPT_SECONDS: Final = 7 * 86_400
 
 
 class OpenStreams:
-    """What this process tells of its streams. Every method raises CacheAway where Redis does not answer."""
+    """What this process tells of its streams.
+
+    Every method raises CacheAway where Redis does not answer.
+    """
 
     def __init__(self, server: CacheServer) -> None:
         self._server = server
@@ -36,4 +40,7 @@ class OpenStreams:
     async def live(self) -> bool:
         """Count as living for some seconds more; whether this process still did, or else Redis has forgotten it."""
         async with self._server.use("streams_live") as client:
-            return await client.set(PROCESS + self._process, "1", ex=LIVES_SECONDS, get=True) is not None
+            return (
+                await client.set(PROCESS + self._process, "1", ex=LIVES_SECONDS, get=True)
+                is not None
+            )

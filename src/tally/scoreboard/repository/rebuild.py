@@ -1,9 +1,11 @@
 """Building the board in Redis from PostgreSQL, while it is read and changed.
 
-First the mark of a rebuild is set, and from then on every change is made to the new board as well. Only then PostgreSQL is read,
-as it is at one moment: what was committed before is read, what is committed later is put by whoever committed it. Loading follows
-the rule of every write, that a smaller score is old news, so the order in which the two arrive does not matter. At the end
-the new board takes the place of the old one in one step. A mark that nobody tends goes away by itself, with the half-built board.
+First the mark of a rebuild is set, and from then on every change is made to the new board as well.
+Only then PostgreSQL is read, as it is at one moment: what was committed before is read, what is
+committed later is put by whoever committed it. Loading follows the rule of every write, that a
+smaller score is old news, so the order in which the two arrive does not matter. At the end the new
+board takes the place of the old one in one step. A mark that nobody tends goes away by itself, with
+the half-built board.
 """
 
 import asyncio
@@ -32,7 +34,10 @@ class BoardBuilder:
         self._abandon_script = server.script(ABANDON)
 
     async def rebuild(self) -> int:
-        """How many players the new board has. RebuildUnderWay if somebody else is at it, CacheAway if Redis lost it halfway."""
+        """How many players the new board has.
+
+        RebuildUnderWay if somebody else is at it, CacheAway if Redis lost it halfway.
+        """
         new = f"{BOARD}:new:{new_uuid()}"
         async with self._server.use("rebuild_begin") as client:
             if not await client.set(REBUILDING, new, nx=True, ex=IDLE_SECONDS):
@@ -41,7 +46,9 @@ class BoardBuilder:
             changed_at = await self._scores.last_change()
             await self._load_all(new)
             moment = 0 if changed_at is None else microseconds(changed_at)
-            count: int = await self._server.run("rebuild_swap", self._swap_script, KEYS, (new, moment))
+            count: int = await self._server.run(
+                "rebuild_swap", self._swap_script, KEYS, (new, moment)
+            )
         except BaseException:
             await asyncio.shield(self._abandon(new))
             raise

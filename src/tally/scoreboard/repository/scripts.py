@@ -1,7 +1,10 @@
-"""The scripts that run inside Redis. Each is atomic; what their keys hold is told in `board.py` and `limits.py`.
+"""The scripts that run inside Redis.
 
-KEYS are the board, its players, its last change and the mark of a rebuild; the keys of a new board begin with what the mark says.
-A board is whole if its last change is there, be it 0: a Redis that was restarted has none until the board is rebuilt.
+Each is atomic; what their keys hold is told in `board.py` and `limits.py`.
+
+KEYS are the board, its players, its last change and the mark of a rebuild; the keys of a new board
+begin with what the mark says. A board is whole if its last change is there, be it 0: a Redis that
+was restarted has none until the board is rebuilt.
 """
 
 from typing import Final
@@ -74,7 +77,8 @@ local function stretch(start, limit)
 end
 """
 
-# offset, limit. How many players, the last change, where the stretch starts, and then user, score and entry of each.
+# offset, limit. How many players, the last change, where the stretch starts, and then user, score
+# and entry of each.
 TOP: Final = (
     _STRETCH
     + """
@@ -117,8 +121,9 @@ for index = 1, #ARGV do members[index] = string.sub(entries[index] or '', 1, 16)
 return {entries, redis.call('ZMSCORE', KEYS[1], unpack(members))}
 """
 
-# user; entry and score that were seen; score, digits and username that are right, all empty to remove the player.
-# 1 if the player was set right, 0 if something else has changed it since it was seen.
+# user; entry and score that were seen; score, digits and username that are right, all empty to
+# remove the player. 1 if the player was set right, 0 if something else has changed it since it was
+# seen.
 HEAL: Final = (
     _PLACE_OF
     + """
@@ -151,8 +156,9 @@ end
 return strays
 """
 
-# KEYS[1] is the mark of the rebuild. Name of the new board, seconds it may take until the next call; then of each player the
-# score, and user, digits and username in one. 0 if the mark is no longer ours.
+# KEYS[1] is the mark of the rebuild. Name of the new board, seconds it may take until the next
+# call; then of each player the score, and user, digits and username in one. 0 if the mark is no
+# longer ours.
 LOAD: Final = """
 local new, seconds = ARGV[1], ARGV[2]
 if redis.call('GET', KEYS[1]) ~= new then return 0 end
@@ -181,8 +187,8 @@ for _, name in ipairs({'', ':players', ':changed', ':removed'}) do redis.call('E
 return 1
 """
 
-# KEYS: board, players, last change, mark. Name of the new board, microseconds of the last change in PostgreSQL.
-# How many players the board has now, or -1 if the mark is no longer ours.
+# KEYS: board, players, last change, mark. Name of the new board, microseconds of the last change in
+# PostgreSQL. How many players the board has now, or -1 if the mark is no longer ours.
 SWAP: Final = """
 local new = ARGV[1]
 if redis.call('GET', KEYS[4]) ~= new then return -1 end
@@ -215,9 +221,10 @@ if redis.call('GET', KEYS[1]) == new then redis.call('DEL', KEYS[1]) end
 return redis.call('UNLINK', new, new .. ':players', new .. ':changed', new .. ':removed')
 """
 
-# KEYS[1] has one member for each request in the window, scored by its microseconds. Now, window in microseconds, limit, a name
-# for this request. Whether it is allowed, how many are in the window now, the microseconds until one and until all have left it.
-# A request stays in the window for exactly its length: the one that comes at that very moment is allowed.
+# KEYS[1] has one member for each request in the window, scored by its microseconds. Now, window in
+# microseconds, limit, a name for this request. Whether it is allowed, how many are in the window
+# now, the microseconds until one and until all have left it. A request stays in the window for
+# exactly its length: the one that comes at that very moment is allowed.
 HIT: Final = """
 local now, window, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - window)
@@ -234,9 +241,10 @@ local newest = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] or now
 return {is_allowed, count, oldest + window - now, newest + window - now}
 """
 
-# KEYS: the hash of somebody's streams, and what says that this process lives. Name of the process, how many streams it has open
-# for them now, seconds for which it counts as living after this, what the keys of living processes begin with, seconds to keep
-# the hash. How many they have open on all processes that live.
+# KEYS: the hash of somebody's streams, and what says that this process lives. Name of the process,
+# how many streams it has open for them now, seconds for which it counts as living after this, what
+# the keys of living processes begin with, seconds to keep the hash. How many they have open on all
+# processes that live.
 STREAMS: Final = """
 local mine, count = ARGV[1], tonumber(ARGV[2])
 redis.call('SET', KEYS[2], '1', 'EX', ARGV[3])

@@ -1,4 +1,7 @@
-"""The table `sessions`: who is signed in where. A session is found by the hash of its access token, which only the client has."""
+"""The table `sessions`: who is signed in where.
+
+A session is found by the hash of its access token, which only the client has.
+"""
 
 import ipaddress
 from dataclasses import dataclass
@@ -36,20 +39,30 @@ class SessionRepository:
         await self.database.value(
             "create_session",
             f"INSERT INTO sessions ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-            *(session.session_id, session.user_id, session.token_hash, session.refresh_hash),
-            *(_address(session.ip_address), session.user_agent and session.user_agent[:MAX_USER_AGENT]),
-            *(session.expires_at, session.created_at, session.revoked_at),
+            session.session_id,
+            session.user_id,
+            session.token_hash,
+            session.refresh_hash,
+            _address(session.ip_address),
+            session.user_agent and session.user_agent[:MAX_USER_AGENT],
+            session.expires_at,
+            session.created_at,
+            session.revoked_at,
         )
 
     async def find(self, token_hash: str) -> Session | None:
         """The session of an access token, whether or not it still holds: ask `is_active`."""
-        row = await self.database.row("find_session", f"SELECT {_COLUMNS} FROM sessions WHERE token_hash = $1", token_hash)
+        row = await self.database.row(
+            "find_session", f"SELECT {_COLUMNS} FROM sessions WHERE token_hash = $1", token_hash
+        )
         return None if row is None else _session(row)
 
     async def find_by_refresh(self, refresh_hash: str) -> Session | None:
         """The session that a refresh token would renew, whether or not it still holds."""
         row = await self.database.row(
-            "find_session_by_refresh", f"SELECT {_COLUMNS} FROM sessions WHERE refresh_hash = $1", refresh_hash
+            "find_session_by_refresh",
+            f"SELECT {_COLUMNS} FROM sessions WHERE refresh_hash = $1",
+            refresh_hash,
         )
         return None if row is None else _session(row)
 
@@ -59,14 +72,19 @@ class SessionRepository:
             "list_sessions",
             f"SELECT {_COLUMNS} FROM sessions WHERE user_id = $1 AND revoked_at IS NULL AND expires_at > $2"
             " ORDER BY created_at DESC, id LIMIT $3",
-            *(user_id, now, limit),
+            user_id,
+            now,
+            limit,
         )
         return [_session(row) for row in rows]
 
-    async def renew(self, refresh_hash: str, token_hash: str, new_refresh_hash: str, now: datetime) -> Renewal:
+    async def renew(
+        self, refresh_hash: str, token_hash: str, new_refresh_hash: str, now: datetime
+    ) -> Renewal:
         """Trade a refresh token in: the session goes on under `token_hash` and `new_refresh_hash`.
 
-        Each refresh token works once. One that comes a second time has been copied, and ends the session.
+        Each refresh token works once. One that comes a second time has been copied, and ends the
+        session.
         """
         async with self.database.use("renew_session") as connection:
             row = await connection.fetchrow(_RENEW, refresh_hash, token_hash, new_refresh_hash, now)
@@ -81,7 +99,9 @@ class SessionRepository:
             "revoke_session",
             "UPDATE sessions SET revoked_at = $3 WHERE id = $1 AND user_id = $2 AND revoked_at IS NULL AND expires_at > $3"
             f" RETURNING {_COLUMNS}",
-            *(session_id, user_id, now),
+            session_id,
+            user_id,
+            now,
         )
         return None if row is None else _session(row)
 
@@ -90,7 +110,8 @@ class SessionRepository:
         rows = await self.database.rows(
             "revoke_sessions",
             f"UPDATE sessions SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL RETURNING {_COLUMNS}",
-            *(user_id, now),
+            user_id,
+            now,
         )
         return [_session(row) for row in rows]
 
@@ -102,7 +123,8 @@ class SessionRepository:
                 "DELETE FROM sessions WHERE id = ANY(ARRAY("
                 "SELECT id FROM sessions WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED"
                 ")) RETURNING id",
-                *(before, limit),
+                before,
+                limit,
             )
         )
 

@@ -3,10 +3,11 @@
     client = SharedRedis(ConnectionPool.from_url(url), seconds=0.5)
     await client.get("a")
 
-redis-py gives a call a connection of its own for as long as it lasts, and guards each of its steps by a timer of its own, which
-costs about 110 µs of processor; here a call costs about 13. Nor can a pool run dry: however many calls are under way, a Redis
-that answers is never taken for one that is away. Connecting, signing in, TLS and the protocol itself stay redis-py's, and so do
-subscriptions, which take connections from the pool.
+redis-py gives a call a connection of its own for as long as it lasts, and guards each of its steps
+by a timer of its own, which costs about 110 µs of processor; here a call costs about 13. Nor can a
+pool run dry: however many calls are under way, a Redis that answers is never taken for one that is
+away. Connecting, signing in, TLS and the protocol itself stay redis-py's, and so do subscriptions,
+which take connections from the pool.
 """
 
 import asyncio
@@ -26,7 +27,10 @@ GRACE_SECONDS: Final = 0.02
 
 
 class Line:
-    """One connection for as long as it holds. It breaks once, and then fails whoever waits for an answer on it."""
+    """One connection for as long as it holds.
+
+    It breaks once, and then fails whoever waits for an answer on it.
+    """
 
     def __init__(self, connection: Any, seconds: float) -> None:
         self.is_broken = False
@@ -44,8 +48,11 @@ class Line:
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._look_at_the_oldest)
         try:
-            # Written before this first waits for anything, so that answers and those who wait for them stay in step.
-            await self._connection.send_packed_command(self._connection.pack_command(*words), check_health=False)
+            # Written before this first waits for anything, so that answers and those who wait for
+            # them stay in step.
+            await self._connection.send_packed_command(
+                self._connection.pack_command(*words), check_health=False
+            )
         except (RedisError, OSError) as error:
             self._break(error)
         except BaseException:
@@ -63,7 +70,9 @@ class Line:
         try:
             while True:
                 try:
-                    found = await self._connection.read_response(timeout=math.inf, disconnect_on_error=False)
+                    found = await self._connection.read_response(
+                        timeout=math.inf, disconnect_on_error=False
+                    )
                 except ResponseError as refusal:
                     found = refusal
                 _, answer = self._waiting.popleft()
@@ -73,7 +82,11 @@ class Line:
                     answer.set_exception(found)
                 else:
                     answer.set_result(found)
-        except (RedisError, OSError, IndexError) as error:  # the last is an answer that nobody asked for
+        except (
+            RedisError,
+            OSError,
+            IndexError,
+        ) as error:  # the last is an answer that nobody asked for
             self._break(error)
         finally:
             await self._connection.disconnect(nowait=True)
@@ -98,7 +111,11 @@ class Line:
             self._reading.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        told = error if isinstance(error, RedisTimeoutError) else RedisConnectionError(f"The connection broke: {error}")
+        told = (
+            error
+            if isinstance(error, RedisTimeoutError)
+            else RedisConnectionError(f"The connection broke: {error}")
+        )
         while self._waiting:
             _, answer = self._waiting.popleft()
             if not answer.done():
@@ -106,7 +123,11 @@ class Line:
 
 
 class SharedRedis(Redis):
-    """The client. A broken line is replaced at the next call, and a call that it broke under is made once more, at once."""
+    """The client.
+
+    A broken line is replaced at the next call, and a call that it broke under is made once more, at
+    once.
+    """
 
     def __init__(self, pool: ConnectionPool, seconds: float) -> None:
         """`seconds` is how long a call waits for an answer, and for a connection."""
@@ -120,7 +141,8 @@ class SharedRedis(Redis):
         try:
             found = await (await self._whole_line()).ask(*args)
         except RedisConnectionError:
-            # Once more, at once, for a connection that broke while nobody used it. A server that is slow is not asked twice.
+            # Once more, at once, for a connection that broke while nobody used it. A server that is
+            # slow is not asked twice.
             found = await (await self._whole_line()).ask(*args)
         convert = self.response_callbacks.get(args[0])
         options.pop("keys", None)  # for a cache on the client's side, which is not used
@@ -135,7 +157,9 @@ class SharedRedis(Redis):
         if self._line is not None and not self._line.is_broken:
             return self._line
         async with self._opening:
-            if self._line is None or self._line.is_broken:  # and nobody else has opened one meanwhile
+            if (
+                self._line is None or self._line.is_broken
+            ):  # and nobody else has opened one meanwhile
                 if self._line is not None:
                     await self._line.close()
                 self._line = Line(await self._connected(), self._seconds)
@@ -151,6 +175,8 @@ class SharedRedis(Redis):
         except BaseException as error:
             await connection.disconnect(nowait=True)
             if isinstance(error, TimeoutError):
-                raise RedisTimeoutError(f"Timeout: no connection within {self._seconds} s") from error
+                raise RedisTimeoutError(
+                    f"Timeout: no connection within {self._seconds} s"
+                ) from error
             raise
         return connection

@@ -1,6 +1,7 @@
 """How the two servers are doing, by their own count: their size, who is connected, and how much they do.
 
-Both keep these figures all the time, so to ask for them costs next to nothing, however much they hold.
+Both keep these figures all the time, so to ask for them costs next to nothing, however much they
+hold.
 """
 
 from dataclasses import dataclass
@@ -39,7 +40,10 @@ async def database_vitals(database: Database) -> DatabaseVitals:
     """PostgreSQL's own figures; Unavailable where it does not answer."""
     (row,) = await database.rows("vitals", _DATABASE)
     return DatabaseVitals(
-        row["size"], row["numbackends"], row["transactions"], _share(row["blks_hit"], row["blks_hit"] + row["blks_read"])
+        row["size"],
+        row["numbackends"],
+        row["transactions"],
+        _share(row["blks_hit"], row["blks_hit"] + row["blks_read"]),
     )
 
 
@@ -49,8 +53,18 @@ async def cache_vitals(redis: CacheServer) -> CacheVitals:
         told = await client.info()
         keys = await client.dbsize()
     hits, misses = told.get("keyspace_hits", 0), told.get("keyspace_misses", 0)
-    program = f"Valkey {told['valkey_version']}" if "valkey_version" in told else f"Redis {told.get('redis_version', '')}".strip()
-    return CacheVitals(program, told["used_memory"], keys, told["instantaneous_ops_per_sec"], _share(hits, hits + misses))
+    program = (
+        f"Valkey {told['valkey_version']}"
+        if "valkey_version" in told
+        else f"Redis {told.get('redis_version', '')}".strip()
+    )
+    return CacheVitals(
+        program,
+        told["used_memory"],
+        keys,
+        told["instantaneous_ops_per_sec"],
+        _share(hits, hits + misses),
+    )
 
 
 def _share(part: int, whole: int) -> float:

@@ -63,7 +63,10 @@ class Accounts:
         return user, await self.sessions.open(user, client)
 
     async def login(self, login: str, password: str, client: Client) -> tuple[User, Grant]:
-        """The account of that name or address, signed in. What was wrong is not told, and all of it takes as long."""
+        """The account of that name or address, signed in.
+
+        What was wrong is not told, and all of it takes as long.
+        """
         found = await self.accounts.credentials(login)
         password_hash = None if found is None else found.password_hash
         if not await self.passwords.is_right(password, password_hash) or found is None:
@@ -71,11 +74,15 @@ class Accounts:
         user = found.user
         logs.bind(user_id=user.user_id)
         if self.passwords.is_outdated(found.password_hash):
-            await self.accounts.change_password_hash(user.user_id, await self.passwords.hash(password), self.clock.now())
+            await self.accounts.change_password_hash(
+                user.user_id, await self.passwords.hash(password), self.clock.now()
+            )
         _log.info("Signed in", action="login")
         return user, await self.sessions.open(user, client)
 
-    async def history(self, identity: Identity, limit: int, after: tuple[datetime, str] | None) -> EventPage:
+    async def history(
+        self, identity: Identity, limit: int, after: tuple[datetime, str] | None
+    ) -> EventPage:
         """A page of the player's score changes, newest first."""
         return await self.events.of_user(identity.user_id, limit, after)
 

@@ -21,9 +21,13 @@ class Actions:
     tokens: ActionTokens
     clock: Clock
 
-    async def complete(self, action_id: str, user_id: str, max_score: int, metadata: Mapping[str, Any]) -> tuple[str, datetime]:
+    async def complete(
+        self, action_id: str, user_id: str, max_score: int, metadata: Mapping[str, Any]
+    ) -> tuple[str, datetime]:
         """The token of the action and when it expires; ActionKnown if the action was vouched for before."""
         now = self.clock.now()
-        action = CompletedAction(action_id, user_id, max_score, now, whole_second(now) + TOKEN_TIME, metadata)
+        action = CompletedAction(
+            action_id, user_id, max_score, now, whole_second(now) + TOKEN_TIME, metadata
+        )
         await self.actions.complete(action)
         return self.tokens.make(action), action.expires_at

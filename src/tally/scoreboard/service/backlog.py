@@ -1,8 +1,8 @@
 """What Redis has not been told yet, because it was away: kept in this process until it is back.
 
-Of each player only the latest score is kept, since a greater one makes the smaller old news. When more than so many
-players wait, their scores are let go and the whole board is built anew instead. What is lost with the process is
-found by the verifier.
+Of each player only the latest score is kept, since a greater one makes the smaller old news. When
+more than so many players wait, their scores are let go and the whole board is built anew instead.
+What is lost with the process is found by the verifier.
 """
 
 from collections.abc import Iterator
@@ -78,7 +78,11 @@ class Backlog:
 
     def _bound(self) -> None:
         if len(self._scores) + len(self._removed) > self._most:
-            _log.warning("Too much waits for Redis; the board will be built anew", action="backlog_overflow", most=self._most)
+            _log.warning(
+                "Too much waits for Redis; the board will be built anew",
+                action="backlog_overflow",
+                most=self._most,
+            )
             self._scores.clear()
             self._removed.clear()
             self.is_rebuild_due = True

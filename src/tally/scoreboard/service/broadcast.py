@@ -1,12 +1,13 @@
 """Telling everyone who watches that the top of the board has moved.
 
-Two loops. One tells other processes: after a change here it reads the top ten and publishes them on Redis' channel.
-The other tells this process's own clients: after a change here, or word from another process, it reads the top ten
-afresh and hands them to the hub, where they are serialised once for all clients. Both coalesce: what happens while
-they wait is in what they read next, so the latest state wins, and clients get at most ten updates a second. Word on
-the channel is a reason to look, never the news itself, so the order in which processes publish does not matter.
-Without Redis a process tells its own clients of its own changes at once, and looks into PostgreSQL now and then for
-those of others.
+Two loops. One tells other processes: after a change here it reads the top ten and publishes them on
+Redis' channel. The other tells this process's own clients: after a change here, or word from
+another process, it reads the top ten afresh and hands them to the hub, where they are serialised
+once for all clients. Both coalesce: what happens while they wait is in what they read next, so the
+latest state wins, and clients get at most ten updates a second. Word on the channel is a reason to
+look, never the news itself, so the order in which processes publish does not matter. Without Redis
+a process tells its own clients of its own changes at once, and looks into PostgreSQL now and then
+for those of others.
 """
 
 import asyncio
@@ -65,14 +66,23 @@ def changed_positions(before: Sequence[Place], after: Sequence[Place]) -> tuple[
     """The ranks that differ; where the board became shorter, also those that are gone."""
     longest = max(len(before), len(after))
     return tuple(
-        index + 1 for index in range(longest) if index >= len(before) or index >= len(after) or before[index] != after[index]
+        index + 1
+        for index in range(longest)
+        if index >= len(before) or index >= len(after) or before[index] != after[index]
     )
 
 
 class Broadcast:
     """The one place of a process through which changes of the board pass to clients."""
 
-    def __init__(self, leaderboard: Leaderboard, channel: UpdateChannel, guard: RedisGuard, hub: Hub, clock: Clock) -> None:
+    def __init__(
+        self,
+        leaderboard: Leaderboard,
+        channel: UpdateChannel,
+        guard: RedisGuard,
+        hub: Hub,
+        clock: Clock,
+    ) -> None:
         self._leaderboard = leaderboard
         self._channel = channel
         self._guard = guard
@@ -104,7 +114,12 @@ class Broadcast:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Pass changes on for as long as this lasts."""
-        works = (self._tell(), self._deliver(), self._channel.listen(self._heard, self._joined), self._poll())
+        works = (
+            self._tell(),
+            self._deliver(),
+            self._channel.listen(self._heard, self._joined),
+            self._poll(),
+        )
         tasks = [asyncio.create_task(work) for work in works]
         try:
             yield
@@ -126,7 +141,9 @@ class Broadcast:
                 board = await self._leaderboard.top(WATCHED)
                 update = self._update(board, self._told)
                 if update.changed_positions:
-                    await self._guard.call(partial(self._channel.publish, msgspec.json.encode(update)))
+                    await self._guard.call(
+                        partial(self._channel.publish, msgspec.json.encode(update))
+                    )
                     self._told = update.leaderboard
             except Unavailable as away:
                 # Others look into PostgreSQL themselves while Redis is away.
@@ -144,7 +161,11 @@ class Broadcast:
             try:
                 board = await self._leaderboard.top(WATCHED)
             except Unavailable as away:
-                _log.warning("Watchers were not told: neither server answers", action="updates_deliver", error=away)
+                _log.warning(
+                    "Watchers were not told: neither server answers",
+                    action="updates_deliver",
+                    error=away,
+                )
                 await self._clock.sleep(POLL_SECONDS)
                 self._to_deliver.set()
                 continue
@@ -166,4 +187,9 @@ class Broadcast:
 
     def _update(self, board: Board, before: Sequence[Place]) -> Update:
         places = tuple(place_of(standing) for standing in board.standings)
-        return Update(places, changed_positions(before, places), board.total_players, rfc3339(self._clock.now()))
+        return Update(
+            places,
+            changed_positions(before, places),
+            board.total_players,
+            rfc3339(self._clock.now()),
+        )

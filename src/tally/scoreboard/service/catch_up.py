@@ -40,7 +40,12 @@ class CatchUp:
                 await self._rebuild_for_all()
             await self._catch_up()
         except Unavailable as away:
-            _log.debug("Redis is away; it is told later", action="catch_up", error=away, waiting=len(self.backlog))
+            _log.debug(
+                "Redis is away; it is told later",
+                action="catch_up",
+                error=away,
+                waiting=len(self.backlog),
+            )
 
     async def _rebuild_for_all(self) -> None:
         try:
@@ -64,7 +69,12 @@ class CatchUp:
         """How the board differs from PostgreSQL, set right if so wished."""
         found = await self.guard.call(lambda: self.check.run(heal=heal))
         if found.found:
-            _log.warning("The board in Redis had drifted", action="board_drift", found=found.found, healed=found.healed)
+            _log.warning(
+                "The board in Redis had drifted",
+                action="board_drift",
+                found=found.found,
+                healed=found.healed,
+            )
         if found.healed:
             self.broadcast.note_change()
         return found

@@ -2,8 +2,8 @@
 
     board = await guard.ask(lambda: cache.top(10), otherwise=lambda: scores.top(10))
 
-A Redis that is away costs nobody a time-out for more than a moment: after a few failures in a row it is not asked at
-all, and then by one call now and then until it answers again.
+A Redis that is away costs nobody a time-out for more than a moment: after a few failures in a row
+it is not asked at all, and then by one call now and then until it answers again.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,11 +27,15 @@ class RedisGuard:
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._breaker = Breaker(
-            *("redis", clock, metrics),
+            "redis",
+            clock,
+            metrics,
             failures=FAILURES,
             open_seconds=OPEN_SECONDS,
             # One without a board is well, and waits for us to build it.
-            counts=lambda error: isinstance(error, CacheAway) and not isinstance(error, BoardMissing),
+            counts=lambda error: (
+                isinstance(error, CacheAway) and not isinstance(error, BoardMissing)
+            ),
         )
 
     @property
@@ -43,7 +47,9 @@ class RedisGuard:
         """What Redis answers, or Unavailable."""
         return await self._breaker.call(operation)
 
-    async def ask(self, operation: Callable[[], Awaitable[T]], otherwise: Callable[[], Awaitable[F]]) -> T | F:
+    async def ask(
+        self, operation: Callable[[], Awaitable[T]], otherwise: Callable[[], Awaitable[F]]
+    ) -> T | F:
         """What Redis answers, or, where it does not, what `otherwise` does."""
         try:
             return await self._breaker.call(operation)

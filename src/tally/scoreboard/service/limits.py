@@ -22,7 +22,11 @@ class LimitPassed(RateLimited):
     default_code = "rate_limit_exceeded"
 
     def __init__(self, allowance: Allowance) -> None:
-        super().__init__(f"At most {allowance.limit} requests a minute", retry_after=allowance.retry_after, limit=allowance.limit)
+        super().__init__(
+            f"At most {allowance.limit} requests a minute",
+            retry_after=allowance.retry_after,
+            limit=allowance.limit,
+        )
         self.allowance = allowance
 
 

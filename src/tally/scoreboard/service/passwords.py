@@ -1,7 +1,8 @@
 """Passwords: hashed with Argon2id in threads of their own, a few at a time, and checked in the same time for everyone.
 
-A hash takes some tens of milliseconds and 19 MiB on purpose. So only as many are made at once as there are threads,
-and only so many may wait: beyond that, signing in is refused for a moment, and all else goes on.
+A hash takes some tens of milliseconds and 19 MiB on purpose. So only as many are made at once as
+there are threads, and only so many may wait: beyond that, signing in is refused for a moment, and
+all else goes on.
 """
 
 import asyncio
@@ -24,7 +25,8 @@ class Passwords:
     """Hashes passwords and checks them, for as long as it is open."""
 
     def __init__(self) -> None:
-        # What OWASP advises: enough for a graphics card to be no better at it, little enough for a small server.
+        # What OWASP advises: enough for a graphics card to be no better at it, little enough for a
+        # small server.
         self._hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
         self._threads = ThreadPoolExecutor(THREADS, "passwords")
         self._waiting = 0

@@ -1,7 +1,8 @@
 """Ranks without Redis: PostgreSQL counts the players ahead, which takes a while, so those who ask meanwhile share the next count.
 
-With a million players one rank takes 50 ms of PostgreSQL on average, and all the ranks of a moment 250 ms together. However
-many ask, PostgreSQL counts once at a time for each process, and nobody waits for longer than two counts.
+With a million players one rank takes 50 ms of PostgreSQL on average, and all the ranks of a moment
+250 ms together. However many ask, PostgreSQL counts once at a time for each process, and nobody
+waits for longer than two counts.
 """
 
 import asyncio

@@ -43,7 +43,9 @@ class Retention:
         if any(gone.values()):
             _log.info("Old rows deleted", action="retention", **gone)
 
-    async def _all(self, delete: Callable[[datetime, int], Awaitable[int]], before: datetime) -> int:
+    async def _all(
+        self, delete: Callable[[datetime, int], Awaitable[int]], before: datetime
+    ) -> int:
         total = deleted = await delete(before, BITE)
         while deleted == BITE:
             await self.clock.sleep(PAUSE_SECONDS)

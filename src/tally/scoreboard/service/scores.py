@@ -1,9 +1,9 @@
 """Trading an action token for points, once: whoever sends it again gets the same answer, and nothing is added.
 
-Redis is asked first whether the token was answered; PostgreSQL decides. There the token, the score and the history
-change in one transaction, so of any number of requests with one token, at once or later, with or without Redis, one
-adds the points. The answer is then kept beside the token; where two requests made one at the same time, the first
-that was kept is given to both.
+Redis is asked first whether the token was answered; PostgreSQL decides. There the token, the score
+and the history change in one transaction, so of any number of requests with one token, at once or
+later, with or without Redis, one adds the points. The answer is then kept beside the token; where
+two requests made one at the same time, the first that was kept is given to both.
 """
 
 from collections.abc import Mapping
@@ -54,12 +54,16 @@ class ScoreUpdates:
     guard: RedisGuard
     clock: Clock
 
-    async def update(self, user_id: str, action_token: str, score_delta: int, client_info: Mapping[str, Any]) -> bytes:
+    async def update(
+        self, user_id: str, action_token: str, score_delta: int, client_info: Mapping[str, Any]
+    ) -> bytes:
         """The answer, a `ScoreAnswer` as JSON: the same, byte for byte, however often the token is sent."""
         token = self.tokens.open(action_token)
         if token.user_id != user_id:
             raise refusal("The action token is for another player")
-        answer = await self.guard.ask(partial(self.answers.find, token.token_hash), otherwise=_unknown)
+        answer = await self.guard.ask(
+            partial(self.answers.find, token.token_hash), otherwise=_unknown
+        )
         if answer is not None:
             return answer
         now = self.clock.now()
@@ -67,7 +71,13 @@ class ScoreUpdates:
         if trouble is not None:
             return await self._answered_before(token, trouble)
         change = ScoreChange(
-            token.token_hash, token.action_id, user_id, score_delta, token.expires_at, at=now, client_info=client_info
+            token.token_hash,
+            token.action_id,
+            user_id,
+            score_delta,
+            token.expires_at,
+            at=now,
+            client_info=client_info,
         )
         applied = await self.scores.apply(change)
         answer = applied.response or await self._settle(token, applied)
@@ -83,11 +93,19 @@ class ScoreUpdates:
 
     async def _settle(self, token: ActionToken, applied: AppliedChange) -> bytes:
         """Show the score on the board, and keep the answer that says so."""
-        rank = await self._show(Score(applied.user_id, applied.username, applied.score_after, applied.at))
-        answer = ScoreAnswer(applied.user_id, applied.score_after, applied.score_delta, rank, applied.at)
+        rank = await self._show(
+            Score(applied.user_id, applied.username, applied.score_after, applied.at)
+        )
+        answer = ScoreAnswer(
+            applied.user_id, applied.score_after, applied.score_delta, rank, applied.at
+        )
         kept = await self.scores.keep_response(token.token_hash, msgspec.json.encode(answer))
         if not applied.is_replay:
-            told = {"scoreDelta": applied.score_delta, "newScore": applied.score_after, "rank": rank}
+            told = {
+                "scoreDelta": applied.score_delta,
+                "newScore": applied.score_after,
+                "rank": rank,
+            }
             _log.info("Score updated successfully", action="score_update", **told)
         return kept
 
@@ -105,7 +123,11 @@ class ScoreUpdates:
         return rank
 
     async def _remember(self, token: ActionToken, answer: bytes) -> None:
-        await self.guard.tell(partial(self.answers.remember, token.token_hash, answer, token.expires_at, self.clock.now()))
+        await self.guard.tell(
+            partial(
+                self.answers.remember, token.token_hash, answer, token.expires_at, self.clock.now()
+            )
+        )
 
 
 def _trouble(token: ActionToken, score_delta: int, now: datetime) -> Invalid | None:
@@ -113,7 +135,9 @@ def _trouble(token: ActionToken, score_delta: int, now: datetime) -> Invalid | N
         return refusal("The action token has expired")
     if score_delta > token.max_score:
         message = f"score_delta must be at most {token.max_score}"
-        return Invalid(message, code="score_exceeds_max", field="score_delta", max_score=token.max_score)
+        return Invalid(
+            message, code="score_exceeds_max", field="score_delta", max_score=token.max_score
+        )
     return None
 
 

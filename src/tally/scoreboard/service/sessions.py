@@ -1,9 +1,10 @@
 """Sessions: who is signed in where, by short access tokens that a refresh token renews, and how they end at once.
 
-An access token is a JWT that holds for minutes. Besides its signature there is a row for its session, found by the
-token's SHA-256: Redis is asked first, PostgreSQL where Redis does not know. So a session that was ended is refused
-from that moment on, however long its token would have held. A refresh token works once; whoever sends one a second
-time has a copy, and the session ends for both.
+An access token is a JWT that holds for minutes. Besides its signature there is a row for its
+session, found by the token's SHA-256: Redis is asked first, PostgreSQL where Redis does not know.
+So a session that was ended is refused from that moment on, however long its token would have held.
+A refresh token works once; whoever sends one a second time has a copy, and the session ends for
+both.
 """
 
 import secrets
@@ -97,7 +98,12 @@ class Sessions:
         found = await self.guard.ask(lambda: self.cache.find(token_hash), otherwise=_unknown)
         if found is None:
             found = await self._from_rows(token_hash, min(int(claims["exp"]), 2**40))
-        if found is None or found.revoked or found.expires_at <= now or self.backlog.is_void(token_hash):
+        if (
+            found is None
+            or found.revoked
+            or found.expires_at <= now
+            or self.backlog.is_void(token_hash)
+        ):
             raise Unauthenticated("The session has ended", code="session_revoked")
         logs.bind(user_id=found.user_id)
         return Identity(found.user_id, found.session_id, token_hash, found.expires_at)
@@ -114,16 +120,21 @@ class Sessions:
 
     async def refresh(self, refresh_token: str) -> Grant:
         """The same session with new tokens; those before no longer hold."""
-        # The session is not known before it is found, so the token is made for the row that is about to be changed.
+        # The session is not known before it is found, so the token is made for the row that is
+        # about to be changed.
         held = await self.sessions.find_by_refresh(hash_of(refresh_token))
         next_refresh, now = secrets.token_urlsafe(32), self.clock.now()
         access_token, ends = "", now
         if held is not None:
             access_token, ends = self._access_token(held.user_id, held.session_id, held.expires_at)
-        renewal = await self.sessions.renew(hash_of(refresh_token), hash_of(access_token), hash_of(next_refresh), now)
+        renewal = await self.sessions.renew(
+            hash_of(refresh_token), hash_of(access_token), hash_of(next_refresh), now
+        )
         await self._make_void(renewal.void_hashes)
         if renewal.is_theft:
-            _log.warning("A refresh token came twice; its session was ended", action="refresh_reuse")
+            _log.warning(
+                "A refresh token came twice; its session was ended", action="refresh_reuse"
+            )
         if renewal.session is None:
             raise Unauthenticated("The refresh token does not hold", code="invalid_token")
         logs.bind(user_id=renewal.session.user_id)
@@ -153,7 +164,9 @@ class Sessions:
             if not await self.guard.tell(partial(self.cache.revoke, token_hash, gone, now)):
                 self.backlog.add_void(token_hash, gone.expires_at)
 
-    def _access_token(self, user_id: str, session_id: str, session_ends: datetime) -> tuple[str, datetime]:
+    def _access_token(
+        self, user_id: str, session_id: str, session_ends: datetime
+    ) -> tuple[str, datetime]:
         now = whole_second(self.clock.now())
         ends = min(now + timedelta(seconds=self.access_seconds), whole_second(session_ends))
         seconds = round((ends - now).total_seconds())

@@ -16,7 +16,9 @@ from tally.scoreboard.service.guard import RedisGuard
 class StreamSlots:
     """Counts open streams, and refuses one too many."""
 
-    def __init__(self, streams: OpenStreams, guard: RedisGuard, *, per_user: int, per_address: int) -> None:
+    def __init__(
+        self, streams: OpenStreams, guard: RedisGuard, *, per_user: int, per_address: int
+    ) -> None:
         self._streams = streams
         self._guard = guard
         self._limits = {"user": per_user, "address": per_address}
@@ -32,12 +34,19 @@ class StreamSlots:
         """Hold a place for as long as the stream lasts."""
         taken: list[tuple[str, str]] = []
         try:
-            for key in [("address", address)] + ([("user", user_id)] if user_id is not None else []):
+            for key in [("address", address)] + (
+                [("user", user_id)] if user_id is not None else []
+            ):
                 taken.append(key)
                 self._open[key] += 1
                 limit = self._limits[key[0]]
                 if await self._told(key) > limit:
-                    raise RateLimited(f"At most {limit} streams at once", retry_after=10, code="rate_limit_exceeded", limit=limit)
+                    raise RateLimited(
+                        f"At most {limit} streams at once",
+                        retry_after=10,
+                        code="rate_limit_exceeded",
+                        limit=limit,
+                    )
             yield
         finally:
             for key in taken:

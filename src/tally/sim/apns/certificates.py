@@ -1,7 +1,7 @@
 """The certificates of the simulated service: an authority of its own, and what it vouches for on this machine.
 
 papers = make_certificates()            # or kept_in(data_dir), the same after a restart
-papers.authority                        # PEM: what a client is told to trust beside the public authorities
+papers.authority # PEM: what a client is told to trust beside the public authorities
 """
 
 import ipaddress
@@ -15,7 +15,11 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    generate_private_key,
+)
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -36,7 +40,9 @@ class Certificates:
         """For a server that speaks HTTP/2 and nothing else."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols(["h2"])
-        with tempfile.NamedTemporaryFile() as file:  # readable by its owner alone; Python takes certificates from files only
+        with (
+            tempfile.NamedTemporaryFile() as file
+        ):  # readable by its owner alone; Python takes certificates from files only
             file.write(self.server)
             file.flush()
             context.load_cert_chain(file.name)
@@ -49,7 +55,9 @@ def make_certificates(now: datetime | None = None) -> Certificates:
     authority, server = generate_private_key(SECP256R1()), generate_private_key(SECP256R1())
     name = _name("Simulated push service, authority")
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    root = _certificate(name, name, authority, now).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    root = _certificate(name, name, authority, now).add_extension(
+        x509.BasicConstraints(ca=True, path_length=0), critical=True
+    )
     leaf = (
         _certificate(_name("Simulated push service"), name, server, now)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -64,7 +72,9 @@ def kept_in(directory: Path) -> Certificates:
     paths = [directory / AUTHORITY_FILE, directory / _SERVER_FILE]
     if all(path.exists() for path in paths):
         kept = Certificates(*(path.read_bytes() for path in paths))
-        if x509.load_pem_x509_certificate(kept.authority).not_valid_after_utc > datetime.now(UTC) + timedelta(days=1):
+        if x509.load_pem_x509_certificate(kept.authority).not_valid_after_utc > datetime.now(
+            UTC
+        ) + timedelta(days=1):
             return kept
     made = make_certificates()
     directory.mkdir(parents=True, exist_ok=True)
@@ -79,8 +89,15 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _certificate(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, now: datetime) -> x509.CertificateBuilder:
-    building = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, now: datetime
+) -> x509.CertificateBuilder:
+    building = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+    )
     building = building.serial_number(x509.random_serial_number())
     return building.not_valid_before(now - timedelta(days=1)).not_valid_after(now + LIFE)
 

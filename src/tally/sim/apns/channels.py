@@ -26,12 +26,16 @@ class Listed(msgspec.Struct, frozen=True):
     channels: list[str]
 
 
-def refusal(trouble: Trouble, headers: tuple[tuple[bytes, bytes], ...], timestamp_ms: int | None = None) -> Answer:
+def refusal(
+    trouble: Trouble, headers: tuple[tuple[bytes, bytes], ...], timestamp_ms: int | None = None
+) -> Answer:
     """An error as Apple puts it."""
     told: dict[str, object] = {"reason": trouble[1]}
     if timestamp_ms is not None:
         told["timestamp"] = timestamp_ms
-    return Answer(trouble[0], (*headers, (b"content-type", b"application/json")), msgspec.json.encode(told))
+    return Answer(
+        trouble[0], (*headers, (b"content-type", b"application/json")), msgspec.json.encode(told)
+    )
 
 
 class Channels:
@@ -66,9 +70,15 @@ class Channels:
         if path != f"/1/apps/{self._bundle_id}/channels":
             return refusal((404, "BadPath"), headers)
         one = self._by_method().get(method)
-        return one(exchange, headers) if one is not None else refusal((405, "MethodNotAllowed"), headers)
+        return (
+            one(exchange, headers)
+            if one is not None
+            else refusal((405, "MethodNotAllowed"), headers)
+        )
 
-    def _by_method(self) -> dict[str, Callable[[Exchange, tuple[tuple[bytes, bytes], ...]], Answer]]:
+    def _by_method(
+        self,
+    ) -> dict[str, Callable[[Exchange, tuple[tuple[bytes, bytes], ...]], Answer]]:
         return {"POST": self._make, "GET": self._read, "DELETE": self._delete}
 
     def _make(self, exchange: Exchange, headers: tuple[tuple[bytes, bytes], ...]) -> Answer:
@@ -84,7 +94,11 @@ class Channels:
 
     def _read(self, exchange: Exchange, headers: tuple[tuple[bytes, bytes], ...]) -> Answer:
         channel, trouble = self._named(exchange)
-        return refusal(trouble, headers) if trouble else Answer(200, headers, msgspec.json.encode(self.known[channel]))
+        return (
+            refusal(trouble, headers)
+            if trouble
+            else Answer(200, headers, msgspec.json.encode(self.known[channel]))
+        )
 
     def _delete(self, exchange: Exchange, headers: tuple[tuple[bytes, bytes], ...]) -> Answer:
         channel, trouble = self._named(exchange)

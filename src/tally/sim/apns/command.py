@@ -20,14 +20,25 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")]
 
 def apns(
     *,
-    keep: Annotated[Path, typer.Option(help="Where its key and its certificates are kept, and settings that lead here.")] = Path(
-        "data/apns"
-    ),
+    keep: Annotated[
+        Path,
+        typer.Option(
+            help="Where its key and its certificates are kept, and settings that lead here."
+        ),
+    ] = Path("data/apns"),
     port: Port = PUSH_PORT,
-    manage_port: Annotated[int, typer.Option(min=0, max=65535, help="Port for channels.")] = MANAGE_PORT,
-    control_port: Annotated[int, typer.Option(min=0, max=65535, help="Port for phones and faults.")] = CONTROL_PORT,
-    any_token: Annotated[bool, typer.Option("--any-token", help="Take pushes for tokens that it never issued.")] = False,
-    sums_only: Annotated[bool, typer.Option("--sums-only", help="Keep no log of requests, which is for load.")] = False,
+    manage_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port for channels.")
+    ] = MANAGE_PORT,
+    control_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port for phones and faults.")
+    ] = CONTROL_PORT,
+    any_token: Annotated[
+        bool, typer.Option("--any-token", help="Take pushes for tokens that it never issued.")
+    ] = False,
+    sums_only: Annotated[
+        bool, typer.Option("--sums-only", help="Keep no log of requests, which is for load.")
+    ] = False,
 ) -> None:
     """Simulate Apple's push service: pushes, channels, faults, and deliveries to virtual phones."""
     simulator = Apns.kept_in(keep, SystemClock(), BUNDLE_ID)
@@ -37,14 +48,18 @@ def apns(
     async def run(stop: asyncio.Event) -> None:
         async with simulator.serving(port=port, manage_port=manage_port, control_port=control_port):
             settings = write_settings(simulator, keep)
-            typer.echo(f"Apple's push service is simulated at {simulator.url}, for phones at {simulator.control_url}.")
+            typer.echo(
+                f"Apple's push service is simulated at {simulator.url}, for phones at {simulator.control_url}."
+            )
             typer.echo(f"{settings} has the settings that lead a server here; Ctrl-C stops it.")
             await stop.wait()
 
     try:
         run_until_stopped(run)
     except CannotListen as error:
-        typer.echo(f"{error}. Choose others with --port, --manage-port and --control-port.", err=True)
+        typer.echo(
+            f"{error}. Choose others with --port, --manage-port and --control-port.", err=True
+        )
         raise typer.Exit(2) from error
 
 
@@ -61,5 +76,7 @@ def write_settings(simulator: Apns, directory: Path) -> Path:
         "AUTHORITY": (directory / AUTHORITY_FILE).resolve(),
     }
     path = directory / SETTINGS_FILE
-    path.write_text("".join(f"TALLY_CRICKET_APNS_{name}={value}\n" for name, value in values.items()))
+    path.write_text(
+        "".join(f"TALLY_CRICKET_APNS_{name}={value}\n" for name, value in values.items())
+    )
     return path

@@ -9,8 +9,8 @@ POST   /_sim/devices/{device}/tokens        {"kind": "device" | "start" | "updat
 DELETE /_sim/tokens/{token}                 410 Unregistered from now on
 PUT    /_sim/devices/{device}/channels      {"channel": …}: listen to it; DELETE stops that
 PUT    /_sim/devices/{device}/network       {"is_online": false}
-GET    /_sim/mailboxes/{name}               deliveries as they come, one JSON object a line, for as long as you read
-DELETE /_sim/mailboxes/{name}               its devices are gone
+GET /_sim/mailboxes/{name} deliveries as they come, one JSON object a line, for as long as you read
+DELETE /_sim/mailboxes/{name} its devices are gone
 """
 
 import base64
@@ -90,7 +90,10 @@ class Control:
         ]
 
     async def state(self, _: Request) -> Response:
-        answers = [{"status": status, "reason": reason, "count": n} for (status, reason), n in self.record.answers.items()]
+        answers = [
+            {"status": status, "reason": reason, "count": n}
+            for (status, reason), n in self.record.answers.items()
+        ]
         return Json(
             {
                 "accepted": self.record.accepted,
@@ -142,11 +145,15 @@ class Control:
         return NOTHING
 
     async def listen(self, request: Request) -> Response:
-        self.devices.listen(request.path_params["device"], (await read_control(request, Listening)).channel)
+        self.devices.listen(
+            request.path_params["device"], (await read_control(request, Listening)).channel
+        )
         return NOTHING
 
     async def stop_listening(self, request: Request) -> Response:
-        self.devices.stop_listening(request.path_params["device"], (await read_control(request, Listening)).channel)
+        self.devices.stop_listening(
+            request.path_params["device"], (await read_control(request, Listening)).channel
+        )
         return NOTHING
 
     async def set_network(self, request: Request) -> Response:

@@ -1,8 +1,8 @@
 """The devices that the simulated service knows: their tokens, the channels they listen to, and the mailboxes they read from.
 
-Whoever runs virtual devices takes a mailbox and registers its devices there. What is pushed to a token, or broadcast to a
-channel, lands in the mailbox of each device it is for. For a device without a network, the latest push to each token is kept
-until it expires, as Apple does.
+Whoever runs virtual devices takes a mailbox and registers its devices there. What is pushed to a
+token, or broadcast to a channel, lands in the mailbox of each device it is for. For a device
+without a network, the latest push to each token is kept until it expires, as Apple does.
 """
 
 import asyncio
@@ -99,7 +99,10 @@ class Device(msgspec.Struct):
 
 
 class Devices:
-    """All devices and tokens. With `takes_any_token`, one that was never issued is good, and what it gets goes nowhere."""
+    """All devices and tokens.
+
+    With `takes_any_token`, one that was never issued is good, and what it gets goes nowhere.
+    """
 
     def __init__(self, clock: Clock, chance: random.Random) -> None:
         self._clock = clock
@@ -107,7 +110,8 @@ class Devices:
         self.takes_any_token = False
         self.most_gone = MOST_GONE
         self.tokens: dict[str, Token] = {}
-        # Those that are no longer good, the oldest first; beyond so many, the oldest are as if they had never been.
+        # Those that are no longer good, the oldest first; beyond so many, the oldest are as if they
+        # had never been.
         self._gone: deque[str] = deque()
         self.known: dict[str, Device] = {}
         self.listeners: dict[str, set[str]] = {}
@@ -126,7 +130,10 @@ class Devices:
         return self.known[device]
 
     def issue(self, device: str, kind: TokenKind) -> str:
-        """A new token of the device. One it had of the kind stays good, but for a device token, which is replaced."""
+        """A new token of the device.
+
+        One it had of the kind stays good, but for a device token, which is replaced.
+        """
         owner = self._find(device)
         token = self._chance.randbytes(_LENGTHS[kind]).hex()
         self.tokens[token] = Token(kind, device)

@@ -41,7 +41,9 @@ class Exchange:
 
     __slots__ = ("body", "connection", "headers", "is_whole", "stream", "unsent", "window")
 
-    def __init__(self, connection: Line, stream: int, headers: dict[bytes, bytes], window: int) -> None:
+    def __init__(
+        self, connection: Line, stream: int, headers: dict[bytes, bytes], window: int
+    ) -> None:
         self.connection = connection
         self.stream = stream
         self.headers = headers

@@ -14,7 +14,9 @@ import msgspec
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class PushFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class PushFault(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One thing that goes wrong, after `skip` requests that it lets pass; `times` often, or for ever where that is None."""
 
     # Requests for this token or channel; any where there is none.
@@ -62,7 +64,9 @@ class PushFaults:
                 continue
             if fault.times is not None:
                 left = fault.times - 1
-                self.pending[place : place + 1] = [msgspec.structs.replace(fault, times=left)] if left else []
+                self.pending[place : place + 1] = (
+                    [msgspec.structs.replace(fault, times=left)] if left else []
+                )
             self.taken.set()
             return fault
         return None

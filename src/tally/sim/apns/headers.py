@@ -1,7 +1,8 @@
 """Header blocks of HTTP/2 (HPACK, RFC 7541), as a server reads and writes them.
 
-A push brings the same dozen headers as the one before, but for the path. So the text of every value that was read is remembered
-by its coded form, and the Huffman code is decoded a byte at a time with a table that fills itself.
+A push brings the same dozen headers as the one before, but for the path. So the text of every value
+that was read is remembered by its coded form, and the Huffman code is decoded a byte at a time with
+a table that fills itself.
 """
 
 from collections import deque
@@ -29,7 +30,9 @@ class _Huffman:
 
     def __init__(self) -> None:
         codes = zip(REQUEST_CODES, REQUEST_CODES_LENGTH, strict=True)
-        self._symbols = {(1 << length) | code: symbol for symbol, (code, length) in enumerate(codes)}
+        self._symbols = {
+            (1 << length) | code: symbol for symbol, (code, length) in enumerate(codes)
+        }
         self._steps: dict[int, list[tuple[bytes, int] | None]] = {}
 
     def decode(self, coded: bytes) -> bytes:
@@ -43,7 +46,9 @@ class _Huffman:
             raise BadHeaders("a Huffman code breaks off")
         return b"".join(text)
 
-    def _step(self, row: list[tuple[bytes, int] | None], state: int, byte: int) -> tuple[bytes, int]:
+    def _step(
+        self, row: list[tuple[bytes, int] | None], state: int, byte: int
+    ) -> tuple[bytes, int]:
         emitted = bytearray()
         for place in range(7, -1, -1):
             state = (state << 1) | (byte >> place & 1)
@@ -87,7 +92,9 @@ class HeaderReader:
                     name, value, place = self._literal(block, place, is_kept=bool(first & 0x40))
                 found[name] = value
         except IndexError as error:
-            raise BadHeaders("a header block breaks off or names an entry that is not there") from error
+            raise BadHeaders(
+                "a header block breaks off or names an entry that is not there"
+            ) from error
         return found
 
     def _literal(self, block: bytes, place: int, *, is_kept: bool) -> tuple[bytes, bytes, int]:
@@ -122,7 +129,9 @@ class HeaderReader:
     def _entry(self, index: int) -> Field:
         if index == 0:
             raise BadHeaders("a header has the index 0")
-        return _STATIC[index - 1] if index <= len(_STATIC) else self._dynamic[index - len(_STATIC) - 1]
+        return (
+            _STATIC[index - 1] if index <= len(_STATIC) else self._dynamic[index - len(_STATIC) - 1]
+        )
 
     def _resize(self, size: int) -> None:
         if size > _TABLE_SIZE:
@@ -153,11 +162,18 @@ def _integer(block: bytes, place: int, mask: int) -> tuple[int, int]:
             raise BadHeaders("a number in a header block is too large")
 
 
-_STATUSES: Final = {status: 8 + place for place, status in enumerate((200, 204, 206, 304, 400, 404, 500))}
+_STATUSES: Final = {
+    status: 8 + place for place, status in enumerate((200, 204, 206, 304, 400, 404, 500))
+}
 
 
 def written(status: int, headers: Iterable[Field]) -> bytes:
-    """A block for an answer: plain literals that leave the other side's table alone. Values have less than 127 bytes."""
+    """A block for an answer: plain literals that leave the other side's table alone.
+
+    Values have less than 127 bytes.
+    """
     known = _STATUSES.get(status)
     start = bytes((0x80 | known,)) if known is not None else b"\x08\x03%d" % status
-    return start + b"".join(b"\x00%c%b%c%b" % (len(name), name, len(value), value) for name, value in headers)
+    return start + b"".join(
+        b"\x00%c%b%c%b" % (len(name), name, len(value), value) for name, value in headers
+    )

@@ -1,8 +1,8 @@
 """A small, fast HTTP/2 server: requests come whole, answers are short, and a connection can be made to fail in every way.
 
-A handler gets each `Exchange` when its request is complete. It returns the answer, or None and calls `exchange.answer(…)` later.
-Flow control, limits on streams and the end of a connection by GOAWAY are kept as RFC 9113 has them; what a peer does against
-them ends the connection.
+A handler gets each `Exchange` when its request is complete. It returns the answer, or None and
+calls `exchange.answer(…)` later. Flow control, limits on streams and the end of a connection by
+GOAWAY are kept as RFC 9113 has them; what a peer does against them ends the connection.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from tally.sim.apns.headers import BadHeaders, HeaderReader, written
 
 MOST_STREAMS: Final = 1000
 _MOST_IN_A_BLOCK: Final = 32 * 1024
-# A request without one of these is malformed: its stream is reset, and nobody is asked to answer it.
+# A request without one of these is malformed: its stream is reset, and nobody is asked to answer
+# it.
 _ALWAYS_TOLD: Final = frozenset({b":method", b":scheme", b":path"})
 # How much a peer may send before it has to wait for us; topped up when half of it is used.
 _RECEIVE_WINDOW: Final = 16 * 1024 * 1024
@@ -32,7 +33,9 @@ class _PeerError(Exception):
 class Connection(asyncio.Protocol):
     """One client. `number` tells connections apart in logs."""
 
-    def __init__(self, number: int, handler: Handler, on_end: Callable[["Connection"], object]) -> None:
+    def __init__(
+        self, number: int, handler: Handler, on_end: Callable[["Connection"], object]
+    ) -> None:
         self.number = number
         self.streams: dict[int, Exchange] = {}
         self._handler = handler
@@ -155,7 +158,11 @@ class Connection(asyncio.Protocol):
             self._block = (flags, stream, content)
 
     def _on_continuation(self, flags: int, stream: int, content: bytes) -> None:
-        if self._block is None or self._block[1] != stream or len(self._block[2]) > _MOST_IN_A_BLOCK:
+        if (
+            self._block is None
+            or self._block[1] != stream
+            or len(self._block[2]) > _MOST_IN_A_BLOCK
+        ):
             raise _PeerError(Code.PROTOCOL_ERROR, "a continuation of nothing, or without an end")
         opening, _, begun = self._block
         self._block = (opening, stream, begun + content)
@@ -230,7 +237,11 @@ class Connection(asyncio.Protocol):
 
     def _put_answer(self, exchange: Exchange, answer: Answer) -> None:
         flags = frames.END_HEADERS if answer.body else frames.END_HEADERS | frames.END_STREAM
-        self._out.append(frames.frame(frames.HEADERS, flags, exchange.stream, written(answer.status, answer.headers)))
+        self._out.append(
+            frames.frame(
+                frames.HEADERS, flags, exchange.stream, written(answer.status, answer.headers)
+            )
+        )
         exchange.unsent = answer.body
         if answer.body:
             self._send_body(exchange)

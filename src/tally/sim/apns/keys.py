@@ -42,7 +42,10 @@ def make_key(key_id: str = "SIMKEY0001", team_id: str = "SIMTEAM001") -> Provide
 
 
 class Providers:
-    """Who may push, and whether the token of a request holds now. Tokens that were checked once are remembered."""
+    """Who may push, and whether the token of a request holds now.
+
+    Tokens that were checked once are remembered.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -76,7 +79,12 @@ class Providers:
         try:
             key_id = jwt.get_unverified_header(token).get("kid", "")
             team_id, public = self._keys[key_id]
-            claims = jwt.decode(token, public, ["ES256"], options={"verify_exp": False, "verify_iat": False, "verify_aud": False})
+            claims = jwt.decode(
+                token,
+                public,
+                ["ES256"],
+                options={"verify_exp": False, "verify_iat": False, "verify_aud": False},
+            )
         except (jwt.PyJWTError, KeyError):
             return INVALID
         issued = claims.get("iat")

@@ -11,7 +11,10 @@ MOST_REMEMBERED: Final = 10_000
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A request and its answer. `target` is the token or the channel; `status` 0: it was never answered."""
+    """A request and its answer.
+
+    `target` is the token or the channel; `status` 0: it was never answered.
+    """
 
     target: str
     status: int

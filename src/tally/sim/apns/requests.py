@@ -14,7 +14,17 @@ MOST_BROADCAST: Final = 5120
 MOST_COLLAPSE_ID: Final = 64
 LIVE_ACTIVITY: Final = b"liveactivity"
 _PUSH_TYPES: Final = frozenset(
-    {LIVE_ACTIVITY, b"alert", b"background", b"voip", b"complication", b"fileprovider", b"mdm", b"location", b"pushtotalk"}
+    {
+        LIVE_ACTIVITY,
+        b"alert",
+        b"background",
+        b"voip",
+        b"complication",
+        b"fileprovider",
+        b"mdm",
+        b"location",
+        b"pushtotalk",
+    }
 )
 _PRIORITIES: Final = frozenset({b"10", b"5", b"1", b""})
 _DEVICE: Final = b"/3/device/"
@@ -27,7 +37,10 @@ Trouble: TypeAlias = tuple[int, str]
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a request to the push port is about. `target` is a token, or a channel where `is_broadcast`."""
+    """What a request to the push port is about.
+
+    `target` is a token, or a channel where `is_broadcast`.
+    """
 
     path: str
     target: str
@@ -59,7 +72,9 @@ def read(exchange: Exchange) -> Asked:
     )
 
 
-def trouble_with(asked: Asked, exchange: Exchange, bundle_id: str, devices: Devices) -> Trouble | None:
+def trouble_with(
+    asked: Asked, exchange: Exchange, bundle_id: str, devices: Devices
+) -> Trouble | None:
     """The first thing that is wrong apart from the provider's token, or None."""
     if exchange.headers.get(b":method") != b"POST":
         return 405, "MethodNotAllowed"
@@ -67,7 +82,11 @@ def trouble_with(asked: Asked, exchange: Exchange, bundle_id: str, devices: Devi
         found = _broadcast_trouble(asked, bundle_id)
     else:
         found = _token_trouble(asked) or _topic_trouble(asked, bundle_id)
-    found = found or _header_trouble(asked) or _size_trouble(exchange.body, MOST_BROADCAST if asked.is_broadcast else MOST_PUSHED)
+    found = (
+        found
+        or _header_trouble(asked)
+        or _size_trouble(exchange.body, MOST_BROADCAST if asked.is_broadcast else MOST_PUSHED)
+    )
     if found is None and not asked.is_broadcast:
         return _registration_trouble(asked, devices)
     return found
@@ -127,7 +146,11 @@ def _registration_trouble(asked: Asked, devices: Devices) -> Trouble | None:
     if token.gone_since_ms is not None:
         return 410, "Unregistered"
     is_for_activities = token.kind is not TokenKind.DEVICE
-    return None if is_for_activities == (asked.push_type == LIVE_ACTIVITY) else (400, "DeviceTokenNotForTopic")
+    return (
+        None
+        if is_for_activities == (asked.push_type == LIVE_ACTIVITY)
+        else (400, "DeviceTokenNotForTopic")
+    )
 
 
 def is_channel_id(text: str) -> bool:

@@ -58,13 +58,17 @@ class PushService:
         for task in tuple(self._waiting):
             task.cancel()
 
-    async def _late(self, fault: PushFault, exchange: Exchange, asked: Asked, serve: Handler) -> None:
+    async def _late(
+        self, fault: PushFault, exchange: Exchange, asked: Asked, serve: Handler
+    ) -> None:
         await self.clock.sleep(fault.delay)
         answer = self._failed(fault, exchange, asked, serve)
         if answer is not None:
             exchange.answer(answer)
 
-    def _failed(self, fault: PushFault, exchange: Exchange, asked: Asked, serve: Handler) -> Answer | None:
+    def _failed(
+        self, fault: PushFault, exchange: Exchange, asked: Asked, serve: Handler
+    ) -> Answer | None:
         """What a fault makes of a request: another answer, none, or the right one."""
         if fault.cut == "after":
             serve(exchange)
@@ -103,7 +107,9 @@ class PushService:
         self._hand_on(exchange, asked)
         return Answer(200, ((b"apns-request-id" if asked.is_broadcast else b"apns-id", apns_id),))
 
-    def _refused(self, trouble: Trouble, exchange: Exchange, asked: Asked, retry_after: int | None = None) -> Answer:
+    def _refused(
+        self, trouble: Trouble, exchange: Exchange, asked: Asked, retry_after: int | None = None
+    ) -> Answer:
         self._note(*trouble, exchange, asked, asked.apns_id.decode("latin-1"))
         headers = ((b"apns-id", asked.apns_id[:100]),) if asked.apns_id else ()
         if retry_after is not None:
@@ -127,9 +133,13 @@ class PushService:
         for device in devices:
             payload = exchange.body.decode("utf-8", "replace")
             push_type, priority = asked.push_type.decode(), int(asked.priority or b"10")
-            self.devices.deliver(Delivery(device, payload, push_type, priority, token, channel), expiration)
+            self.devices.deliver(
+                Delivery(device, payload, push_type, priority, token, channel), expiration
+            )
 
-    def _note(self, status: int, reason: str, exchange: Exchange, asked: Asked, apns_id: str) -> None:
+    def _note(
+        self, status: int, reason: str, exchange: Exchange, asked: Asked, apns_id: str
+    ) -> None:
         if not self.record.remembers:
             self.record.count(status, reason)
             return

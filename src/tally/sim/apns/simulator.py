@@ -84,7 +84,9 @@ class Apns:
 
     def allow(self, key: ProviderKey) -> None:
         """Let a provider push with this key too."""
-        self.providers.allow(key, cast(EllipticCurvePrivateKey, load_pem_private_key(key.pem.encode(), None)))
+        self.providers.allow(
+            key, cast(EllipticCurvePrivateKey, load_pem_private_key(key.pem.encode(), None))
+        )
 
     def pointed_here(self, settings: Settings, authority: Path) -> Settings:
         """`settings` with this service in Apple's place; what a client has to trust is written to the file `authority`."""
@@ -117,8 +119,12 @@ class Apns:
         """Serve until the block ends."""
         async with AsyncExitStack() as stack:
             stack.callback(self._service.stop)
-            self.url = await stack.enter_async_context(self._listening(host, port, self._service.handle))
-            self.manage_url = await stack.enter_async_context(self._listening(host, manage_port, self._service.handle_management))
+            self.url = await stack.enter_async_context(
+                self._listening(host, port, self._service.handle)
+            )
+            self.manage_url = await stack.enter_async_context(
+                self._listening(host, manage_port, self._service.handle_management)
+            )
             self.control_url = await stack.enter_async_context(self._controlled(host, control_port))
             yield self
 
@@ -130,7 +136,9 @@ class Apns:
     async def _listening(self, host: str, port: int, handler: Handler) -> AsyncIterator[str]:
         socket = listen(host, port)
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(partial(self._connected, handler), sock=socket, ssl=self.certificates.context())
+        server = await loop.create_server(
+            partial(self._connected, handler), sock=socket, ssl=self.certificates.context()
+        )
         try:
             yield f"https://{host}:{socket.getsockname()[1]}"
         finally:

@@ -22,7 +22,9 @@ class StravaAccounts:
         return int(made["id"])
 
     async def upload(self, athlete_id: int, effort: Effort, start: int) -> int:
-        made = await self._send("POST", "activities", asdict(effort) | {"athlete_id": athlete_id, "start": start})
+        made = await self._send(
+            "POST", "activities", asdict(effort) | {"athlete_id": athlete_id, "start": start}
+        )
         return int(made["id"])
 
     async def edit(self, activity_id: int, **fields: str | bool) -> None:
@@ -41,7 +43,11 @@ class StravaAccounts:
         try:
             response = await building.build().send()
             if response.status >= 400:
-                raise Unavailable(f"{method} {path} got {response.status} from the Strava simulator")
+                raise Unavailable(
+                    f"{method} {path} got {response.status} from the Strava simulator"
+                )
             return None if response.status == 204 else await response.json()
         except PyreqwestError as error:
-            raise Unavailable(f"The Strava simulator at {self.url} does not answer: {type(error).__name__}") from error
+            raise Unavailable(
+                f"The Strava simulator at {self.url} does not answer: {type(error).__name__}"
+            ) from error

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.sim.athletes.account import StravaAccounts
-from tally.sim.athletes.training import DISCIPLINES, Character, draw_daylight, draw_effort, draw_pause
+from tally.sim.athletes.training import (
+    DISCIPLINES,
+    Character,
+    draw_daylight,
+    draw_effort,
+    draw_pause,
+)
 
 RENAMES, RETYPES, HIDES, DELETES = 0.08, 0.04, 0.03, 0.05
 
@@ -64,7 +70,10 @@ class MadeUpAthlete:
         if self.chance.random() < RENAMES:
             await self._edit(latest, name=f"{name} with friends")
         if self.chance.random() < RETYPES:
-            relatives = next((each.sport_types for each in DISCIPLINES if sport_type in each.sport_types), (sport_type,))
+            relatives = next(
+                (each.sport_types for each in DISCIPLINES if sport_type in each.sport_types),
+                (sport_type,),
+            )
             await self._edit(latest, sport_type=self.chance.choice(relatives))
         if self.chance.random() < HIDES:
             await self._edit(latest, private=True)

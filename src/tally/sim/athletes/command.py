@@ -2,8 +2,8 @@
 
     tally sim athletes --count 20 --url http://127.0.0.1:8000/collect --strava http://127.0.0.1:8101
 
-Without `--strava` both simulators are started here, on ports that a collect server can be pointed at, and webhooks go to
-the server at `--url`.
+Without `--strava` both simulators are started here, on ports that a collect server can be pointed
+at, and webhooks go to the server at `--url`.
 """
 
 import asyncio
@@ -32,17 +32,36 @@ from tally.sim.strava.simulator import Strava
 from tally.sim.watching import show_until, until
 
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many athletes.")]
-Url = Annotated[str | None, typer.Option(help="A collect server to join, such as http://127.0.0.1:8000/collect.")]
-StravaUrl = Annotated[str | None, typer.Option(help="A Strava simulator that is running; without it, one starts here.")]
-Speed = Annotated[float, typer.Option(min=0.001, help="How many of their seconds pass in one of ours.")]
-Seed = Annotated[int | None, typer.Option(help="The same number makes the same people and the same days.")]
-Seconds = Annotated[float | None, typer.Option(min=0, help="Stop by itself after so long; without it, at Ctrl-C.")]
+Url = Annotated[
+    str | None,
+    typer.Option(help="A collect server to join, such as http://127.0.0.1:8000/collect."),
+]
+StravaUrl = Annotated[
+    str | None,
+    typer.Option(help="A Strava simulator that is running; without it, one starts here."),
+]
+Speed = Annotated[
+    float, typer.Option(min=0.001, help="How many of their seconds pass in one of ours.")
+]
+Seed = Annotated[
+    int | None, typer.Option(help="The same number makes the same people and the same days.")
+]
+Seconds = Annotated[
+    float | None, typer.Option(min=0, help="Stop by itself after so long; without it, at Ctrl-C.")
+]
 VerifyToken = Annotated[
     str | None,
-    typer.Option(envvar="TALLY_COLLECT_STRAVA_VERIFY_TOKEN", help="What the collect server expects in the webhook's handshake."),
+    typer.Option(
+        envvar="TALLY_COLLECT_STRAVA_VERIFY_TOKEN",
+        help="What the collect server expects in the webhook's handshake.",
+    ),
 ]
-StravaPort = Annotated[int, typer.Option(min=0, max=65535, help="Where a Strava simulator started here listens.")]
-OidcPort = Annotated[int, typer.Option(min=0, max=65535, help="Where an issuer started here listens.")]
+StravaPort = Annotated[
+    int, typer.Option(min=0, max=65535, help="Where a Strava simulator started here listens.")
+]
+OidcPort = Annotated[
+    int, typer.Option(min=0, max=65535, help="Where an issuer started here listens.")
+]
 
 
 def athletes(
@@ -63,7 +82,9 @@ def athletes(
 
     async def run(stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(ClientBuilder().follow_redirects(False).build())
+            client = await stack.enter_async_context(
+                ClientBuilder().follow_redirects(False).build()
+            )
             where = strava
             if where is None:
                 started = outside_world(clock, url, verify_token, strava_port, oidc_port)
@@ -81,18 +102,29 @@ def athletes(
 
 @asynccontextmanager
 async def outside_world(
-    clock: Clock, collect_url: str | None, verify_token: str | None, strava_port: int, oidc_port: int
+    clock: Clock,
+    collect_url: str | None,
+    verify_token: str | None,
+    strava_port: int,
+    oidc_port: int,
 ) -> AsyncIterator[str]:
     """Both simulators, with webhooks to the collect server if there is one; yields the address of Strava's."""
     limits = RateLimits(clock, PLENTY, PLENTY)
-    async with Strava(clock, limits=limits).serving(port=strava_port) as strava, Issuer(clock).serving(port=oidc_port) as issuer:
+    async with (
+        Strava(clock, limits=limits).serving(port=strava_port) as strava,
+        Issuer(clock).serving(port=oidc_port) as issuer,
+    ):
         typer.echo(f"Strava is simulated at {strava.url}, an issuer at {issuer.issuer}", err=True)
         if collect_url is not None:
-            await strava.webhooks.subscribe(f"{collect_url.rstrip('/')}/webhooks/strava", verify_token or "")
+            await strava.webhooks.subscribe(
+                f"{collect_url.rstrip('/')}/webhooks/strava", verify_token or ""
+            )
         yield strava.url
 
 
-async def watch(fleet: Fleet, count: int, clock: Clock, stop: asyncio.Event, seconds: float | None) -> None:
+async def watch(
+    fleet: Fleet, count: int, clock: Clock, stop: asyncio.Event, seconds: float | None
+) -> None:
     """Gather the fleet, show how it lives until it is time to stop, and end with the sums."""
     console = Console()
     with console.status(f"{count} athletes sign up"):

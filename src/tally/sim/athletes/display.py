@@ -15,13 +15,17 @@ MOST_ROWS: Final = 15
 
 def rendered(fleet: Fleet, state: Any) -> Group:
     """The fleet now; `state` is what the Strava simulator says of itself, or None while it does not answer."""
-    table = Table(title=f"{len(fleet.athletes)} athletes, {rfc3339(fleet.clock.now())} in their world")
+    table = Table(
+        title=f"{len(fleet.athletes)} athletes, {rfc3339(fleet.clock.now())} in their world"
+    )
     for column in ("Athlete", "Sport"):
         table.add_column(column)
     for column in ("Times", "Distance", "Climb"):
         table.add_column(column, justify="right")
     table.add_column("Last", no_wrap=True, max_width=60)
-    busiest = sorted(fleet.athletes, key=lambda athlete: athlete.diary.metres, reverse=True)[:MOST_ROWS]
+    busiest = sorted(fleet.athletes, key=lambda athlete: athlete.diary.metres, reverse=True)[
+        :MOST_ROWS
+    ]
     for athlete in busiest:
         table.add_row(*_row(athlete))
     if len(fleet.athletes) > MOST_ROWS:
@@ -39,7 +43,9 @@ def summary(fleet: Fleet, state: Any) -> str:
     if state is None:
         return f"{told}; the Strava simulator does not answer"
     deliveries = state["deliveries"]
-    return f"{told}; webhooks: {deliveries['accepted']} accepted in {deliveries['attempts']} attempts"
+    return (
+        f"{told}; webhooks: {deliveries['accepted']} accepted in {deliveries['attempts']} attempts"
+    )
 
 
 def total(fleet: Fleet) -> Diary:

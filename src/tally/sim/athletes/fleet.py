@@ -39,18 +39,26 @@ class Fleet:
         Those in `known`, by name, have done so before: they go on with the account of that id.
         """
         first = len(self.athletes)
-        # Drawn one after the other, so that the same seed makes the same people however the network behaves.
-        drawn = [(draw_character(self.chance, first + number), self.chance.getrandbits(64)) for number in range(count)]
+        # Drawn one after the other, so that the same seed makes the same people however the network
+        # behaves.
+        drawn = [
+            (draw_character(self.chance, first + number), self.chance.getrandbits(64))
+            for number in range(count)
+        ]
         places = asyncio.Semaphore(AT_ONCE)
 
         async def arrive(character: Character, seed: int) -> MadeUpAthlete:
             async with places:
                 own = random.Random(seed)  # noqa: S311  made-up workouts, not keys
                 if character.name in known:
-                    return MadeUpAthlete(character, known[character.name], self.accounts, self.clock, own)
+                    return MadeUpAthlete(
+                        character, known[character.name], self.accounts, self.clock, own
+                    )
                 return await self._arrive(character, own)
 
-        self.athletes.extend(await asyncio.gather(*(arrive(character, seed) for character, seed in drawn)))
+        self.athletes.extend(
+            await asyncio.gather(*(arrive(character, seed) for character, seed in drawn))
+        )
 
     async def _arrive(self, character: Character, chance: random.Random) -> MadeUpAthlete:
         athlete_id = await self.accounts.sign_up(character.firstname, character.lastname)
@@ -67,7 +75,10 @@ class Fleet:
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
         """Everybody who is there lives until the block ends."""
-        tasks = [asyncio.create_task(athlete.live(), name=athlete.character.name) for athlete in self.athletes]
+        tasks = [
+            asyncio.create_task(athlete.live(), name=athlete.character.name)
+            for athlete in self.athletes
+        ]
         try:
             yield
         finally:

@@ -41,7 +41,9 @@ class CollectServer:
         authorize = with_query(target_of(leaving, self.url), {"login_hint": character.name})
         here = target_of(await visitor.get(authorize), authorize)
         if urlsplit(here).path.endswith("/login"):
-            answered = await visitor.submit(here.partition("?")[0], query_of(here) | {"name": character.name})
+            answered = await visitor.submit(
+                here.partition("?")[0], query_of(here) | {"name": character.name}
+            )
             here = target_of(answered, here)
         _expect(await visitor.get(here), "the way back from the login")
 
@@ -49,7 +51,9 @@ class CollectServer:
         authorize = target_of(await visitor.get(f"{self.url}/strava/connect"), self.url)
         asked = query_of(authorize)
         ticked = {f"grant:{scope}": "on" for scope in asked.get("scope", "").split(",")}
-        answered = await visitor.submit(authorize.partition("?")[0], asked | ticked | {"athlete": str(athlete_id)})
+        answered = await visitor.submit(
+            authorize.partition("?")[0], asked | ticked | {"athlete": str(athlete_id)}
+        )
         here = target_of(answered, authorize)
         _expect(await visitor.get(here), "the way back from Strava")
 

@@ -1,7 +1,8 @@
 """What a made-up athlete is like, and what they do on a given day: drawn at random, and plausible.
 
-Distances are spread around what is usual for the sport and the person, never beyond what people do; speed, pauses and
-climbing follow from the distance. The same `random.Random` gives the same people and the same days.
+Distances are spread around what is usual for the sport and the person, never beyond what people do;
+speed, pauses and climbing follow from the distance. The same `random.Random` gives the same people
+and the same days.
 """
 
 import random
@@ -38,7 +39,15 @@ class Discipline:
 
 
 DISCIPLINES: Final = (
-    Discipline("RIDE", ("Ride", "GravelRide", "MountainBikeRide", "EBikeRide"), "VirtualRide", 32_000, 220_000, 7.0, 9.0),
+    Discipline(
+        "RIDE",
+        ("Ride", "GravelRide", "MountainBikeRide", "EBikeRide"),
+        "VirtualRide",
+        32_000,
+        220_000,
+        7.0,
+        9.0,
+    ),
     Discipline("RUN", ("Run", "TrailRun"), "VirtualRun", 8_500, 60_000, 2.8, 8.0),
     Discipline("SWIM", ("Swim",), None, 1_800, 10_000, 0.85, 0.0),
     Discipline("WALK", ("Walk", "Hike"), None, 5_500, 40_000, 1.35, 12.0),
@@ -77,7 +86,8 @@ def draw_character(chance: random.Random, number: int) -> Character:
     """The `number`-th of a fleet; names repeat late, and then have a number."""
     index = number % (len(FIRST_NAMES) * len(LAST_NAMES))
     generation = number // (len(FIRST_NAMES) * len(LAST_NAMES))
-    # Seven is prime to both lengths, so that every first name meets every last one before any two meet again.
+    # Seven is prime to both lengths, so that every first name meets every last one before any two
+    # meet again.
     lastname = LAST_NAMES[(7 * index + index // len(FIRST_NAMES)) % len(LAST_NAMES)]
     return Character(
         firstname=FIRST_NAMES[index % len(FIRST_NAMES)],
@@ -91,7 +101,9 @@ def draw_character(chance: random.Random, number: int) -> Character:
 def draw_effort(chance: random.Random, character: Character, hour: int) -> Effort:
     """What comes of going out at this hour of the day."""
     discipline = character.favourite if chance.random() < 0.8 else chance.choice(DISCIPLINES)
-    distance = min(discipline.longest, discipline.distance * character.strength * chance.lognormvariate(0, 0.4))
+    distance = min(
+        discipline.longest, discipline.distance * character.strength * chance.lognormvariate(0, 0.4)
+    )
     is_indoor = discipline.indoor is not None and chance.random() < 0.08
     main, *others = discipline.sport_types
     sport_type = chance.choice(others) if others and chance.random() < 0.25 else main
@@ -112,7 +124,9 @@ def draw_effort(chance: random.Random, character: Character, hour: int) -> Effor
 
 def draw_pause(chance: random.Random, character: Character) -> float:
     """Seconds of rest before the next time out: at least some hours, and as many days as the person's week has room for."""
-    return chance.uniform(4, 10) * 3600 + chance.expovariate(1.0) * WEEK / character.times_a_week * 0.7
+    return (
+        chance.uniform(4, 10) * 3600 + chance.expovariate(1.0) * WEEK / character.times_a_week * 0.7
+    )
 
 
 def draw_daylight(chance: random.Random, hour: int) -> float:
@@ -125,5 +139,13 @@ def draw_daylight(chance: random.Random, hour: int) -> float:
 
 def part_of_day(hour: int) -> str:
     return next(
-        name for end, name in ((5, "Night"), (11, "Morning"), (14, "Lunch"), (18, "Afternoon"), (24, "Evening")) if hour < end
+        name
+        for end, name in (
+            (5, "Night"),
+            (11, "Morning"),
+            (14, "Lunch"),
+            (18, "Afternoon"),
+            (24, "Evening"),
+        )
+        if hour < end
     )

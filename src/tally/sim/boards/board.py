@@ -4,8 +4,9 @@
     board.measure()
     await board.deliver()
 
-Nothing leaves the buffer before the server has said that it has it, or that it will never take it. Measuring goes on while
-the server is away; when the buffer is full, the oldest readings are lost, and counted.
+Nothing leaves the buffer before the server has said that it has it, or that it will never take it.
+Measuring goes on while the server is away; when the buffer is full, the oldest readings are lost,
+and counted.
 """
 
 import random
@@ -21,7 +22,15 @@ from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.kit.retry import RetryPolicy
 from tally.sim.boards.sensors import NAMES, Sensors
-from tally.sim.boards.uplink import Capabilities, Data, Reading, Receipt, Registration, TooMuch, Uplink
+from tally.sim.boards.uplink import (
+    Capabilities,
+    Data,
+    Reading,
+    Receipt,
+    Registration,
+    TooMuch,
+    Uplink,
+)
 
 MOST_AT_ONCE: Final = 100
 BUFFER: Final = 100_000
@@ -58,7 +67,10 @@ class Measured:
 
 @dataclass(slots=True)
 class Board:
-    """One board. `patience` is for one delivery; whoever runs the board delivers again at the next window."""
+    """One board.
+
+    `patience` is for one delivery; whoever runs the board delivers again at the next window.
+    """
 
     hardware_id: str
     uplink: Uplink
@@ -82,7 +94,10 @@ class Board:
         self.boot()
 
     def boot(self) -> None:
-        """Start, or start again: a new boot id, and a window that begins now. The buffer is in flash and stays."""
+        """Start, or start again: a new boot id, and a window that begins now.
+
+        The buffer is in flash and stays.
+        """
         self.boot_id = str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
         self._window_start = self.quartz.milliseconds()
         self.confirmation_id = None
@@ -111,8 +126,12 @@ class Board:
     async def register(self) -> None:
         """Say hello, once in every boot; Unavailable, RateLimited or Refused where that does not succeed."""
         features = {"tft_display": self.hardware_id[-1] in "02468ACE", "offline_buffering": True}
-        hello = Registration(self.hardware_id, self.boot_id, FIRMWARE, Capabilities(NAMES, features))
-        confirmed = await self.patience.call(lambda: self.uplink.register(hello), self.clock, self.chance)
+        hello = Registration(
+            self.hardware_id, self.boot_id, FIRMWARE, Capabilities(NAMES, features)
+        )
+        confirmed = await self.patience.call(
+            lambda: self.uplink.register(hello), self.clock, self.chance
+        )
         self.confirmation_id = confirmed.confirmation_id
 
     async def deliver(self) -> None:
@@ -122,7 +141,9 @@ class Board:
         while self.buffer:
             waiting = tuple(islice(self.buffer, self._at_once))
             try:
-                receipt = await self.patience.call(partial(self._send, waiting), self.clock, self.chance)
+                receipt = await self.patience.call(
+                    partial(self._send, waiting), self.clock, self.chance
+                )
             except TooMuch:
                 if self._at_once == 1:
                     raise
@@ -139,13 +160,19 @@ class Board:
         made = each.reading
         if each.boot_id == self.boot_id:
             return made
-        return Reading(made.batch_id, made.timestamp_ms, made.sensors, made.sensor_status, each.boot_id)
+        return Reading(
+            made.batch_id, made.timestamp_ms, made.sensors, made.sensor_status, each.boot_id
+        )
 
     def _settle(self, sent: Sequence[Measured], receipt: Receipt) -> None:
         """Keep what the receipt does not speak of: the server may not have it."""
         rejected = {rejection.index for rejection in receipt.rejected}
         has = receipt.acknowledged_batch_ids | receipt.duplicate_batch_ids
-        settled = {each.reading.batch_id for index, each in enumerate(sent) if index in rejected or each.reading.batch_id in has}
+        settled = {
+            each.reading.batch_id
+            for index, each in enumerate(sent)
+            if index in rejected or each.reading.batch_id in has
+        }
         if not settled:
             raise Unavailable("The receipt speaks of none of the readings that were sent")
         # They still stand in front, but for those that a full buffer has lost in the meantime.

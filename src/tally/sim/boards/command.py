@@ -1,6 +1,7 @@
 """`tally sim boards`: virtual boards that post readings to a server, here or elsewhere, and a table of how they do.
 
-tally sim boards --count 1000 --url http://127.0.0.1:8080 --admin-token-file data/devices-admin.key --interval 10
+tally sim boards --count 1000 --url http://127.0.0.1:8080 --admin-token-file data/devices-admin.key
+--interval 10
 """
 
 import asyncio
@@ -29,16 +30,36 @@ CONNECTIONS = 256
 
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many boards.")]
 Url = Annotated[str, typer.Option(help="The server, such as http://127.0.0.1:8080.")]
-Key = Annotated[str | None, typer.Option("--api-key", envvar=KEY_VARIABLE, help="The boards' API key.", show_default=False)]
+Key = Annotated[
+    str | None,
+    typer.Option("--api-key", envvar=KEY_VARIABLE, help="The boards' API key.", show_default=False),
+]
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--admin-token-file", help="Instead of a key: the operator's token, with which a key is made."),
+    typer.Option(
+        "--admin-token-file",
+        help="Instead of a key: the operator's token, with which a key is made.",
+    ),
 ]
-Interval = Annotated[float, typer.Option(min=0.001, help="Seconds between two readings of a board.")]
-Backlog = Annotated[int, typer.Option(min=0, max=100_000, help="Readings that each board has buffered when it starts.")]
-Offline = Annotated[float, typer.Option(min=0, max=1, help="Share of windows after which a board loses its network for a while.")]
-Seed = Annotated[int | None, typer.Option(help="The same number makes the same boards with the same weather.")]
-Seconds = Annotated[float | None, typer.Option(min=0, help="Stop after so long; without it, at Ctrl-C.")]
+Interval = Annotated[
+    float, typer.Option(min=0.001, help="Seconds between two readings of a board.")
+]
+Backlog = Annotated[
+    int,
+    typer.Option(min=0, max=100_000, help="Readings that each board has buffered when it starts."),
+]
+Offline = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1, help="Share of windows after which a board loses its network for a while."
+    ),
+]
+Seed = Annotated[
+    int | None, typer.Option(help="The same number makes the same boards with the same weather.")
+]
+Seconds = Annotated[
+    float | None, typer.Option(min=0, help="Stop after so long; without it, at Ctrl-C.")
+]
 Requests = Annotated[int | None, typer.Option(min=1, help="Stop after so many requests.")]
 
 
@@ -62,11 +83,15 @@ def boards(
         token = Secret("") if api_key else read_token(admin_token_file)
 
     async def run(stop: asyncio.Event) -> None:
-        builder = ClientBuilder().max_connections(CONNECTIONS).timeout(TIMEOUT).follow_redirects(False)
+        builder = (
+            ClientBuilder().max_connections(CONNECTIONS).timeout(TIMEOUT).follow_redirects(False)
+        )
         async with builder.build() as client:
             where = devices_url(url)
             key = Secret(api_key) if api_key else await make_key(client, where, token)
-            fleet = Fleet(Uplink(client, where, key, clock, most_requests=requests), clock, chance, habits)
+            fleet = Fleet(
+                Uplink(client, where, key, clock, most_requests=requests), clock, chance, habits
+            )
             await watch(fleet, count, stop, seconds)
 
     with explained():
@@ -85,7 +110,9 @@ class _Created(msgspec.Struct, frozen=True):
 def read_token(file: Path | None) -> Secret:
     """The operator's token."""
     if file is None:
-        raise Invalid(f"The boards need an API key: give --api-key or {KEY_VARIABLE}, or --admin-token-file to make one")
+        raise Invalid(
+            f"The boards need an API key: give --api-key or {KEY_VARIABLE}, or --admin-token-file to make one"
+        )
     return secret_in(file)
 
 
@@ -93,12 +120,20 @@ async def make_key(client: Client, url: str, token: Secret) -> Secret:
     """A new API key, made with the operator's token."""
     body = {"description": "virtual boards"}
     try:
-        response = await client.post(f"{url}/api-keys").bearer_auth(token.reveal()).body_json(body).build().send()
+        response = (
+            await client.post(f"{url}/api-keys")
+            .bearer_auth(token.reveal())
+            .body_json(body)
+            .build()
+            .send()
+        )
         content = bytes(await response.bytes())
     except PyreqwestError as error:
         raise Unavailable(f"{url} cannot be reached: {type(error).__name__}") from error
     if response.status != 201:
-        raise Invalid(f"{url} makes no API key with this token: {response.status} {content[:200].decode(errors='replace')}")
+        raise Invalid(
+            f"{url} makes no API key with this token: {response.status} {content[:200].decode(errors='replace')}"
+        )
     return Secret(msgspec.json.decode(content, type=_Created).api_key)
 
 

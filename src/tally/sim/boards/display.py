@@ -10,14 +10,23 @@ def rows(fleet: Fleet, seconds: float) -> list[tuple[str, str]]:
     figures = fleet.figures
     rate = figures.acknowledged / seconds if seconds else 0.0
     return [
-        ("Boards", f"{len(fleet.boards):,} ({fleet.registered:,} registered, {len(fleet.offline):,} offline)"),
+        (
+            "Boards",
+            f"{len(fleet.boards):,} ({fleet.registered:,} registered, {len(fleet.offline):,} offline)",
+        ),
         ("Readings measured", f"{fleet.measured:,}"),
-        ("sent", f"{figures.sent:,} in {figures.requests:,} requests, {figures.failures:,} of them failed"),
+        (
+            "sent",
+            f"{figures.sent:,} in {figures.requests:,} requests, {figures.failures:,} of them failed",
+        ),
         ("acknowledged", f"{figures.acknowledged:,} ({rate:,.1f} a second)"),
         ("duplicates", f"{figures.duplicates:,}"),
         ("rejected", f"{figures.rejected:,}"),
         ("buffered", f"{fleet.buffered:,}" + (f", {fleet.lost:,} lost" if fleet.lost else "")),
-        ("Answers took", f"p50 {figures.quantile(0.5) * 1000:,.1f} ms, p99 {figures.quantile(0.99) * 1000:,.1f} ms"),
+        (
+            "Answers took",
+            f"p50 {figures.quantile(0.5) * 1000:,.1f} ms, p99 {figures.quantile(0.99) * 1000:,.1f} ms",
+        ),
         ("Latest trouble", figures.last_trouble or "none"),
     ]
 
@@ -32,4 +41,7 @@ def rendered(fleet: Fleet, url: str, seconds: float) -> Table:
 
 def summary(fleet: Fleet, seconds: float) -> str:
     """One paragraph for the end, and for those without a terminal."""
-    return "; ".join(f"{name.lower()}: {value}" for name, value in rows(fleet, seconds)) + f"; {seconds:,.1f} s"
+    return (
+        "; ".join(f"{name.lower()}: {value}" for name, value in rows(fleet, seconds))
+        + f"; {seconds:,.1f} s"
+    )

@@ -2,8 +2,8 @@
 
     async with Fleet(uplink, clock, random.Random(1), Habits(interval=300)).living(10_000) as fleet: ...
 
-Measuring and sending are two tasks of a board, as on the real one: a server that is away stops neither the other boards nor the
-measuring of this one.
+Measuring and sending are two tasks of a board, as on the real one: a server that is away stops
+neither the other boards nor the measuring of this one.
 """
 
 import asyncio
@@ -130,7 +130,9 @@ class Fleet:
                 self.refused.set()
 
     async def _say_farewell(self) -> None:
-        holding = [board for board in self.boards if board.buffer and board.hardware_id not in self.offline]
+        holding = [
+            board for board in self.boards if board.buffer and board.hardware_id not in self.offline
+        ]
         if self.refused.is_set() or self.uplink.spent.is_set():
             return
         try:

@@ -38,13 +38,20 @@ class Sensors:
             "bme280": {
                 "bme280_temp_c": round(temperature + noise(0, 0.2), 2),
                 "humidity_pct": round(_percent(55 - self.dryness - 15 * sun + noise(0, 0.8)), 1),
-                "pressure_hpa": round(self.pressure + 3 * math.sin(moment_ms / (5 * DAY_MS)) + noise(0, 0.1), 2),
+                "pressure_hpa": round(
+                    self.pressure + 3 * math.sin(moment_ms / (5 * DAY_MS)) + noise(0, 0.1), 2
+                ),
             },
             "ds18b20": {"ds18b20_temp_c": round(temperature - 0.7 + noise(0, 0.1), 2)},
             "soil_moisture": {"soil_moisture_pct": round(_percent(soil + noise(0, 0.3)), 1)},
         }
         failed = {name for name in NAMES if self.chance.random() < FAILURES}
-        values = {key: value for name, parts in measured.items() if name not in failed for key, value in parts.items()}
+        values = {
+            key: value
+            for name, parts in measured.items()
+            if name not in failed
+            for key, value in parts.items()
+        }
         return values, {name: "error" if name in failed else "ok" for name in NAMES}
 
 

@@ -127,7 +127,9 @@ class Uplink:
 
     async def _answer(self, path: str, body: bytes, kind: type[T]) -> T:
         headers = {"X-API-Key": self.api_key.reveal(), "Content-Type": "application/json"}
-        response, content = await sent(self.client.post(self.url + path).headers(headers).body_bytes(body))
+        response, content = await sent(
+            self.client.post(self.url + path).headers(headers).body_bytes(body)
+        )
         if response.status >= 300:
             raise _trouble(response.status, response.headers, content)
         return decoded(content, kind)

@@ -1,6 +1,7 @@
 """The user pool of the cricket app.
 
-async with Cognito(clock).serving() as cognito:     # cognito.issuer and cognito.client_id are what the server is told
+async with Cognito(clock).serving() as cognito: # cognito.issuer and cognito.client_id are what the
+server is told
     token = cognito.user("ana")                     # what her phone sends as a bearer token
     operator = cognito.admin()                      # the same, with the group `admin` in it
 

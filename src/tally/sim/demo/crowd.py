@@ -44,13 +44,17 @@ class Crowd:
 
         def phone(user_id: str, number: int) -> Phone:
             api = CricketApi(client, url, self._token_of(user_id))
-            return Phone(f"phone-of-{user_id}", api, apple, self.clock, os_version=SYSTEMS[number % 2])
+            return Phone(
+                f"phone-of-{user_id}", api, apple, self.clock, os_version=SYSTEMS[number % 2]
+            )
 
         # Other people at every start: a phone that comes back without its memory is a new phone.
         group = self.clock.seconds()
         fans = [phone(f"fan-{group}-{number}", number) for number in range(FANS)]
         self.visitor = phone(f"{VISITOR}-{group}", 0)
-        self.fleet = Fleet([*fans, self.visitor], apple, self.clock, self.chance, Habits(interval=LOOK_SECONDS))
+        self.fleet = Fleet(
+            [*fans, self.visitor], apple, self.clock, self.chance, Habits(interval=LOOK_SECONDS)
+        )
         async with self.fleet.living([]):
             while True:
                 await self.clock.sleep(LOOK_SECONDS / 3)
@@ -64,7 +68,9 @@ class Crowd:
                 if live and app is not None and not set(live) & set(app.follows.followed):
                     await app.follows.follow(self.chance.choice(live))
         except TallyError as error:
-            _log.warning("The crowd of the demo does not see the matches", action="demo", error=error)
+            _log.warning(
+                "The crowd of the demo does not see the matches", action="demo", error=error
+            )
 
     def _token_of(self, user_id: str) -> Callable[[], Awaitable[str]]:
         async def token() -> str:

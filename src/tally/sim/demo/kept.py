@@ -70,7 +70,9 @@ def open_kept(data_dir: Path) -> Kept:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # keys will be in it
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise Unavailable(f"the data directory {data_dir.resolve()} cannot be made: {error.strerror}") from error
+        raise Unavailable(
+            f"the data directory {data_dir.resolve()} cannot be made: {error.strerror}"
+        ) from error
     path = folder / "demo.json"
     before = _facts(path) or Facts(secrets.randbits(32), 0)
     facts = Facts(before.seed, before.starts + 1)

@@ -3,7 +3,8 @@
     async with outside_world(settings, clock, kept) as outside:
         async with assembled(outside.settings) as parts: ...
 
-They listen on loopback, on the ports of `tally sim …` where those are free, so that a restart finds them at the same place.
+They listen on loopback, on the ports of `tally sim …` where those are free, so that a restart finds
+them at the same place.
 """
 
 from collections.abc import AsyncIterator
@@ -87,7 +88,8 @@ async def _collect(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
             collect_oidc_client_id=CLIENT.client_id,
             collect_oidc_client_secret=Secret(CLIENT.secret or ""),
             collect_oidc_delete_url=issuer.url,
-            # Elsewhere cookies are for HTTPS alone: a browser needs a proxy with TLS before the demo, made-up athletes do not.
+            # Elsewhere cookies are for HTTPS alone: a browser needs a proxy with TLS before the
+            # demo, made-up athletes do not.
             collect_plain_http=settings.host in LOOPBACK,
         )
         outside = replace(outside, settings=settings, collect_issuer=issuer)
@@ -115,7 +117,9 @@ async def _cricket(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
         cognito = Cognito(clock)
         cognito.faults.remember(MOST_KEPT)
         await stack.enter_async_context(cognito.serving(port=_port(COGNITO_PORT)))
-        settings = replace(settings, cricket_issuer=cognito.issuer, cricket_client_id=cognito.client_id)
+        settings = replace(
+            settings, cricket_issuer=cognito.issuer, cricket_client_id=cognito.client_id
+        )
         outside = replace(outside, settings=settings, cognito=cognito)
     if settings.cricket_sportmonks_token is None:
         sportmonks = SportMonks(clock)
@@ -135,9 +139,15 @@ async def _cricket(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
         apns.record.remember(MOST_KEPT)
         apns.devices.most_gone = MOST_KEPT
         push, manage, control = (_port(port) for port in APNS_PORTS)
-        await stack.enter_async_context(apns.serving(port=push, manage_port=manage, control_port=control))
+        await stack.enter_async_context(
+            apns.serving(port=push, manage_port=manage, control_port=control)
+        )
         settings = apns.pointed_here(settings, kept.folder / AUTHORITY_FILE)
-        crowd = Crowd(apns, outside.cognito, clock, kept.chance("phones")) if outside.cognito is not None else None
+        crowd = (
+            Crowd(apns, outside.cognito, clock, kept.chance("phones"))
+            if outside.cognito is not None
+            else None
+        )
         outside = replace(outside, settings=settings, apns=apns, crowd=crowd)
     return outside
 

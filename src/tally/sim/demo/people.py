@@ -2,8 +2,8 @@
 
     async with people(outside, url, clock, kept): ...
 
-Each kind lives in a task of its own. One that fails is logged and tried again later: a demo that loses its boards goes on
-with its athletes.
+Each kind lives in a task of its own. One that fails is logged and tried again later: a demo that
+loses its boards goes on with its athletes.
 """
 
 import asyncio
@@ -74,13 +74,20 @@ class Town:
             return
         token = keyfile.read_or_make(self._data_dir / "collect-strava-verify.key")
         given = self.outside.settings.collect_strava_verify_token or token
-        # One from before a restart, or from a try that failed, may lead to a port that is no longer ours.
+        # One from before a restart, or from a try that failed, may lead to a port that is no longer
+        # ours.
         strava.webhooks.unsubscribe()
         await strava.webhooks.subscribe(f"{self.url}/collect/webhooks/strava", given.reveal())
         chance = self.kept.chance("athletes")
-        accounts, clock = StravaAccounts(self.client, strava.url), FastClock(self.clock, ATHLETES_SPEED)
+        accounts, clock = (
+            StravaAccounts(self.client, strava.url),
+            FastClock(self.clock, ATHLETES_SPEED),
+        )
         fleet = Athletes(accounts, clock, chance, CollectServer(self.client, f"{self.url}/collect"))
-        known = {f"{athlete.firstname} {athlete.lastname}": athlete.id for athlete in strava.athletes.values()}
+        known = {
+            f"{athlete.firstname} {athlete.lastname}": athlete.id
+            for athlete in strava.athletes.values()
+        }
         await fleet.gather(ATHLETES, known)
         async with fleet.living():
             await asyncio.get_running_loop().create_future()
@@ -116,7 +123,9 @@ class Town:
 @asynccontextmanager
 async def people(outside: Outside, url: str, clock: Clock, kept: Kept) -> AsyncIterator[None]:
     """Everybody lives until the block ends."""
-    builder = ClientBuilder().no_proxy().timeout(timedelta(seconds=CALL_SECONDS)).follow_redirects(False)
+    builder = (
+        ClientBuilder().no_proxy().timeout(timedelta(seconds=CALL_SECONDS)).follow_redirects(False)
+    )
     async with builder.build() as client:
         town = Town(url, outside, client, clock, kept)
         lives = (
@@ -139,5 +148,7 @@ async def _for_ever(life: Callable[[], Awaitable[None]], clock: Clock) -> None:
         try:
             await life()
         except TallyError as error:
-            _log.warning("A part of the demo failed", action="demo", part=life.__name__, error=error)
+            _log.warning(
+                "A part of the demo failed", action="demo", part=life.__name__, error=error
+            )
         await clock.sleep(AGAIN_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  (nothing secret)

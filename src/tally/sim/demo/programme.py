@@ -1,7 +1,7 @@
 """Matches on the air, all day: when one is over, the next begins, and there is always one that starts soon.
 
-The made-up match of the project is played again and again; whoever has match files from Cricsheet names their folder in
-`TALLY_SIM_MATCHES`, and those are played instead.
+The made-up match of the project is played again and again; whoever has match files from Cricsheet
+names their folder in `TALLY_SIM_MATCHES`, and those are played instead.
 """
 
 import itertools
@@ -45,7 +45,9 @@ class Programme:
         first.run_at(SPEED)
         self._put_on(next(numbers), timedelta(seconds=APART_SECONDS))
         league = self.matches[0].league
-        self.sportmonks.schedule(COMING, league_name=league, first=self.clock.now() + timedelta(hours=3), apart=5 * 3600)
+        self.sportmonks.schedule(
+            COMING, league_name=league, first=self.clock.now() + timedelta(hours=3), apart=5 * 3600
+        )
 
     async def go_on(self) -> None:
         """For ever: take off what is over, and put on what comes next."""

@@ -43,7 +43,10 @@ def flawed_claims(claims: dict[str, Any], flaw: Flaw | None) -> dict[str, Any]:
     if flaw is Flaw.WRONG_USE:
         return claims | {"token_use": {"id": "access", "access": "id"}[claims["token_use"]]}
     if flaw is Flaw.EXPIRED:
-        return claims | {name: claims[name] - 2 * AN_HOUR - (claims["exp"] - claims["iat"]) for name in ("iat", "exp")}
+        return claims | {
+            name: claims[name] - 2 * AN_HOUR - (claims["exp"] - claims["iat"])
+            for name in ("iat", "exp")
+        }
     if flaw is Flaw.NOT_YET_VALID:
         return claims | {name: claims[name] + AN_HOUR for name in ("iat", "exp")}
     missing = {Flaw.NO_NONCE: "nonce", Flaw.NO_SUBJECT: "sub"}.get(flaw) if flaw else None

@@ -1,7 +1,7 @@
 """What has been granted to applications: codes that work once, refresh tokens that work until they are revoked.
 
-The rules are Cognito's: a code lives five minutes, belongs to one client and one redirect address, and, if a PKCE
-challenge came with the request, is only changed by whoever knows the verifier.
+The rules are Cognito's: a code lives five minutes, belongs to one client and one redirect address,
+and, if a PKCE challenge came with the request, is only changed by whoever knows the verifier.
 """
 
 import base64
@@ -28,7 +28,10 @@ class OAuthError(Exception):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """An application. Without a secret it is a public one; without addresses, any on this machine will do."""
+    """An application.
+
+    Without a secret it is a public one; without addresses, any on this machine will do.
+    """
 
     client_id: str
     secret: str | None = None
@@ -63,7 +66,9 @@ class Grants:
         self._codes[code] = authorization, self._clock.seconds() + CODE_SECONDS
         return code
 
-    def redeem(self, code: str, client_id: str, redirect_uri: str | None, verifier: str | None) -> Authorization:
+    def redeem(
+        self, code: str, client_id: str, redirect_uri: str | None, verifier: str | None
+    ) -> Authorization:
         """What stands behind `code`, once; any other use of it is refused."""
         # Gone whatever comes of it: who guesses a verifier has one guess.
         authorization, expires_at = self._codes.pop(code, (None, 0))
@@ -71,7 +76,10 @@ class Grants:
             raise OAuthError("invalid_grant")
         if (authorization.client_id, authorization.redirect_uri) != (client_id, redirect_uri):
             raise OAuthError("invalid_grant")
-        if authorization.code_challenge is not None and challenge_of(verifier or "") != authorization.code_challenge:
+        if (
+            authorization.code_challenge is not None
+            and challenge_of(verifier or "") != authorization.code_challenge
+        ):
             raise OAuthError("invalid_grant")
         return authorization
 
@@ -82,7 +90,11 @@ class Grants:
 
     def refresh(self, token: str, client_id: str) -> Authorization:
         authorization, expires_at = self._refresh_tokens.get(token, (None, 0))
-        if authorization is None or authorization.client_id != client_id or expires_at <= self._clock.seconds():
+        if (
+            authorization is None
+            or authorization.client_id != client_id
+            or expires_at <= self._clock.seconds()
+        ):
             raise OAuthError("invalid_grant")
         return authorization
 
@@ -92,7 +104,9 @@ class Grants:
     def forget(self, sub: str) -> None:
         """Take back all that a person allowed."""
         for granted in (self._codes, self._refresh_tokens):
-            for name in [name for name, (authorization, _) in granted.items() if authorization.sub == sub]:
+            for name in [
+                name for name, (authorization, _) in granted.items() if authorization.sub == sub
+            ]:
                 del granted[name]
 
 

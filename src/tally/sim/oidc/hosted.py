@@ -1,8 +1,9 @@
 """The Hosted UI: where a browser is sent to log in, and to log out.
 
-`/oauth2/authorize` checks what the application asked for and shows the login page, unless somebody is still logged in
-here (a cookie) or the simulator approves by itself. On the page one picks a made-up person or types any name. A wrong
-client or redirect address is told to the person; everything else is told to the application, by redirect.
+`/oauth2/authorize` checks what the application asked for and shows the login page, unless somebody
+is still logged in here (a cookie) or the simulator approves by itself. On the page one picks a
+made-up person or types any name. A wrong client or redirect address is told to the person;
+everything else is told to the application, by redirect.
 """
 
 from collections.abc import Mapping
@@ -65,12 +66,18 @@ class HostedPages:
         refusal = self._refusal(asked)
         if refusal is not None:
             return refusal
-        people = choices("who", ((person.sub, f"{person.name} ({person.email})") for person in self.pool.people))
+        people = choices(
+            "who", ((person.sub, f"{person.name} ({person.email})") for person in self.pool.people)
+        )
         hint = escape(asked.get("login_hint", ""))
-        name = f'<label>Name or e-mail address <input type="text" name="name" value="{hint}"></label>'
+        name = (
+            f'<label>Name or e-mail address <input type="text" name="name" value="{hint}"></label>'
+        )
         picking = form("/login", asked, people)
         naming = form("/login", asked, (name, "<button>Log in</button>"))
-        return page("Log in", note("This issuer is simulated: be whoever you like.") + picking + naming)
+        return page(
+            "Log in", note("This issuer is simulated: be whoever you like.") + picking + naming
+        )
 
     async def log_in(self, request: Request) -> Response:
         sent = await read_form(request)
@@ -96,7 +103,9 @@ class HostedPages:
         if client is None or (target is not None and not _allows(client.logout_uris, target)):
             return page("Cannot log out", note("The client or its address is not registered."), 400)
         self.sessions.pop(request.cookies.get(COOKIE, ""), None)
-        response = RedirectResponse(target or with_query("/login", _asked(request.query_params)), 302)
+        response = RedirectResponse(
+            target or with_query("/login", _asked(request.query_params)), 302
+        )
         response.delete_cookie(COOKIE, path="/")
         return response
 
@@ -112,11 +121,17 @@ class HostedPages:
         client = self.pool.clients.get(asked.get("client_id", ""))
         redirect_uri = asked.get("redirect_uri", "")
         if client is None or not _allows(client.redirect_uris, redirect_uri):
-            return page("Cannot log in", note("The client or its redirect address is not registered."), 400)
+            return page(
+                "Cannot log in", note("The client or its redirect address is not registered."), 400
+            )
         try:
             _check(client, asked)
         except OAuthError as error:
-            told = {"error": error.error, "error_description": error.description, "state": asked.get("state")}
+            told = {
+                "error": error.error,
+                "error_description": error.description,
+                "state": asked.get("state"),
+            }
             return RedirectResponse(with_query(redirect_uri, told), 302)
         return None
 

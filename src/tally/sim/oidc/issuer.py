@@ -29,7 +29,13 @@ class Issuer(UserPool):
     """A user pool on a real socket."""
 
     def app(self) -> Starlette:
-        parts = (Metadata(self), HostedPages(self), TokenEndpoint(self), UserOperations(self), Control(self))
+        parts = (
+            Metadata(self),
+            HostedPages(self),
+            TokenEndpoint(self),
+            UserOperations(self),
+            Control(self),
+        )
         routes: list[Route] = [route for part in parts for route in part.routes()]
         return simulator_app("oidc", routes, self.faults, self.clock)
 

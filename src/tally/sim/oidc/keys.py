@@ -22,7 +22,10 @@ def key_id(key: RSAPrivateKey) -> str:
 
 
 class SigningKeys:
-    """Signs with the newest key. `rotate` brings a new one; `retire` takes the older ones out of the JWKS."""
+    """Signs with the newest key.
+
+    `rotate` brings a new one; `retire` takes the older ones out of the JWKS.
+    """
 
     def __init__(self, key: RSAPrivateKey | None = None) -> None:
         self._keys = [key or make_key()]
@@ -55,11 +58,20 @@ class SigningKeys:
         """One that is published."""
         return next((key for key in self._keys if key_id(key) == kid), None)
 
-    def sign(self, claims: dict[str, Any], key: RSAPrivateKey | None = None, kid: str | None = None) -> str:
+    def sign(
+        self, claims: dict[str, Any], key: RSAPrivateKey | None = None, kid: str | None = None
+    ) -> str:
         signing = key or self.current
         return jwt.encode(claims, signing, "RS256", {"kid": kid or key_id(signing)})
 
 
 def _published(key: RSAPrivateKey) -> dict[str, Any]:
     numbers = json.loads(RSAAlgorithm.to_jwk(key.public_key()))
-    return {"alg": "RS256", "e": numbers["e"], "kid": key_id(key), "kty": "RSA", "n": numbers["n"], "use": "sig"}
+    return {
+        "alg": "RS256",
+        "e": numbers["e"],
+        "kid": key_id(key),
+        "kty": "RSA",
+        "n": numbers["n"],
+        "use": "sig",
+    }

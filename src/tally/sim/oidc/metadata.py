@@ -36,10 +36,16 @@ class Metadata:
                 "scopes_supported": ["openid", "email", "phone", "profile"],
                 "subject_types_supported": ["public"],
                 "token_endpoint": f"{url}/oauth2/token",
-                "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
+                "token_endpoint_auth_methods_supported": [
+                    "client_secret_basic",
+                    "client_secret_post",
+                ],
                 "userinfo_endpoint": f"{url}/oauth2/userInfo",
             }
         )
 
     async def keys(self, _: Request) -> Response:
-        return JSONResponse(self.pool.keys.published(), headers={"Cache-Control": f"public, max-age={KEY_SET_SECONDS}"})
+        return JSONResponse(
+            self.pool.keys.published(),
+            headers={"Cache-Control": f"public, max-age={KEY_SET_SECONDS}"},
+        )

@@ -1,6 +1,7 @@
 """Who can log in: a few made-up people, and whoever else names themselves.
 
-A person's `sub` follows from the e-mail address, so that somebody who comes back after a restart is still the same.
+A person's `sub` follows from the e-mail address, so that somebody who comes back after a restart is
+still the same.
 """
 
 import re
@@ -53,7 +54,9 @@ class People:
     def find(self, who: str) -> Person | None:
         """By `sub`, e-mail address or name."""
         by_sub = self._by_sub.get(who)
-        return by_sub or next((each for each in self._by_sub.values() if who in {each.email, each.name}), None)
+        return by_sub or next(
+            (each for each in self._by_sub.values() if who in {each.email, each.name}), None
+        )
 
     def find_or_add(self, who: str) -> Person:
         """Somebody new gets an account: that is what sign-up is for."""

@@ -1,7 +1,7 @@
 """A user pool: its people, its applications, its keys, and the tokens that it makes of them.
 
-As with Cognito, it has two addresses: the Hosted UI (`url`, where people and applications go) and its own (`issuer`,
-which is what `iss` says, and under which discovery and keys are found).
+As with Cognito, it has two addresses: the Hosted UI (`url`, where people and applications go) and
+its own (`issuer`, which is what `iss` says, and under which discovery and keys are found).
 """
 
 import random
@@ -43,7 +43,8 @@ class UserPool:
         self.keys = keys or SigningKeys()
         self.grants = Grants(clock, chance or random.SystemRandom())
         self.pool = pool
-        # Who is logged in without being asked: a sub, an e-mail address or a name. A `login_hint` names another.
+        # Who is logged in without being asked: a sub, an e-mail address or a name. A `login_hint`
+        # names another.
         self.auto_approve = auto_approve
         self.faults = Faults()
         # What will be wrong with the next tokens of the token endpoint, one of them each.
@@ -73,7 +74,9 @@ class UserPool:
     ) -> str:
         """A token made directly, for whoever is named; `claims` are added to the usual ones or stand in their place."""
         person = self.people.find(sub) or Person(sub, email or f"{sub}@{DOMAIN}", sub)
-        person = Person(person.sub, email or person.email, person.name, tuple(groups) or person.groups)
+        person = Person(
+            person.sub, email or person.email, person.name, tuple(groups) or person.groups
+        )
         client = client_id or next(iter(self.clients))
         now = self.clock.seconds()
         authorization = Authorization(client, person.sub, "openid email", "", now, nonce)
@@ -81,7 +84,11 @@ class UserPool:
         return sign(self.keys, made, flaw)
 
     def claims(
-        self, person: Person, authorization: Authorization, use: TokenUse, lifetime: int = TOKEN_SECONDS
+        self,
+        person: Person,
+        authorization: Authorization,
+        use: TokenUse,
+        lifetime: int = TOKEN_SECONDS,
     ) -> dict[str, Any]:
         """What Cognito puts into a token of this use."""
         now = self.clock.seconds()
@@ -97,9 +104,18 @@ class UserPool:
         if person.groups:
             common["cognito:groups"] = list(person.groups)
         if use == "access":
-            its_own = {"client_id": authorization.client_id, "scope": authorization.scope, "version": 2}
+            its_own = {
+                "client_id": authorization.client_id,
+                "scope": authorization.scope,
+                "version": 2,
+            }
             return common | its_own | {"username": person.sub}
-        about = {"email": person.email, "email_verified": True, "name": person.name, "cognito:username": person.sub}
+        about = {
+            "email": person.email,
+            "email_verified": True,
+            "name": person.name,
+            "cognito:username": person.sub,
+        }
         nonce = {} if authorization.nonce is None else {"nonce": authorization.nonce}
         return common | {"aud": authorization.client_id} | about | nonce
 

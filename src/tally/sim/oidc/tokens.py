@@ -48,18 +48,31 @@ class TokenEndpoint:
 
     async def user_info(self, request: Request) -> Response:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        person = self.pool.people.find(subject_of(self.pool, token) or "") if scheme.lower() == "bearer" else None
+        person = (
+            self.pool.people.find(subject_of(self.pool, token) or "")
+            if scheme.lower() == "bearer"
+            else None
+        )
         if person is None:
-            challenge = {"WWW-Authenticate": 'error="invalid_token", error_description="Access token is not valid"'}
+            challenge = {
+                "WWW-Authenticate": 'error="invalid_token", error_description="Access token is not valid"'
+            }
             return JSONResponse({"error": "invalid_token"}, 401, challenge)
-        about = {"sub": person.sub, "email": person.email, "email_verified": "true", "name": person.name}
+        about = {
+            "sub": person.sub,
+            "email": person.email,
+            "email_verified": "true",
+            "name": person.name,
+        }
         return JSONResponse(about | {"username": person.sub})
 
     def _granted(self, client: Client, sent: Mapping[str, str]) -> dict[str, Any]:
         grants = self.pool.grants
         kind = sent.get("grant_type")
         if kind == "authorization_code":
-            code, redirect_uri, verifier = (sent.get(name) for name in ("code", "redirect_uri", "code_verifier"))
+            code, redirect_uri, verifier = (
+                sent.get(name) for name in ("code", "redirect_uri", "code_verifier")
+            )
             authorization = grants.redeem(code or "", client.client_id, redirect_uri, verifier)
         elif kind == "refresh_token":
             authorization = grants.refresh(sent.get("refresh_token", ""), client.client_id)
@@ -70,15 +83,24 @@ class TokenEndpoint:
             raise OAuthError("invalid_grant")
         made = self.pool.tokens(person, authorization)
         # As with Cognito, a refresh brings no new refresh token.
-        return made | ({"refresh_token": grants.issue_refresh_token(authorization)} if kind != "refresh_token" else {})
+        return made | (
+            {"refresh_token": grants.issue_refresh_token(authorization)}
+            if kind != "refresh_token"
+            else {}
+        )
 
     def _client(self, request: Request, sent: Mapping[str, str]) -> Client:
         """Which application asks, by HTTP Basic or in the form; one with a secret must know it."""
-        client_id, secret = _basic(request) or (sent.get("client_id", ""), sent.get("client_secret"))
+        client_id, secret = _basic(request) or (
+            sent.get("client_id", ""),
+            sent.get("client_secret"),
+        )
         client = self.pool.clients.get(client_id)
         if client is None or sent.get("client_id", client_id) != client_id:
             raise OAuthError("invalid_client")
-        if client.secret is not None and not hmac.compare_digest((secret or "").encode(), client.secret.encode()):
+        if client.secret is not None and not hmac.compare_digest(
+            (secret or "").encode(), client.secret.encode()
+        ):
             raise OAuthError("invalid_client", "invalid_client_secret")
         return client
 
@@ -99,7 +121,9 @@ def subject_of(pool: UserPool, token: str) -> str | None:
 
 
 def _refused(error: OAuthError) -> Response:
-    told = {"error": error.error} | ({"error_description": error.description} if error.description else {})
+    told = {"error": error.error} | (
+        {"error_description": error.description} if error.description else {}
+    )
     return JSONResponse(told, 400, NO_STORE)
 
 

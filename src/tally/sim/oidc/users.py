@@ -1,7 +1,8 @@
 """The pool's own API, as far as an application that closes accounts needs it: DeleteUser and AdminDeleteUser.
 
-It is a JSON protocol at one path, `POST /`, with the operation's name in `X-Amz-Target`. The first is called with the
-person's access token; the second with an administrator's signature, which is not checked here.
+It is a JSON protocol at one path, `POST /`, with the operation's name in `X-Amz-Target`. The first
+is called with the person's access token; the second with an administrator's signature, which is not
+checked here.
 """
 
 from dataclasses import dataclass
@@ -44,7 +45,9 @@ class UserOperations:
                 return _refused("NotAuthorizedException", "Invalid Access Token")
         else:
             if asked.user_pool_id != self.pool.pool:
-                return _refused("ResourceNotFoundException", f"User pool {asked.user_pool_id} does not exist.")
+                return _refused(
+                    "ResourceNotFoundException", f"User pool {asked.user_pool_id} does not exist."
+                )
             person = self.pool.people.find(asked.username)
             if person is None:
                 return _refused("UserNotFoundException", "User does not exist.")
@@ -53,4 +56,6 @@ class UserOperations:
 
 
 def _refused(kind: str, message: str) -> Response:
-    return Response(msgspec.json.encode({"__type": kind, "message": message}), 400, media_type=MEDIA_TYPE)
+    return Response(
+        msgspec.json.encode({"__type": kind, "message": message}), 400, media_type=MEDIA_TYPE
+    )

@@ -1,8 +1,9 @@
 """iOS's side of Live Activities on one phone: what ActivityKit does by itself, whether or not the app runs.
 
-A push to the push-to-start token makes an activity; pushes to its own token, or to the channel it listens to, change or end it.
-One with an older timestamp than what is shown is ignored. An activity runs for eight hours at most, and what has ended leaves the
-Lock Screen at its dismissal date, or four hours later. With permission taken away, all of them end.
+A push to the push-to-start token makes an activity; pushes to its own token, or to the channel it
+listens to, change or end it. One with an older timestamp than what is shown is ignored. An activity
+runs for eight hours at most, and what has ended leaves the Lock Screen at its dismissal date, or
+four hours later. With permission taken away, all of them end.
 """
 
 from collections import deque
@@ -21,7 +22,8 @@ from tally.sim.phones.apple import Apple
 
 LIFE_SECONDS: Final = 8 * 3600
 LINGER_SECONDS: Final = 4 * 3600
-# Of each phone: what is remembered of an activity that runs, of alerts, and of activities that are gone.
+# Of each phone: what is remembered of an activity that runs, of alerts, and of activities that are
+# gone.
 MOST_SEEN: Final = 20
 MOST_ALERTS: Final = 50
 MOST_GONE: Final = 5
@@ -37,7 +39,10 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Activity:
-    """One Live Activity. Times are epoch seconds of the phone's clock; `timestamp` is that of the state it shows."""
+    """One Live Activity.
+
+    Times are epoch seconds of the phone's clock; `timestamp` is that of the state it shows.
+    """
 
     activity_id: str
     attributes: Mapping[str, Any]
@@ -92,7 +97,10 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class ActivityKit:
-    """The activities of the app on one phone. `listener` is the app; iOS wakes it for what it hears."""
+    """The activities of the app on one phone.
+
+    `listener` is the app; iOS wakes it for what it hears.
+    """
 
     def __init__(self, device: str, apple: Apple, clock: Clock, listener: Listener) -> None:
         self.is_allowed = True
@@ -112,7 +120,11 @@ class ActivityKit:
 
     def on_screen(self) -> list[Activity]:
         """What a person sees on the Lock Screen."""
-        return [activity for activity in self.activities.values() if activity.state is not State.DISMISSED]
+        return [
+            activity
+            for activity in self.activities.values()
+            if activity.state is not State.DISMISSED
+        ]
 
     async def make_start_token(self) -> str:
         """A push-to-start token, as iOS hands it out after an install, and now and then a new one."""
@@ -121,7 +133,9 @@ class ActivityKit:
         self.start_token = await self._apple.issue(self._device, TokenKind.START)
         return self.start_token
 
-    async def request(self, attributes: Mapping[str, Any], content: Mapping[str, Any], timestamp: int) -> Activity:
+    async def request(
+        self, attributes: Mapping[str, Any], content: Mapping[str, Any], timestamp: int
+    ) -> Activity:
         """The app itself starts one: Forbidden without permission."""
         if not self.is_allowed:
             raise Forbidden("Live Activities are switched off", code="activities_disabled")
@@ -154,7 +168,10 @@ class ActivityKit:
         """It ends: at once from the Lock Screen, unless it is to stay there for a while."""
         if activity.state is not State.ACTIVE:
             return
-        activity.state, activity.leaves_at = State.ENDED, leaves_at if leaves_at is not None else self._clock.seconds()
+        activity.state, activity.leaves_at = (
+            State.ENDED,
+            leaves_at if leaves_at is not None else self._clock.seconds(),
+        )
         await self._let_go(activity)
         await self.pass_time()
         await self._listener(Event.ENDED, activity)
@@ -178,11 +195,19 @@ class ActivityKit:
         now = self._clock.seconds()
         for activity in self.running():
             if now - activity.started_at >= LIFE_SECONDS:
-                await self.end(activity, leaves_at=activity.started_at + LIFE_SECONDS + LINGER_SECONDS)
+                await self.end(
+                    activity, leaves_at=activity.started_at + LIFE_SECONDS + LINGER_SECONDS
+                )
         for activity in list(self.activities.values()):
-            if activity.state is State.ENDED and activity.leaves_at is not None and activity.leaves_at <= now:
+            if (
+                activity.state is State.ENDED
+                and activity.leaves_at is not None
+                and activity.leaves_at <= now
+            ):
                 activity.state = State.DISMISSED
-        gone = [key for key, activity in self.activities.items() if activity.state is State.DISMISSED]
+        gone = [
+            key for key, activity in self.activities.items() if activity.state is State.DISMISSED
+        ]
         for key in gone[:-MOST_GONE]:
             del self.activities[key]
 
@@ -214,7 +239,17 @@ class ActivityKit:
         is_push_started: bool = False,
     ) -> Activity:
         now = self._clock.seconds()
-        made = Activity(new_uuid(), attributes, content, timestamp, now, now, is_push_started, channel, stale_at=stale_at)
+        made = Activity(
+            new_uuid(),
+            attributes,
+            content,
+            timestamp,
+            now,
+            now,
+            is_push_started,
+            channel,
+            stale_at=stale_at,
+        )
         made.seen.append(content)
         self.activities[made.activity_id] = made
         if channel is not None:
@@ -229,14 +264,21 @@ class ActivityKit:
         if aps.timestamp < activity.timestamp:
             self.outdated += 1
             return
-        activity.timestamp, activity.content, activity.stale_at = aps.timestamp, aps.content_state, aps.stale_date
+        activity.timestamp, activity.content, activity.stale_at = (
+            aps.timestamp,
+            aps.content_state,
+            aps.stale_date,
+        )
         activity.heard_at = self._clock.seconds()
         activity.seen.append(aps.content_state)
         activity.updates += 1
         self._alert(aps)
         if aps.event == "end":
             later = self._clock.seconds() + LINGER_SECONDS
-            await self.end(activity, leaves_at=later if aps.dismissal_date is None else min(aps.dismissal_date, later))
+            await self.end(
+                activity,
+                leaves_at=later if aps.dismissal_date is None else min(aps.dismissal_date, later),
+            )
 
     def _alert(self, aps: _Aps) -> None:
         if aps.alert is not None:
@@ -248,7 +290,9 @@ class ActivityKit:
         activity.seen = deque([activity.content])
         if activity.token is not None:
             await self._apple.retire(activity.token)
-        if activity.channel is not None and all(other.channel != activity.channel for other in self.running()):
+        if activity.channel is not None and all(
+            other.channel != activity.channel for other in self.running()
+        ):
             await self._apple.stop_listening(self._device, activity.channel)
 
 

@@ -7,7 +7,15 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from pyreqwest.client import Client
 
-from tally.errors import Conflict, Invalid, NotFound, RateLimited, TallyError, Unauthenticated, Unavailable
+from tally.errors import (
+    Conflict,
+    Invalid,
+    NotFound,
+    RateLimited,
+    TallyError,
+    Unauthenticated,
+    Unavailable,
+)
 from tally.kit.fetch import Answer, fetch
 
 WHO: Final = "The server"
@@ -45,10 +53,12 @@ class _Matches(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CricketApi:
-    """One phone's calls, in the name of its owner. `url` ends in /cricket. Without a network every call is Unavailable.
+    """One phone's calls, in the name of its owner.
 
-    A call raises Unavailable or RateLimited where the same may work later, and Conflict, NotFound, Unauthenticated or Invalid
-    where it will not.
+    `url` ends in /cricket. Without a network every call is Unavailable.
+
+    A call raises Unavailable or RateLimited where the same may work later, and Conflict, NotFound,
+    Unauthenticated or Invalid where it will not.
     """
 
     client: Client
@@ -59,14 +69,22 @@ class CricketApi:
     failures: int = 0
     last_trouble: str = ""
 
-    async def register_device(self, device_token: str, device_id: str, os_version: str, app_version: str) -> None:
+    async def register_device(
+        self, device_token: str, device_id: str, os_version: str, app_version: str
+    ) -> None:
         body = {"deviceToken": device_token, "deviceId": device_id, "platform": "ios"}
-        await self._call("POST", "/user/device", body | {"osVersion": os_version, "appVersion": app_version})
+        await self._call(
+            "POST", "/user/device", body | {"osVersion": os_version, "appVersion": app_version}
+        )
 
     async def hand_in_start_token(self, token: str, device_id: str) -> None:
-        await self._call("PUT", "/user/device/push-to-start", {"pushToStartToken": token, "deviceId": device_id})
+        await self._call(
+            "PUT", "/user/device/push-to-start", {"pushToStartToken": token, "deviceId": device_id}
+        )
 
-    async def hand_in_update_token(self, match_id: str, device_id: str, token: str, team_id: str | None) -> None:
+    async def hand_in_update_token(
+        self, match_id: str, device_id: str, token: str, team_id: str | None
+    ) -> None:
         """Conflict where the server has ended this activity."""
         body = {"deviceId": device_id, "updateToken": token, "teamId": team_id}
         await self._call("POST", f"/matches/{match_id}/activity-token", body)
@@ -76,7 +94,9 @@ class CricketApi:
 
     async def follow(self, match_id: str, team_id: str | None) -> Mapping[str, Any] | None:
         """The display state, if the match is live."""
-        answer = await self._call("POST", "/user/follow/match", {"matchId": match_id, "teamId": team_id})
+        answer = await self._call(
+            "POST", "/user/follow/match", {"matchId": match_id, "teamId": team_id}
+        )
         return answer.decoded(_Followed, WHO).display
 
     async def unfollow(self, match_id: str) -> None:
@@ -87,7 +107,9 @@ class CricketApi:
         found: dict[str, str | None] = {}
         cursor: str | None = ""
         while cursor is not None:
-            answer = await self._call("GET", f"/user/follows?limit=100{'&cursor=' if cursor else ''}{cursor}")
+            answer = await self._call(
+                "GET", f"/user/follows?limit=100{'&cursor=' if cursor else ''}{cursor}"
+            )
             page = answer.decoded(_Follows, WHO)
             found |= {followed.match_id: followed.team_id for followed in page.follows}
             cursor = page.next_cursor
@@ -103,8 +125,12 @@ class CricketApi:
         try:
             if not self.is_online:
                 raise Unavailable("There is no network")
-            request = self.client.request(method, self.url + path).bearer_auth(await self.token_of())
-            answer = await fetch(request.body_json(dict(body)) if body is not None else request, WHO)
+            request = self.client.request(method, self.url + path).bearer_auth(
+                await self.token_of()
+            )
+            answer = await fetch(
+                request.body_json(dict(body)) if body is not None else request, WHO
+            )
             if answer.status >= 300:
                 raise _trouble(answer)
         except TallyError as error:

@@ -1,4 +1,7 @@
-"""What a phone has of Apple's: tokens, channels to listen to, and deliveries. In this process, or of a simulator elsewhere."""
+"""What a phone has of Apple's: tokens, channels to listen to, and deliveries.
+
+In this process, or of a simulator elsewhere.
+"""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -97,7 +100,9 @@ class AppleElsewhere:
     async def deliveries(self) -> AsyncIterator[Delivery]:
         decoder, rest = msgspec.json.Decoder(Delivery), b""
         try:
-            request = self.client.get(f"{self.url}/_sim/mailboxes/{self.mailbox}").streamed_read_buffer_limit(0)
+            request = self.client.get(
+                f"{self.url}/_sim/mailboxes/{self.mailbox}"
+            ).streamed_read_buffer_limit(0)
             async with request.build_streamed() as response:
                 while (chunk := await response.body_reader.read_chunk()) is not None:
                     *lines, rest = (rest + bytes(chunk)).split(b"\n")

@@ -28,15 +28,29 @@ from tally.sim.watching import explained, show_until, until
 ISSUER_PORT: Final = 8103
 CONNECTIONS: Final = 256
 
-Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many phones, each of another person.")]
-Match = Annotated[list[str] | None, typer.Option(help="A match to follow, or several; without one, what is live now.")]
+Count = Annotated[
+    int, typer.Option(min=1, max=100_000, help="How many phones, each of another person.")
+]
+Match = Annotated[
+    list[str] | None,
+    typer.Option(help="A match to follow, or several; without one, what is live now."),
+]
 Url = Annotated[str, typer.Option(help="The server, such as http://127.0.0.1:8080.")]
 Issuer = Annotated[str, typer.Option(help="The simulated issuer that signs the owners in.")]
-ClientId = Annotated[str | None, typer.Option(help="The app's client id at the issuer; without it, the issuer's first.")]
-AppleUrl = Annotated[str, typer.Option("--apple", help="The control port of the simulated push service.")]
-Channels = Annotated[float, typer.Option(min=0, max=1, help="Share of phones with iOS 18, which listen to channels.")]
+ClientId = Annotated[
+    str | None,
+    typer.Option(help="The app's client id at the issuer; without it, the issuer's first."),
+]
+AppleUrl = Annotated[
+    str, typer.Option("--apple", help="The control port of the simulated push service.")
+]
+Channels = Annotated[
+    float, typer.Option(min=0, max=1, help="Share of phones with iOS 18, which listen to channels.")
+]
 Seed = Annotated[int | None, typer.Option(help="The same number makes the same people.")]
-Seconds = Annotated[float | None, typer.Option(min=0, help="Stop after so long; without it, at Ctrl-C.")]
+Seconds = Annotated[
+    float | None, typer.Option(min=0, help="Stop after so long; without it, at Ctrl-C.")
+]
 Calm = Annotated[bool, typer.Option("--calm", help="Nobody quits, swipes or loses the network.")]
 
 
@@ -58,14 +72,21 @@ def phones(
     habits = Habits(quits=0, goes_offline=0, swipes_away=0, rotates=0) if calm else Habits()
 
     async def run(stop: asyncio.Event) -> None:
-        builder = ClientBuilder().max_connections(CONNECTIONS).timeout(timedelta(seconds=30)).follow_redirects(False)
+        builder = (
+            ClientBuilder()
+            .max_connections(CONNECTIONS)
+            .timeout(timedelta(seconds=30))
+            .follow_redirects(False)
+        )
         async with builder.build() as client, ClientBuilder().build() as streaming:
             where = cricket_url(url)
             # Deliveries come on a stream that never ends, so they have a client without a time-out.
             mailbox = f"phones-{chance.getrandbits(64):016x}"
             makes = AppleElsewhere(client, apple.rstrip("/"), mailbox)
             reads = AppleElsewhere(streaming, apple.rstrip("/"), mailbox)
-            owners = [Owner(client, issuer, name, clock, client_id) for name in names(count, chance)]
+            owners = [
+                Owner(client, issuer, name, clock, client_id) for name in names(count, chance)
+            ]
             made = [_phone(client, where, owner, makes, clock) for owner in owners]
             for phone in made:
                 phone.os_version = "18.1" if chance.random() < channels else "17.4"
@@ -91,7 +112,9 @@ def _phone(client: Client, url: str, owner: Owner, apple: AppleElsewhere, clock:
     return Phone(f"phone-of-{owner.user_id}", CricketApi(client, url, owner.token), apple, clock)
 
 
-async def watch(fleet: Fleet, matches: list[str], url: str, stop: asyncio.Event, seconds: float | None) -> None:
+async def watch(
+    fleet: Fleet, matches: list[str], url: str, stop: asyncio.Event, seconds: float | None
+) -> None:
     """Show how the phones do until it is time to stop, and end with the sums."""
     console, clock = Console(), fleet.clock
     started = clock.monotonic()

@@ -15,17 +15,30 @@ def rows(fleet: Fleet) -> list[tuple[str, str]]:
     alerts = sum(phone.kit.alerted for phone in phones)
     notices = sum(phone.notified for phone in phones)
     kits = [phone.kit for phone in phones]
-    calls, failures = sum(phone.api.calls for phone in phones), sum(phone.api.failures for phone in phones)
+    calls, failures = (
+        sum(phone.api.calls for phone in phones),
+        sum(phone.api.failures for phone in phones),
+    )
     late = sum(kit.outdated for kit in kits)
     lost = sum(kit.unknown + kit.unreadable for kit in kits)
     return [
-        ("Phones", f"{len(phones):,} ({fleet.launched:,} launched, {open_apps:,} open, {offline:,} offline)"),
+        (
+            "Phones",
+            f"{len(phones):,} ({fleet.launched:,} launched, {open_apps:,} open, {offline:,} offline)",
+        ),
         ("Live Activities", f"{len(fleet.running()):,} running"),
-        ("Pushes received", f"{fleet.received:,} ({late:,} too late to be shown, {lost:,} for nothing that is there)"),
+        (
+            "Pushes received",
+            f"{fleet.received:,} ({late:,} too late to be shown, {lost:,} for nothing that is there)",
+        ),
         ("Alerts", f"{alerts:,} of Live Activities, {notices:,} notifications"),
         ("Calls to the server", f"{calls:,}, {failures:,} of them failed"),
         ("Newest state", newest(fleet)),
-        ("Latest trouble", fleet.trouble or next((phone.api.last_trouble for phone in phones if phone.api.last_trouble), "none")),
+        (
+            "Latest trouble",
+            fleet.trouble
+            or next((phone.api.last_trouble for phone in phones if phone.api.last_trouble), "none"),
+        ),
     ]
 
 
@@ -53,4 +66,6 @@ def rendered(fleet: Fleet, url: str, seconds: float) -> Table:
 
 def summary(fleet: Fleet, seconds: float) -> str:
     """One paragraph for the end, and for those without a terminal."""
-    return "; ".join(f"{name.lower()}: {value}" for name, value in rows(fleet)) + f"; {seconds:,.1f} s"
+    return (
+        "; ".join(f"{name.lower()}: {value}" for name, value in rows(fleet)) + f"; {seconds:,.1f} s"
+    )

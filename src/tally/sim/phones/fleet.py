@@ -3,7 +3,8 @@
     fleet = Fleet(phones, apple, clock, random.Random(1), Habits())
     async with fleet.living(["match-7"]): ...
 
-Deliveries are handed to each phone in their order; a phone that is slow to answer holds up no other.
+Deliveries are handed to each phone in their order; a phone that is slow to answer holds up no
+other.
 """
 
 import asyncio

@@ -41,7 +41,10 @@ class FollowManager:
     @property
     def followed(self) -> dict[str, str | None]:
         """The matches, each with the side that is taken, if one is."""
-        return {match_id: team_id or None for match_id, team_id in self.defaults.texts(_FOLLOWED).items()}
+        return {
+            match_id: team_id or None
+            for match_id, team_id in self.defaults.texts(_FOLLOWED).items()
+        }
 
     def bell(self, match_id: str) -> Bell:
         if match_id in self.pending:
@@ -51,7 +54,11 @@ class FollowManager:
         return Bell.FILLED if self.kit.is_allowed else Bell.WARNING
 
     async def follow(self, match_id: str, team_id: str | None = None) -> bool:
-        """Whether it worked. A live match is shown by a push, or by the app itself on a phone that no push can start one on."""
+        """Whether it worked.
+
+        A live match is shown by a push, or by the app itself on a phone that no push can start one
+        on.
+        """
         self.pending.add(match_id)
         try:
             self.defaults.remove(_UNTOLD, match_id)
@@ -91,7 +98,9 @@ class FollowManager:
         except TallyError:
             return
         untold = self.defaults.texts(_UNTOLD)
-        self.defaults.keep(_FOLLOWED, {match: team or "" for match, team in known.items() if match not in untold})
+        self.defaults.keep(
+            _FOLLOWED, {match: team or "" for match, team in known.items() if match not in untold}
+        )
 
     async def _give_up(self, match_id: str, what: str) -> None:
         self.defaults.remove(_FOLLOWED, match_id)

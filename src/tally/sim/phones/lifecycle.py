@@ -30,7 +30,9 @@ class LifecycleManager:
             return True
         try:
             attributes = {"matchId": match_id, "teamId": team_id}
-            await self.kit.request(attributes, content, int(content.get("timestamp", self.clock.seconds())))
+            await self.kit.request(
+                attributes, content, int(content.get("timestamp", self.clock.seconds()))
+            )
         except Forbidden:
             return False
         return True
@@ -45,7 +47,9 @@ class LifecycleManager:
         """At launch: go on with what still runs, hand in tokens that changed meanwhile, end what nobody follows."""
         await self.kit.pass_time()
         for activity in self.kit.running():
-            if activity.match_id not in followed or not await self.tokens.hand_in(activity, followed[activity.match_id]):
+            if activity.match_id not in followed or not await self.tokens.hand_in(
+                activity, followed[activity.match_id]
+            ):
                 await self.kit.end(activity)
 
     async def end(self, match_id: str) -> None:
@@ -54,10 +58,15 @@ class LifecycleManager:
                 await self.kit.end(activity)
 
     async def end_silent(self) -> int:
-        """End what has heard nothing for half an hour: an old score is worse than none. How many there were."""
+        """End what has heard nothing for half an hour: an old score is worse than none.
+
+        How many there were.
+        """
         await self.kit.pass_time()
         now = self.clock.seconds()
-        silent = [activity for activity in self.kit.running() if now - activity.heard_at >= SILENT_SECONDS]
+        silent = [
+            activity for activity in self.kit.running() if now - activity.heard_at >= SILENT_SECONDS
+        ]
         for activity in silent:
             await self.kit.end(activity)
         return len(silent)

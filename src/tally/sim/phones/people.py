@@ -21,7 +21,10 @@ class _Made(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Owner:
-    """A person with an account. `issuer` is the address of the simulator, such as http://127.0.0.1:8102."""
+    """A person with an account.
+
+    `issuer` is the address of the simulator, such as http://127.0.0.1:8102.
+    """
 
     client: Client
     issuer: str
@@ -35,8 +38,13 @@ class Owner:
         """A token that holds, asked for again shortly before the last one is over."""
         if self.clock.monotonic() >= self._until:
             request = self.client.post(f"{self.issuer}/_sim/tokens")
-            answer = await fetch(request.body_json({"sub": self.user_id, "client_id": self.client_id}), WHO)
+            answer = await fetch(
+                request.body_json({"sub": self.user_id, "client_id": self.client_id}), WHO
+            )
             if answer.status != 200:
                 raise Unavailable(f"{WHO} makes no token: {answer.status}")
-            self._token, self._until = answer.decoded(_Made, WHO).token, self.clock.monotonic() + KEPT_SECONDS
+            self._token, self._until = (
+                answer.decoded(_Made, WHO).token,
+                self.clock.monotonic() + KEPT_SECONDS,
+            )
         return self._token

@@ -6,7 +6,8 @@
     await phone.receive(delivery)              # from Apple; a fleet does this for all of its phones
     phone.bell("match-7"); phone.kit.on_screen()
 
-The app may be quit and launched again, and is woken by iOS for what happens to its activities; the phone may lose its network.
+The app may be quit and launched again, and is woken by iOS for what happens to its activities; the
+phone may lose its network.
 """
 
 import asyncio
@@ -45,7 +46,10 @@ class App:
 
 @dataclass(slots=True)
 class Phone:
-    """`device_id` is the app's own id for this phone. `defaults` survive everything but a deletion of the app."""
+    """`device_id` is the app's own id for this phone.
+
+    `defaults` survive everything but a deletion of the app.
+    """
 
     device_id: str
     api: CricketApi
@@ -134,14 +138,22 @@ class Phone:
 
     async def _register(self) -> None:
         try:
-            await self.api.register_device(self.device_token, self.device_id, self.os_version, APP_VERSION)
+            await self.api.register_device(
+                self.device_token, self.device_id, self.os_version, APP_VERSION
+            )
         except TallyError:
             return  # the API has noted it; at the next launch again, until then nobody can reach this phone
 
     def _made(self) -> App:
-        tokens = TokenManager(self.api, self.kit, self.defaults, self.clock, self.device_id, self.patience)
+        tokens = TokenManager(
+            self.api, self.kit, self.defaults, self.clock, self.device_id, self.patience
+        )
         lifecycle = LifecycleManager(self.kit, tokens, self.clock)
-        return App(tokens, lifecycle, FollowManager(self.api, self.kit, lifecycle, tokens, self.defaults, self.device_id))
+        return App(
+            tokens,
+            lifecycle,
+            FollowManager(self.api, self.kit, lifecycle, tokens, self.defaults, self.device_id),
+        )
 
     async def _heard(self, event: Event, activity: Activity) -> None:
         """IOS tells the app of an activity, and wakes it for that if it does not run."""

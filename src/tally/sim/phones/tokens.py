@@ -35,7 +35,10 @@ class TokenManager:
 
     async def hand_in(self, activity: Activity, team_id: str | None) -> bool:
         """Whether the server wants this activity: it may have ended it already."""
-        if activity.token is None or self.defaults.texts(_HANDED_IN).get(activity.match_id) == activity.token:
+        if (
+            activity.token is None
+            or self.defaults.texts(_HANDED_IN).get(activity.match_id) == activity.token
+        ):
             return True
         return await self._hand_in(activity.match_id, activity.token, team_id)
 
@@ -66,4 +69,8 @@ class TokenManager:
 
     def _is_current(self, match_id: str, token: str) -> bool:
         """Whether the activity still has this token: while it was tried, iOS may have given it another."""
-        return any(activity.token == token for activity in self.kit.running() if activity.match_id == match_id)
+        return any(
+            activity.token == token
+            for activity in self.kit.running()
+            if activity.match_id == match_id
+        )

@@ -1,6 +1,7 @@
 """`tally sim players`: made-up players and their game server, on a scoreboard here or elsewhere, and a board to watch.
 
-tally sim players --count 50 --url http://127.0.0.1:8080 --internal-key-file data/scoreboard-internal.key
+tally sim players --count 50 --url http://127.0.0.1:8080 --internal-key-file
+data/scoreboard-internal.key
 """
 
 import asyncio
@@ -32,12 +33,24 @@ REFRESH_SECONDS = 2.0
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many players.")]
 Url = Annotated[str, typer.Option(help="The server, such as http://127.0.0.1:8080.")]
 Key = Annotated[
-    str | None, typer.Option("--internal-key", envvar=KEY_VARIABLE, help="The game servers' key.", show_default=False)
+    str | None,
+    typer.Option(
+        "--internal-key", envvar=KEY_VARIABLE, help="The game servers' key.", show_default=False
+    ),
 ]
-KeyFile = Annotated[Path | None, typer.Option("--internal-key-file", help="A file with the game servers' key.")]
-Interval = Annotated[float, typer.Option(min=0.001, help="Seconds between two games of a player, on average a little more.")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--internal-key-file", help="A file with the game servers' key.")
+]
+Interval = Annotated[
+    float,
+    typer.Option(
+        min=0.001, help="Seconds between two games of a player, on average a little more."
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="The same number makes the same people.")]
-Seconds = Annotated[float | None, typer.Option(min=0, help="Stop after so long; without it, at Ctrl-C.")]
+Seconds = Annotated[
+    float | None, typer.Option(min=0, help="Stop after so long; without it, at Ctrl-C.")
+]
 
 
 def players(
@@ -53,13 +66,23 @@ def players(
     """Let made-up players sign up, play, send tokens twice and try to cheat; and watch the board."""
     clock, chance = SystemClock(), random.Random(seed)  # noqa: S311  (games, not keys)
     with explained():
-        key, where = Secret(internal_key) if internal_key else read_key(internal_key_file), api_url(url)
+        key, where = (
+            Secret(internal_key) if internal_key else read_key(internal_key_file),
+            api_url(url),
+        )
 
     async def run(stop: asyncio.Event) -> None:
-        builder = ClientBuilder().max_connections(CONNECTIONS).timeout(timedelta(seconds=CALL_SECONDS)).follow_redirects(False)
+        builder = (
+            ClientBuilder()
+            .max_connections(CONNECTIONS)
+            .timeout(timedelta(seconds=CALL_SECONDS))
+            .follow_redirects(False)
+        )
         async with builder.build() as client:
             server = ScoreboardServer(client, where, key, clock)
-            await watch(Fleet(server, clock, chance, Habits(interval=interval)), count, stop, seconds)
+            await watch(
+                Fleet(server, clock, chance, Habits(interval=interval)), count, stop, seconds
+            )
 
     with explained():
         run_until_stopped(run)
@@ -74,7 +97,9 @@ def api_url(url: str) -> str:
 def read_key(file: Path | None) -> Secret:
     """The game servers' key."""
     if file is None:
-        raise Invalid(f"The game server needs its key: give --internal-key, {KEY_VARIABLE} or --internal-key-file")
+        raise Invalid(
+            f"The game server needs its key: give --internal-key, {KEY_VARIABLE} or --internal-key-file"
+        )
     return secret_in(file)
 
 

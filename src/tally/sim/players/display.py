@@ -18,19 +18,34 @@ def rows(fleet: Fleet, seconds: float) -> list[tuple[str, str]]:
         ("Tokens sent again", f"{figures.replays:,}"),
         ("Attempts to cheat", f"{figures.cheats:,}"),
         ("Promises broken", f"{figures.broken:,}"),
-        ("Answers took", f"p50 {figures.quantile(0.5) * 1000:,.1f} ms, p99 {figures.quantile(0.99) * 1000:,.1f} ms"),
+        (
+            "Answers took",
+            f"p50 {figures.quantile(0.5) * 1000:,.1f} ms, p99 {figures.quantile(0.99) * 1000:,.1f} ms",
+        ),
         ("Latest trouble", figures.last_trouble or "none"),
     ]
 
 
 def rendered(fleet: Fleet, board: Board | None, seconds: float) -> Group:
     """What is drawn again and again."""
-    table = Table("Players", fleet.server.url, title=f"{seconds:,.0f} s", title_justify="right", show_lines=False)
+    table = Table(
+        "Players",
+        fleet.server.url,
+        title=f"{seconds:,.0f} s",
+        title_justify="right",
+        show_lines=False,
+    )
     for name, value in rows(fleet, seconds):
         table.add_row(name, value)
     if board is None:
         return Group(table)
-    top = Table("Rank", "Player", "Score", title=f"{board.total_players:,} on the board", title_justify="right")
+    top = Table(
+        "Rank",
+        "Player",
+        "Score",
+        title=f"{board.total_players:,} on the board",
+        title_justify="right",
+    )
     for place in board.leaderboard:
         top.add_row(str(place.rank), place.username, f"{place.score:,}")
     return Group(table, top)
@@ -38,4 +53,7 @@ def rendered(fleet: Fleet, board: Board | None, seconds: float) -> Group:
 
 def summary(fleet: Fleet, seconds: float) -> str:
     """One paragraph for the end, and for those without a terminal."""
-    return "; ".join(f"{name.lower()}: {value}" for name, value in rows(fleet, seconds)) + f"; {seconds:,.1f} s"
+    return (
+        "; ".join(f"{name.lower()}: {value}" for name, value in rows(fleet, seconds))
+        + f"; {seconds:,.1f} s"
+    )

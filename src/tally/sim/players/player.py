@@ -53,7 +53,9 @@ class Player:
             await self.clock.sleep(self.habits.interval * self.chance.uniform(0.75, 1.5))
 
     async def join(self) -> None:
-        signed_in = await self._patiently(lambda: self.server.sign_up(self.username, self.password, self.address))
+        signed_in = await self._patiently(
+            lambda: self.server.sign_up(self.username, self.password, self.address)
+        )
         self.user, self.tokens = signed_in.user, signed_in.tokens
 
     async def play(self) -> None:
@@ -63,8 +65,13 @@ class Player:
         user_id, action_id = self.user.user_id, f"{self.chance.choice(GAMES)}-{new_uuid()}"
         worth = self.chance.randint(10, 500)
         won = self.chance.randint(1, worth)
-        metadata = {"level": self.chance.randint(1, 50), "duration_ms": self.chance.randint(5_000, 300_000)}
-        token = await self._patiently(lambda: self.server.vouch(action_id, user_id, worth, metadata))
+        metadata = {
+            "level": self.chance.randint(1, 50),
+            "duration_ms": self.chance.randint(5_000, 300_000),
+        }
+        token = await self._patiently(
+            lambda: self.server.vouch(action_id, user_id, worth, metadata)
+        )
         if self.chance.random() < self.habits.cheats:
             await self._cheat(token, worth)
         traded = await self._trade(token, won)

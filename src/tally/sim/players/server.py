@@ -63,7 +63,10 @@ class _Answer(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(slots=True)
 class Figures(Calls):
-    """What was sent and what came of it. `broken` counts promises that were not kept, and must stay 0."""
+    """What was sent and what came of it.
+
+    `broken` counts promises that were not kept, and must stay 0.
+    """
 
     trades: int = 0
     points: int = 0
@@ -83,30 +86,54 @@ class ScoreboardServer:
     figures: Figures = field(default_factory=Figures)
 
     async def sign_up(self, username: str, password: str, address: str) -> SignedIn:
-        """An account, made or, if it was made before, opened. Each player comes from an address of their own."""
+        """An account, made or, if it was made before, opened.
+
+        Each player comes from an address of their own.
+        """
         body = {"username": username, "email": f"{username}@players.example", "password": password}
         try:
             return await self._send("POST", "/auth/register", body, SignedIn, address=address)
         except Refused as refused:
             if refused.code != "USERNAME_TAKEN":
                 raise
-        return await self._send("POST", "/auth/login", {"login": username, "password": password}, SignedIn, address=address)
+        return await self._send(
+            "POST",
+            "/auth/login",
+            {"login": username, "password": password},
+            SignedIn,
+            address=address,
+        )
 
     async def refresh(self, refresh_token: str, address: str) -> Tokens:
-        return await self._send("POST", "/auth/refresh", {"refresh_token": refresh_token}, Tokens, address=address)
+        return await self._send(
+            "POST", "/auth/refresh", {"refresh_token": refresh_token}, Tokens, address=address
+        )
 
-    async def vouch(self, action_id: str, user_id: str, max_score: int, metadata: dict[str, Any]) -> str:
+    async def vouch(
+        self, action_id: str, user_id: str, max_score: int, metadata: dict[str, Any]
+    ) -> str:
         """What the game server gets for a finished action: the token for the player."""
-        body = {"action_id": action_id, "user_id": user_id, "max_score": max_score, "metadata": metadata}
+        body = {
+            "action_id": action_id,
+            "user_id": user_id,
+            "max_score": max_score,
+            "metadata": metadata,
+        }
         key = {"X-Internal-API-Key": self.internal_key.reveal()}
-        return (await self._send("POST", "/internal/actions/complete", body, Vouched, headers=key)).action_token
+        return (
+            await self._send("POST", "/internal/actions/complete", body, Vouched, headers=key)
+        ).action_token
 
     async def trade(self, access_token: str, action_token: str, score_delta: int) -> Traded:
         body = {"action_token": action_token, "score_delta": score_delta}
-        return await self._send("PATCH", "/scores", body, Traded, headers={"Authorization": f"Bearer {access_token}"})
+        return await self._send(
+            "PATCH", "/scores", body, Traded, headers={"Authorization": f"Bearer {access_token}"}
+        )
 
     async def board(self, limit: int = 10) -> Board:
-        return await self._send("GET", f"/leaderboard?limit={limit}", None, Board, address="198.18.0.1")
+        return await self._send(
+            "GET", f"/leaderboard?limit={limit}", None, Board, address="198.18.0.1"
+        )
 
     async def _send(
         self,
@@ -135,7 +162,9 @@ class ScoreboardServer:
             raise asyncio.CancelledError
         return answer
 
-    async def _answer(self, method: str, path: str, body: object, kind: type[T], headers: dict[str, str]) -> T:
+    async def _answer(
+        self, method: str, path: str, body: object, kind: type[T], headers: dict[str, str]
+    ) -> T:
         request = self.client.request(method, self.url + path).headers(headers)
         response, content = await sent(request if body is None else request.body_json(body))
         if response.status >= 300:

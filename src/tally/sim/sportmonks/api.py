@@ -86,9 +86,12 @@ class Api:
     @asked
     async def fixtures(self, request: Request) -> Response:
         query = read_query(request.query_params, "fixtures")
-        asked = tuple(sorted((name, value) for name, value in request.query_params.items() if name != "page"))
+        asked = tuple(
+            sorted((name, value) for name, value in request.query_params.items() if name != "page")
+        )
         if query.page == 1 or asked not in self.lists:
-            # Kept for the pages that follow: to go through thousands of matches for each of them would take long.
+            # Kept for the pages that follow: to go through thousands of matches for each of them
+            # would take long.
             self.lists.clear()
             self.lists[asked] = query.selected(self.world.fixtures())
         return self._page(query, self.lists[asked], "fixtures")
@@ -103,7 +106,9 @@ class Api:
 
     @asked
     async def league(self, request: Request) -> Response:
-        return self._one(request, _with_id(self.world.leagues(), request.path_params["league_id"]), "leagues")
+        return self._one(
+            request, _with_id(self.world.leagues(), request.path_params["league_id"]), "leagues"
+        )
 
     @asked
     async def teams(self, request: Request) -> Response:
@@ -111,7 +116,9 @@ class Api:
 
     @asked
     async def team(self, request: Request) -> Response:
-        return self._one(request, _with_id(self.world.teams(), request.path_params["team_id"]), "teams")
+        return self._one(
+            request, _with_id(self.world.teams(), request.path_params["team_id"]), "teams"
+        )
 
     @asked
     async def squad(self, request: Request) -> Response:
@@ -126,11 +133,15 @@ class Api:
 
     @asked
     async def season(self, request: Request) -> Response:
-        return self._one(request, _with_id(self.world.seasons(), request.path_params["season_id"]), "seasons")
+        return self._one(
+            request, _with_id(self.world.seasons(), request.path_params["season_id"]), "seasons"
+        )
 
     @asked
     async def scores(self, _: Request) -> Response:
-        return Json({"data": [dismissal(name) for name in dict.fromkeys((*DISMISSALS.values(), NOT_OUT))]})
+        return Json(
+            {"data": [dismissal(name) for name in dict.fromkeys((*DISMISSALS.values(), NOT_OUT))]}
+        )
 
     def check_token(self, request: Request) -> None:
         token = request.query_params.get("api_token", "")
@@ -159,7 +170,12 @@ class Api:
         def link(page: int) -> str | None:
             return f"{path}?page={page}" if 1 <= page <= last else None
 
-        links = {"first": link(1), "last": link(last), "prev": link(query.page - 1), "next": link(query.page + 1)}
+        links = {
+            "first": link(1),
+            "last": link(last),
+            "prev": link(query.page - 1),
+            "next": link(query.page + 1),
+        }
         meta = {
             "current_page": query.page,
             "from": first + 1 if shown else None,

@@ -1,8 +1,8 @@
 """One match on the air: how much of it has happened by now, and how it is told.
 
-A broadcast moves in one of three ways. By hand, `step()` lets one more thing happen. With a `speed`, where it stands follows
-from the clock: at 60, a minute of the match passes in a second. With `per_poll`, every look at the live scores moves it on, as
-fast as anybody asks.
+A broadcast moves in one of three ways. By hand, `step()` lets one more thing happen. With a
+`speed`, where it stands follows from the clock: at 60, a minute of the match passes in a second.
+With `per_poll`, every look at the live scores moves it on, as fast as anybody asks.
 """
 
 import bisect
@@ -21,7 +21,9 @@ from tally.sim.sportmonks.timeline import Standing, Step, standing, steps_of
 POLLS_AFTER: Final = 20
 ORDINALS: Final = ("1st", "2nd", "3rd", "4th")
 # Ways in which a fixture can be unreadable among good ones.
-Garble = Literal["no_id", "no_teams", "text_for_numbers", "text_for_a_list", "not_an_object", "bad_ball"]
+Garble = Literal[
+    "no_id", "no_teams", "text_for_numbers", "text_for_a_list", "not_an_object", "bad_ball"
+]
 
 
 class Broadcast:
@@ -130,7 +132,9 @@ class Broadcast:
             self._latest = wanted, made
         return made
 
-    def _render(self, position: int, mistakes: Mistakes, status: str | None, starting_at: datetime) -> dict[str, Any]:
+    def _render(
+        self, position: int, mistakes: Mistakes, status: str | None, starting_at: datetime
+    ) -> dict[str, Any]:
         stands = standing(self.steps[:position])
         told, played = sum(stands.balls), []
         place = 0
@@ -144,7 +148,9 @@ class Broadcast:
                 match=self.match,
                 starting_at=microseconds(starting_at),
                 status=status or self._status(stands),
-                updated_at=microseconds(starting_at + timedelta(seconds=max(0.0, self._times[max(position - 1, 0)]))),
+                updated_at=microseconds(
+                    starting_at + timedelta(seconds=max(0.0, self._times[max(position - 1, 0)]))
+                ),
                 is_tossed=stands.is_tossed,
                 is_over=is_settled,
                 played=tuple(played) if not is_settled else self._all(stands),

@@ -9,7 +9,9 @@ from tally.sim.sportmonks.people import player
 from tally.sim.sportmonks.scorebook import Batting, Bowling, Sheet
 from tally.sim.sportmonks.scores import dismissal, dismissal_name, score_between, score_of
 
-BALLS_APART: Final = 4  # ids between one delivery and the next, for wickets that fall without a ball
+BALLS_APART: Final = (
+    4  # ids between one delivery and the next, for wickets that fall without a ball
+)
 
 
 def runs_row(moment: Moment, innings: Innings, number: int, sheet: Sheet) -> dict[str, Any]:
@@ -30,7 +32,9 @@ def runs_row(moment: Moment, innings: Innings, number: int, sheet: Sheet) -> dic
     }
 
 
-def scoreboard_rows(match: Match, innings: Innings, number: int, sheet: Sheet) -> Iterator[dict[str, Any]]:
+def scoreboard_rows(
+    match: Match, innings: Innings, number: int, sheet: Sheet
+) -> Iterator[dict[str, Any]]:
     extras = sheet.extras
     parts = {
         "wide": extras.wides,
@@ -40,14 +44,24 @@ def scoreboard_rows(match: Match, innings: Innings, number: int, sheet: Sheet) -
         "leg_bye": extras.leg_byes,
         "penalty": extras.penalty,
     }
-    about = {"resource": "scoreboards", "fixture_id": match.id, "team_id": match.team_id(innings.team)}
+    about = {
+        "resource": "scoreboards",
+        "fixture_id": match.id,
+        "team_id": match.team_id(innings.team),
+    }
     name = {"scoreboard": f"S{number}"}
     yield about | {"type": "extra"} | name | parts | {"total": 0, "overs": 0, "wickets": 0}
-    whole = {"total": sheet.runs, "overs": overs(sheet.overs, sheet.balls), "wickets": sheet.wickets}
+    whole = {
+        "total": sheet.runs,
+        "overs": overs(sheet.overs, sheet.balls),
+        "wickets": sheet.wickets,
+    }
     yield about | {"type": "total"} | name | dict.fromkeys(parts, 0) | whole
 
 
-def batting_rows(moment: Moment, innings: Innings, number: int, sheet: Sheet) -> Iterator[dict[str, Any]]:
+def batting_rows(
+    moment: Moment, innings: Innings, number: int, sheet: Sheet
+) -> Iterator[dict[str, Any]]:
     match = moment.match
     is_current = number == innings_numbers(match)[len(moment.played) - 1] and not moment.is_over
     for line in sheet.batting.values():
@@ -85,7 +99,10 @@ def _fielders(match: Match, wicket: Wicket | None, bowler: str) -> dict[str, int
     if wicket is not None and wicket.kind == "caught and bowled":
         ids = [match.player_id(bowler)]
     if wicket is not None and wicket.kind == "run out":
-        return {"catch_stump_player_id": ids[1] if len(ids) > 1 else None, "runout_by_id": ids[0] if ids else None}
+        return {
+            "catch_stump_player_id": ids[1] if len(ids) > 1 else None,
+            "runout_by_id": ids[0] if ids else None,
+        }
     return {"catch_stump_player_id": ids[0] if ids else None, "runout_by_id": None}
 
 
@@ -93,11 +110,16 @@ def _rate(line: Batting) -> int:
     return round(100 * line.runs / line.balls) if line.balls else 0
 
 
-def bowling_rows(moment: Moment, innings: Innings, number: int, sheet: Sheet) -> Iterator[dict[str, Any]]:
+def bowling_rows(
+    moment: Moment, innings: Innings, number: int, sheet: Sheet
+) -> Iterator[dict[str, Any]]:
     match = moment.match
     is_current = number == innings_numbers(match)[len(moment.played) - 1] and not moment.is_over
     for line in sheet.bowling.values():
-        whole, balls = line.overs + line.balls // match.balls_per_over, line.balls % match.balls_per_over
+        whole, balls = (
+            line.overs + line.balls // match.balls_per_over,
+            line.balls % match.balls_per_over,
+        )
         yield {
             "resource": "bowlings",
             "id": (match.id * 10 + number) * 100 + 50 + line.sort,
@@ -124,10 +146,16 @@ def _economy(line: Bowling, balls_per_over: int) -> float:
     return round(line.runs * balls_per_over / bowled, 2) if bowled else 0.0
 
 
-def ball_rows(moment: Moment, numbers: Sequence[int], sheets: Sequence[Sheet]) -> Iterator[dict[str, Any]]:
+def ball_rows(
+    moment: Moment, numbers: Sequence[int], sheets: Sequence[Sheet]
+) -> Iterator[dict[str, Any]]:
     match, place = moment.match, 0
     for index, deliveries in enumerate(moment.played):
-        about = {"fixture_id": match.id, "team_id": match.team_id(match.innings[index].team), "scoreboard": f"S{numbers[index]}"}
+        about = {
+            "fixture_id": match.id,
+            "team_id": match.team_id(match.innings[index].team),
+            "scoreboard": f"S{numbers[index]}",
+        }
         for delivery, number in zip(deliveries, sheets[index].numbers, strict=True):
             if place not in moment.withheld:
                 rows = [about | row for row in _ball(moment, delivery, number, place)]
@@ -149,7 +177,9 @@ def _ball(moment: Moment, delivery: Delivery, number: int, place: int) -> Iterat
             "id": first_id + min(offset, BALLS_APART - 1),
             "ball": overs(delivery.over, number),
             "batsman_one_on_creeze_id": striker,
-            "batsman_two_on_creeze_id": match.player_id(delivery.non_striker) if delivery.non_striker else None,
+            "batsman_two_on_creeze_id": match.player_id(delivery.non_striker)
+            if delivery.non_striker
+            else None,
             "batsman_id": striker,
             "bowler_id": match.player_id(delivery.bowler),
             "batsmanout_id": match.player_id(wicket.player_out) if wicket else None,
@@ -159,7 +189,9 @@ def _ball(moment: Moment, delivery: Delivery, number: int, place: int) -> Iterat
             "updated_at": moment.updated_at if place in moment.corrected else moment.starting_at,
             "batsman": player(striker, delivery.batter),
             "bowler": player(match.player_id(delivery.bowler), delivery.bowler),
-            "batsmanout": player(match.player_id(wicket.player_out), wicket.player_out) if wicket else None,
+            "batsmanout": player(match.player_id(wicket.player_out), wicket.player_out)
+            if wicket
+            else None,
             "score": score,
         }
 

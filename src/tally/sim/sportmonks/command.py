@@ -2,7 +2,8 @@
 
     tally sim cricket --speed 60 --match 1304076.json --match 1082625.json
 
-Without a file, the made-up match that comes with the program is played. A file is one in Cricsheet's JSON format.
+Without a file, the made-up match that comes with the program is played. A file is one in
+Cricsheet's JSON format.
 """
 
 import asyncio
@@ -29,13 +30,28 @@ COGNITO_PORT: Final = 8104
 REFRESH_SECONDS: Final = 0.5
 UNLIMITED: Final = 10**9
 
-Files = Annotated[list[Path] | None, typer.Option("--match", help="A match file in Cricsheet's JSON format; may be repeated.")]
-Speed = Annotated[float, typer.Option(min=0.001, help="Minutes of the match in one of ours; inf: a ball at every look.")]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option("--match", help="A match file in Cricsheet's JSON format; may be repeated."),
+]
+Speed = Annotated[
+    float,
+    typer.Option(min=0.001, help="Minutes of the match in one of ours; inf: a ball at every look."),
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Where SportMonks is simulated.")]
-CognitoPort = Annotated[int, typer.Option(min=0, max=65535, help="Where people's tokens are issued.")]
+CognitoPort = Annotated[
+    int, typer.Option(min=0, max=65535, help="Where people's tokens are issued.")
+]
 Limit = Annotated[int, typer.Option(min=1, help="Requests an hour for each kind of resource.")]
-Schedule = Annotated[int, typer.Option(min=0, max=100_000, help="Coming matches on the programme besides, that nobody plays.")]
-Seconds = Annotated[float | None, typer.Option(min=0, help="Stop by itself after so long; without it, at Ctrl-C.")]
+Schedule = Annotated[
+    int,
+    typer.Option(
+        min=0, max=100_000, help="Coming matches on the programme besides, that nobody plays."
+    ),
+]
+Seconds = Annotated[
+    float | None, typer.Option(min=0, help="Stop by itself after so long; without it, at Ctrl-C.")
+]
 
 
 def cricket(
@@ -57,11 +73,23 @@ def cricket(
         for each in matches:
             sportmonks.add(each, **_pace(speed))
         sportmonks.schedule(schedule)
-        async with sportmonks.serving(port=port), Cognito(clock).serving(port=cognito_port) as cognito:
-            typer.echo(f"SportMonks is simulated at {sportmonks.api}, with the token {sportmonks.api_token}", err=True)
-            typer.echo(f"Tokens are issued by {cognito.issuer} for the client {cognito.client_id}", err=True)
+        async with (
+            sportmonks.serving(port=port),
+            Cognito(clock).serving(port=cognito_port) as cognito,
+        ):
+            typer.echo(
+                f"SportMonks is simulated at {sportmonks.api}, with the token {sportmonks.api_token}",
+                err=True,
+            )
+            typer.echo(
+                f"Tokens are issued by {cognito.issuer} for the client {cognito.client_id}",
+                err=True,
+            )
             leagues = sorted({str(each.league_id) for each in matches})
-            typer.echo(f"To follow every ball, set TALLY_CRICKET_MARQUEE_LEAGUES={','.join(leagues)}", err=True)
+            typer.echo(
+                f"To follow every ball, set TALLY_CRICKET_MARQUEE_LEAGUES={','.join(leagues)}",
+                err=True,
+            )
             await watch(sportmonks, clock, stop, seconds)
 
     try:
@@ -71,7 +99,9 @@ def cricket(
         raise typer.Exit(2) from error
 
 
-async def watch(sportmonks: SportMonks, clock: Clock, stop: asyncio.Event, seconds: float | None) -> None:
+async def watch(
+    sportmonks: SportMonks, clock: Clock, stop: asyncio.Event, seconds: float | None
+) -> None:
     """Show the matches until it is time to stop, and end with the sums."""
     console = Console()
     end = None if seconds is None else clock.monotonic() + seconds

@@ -1,13 +1,12 @@
 """The control API of the SportMonks simulator, for whoever drives it from another process.
 
 GET    /_sim/state                     the matches, where they stand, requests, what is due
-POST   /_sim/matches                   {"content": {…a Cricsheet file…}, "name": "1304076", "speed": 60, "starts_in": 0}
-DELETE /_sim/matches/{id}              takes a match off the programme
-POST   /_sim/matches/{id}/step         {"steps": 1} or {"deliveries": 6} or {"to": "result"}
-POST   /_sim/matches/{id}              speed, per_poll, status, garble, lags, mistakes
-POST   /_sim/schedule                  {"count": 10000, "league": "Demo League"}: matches that nobody plays
-POST   /_sim/limits                    {"hourly": 2000}; the counts start again
-POST   /_sim/faults                    a fault; DELETE clears all
+POST /_sim/matches {"content": {…a Cricsheet file…}, "name": "1304076", "speed": 60, "starts_in": 0}
+DELETE /_sim/matches/{id} takes a match off the programme POST /_sim/matches/{id}/step {"steps": 1}
+or {"deliveries": 6} or {"to": "result"} POST /_sim/matches/{id} speed, per_poll, status, garble,
+lags, mistakes POST /_sim/schedule {"count": 10000, "league": "Demo League"}: matches that nobody
+plays POST /_sim/limits {"hourly": 2000}; the counts start again POST /_sim/faults a fault; DELETE
+clears all
 """
 
 from dataclasses import dataclass
@@ -104,8 +103,19 @@ class Control:
             match = read_match(bytes(wanted.content), wanted.name)
         except NotAMatch as error:
             raise Invalid(f"The content is no match: {error}", field="content") from error
-        start = None if wanted.starts_in is None else self.world.clock.now() + timedelta(seconds=wanted.starts_in)
-        return Json(described(self.world.add(match, starting_at=start, speed=wanted.speed, per_poll=wanted.per_poll)), 201)
+        start = (
+            None
+            if wanted.starts_in is None
+            else self.world.clock.now() + timedelta(seconds=wanted.starts_in)
+        )
+        return Json(
+            described(
+                self.world.add(
+                    match, starting_at=start, speed=wanted.speed, per_poll=wanted.per_poll
+                )
+            ),
+            201,
+        )
 
     async def remove(self, request: Request) -> Response:
         self._broadcast(request)
@@ -136,7 +146,9 @@ class Control:
 
     async def schedule(self, request: Request) -> Response:
         wanted = await read_control(request, NewSchedule)
-        made = self.world.schedule(wanted.count, league_name=wanted.league, apart=wanted.apart, status=wanted.status)
+        made = self.world.schedule(
+            wanted.count, league_name=wanted.league, apart=wanted.apart, status=wanted.status
+        )
         return Json({"ids": made}, 201)
 
     async def set_limit(self, request: Request) -> Response:

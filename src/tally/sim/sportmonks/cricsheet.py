@@ -1,8 +1,8 @@
 """Reads match files in Cricsheet's JSON format, whatever of it a file has: T20s, Tests, super overs, old files.
 
-Tolerant on purpose. What is missing has a sensible value, what is unknown is passed over, and only what is no match at all is
-refused, with `NotAMatch`. The older layout, in which an innings is a map with one name and a delivery a map with one number, is
-read too.
+Tolerant on purpose. What is missing has a sensible value, what is unknown is passed over, and only
+what is no match at all is refused, with `NotAMatch`. The older layout, in which an innings is a map
+with one name and a delivery a map with one number, is read too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,16 @@ from typing import Any, Final
 
 import msgspec
 
-from tally.sim.sportmonks.match import Delivery, Extras, Innings, Match, Outcome, Replacement, Wicket, by_hash
+from tally.sim.sportmonks.match import (
+    Delivery,
+    Extras,
+    Innings,
+    Match,
+    Outcome,
+    Replacement,
+    Wicket,
+    by_hash,
+)
 
 OVERS: Final = {"T20": 20, "IT20": 20, "ODI": 50, "ODM": 50}
 
@@ -33,10 +42,14 @@ def read_match(content: bytes, name: str = "") -> Match:
             teams.append(team)
     if len(teams) != 2 or teams[0] == teams[1]:
         raise NotAMatch("it does not name two teams")
-    return _match(info, (teams[0], teams[1]), [each for each in innings if each.team in teams], name)
+    return _match(
+        info, (teams[0], teams[1]), [each for each in innings if each.team in teams], name
+    )
 
 
-def _match(info: Mapping[str, Any], teams: tuple[str, str], innings: list[Innings], name: str) -> Match:
+def _match(
+    info: Mapping[str, Any], teams: tuple[str, str], innings: list[Innings], name: str
+) -> Match:
     event = _map(info.get("event"))
     toss = _map(info.get("toss"))
     kind = str(info.get("match_type") or "T20")
@@ -55,7 +68,9 @@ def _match(info: Mapping[str, Any], teams: tuple[str, str], innings: list[Inning
         venue=str(info.get("venue") or info.get("city") or "Unknown ground"),
         toss_winner=str(toss.get("winner") or "") if toss.get("winner") in teams else "",
         toss_bats=str(toss.get("decision") or "bat") == "bat",
-        players={team: tuple(map(str, _list(_map(info.get("players")).get(team)))) for team in teams},
+        players={
+            team: tuple(map(str, _list(_map(info.get("players")).get(team)))) for team in teams
+        },
         people={str(person): str(key) for person, key in registry.items()},
         player_of_match=next(iter(map(str, _list(info.get("player_of_match")))), ""),
         innings=tuple(innings),
@@ -156,14 +171,29 @@ def _delivery(over: int, told: Mapping[str, Any]) -> Delivery:
 
 def _wickets(told: Mapping[str, Any]) -> Iterator[Wicket]:
     older = told.get("wicket")
-    for wicket in map(_map, [*_list(told.get("wickets")), *(older if isinstance(older, list) else [older] if older else [])]):
-        fielders = (each.get("name") if isinstance(each, Mapping) else each for each in _list(wicket.get("fielders")))
+    for wicket in map(
+        _map,
+        [
+            *_list(told.get("wickets")),
+            *(older if isinstance(older, list) else [older] if older else []),
+        ],
+    ):
+        fielders = (
+            each.get("name") if isinstance(each, Mapping) else each
+            for each in _list(wicket.get("fielders"))
+        )
         named = tuple(str(name) for name in fielders if name)
-        yield Wicket(str(wicket.get("player_out") or "Unknown batter"), str(wicket.get("kind") or "out"), named)
+        yield Wicket(
+            str(wicket.get("player_out") or "Unknown batter"),
+            str(wicket.get("kind") or "out"),
+            named,
+        )
 
 
 def _replacement(told: Mapping[str, Any]) -> Replacement:
-    return Replacement(str(told.get("team") or ""), str(told.get("in") or ""), str(told.get("out") or ""))
+    return Replacement(
+        str(told.get("team") or ""), str(told.get("in") or ""), str(told.get("out") or "")
+    )
 
 
 def _map(value: Any) -> Mapping[str, Any]:

@@ -28,11 +28,19 @@ def summary(sportmonks: SportMonks) -> str:
 def _row(broadcast: Broadcast) -> tuple[str, ...]:
     fixture = broadcast.fixture()
     home, away = broadcast.match.teams
-    scores = "; ".join(f"{run['score']}/{run['wickets']} ({run['overs']})" for run in fixture["runs"])
+    scores = "; ".join(
+        f"{run['score']}/{run['wickets']} ({run['overs']})" for run in fixture["runs"]
+    )
     last = fixture["balls"][-1] if fixture["balls"] else None
     told = (
         ""
         if last is None
         else f"{last['ball']} {last['bowler']['fullname']} to {last['batsman']['fullname']}: {last['score']['name']}"
     )
-    return str(broadcast.match.id), f"{home} v {away}", fixture["note"] or fixture["status"], scores, told
+    return (
+        str(broadcast.match.id),
+        f"{home} v {away}",
+        fixture["note"] or fixture["status"],
+        scores,
+        told,
+    )

@@ -32,4 +32,7 @@ class HourlyLimits:
 
     def headers(self, resource: str) -> dict[str, str]:
         _, count = self._counts.get(resource, (0.0, 0))
-        return {"X-RateLimit-Limit": str(self.hourly), "X-RateLimit-Remaining": str(max(0, self.hourly - count))}
+        return {
+            "X-RateLimit-Limit": str(self.hourly),
+            "X-RateLimit-Remaining": str(max(0, self.hourly - count)),
+        }

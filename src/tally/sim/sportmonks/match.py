@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-# What SportMonks calls the best known league, so that a marquee league set for the real service also fits here.
+# What SportMonks calls the best known league, so that a marquee league set for the real service
+# also fits here.
 KNOWN_LEAGUES: Final = {"Indian Premier League": 1}
 
 
@@ -43,7 +44,14 @@ class Wicket(msgspec.Struct, frozen=True):
 
     @property
     def is_bowlers(self) -> bool:
-        return self.kind in {"bowled", "caught", "caught and bowled", "lbw", "stumped", "hit wicket"}
+        return self.kind in {
+            "bowled",
+            "caught",
+            "caught and bowled",
+            "lbw",
+            "stumped",
+            "hit wicket",
+        }
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -125,7 +133,9 @@ class Outcome(msgspec.Struct, frozen=True):
         if self.bowl_out:
             return f"Match tied ({self.bowl_out} won the bowl-out)"
         known = {"tie": f"Match tied{method}", "draw": "Match drawn", "no result": "No result"}
-        return known.get(self.result, "Match ended" if not self.result else self.result.capitalize())
+        return known.get(
+            self.result, "Match ended" if not self.result else self.result.capitalize()
+        )
 
     @property
     def _margin(self) -> str:

@@ -1,7 +1,7 @@
 """What scorers get wrong: balls that are first reported wrongly and then put right, that come late, or that come twice.
 
-A delivery is known by its place, counted from 0 through the whole match. What is wrong is put right after so many more
-deliveries.
+A delivery is known by its place, counted from 0 through the whole match. What is wrong is put right
+after so many more deliveries.
 """
 
 import random
@@ -12,8 +12,8 @@ import msgspec
 
 from tally.sim.sportmonks.match import Delivery, Extras
 
-# How a ball is misreported at first: as if nothing had happened; with another number of runs, but no boundary that
-# was none; or as a boundary, or a wicket, that never was.
+# How a ball is misreported at first: as if nothing had happened; with another number of runs, but
+# no boundary that was none; or as a boundary, or a wicket, that never was.
 Misreport = Literal["dot", "runs", "four", "wicket"]
 HARMLESS: Final[tuple[Misreport, ...]] = ("dot", "runs")
 
@@ -45,23 +45,31 @@ class Mistakes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def withheld(self, told: int) -> frozenset[int]:
         """The places that are not told yet, though later ones are."""
-        return frozenset(place for place, until in self.late.items() if place < told <= place + until)
+        return frozenset(
+            place for place, until in self.late.items() if place < told <= place + until
+        )
 
 
 def misreported(delivery: Delivery, how: Misreport) -> Delivery:
     """Another account of the same ball: who bowled to whom is right, what came of it is not."""
     if how == "four":
-        return msgspec.structs.replace(delivery, runs_bat=4, extras=Extras(), is_boundary=True, wickets=())
+        return msgspec.structs.replace(
+            delivery, runs_bat=4, extras=Extras(), is_boundary=True, wickets=()
+        )
     if how == "wicket" and not delivery.wickets:
         bowled = {"kind": "bowled", "player_out": delivery.batter}
-        return msgspec.convert(msgspec.to_builtins(delivery) | {"runs_bat": 0, "wickets": [bowled]}, Delivery)
+        return msgspec.convert(
+            msgspec.to_builtins(delivery) | {"runs_bat": 0, "wickets": [bowled]}, Delivery
+        )
     if how == "runs" and not delivery.wickets and delivery.is_legal:
         other = 1 if delivery.runs_bat != 1 else 2
         return msgspec.structs.replace(delivery, runs_bat=other, extras=Extras())
     return msgspec.structs.replace(delivery, runs_bat=0, extras=Extras(), wickets=())
 
 
-def drawn(chance: random.Random, deliveries: int, share: float, ways: tuple[Misreport, ...] = HARMLESS) -> Mistakes:
+def drawn(
+    chance: random.Random, deliveries: int, share: float, ways: tuple[Misreport, ...] = HARMLESS
+) -> Mistakes:
     """Mistakes of each sort, with about so great a share of the deliveries."""
 
     def some() -> list[int]:

@@ -17,7 +17,8 @@ class Moment(msgspec.Struct, frozen=True):
     # As the scorers report them, which need not be what the file says.
     played: tuple[tuple[Delivery, ...], ...] = ()
     closed: int = 0
-    # Deliveries, counted through the match, that are in the scores but not among the balls yet, or are there twice.
+    # Deliveries, counted through the match, that are in the scores but not among the balls yet, or
+    # are there twice.
     withheld: frozenset[int] = frozenset()
     doubled: frozenset[int] = frozenset()
     corrected: frozenset[int] = frozenset()

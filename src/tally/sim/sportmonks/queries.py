@@ -7,7 +7,19 @@ import msgspec
 
 RELATIONS: Final[Mapping[str, frozenset[str]]] = {
     "fixtures": frozenset(
-        {"balls", "runs", "bowling", "batting", "venue", "stage", "season", "league", "visitorteam", "localteam", "scoreboards"}
+        {
+            "balls",
+            "runs",
+            "bowling",
+            "batting",
+            "venue",
+            "stage",
+            "season",
+            "league",
+            "visitorteam",
+            "localteam",
+            "scoreboards",
+        }
         | {"manofmatch", "tosswon", "lineup", "winnerteam"}
     ),
     "balls": frozenset({"batsman", "bowler", "batsmanout", "score"}),
@@ -49,7 +61,11 @@ class Query(msgspec.Struct, frozen=True):
 
     def selected(self, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Those that pass the filters, in the order that was asked for."""
-        found = [item for item in items if all(_passes(item, name, values) for name, values in self.filters.items())]
+        found = [
+            item
+            for item in items
+            if all(_passes(item, name, values) for name, values in self.filters.items())
+        ]
         for field in reversed(self.sort):
             name = field.removeprefix("-")
             found.sort(key=lambda item: _sort_key(item.get(name)), reverse=field.startswith("-"))
@@ -63,7 +79,12 @@ class Query(msgspec.Struct, frozen=True):
         kept = self.fields.get(item.get("resource", kind))
         shown = {}
         for name, value in item.items():
-            if name in hidden or (kept is not None and name not in kept and name not in self.includes and name != "resource"):
+            if name in hidden or (
+                kept is not None
+                and name not in kept
+                and name not in self.includes
+                and name != "resource"
+            ):
                 continue
             shown[name] = self._related(name, value) if name in self.includes else value
         return shown
@@ -79,7 +100,8 @@ class Query(msgspec.Struct, frozen=True):
             return {
                 key: inner
                 for key, inner in row.items()
-                if key not in hidden and (kept is None or key in kept or key in wanted or key == "resource")
+                if key not in hidden
+                and (kept is None or key in kept or key in wanted or key == "resource")
             }
 
         return [trimmed(row) for row in value] if isinstance(value, list) else trimmed(value)
@@ -112,7 +134,11 @@ def _includes(text: str, kind: str) -> dict[str, frozenset[str]]:
         name, _, nested = path.partition(".")
         if name not in RELATIONS.get(kind, frozenset()):
             raise BadQuery(f"Requested include(s) `{path}` are not allowed.")
-        if nested and nested not in RELATIONS.get(name, frozenset()) | {"team", "catchstump", "runoutby"}:
+        if nested and nested not in RELATIONS.get(name, frozenset()) | {
+            "team",
+            "catchstump",
+            "runoutby",
+        }:
             raise BadQuery(f"Requested include(s) `{path}` are not allowed.")
         found[name] = found.get(name, frozenset()) | ({nested} if nested else frozenset())
     return found

@@ -1,13 +1,19 @@
 """Renders a match at one moment of play as SportMonks would: a fixture with everything that can be included in it.
 
-`fixture_at(moment)` is pure. The API takes out of it what was asked for. Super overs are innings 5 and 6 there (7 and 8 if a
-second one is needed), whatever was played before.
+`fixture_at(moment)` is pure. The API takes out of it what was asked for. Super overs are innings 5
+and 6 there (7 and 8 if a second one is needed), whatever was played before.
 """
 
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tally.sim.sportmonks.cards import ball_rows, batting_rows, bowling_rows, runs_row, scoreboard_rows
+from tally.sim.sportmonks.cards import (
+    ball_rows,
+    batting_rows,
+    bowling_rows,
+    runs_row,
+    scoreboard_rows,
+)
 from tally.sim.sportmonks.match import Match, by_hash
 from tally.sim.sportmonks.moment import Moment, innings_numbers
 from tally.sim.sportmonks.people import league, player, season, stage, team, venue
@@ -20,16 +26,29 @@ def fixture_at(moment: Moment) -> dict[str, Any]:
     """The whole fixture, with every relation under its name."""
     match = moment.match
     sheets = [
-        kept(match, match.innings[index], deliveries, index < moment.closed) for index, deliveries in enumerate(moment.played)
+        kept(match, match.innings[index], deliveries, index < moment.closed)
+        for index, deliveries in enumerate(moment.played)
     ]
     numbers = innings_numbers(match)
     fixture = _basics(moment)
     fixture |= _relations(moment, fixture)
     told = list(zip(match.innings, numbers, sheets, strict=False))
     fixture["runs"] = [runs_row(moment, innings, number, sheet) for innings, number, sheet in told]
-    fixture["scoreboards"] = [row for innings, number, sheet in told for row in scoreboard_rows(match, innings, number, sheet)]
-    fixture["batting"] = [row for innings, number, sheet in told for row in batting_rows(moment, innings, number, sheet)]
-    fixture["bowling"] = [row for innings, number, sheet in told for row in bowling_rows(moment, innings, number, sheet)]
+    fixture["scoreboards"] = [
+        row
+        for innings, number, sheet in told
+        for row in scoreboard_rows(match, innings, number, sheet)
+    ]
+    fixture["batting"] = [
+        row
+        for innings, number, sheet in told
+        for row in batting_rows(moment, innings, number, sheet)
+    ]
+    fixture["bowling"] = [
+        row
+        for innings, number, sheet in told
+        for row in bowling_rows(moment, innings, number, sheet)
+    ]
     fixture["balls"] = list(ball_rows(moment, numbers, sheets))
     return fixture
 
@@ -41,7 +60,9 @@ def _basics(moment: Moment) -> dict[str, Any]:
     tossed = match.team_id(match.toss_winner) if moment.is_tossed and match.toss_winner else None
     best = match.player_of_match if moment.is_over else ""
     target = _target(moment)
-    nobody = dict.fromkeys(("first_umpire_id", "second_umpire_id", "tv_umpire_id", "referee_id", "man_of_series_id"))
+    nobody = dict.fromkeys(
+        ("first_umpire_id", "second_umpire_id", "tv_umpire_id", "referee_id", "man_of_series_id")
+    )
     return {
         "resource": "fixtures",
         "id": match.id,
@@ -60,8 +81,12 @@ def _basics(moment: Moment) -> dict[str, Any]:
         "venue_id": by_hash(f"venue {match.venue}"),
         "toss_won_team_id": tossed,
         "elected": ("batting" if match.toss_bats else "bowling") if tossed else None,
-        "winner_team_id": match.team_id(outcome.victor) if moment.is_over and outcome.victor else None,
-        "draw_noresult": {"draw": "draw", "no result": "noresult"}.get(outcome.result) if moment.is_over else None,
+        "winner_team_id": match.team_id(outcome.victor)
+        if moment.is_over and outcome.victor
+        else None,
+        "draw_noresult": {"draw": "draw", "no result": "noresult"}.get(outcome.result)
+        if moment.is_over
+        else None,
         "man_of_match_id": match.player_id(best) if best else None,
         **nobody,
         "total_overs_played": match.overs,
@@ -102,7 +127,9 @@ def _target(moment: Moment) -> tuple[int, str] | None:
         if innings.is_super_over or innings.target_runs is None:
             continue
         overs = innings.target_overs or str(match.overs or "")
-        is_revised = match.outcome.method in {"D/L", "DLS", "VJD"} or overs != str(match.overs or "")
+        is_revised = match.outcome.method in {"D/L", "DLS", "VJD"} or overs != str(
+            match.overs or ""
+        )
         return (innings.target_runs, overs) if is_revised else None
     return None
 
@@ -121,15 +148,29 @@ def _reckoned(moment: Moment, side: str, target: tuple[int, str] | None) -> dict
 
 
 def _followed_on(match: Match, begun: int) -> bool:
-    return begun > 2 and not match.innings[2].is_super_over and match.innings[1].team == match.innings[2].team
+    return (
+        begun > 2
+        and not match.innings[2].is_super_over
+        and match.innings[1].team == match.innings[2].team
+    )
 
 
 def _lineup(moment: Moment) -> Iterator[dict[str, Any]]:
     match = moment.match
-    come = {each.comes for innings in moment.played for delivery in innings for each in delivery.replacements}
+    come = {
+        each.comes
+        for innings in moment.played
+        for delivery in innings
+        for each in delivery.replacements
+    }
     for side, names in match.lineups.items():
         listed = match.players.get(side, ()) or names
         for name in names:
             if name in listed or name in come:
-                place = {"team_id": match.team_id(side), "captain": False, "wicketkeeper": False, "substitution": name in come}
+                place = {
+                    "team_id": match.team_id(side),
+                    "captain": False,
+                    "wicketkeeper": False,
+                    "substitution": name in come,
+                }
                 yield player(match.player_id(name), name) | {"lineup": place}

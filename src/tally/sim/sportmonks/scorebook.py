@@ -1,8 +1,8 @@
 """Keeps score: what the deliveries of an innings add up to, for the side, each batter and each bowler.
 
-`kept(match, innings, deliveries)` is pure: the same deliveries always give the same sheet. An over is complete with its last
-legal ball, or when the next one has begun (umpires miscount); only then does it count as one of the bowler's, and may be a
-maiden.
+`kept(match, innings, deliveries)` is pure: the same deliveries always give the same sheet. An over
+is complete with its last legal ball, or when the next one has begun (umpires miscount); only then
+does it count as one of the bowler's, and may be a maiden.
 """
 
 from collections.abc import Sequence
@@ -81,10 +81,14 @@ class Sheet:
         for wicket in delivery.wickets:
             self._fall(wicket, delivery)
         gone = {wicket.player_out for wicket in delivery.wickets}
-        self.at_crease = tuple(name for name in (delivery.batter, delivery.non_striker) if name and name not in gone)
+        self.at_crease = tuple(
+            name for name in (delivery.batter, delivery.non_striker) if name and name not in gone
+        )
         if over.legal >= self.balls_per_over:
             self._finish(over)
-        self.overs, self.balls = (over.number + 1, 0) if over.is_complete else (over.number, over.legal)
+        self.overs, self.balls = (
+            (over.number + 1, 0) if over.is_complete else (over.number, over.legal)
+        )
 
     def penalise(self, runs: int) -> None:
         """Penalty runs between deliveries."""
@@ -174,7 +178,9 @@ def kept(match: Match, innings: Innings, deliveries: Sequence[Delivery], is_clos
         sheet.add(delivery)
     if is_closed:
         sheet.penalise(innings.penalty_after)
-        sheet.at_crease = tuple(name for name in sheet.at_crease if sheet.batting[name].wicket is None)
+        sheet.at_crease = tuple(
+            name for name in sheet.at_crease if sheet.batting[name].wicket is None
+        )
     return sheet
 
 

@@ -1,8 +1,8 @@
 """SportMonks' scores: the names that a ball or a dismissal can have there, and the figures behind each name.
 
-A name is made of parts joined with " + ": `FOUR`, `1 Bye + Run Out`, `1 No Ball + 4 Runs`, `1 Wide + Stump Out`. What counts
-against the bowler is in `runs`; byes and leg-byes have figures of their own; penalty runs are in the name alone, as they are at
-SportMonks.
+A name is made of parts joined with " + ": `FOUR`, `1 Bye + Run Out`, `1 No Ball + 4 Runs`, `1 Wide
++ Stump Out`. What counts against the bowler is in `runs`; byes and leg-byes have figures of their
+own; penalty runs are in the name alone, as they are at SportMonks.
 """
 
 import zlib
@@ -85,7 +85,13 @@ def _name(delivery: Delivery, wicket: Wicket | None) -> str:
     if extras.noballs:
         parts.append(_several(extras.noballs, "No Ball"))
     if delivery.runs_bat:
-        parts.append("FOUR" if delivery.is_four else "SIX" if delivery.is_six else _several(delivery.runs_bat, "Run"))
+        parts.append(
+            "FOUR"
+            if delivery.is_four
+            else "SIX"
+            if delivery.is_six
+            else _several(delivery.runs_bat, "Run")
+        )
     if extras.byes:
         parts.append(_several(extras.byes, "Bye"))
     if extras.leg_byes:
@@ -102,7 +108,19 @@ def _several(count: int, what: str) -> str:
 
 
 def _score(name: str, **figures: Any) -> dict[str, Any]:
-    nothing = {"runs": 0, "four": False, "six": False, "bye": 0, "leg_bye": 0, "noball": 0, "noball_runs": 0}
-    about = {"resource": "scores", "id": KNOWN_IDS.get(name) or 1000 + zlib.crc32(name.encode()) % 1_000_000, "name": name}
+    nothing = {
+        "runs": 0,
+        "four": False,
+        "six": False,
+        "bye": 0,
+        "leg_bye": 0,
+        "noball": 0,
+        "noball_runs": 0,
+    }
+    about = {
+        "resource": "scores",
+        "id": KNOWN_IDS.get(name) or 1000 + zlib.crc32(name.encode()) % 1_000_000,
+        "name": name,
+    }
     whole = about | nothing | {"is_wicket": False, "ball": True} | figures
     return whole | {"out": whole["is_wicket"]}

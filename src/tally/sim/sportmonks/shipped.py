@@ -1,7 +1,8 @@
 """The match that comes with the program: made up, short, and with something of everything.
 
-The Herons bat first in an eight-over match, and win by eleven runs. There are wickets of most kinds, a hat-trick over two
-overs, a maiden with a bye in it, a fifty with three sixes in a row, wides, no-balls, and a batter who retires hurt.
+The Herons bat first in an eight-over match, and win by eleven runs. There are wickets of most
+kinds, a hat-trick over two overs, a maiden with a bye in it, a fifty with three sixes in a row,
+wides, no-balls, and a batter who retires hurt.
 """
 
 from importlib.resources import files

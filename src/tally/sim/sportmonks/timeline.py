@@ -1,6 +1,7 @@
 """The course of a match as a list of steps: the toss, each innings' beginning, every delivery, the result, the end of coverage.
 
-A broadcast stands somewhere on this list. By hand it moves step by step; at a speed, where it is follows from the time alone.
+A broadcast stands somewhere on this list. By hand it moves step by step; at a speed, where it is
+follows from the time alone.
 """
 
 from collections.abc import Iterator

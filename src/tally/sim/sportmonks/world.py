@@ -25,7 +25,9 @@ class NotHere(Exception):
 class SportMonksWorld:
     """What there is to tell; HTTP is not its business."""
 
-    def __init__(self, clock: Clock, *, api_token: str = API_TOKEN, limits: HourlyLimits | None = None) -> None:
+    def __init__(
+        self, clock: Clock, *, api_token: str = API_TOKEN, limits: HourlyLimits | None = None
+    ) -> None:
         self.clock = clock
         self.api_token = api_token
         self.limits = limits or HourlyLimits(clock)
@@ -72,13 +74,21 @@ class SportMonksWorld:
 
     def livescores(self) -> list[Any]:
         """What a poll finds: every match that is covered now, some of them garbled if that is arranged."""
-        listed = [broadcast for broadcast in self.broadcasts.values() if broadcast.is_listed or broadcast.per_poll]
+        listed = [
+            broadcast
+            for broadcast in self.broadcasts.values()
+            if broadcast.is_listed or broadcast.per_poll
+        ]
         told = [(broadcast, broadcast.poll()) for broadcast in listed]
-        return [garbled(fixture, broadcast.garble) for broadcast, fixture in told if broadcast.is_listed]
+        return [
+            garbled(fixture, broadcast.garble) for broadcast, fixture in told if broadcast.is_listed
+        ]
 
     def fixtures(self) -> list[dict[str, Any]]:
         playing = (broadcast.fixture() for broadcast in self.broadcasts.values())
-        return sorted(chain(playing, self.scheduled.values()), key=lambda fixture: int(fixture["id"]))
+        return sorted(
+            chain(playing, self.scheduled.values()), key=lambda fixture: int(fixture["id"])
+        )
 
     def fixture(self, match_id: int) -> dict[str, Any] | None:
         broadcast = self.broadcasts.get(match_id)
@@ -96,7 +106,9 @@ class SportMonksWorld:
             sides = teams.setdefault(fixture["season_id"], {})
             for side in ("localteam", "visitorteam"):
                 sides[fixture[side]["id"]] = fixture[side]
-        return [each | {"teams": list(teams[each["id"]].values())} for each in self._related("season")]
+        return [
+            each | {"teams": list(teams[each["id"]].values())} for each in self._related("season")
+        ]
 
     def squad(self, team_id: int, season_id: int) -> list[dict[str, Any]]:
         """Who has played for a team in a season."""
@@ -105,7 +117,9 @@ class SportMonksWorld:
             if fixture["season_id"] == season_id:
                 for player in fixture["lineup"]:
                     if player["lineup"]["team_id"] == team_id:
-                        found[player["id"]] = {name: value for name, value in player.items() if name != "lineup"}
+                        found[player["id"]] = {
+                            name: value for name, value in player.items() if name != "lineup"
+                        }
         return list(found.values())
 
     def _related(self, *names: str) -> list[dict[str, Any]]:
@@ -113,7 +127,9 @@ class SportMonksWorld:
         return sorted(found.values(), key=lambda each: int(each["id"]))
 
     def _all(self) -> Iterator[dict[str, Any]]:
-        return chain((broadcast.fixture() for broadcast in self.broadcasts.values()), self.scheduled.values())
+        return chain(
+            (broadcast.fixture() for broadcast in self.broadcasts.values()), self.scheduled.values()
+        )
 
 
 def garbled(fixture: dict[str, Any], how: str | None) -> Any:
@@ -131,11 +147,19 @@ def garbled(fixture: dict[str, Any], how: str | None) -> Any:
 
 
 def _scheduled(league_name: str, number: int, starts_at: datetime, status: str) -> dict[str, Any]:
-    league_id, season_id = by_hash(f"league {league_name}"), by_hash(f"season {league_name} {starts_at.year}")
-    home, away = f"{league_name} {number % SIDES + 1}", f"{league_name} {(number // SIDES + number + 1) % SIDES + SIDES + 1}"
+    league_id, season_id = (
+        by_hash(f"league {league_name}"),
+        by_hash(f"season {league_name} {starts_at.year}"),
+    )
+    home, away = (
+        f"{league_name} {number % SIDES + 1}",
+        f"{league_name} {(number // SIDES + number + 1) % SIDES + SIDES + 1}",
+    )
     home_id, away_id = by_hash(f"team {home}"), by_hash(f"team {away}")
     stage_id, venue_id = by_hash(f"stage {season_id}"), by_hash(f"venue {home}")
-    nothing: dict[str, list[Any]] = {name: [] for name in ("runs", "scoreboards", "batting", "bowling", "balls", "lineup")}
+    nothing: dict[str, list[Any]] = {
+        name: [] for name in ("runs", "scoreboards", "batting", "bowling", "balls", "lineup")
+    }
     unknown = dict.fromkeys(
         (
             "toss_won_team_id",

@@ -48,7 +48,11 @@ class StravaApi:
             Route("/api/v3/activities/{activity_id:int}", self.activity),
             Route("/api/v3/push_subscriptions", self.subscriptions),
             Route("/api/v3/push_subscriptions", self.subscribe, methods=["POST"]),
-            Route("/api/v3/push_subscriptions/{subscription_id:int}", self.unsubscribe, methods=["DELETE"]),
+            Route(
+                "/api/v3/push_subscriptions/{subscription_id:int}",
+                self.unsubscribe,
+                methods=["DELETE"],
+            ),
         ]
 
     @refusing
@@ -57,11 +61,15 @@ class StravaApi:
         self._check_application(sent)
         kind = sent.get("grant_type")
         if kind == "refresh_token":
-            return JSONResponse(self._tokens(self.world.authorizations.refresh(sent.get("refresh_token", ""))))
+            return JSONResponse(
+                self._tokens(self.world.authorizations.refresh(sent.get("refresh_token", "")))
+            )
         if kind != "authorization_code":
             raise bad_request("Application", "grant_type")
         grant = self.world.authorizations.redeem(sent.get("code", ""))
-        return JSONResponse(self._tokens(grant) | {"athlete": self.world.athletes[grant.athlete_id].summary()})
+        return JSONResponse(
+            self._tokens(grant) | {"athlete": self.world.athletes[grant.athlete_id].summary()}
+        )
 
     @refusing
     async def deauthorize(self, request: Request) -> Response:
@@ -100,7 +108,9 @@ class StravaApi:
     async def subscribe(self, request: Request) -> Response:
         sent = await read_parameters(request)
         self._check_application(sent)
-        made = await self.world.webhooks.subscribe(sent.get("callback_url", ""), sent.get("verify_token", ""))
+        made = await self.world.webhooks.subscribe(
+            sent.get("callback_url", ""), sent.get("verify_token", "")
+        )
         return JSONResponse({"id": made.id}, 201)
 
     @refusing
@@ -112,7 +122,9 @@ class StravaApi:
         self.world.webhooks.unsubscribe()
         return Response(status_code=204)
 
-    async def _limited(self, request: Request, read: Callable[[Access], Awaitable[Mapping[str, Any]]]) -> Response:
+    async def _limited(
+        self, request: Request, read: Callable[[Access], Awaitable[Mapping[str, Any]]]
+    ) -> Response:
         """A read of the API: with a token that holds, counted, and told how much is left whatever the answer."""
         limits = self.world.limits
         try:
@@ -121,7 +133,9 @@ class StravaApi:
             return JSONResponse(error.body, error.status)
         try:
             if not limits.count():
-                raise StravaError(429, "Rate Limit Exceeded", "Application", "rate limit", "exceeded")
+                raise StravaError(
+                    429, "Rate Limit Exceeded", "Application", "rate limit", "exceeded"
+                )
             return JSONResponse(await read(access), headers=limits.headers())
         except StravaError as error:
             return JSONResponse(error.body, error.status, limits.headers())
@@ -130,7 +144,9 @@ class StravaApi:
         application = self.world.application
         if sent.get("client_id") != str(application.client_id):
             raise bad_request("Application", "client_id")
-        if not hmac.compare_digest(sent.get("client_secret", "").encode(), application.client_secret.encode()):
+        if not hmac.compare_digest(
+            sent.get("client_secret", "").encode(), application.client_secret.encode()
+        ):
             raise unauthorized("Application", "")
 
     def _tokens(self, grant: Grant) -> dict[str, Any]:

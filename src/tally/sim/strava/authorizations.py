@@ -1,8 +1,9 @@
 """Which athlete allowed the application what: codes, access tokens of six hours, refresh tokens that rotate.
 
-The rules are Strava's: a refresh with more than an hour left gives back what is there; later, it gives a new access
-token and, where `rotates` is on, a new refresh token, whereupon the old one is worth nothing after `grace` seconds. Older
-access tokens hold until they expire. Whoever takes back the permission takes back everything.
+The rules are Strava's: a refresh with more than an hour left gives back what is there; later, it
+gives a new access token and, where `rotates` is on, a new refresh token, whereupon the old one is
+worth nothing after `grace` seconds. Older access tokens hold until they expire. Whoever takes back
+the permission takes back everything.
 """
 
 import random
@@ -18,7 +19,15 @@ ACCESS_SECONDS: Final = 6 * 3600
 # With more than this left, a refresh brings nothing new.
 FRESH_SECONDS: Final = 3600
 SCOPES: Final = frozenset(
-    {"read", "read_all", "profile:read_all", "profile:write", "activity:read", "activity:read_all", "activity:write"}
+    {
+        "read",
+        "read_all",
+        "profile:read_all",
+        "profile:write",
+        "activity:read",
+        "activity:read_all",
+        "activity:write",
+    }
 )
 
 
@@ -73,7 +82,9 @@ class Authorizations:
         """Allow it; who had allowed just this before keeps the tokens there are, as far as they are fresh."""
         before = self._grants.get(athlete_id)
         if before is not None and before.scope == scope:
-            return before if self._left(before) > FRESH_SECONDS else self._renew(before, rotates=False)
+            return (
+                before if self._left(before) > FRESH_SECONDS else self._renew(before, rotates=False)
+            )
         if before is not None:
             self._outdate(before.refresh_token)
         return self._keep(athlete_id, scope, self._new_refresh_token(athlete_id))
@@ -107,8 +118,14 @@ class Authorizations:
 
     def revoke(self, athlete_id: int) -> bool:
         """Take back everything; whether there was anything."""
-        self._access = {token: access for token, access in self._access.items() if access.athlete_id != athlete_id}
-        self._refresh = {token: kept for token, kept in self._refresh.items() if kept[0] != athlete_id}
+        self._access = {
+            token: access
+            for token, access in self._access.items()
+            if access.athlete_id != athlete_id
+        }
+        self._refresh = {
+            token: kept for token, kept in self._refresh.items() if kept[0] != athlete_id
+        }
         return self._grants.pop(athlete_id, None) is not None
 
     def expire(self, athlete_id: int) -> None:
@@ -118,7 +135,9 @@ class Authorizations:
             if access.athlete_id == athlete_id:
                 self._access[token] = msgspec.structs.replace(access, expires_at=now)
         if athlete_id in self._grants:
-            self._grants[athlete_id] = msgspec.structs.replace(self._grants[athlete_id], expires_at=now)
+            self._grants[athlete_id] = msgspec.structs.replace(
+                self._grants[athlete_id], expires_at=now
+            )
 
     def _renew(self, grant: Grant, rotates: bool) -> Grant:
         refresh_token = grant.refresh_token
@@ -139,7 +158,10 @@ class Authorizations:
 
     def _outdate(self, refresh_token: str) -> None:
         athlete_id, dead_from = self._refresh[refresh_token]
-        self._refresh[refresh_token] = athlete_id, min(dead_from, self._clock.monotonic() + self.grace)
+        self._refresh[refresh_token] = (
+            athlete_id,
+            min(dead_from, self._clock.monotonic() + self.grace),
+        )
 
     def _new_refresh_token(self, athlete_id: int) -> str:
         token = self._secret()

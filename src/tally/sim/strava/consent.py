@@ -1,7 +1,8 @@
 """The page on which an athlete lets the application in: `/oauth/authorize`.
 
-One picks an athlete, or becomes a new one, and unticks what the application shall not have. What was really granted comes
-back with the code, so that an application can see it got less than it asked for.
+One picks an athlete, or becomes a new one, and unticks what the application shall not have. What
+was really granted comes back with the code, so that an application can see it got less than it
+asked for.
 """
 
 from collections.abc import Mapping
@@ -45,7 +46,11 @@ class ConsentPage:
             return self._page(asked, wanted)
         if consent.denied:
             return _denied(asked)
-        granted = wanted if consent.scope is None else [scope for scope in wanted if scope in consent.scope.split(",")]
+        granted = (
+            wanted
+            if consent.scope is None
+            else [scope for scope in wanted if scope in consent.scope.split(",")]
+        )
         return self._granted(asked, consent.athlete_id, granted)
 
     async def answer(self, request: Request) -> Response:
@@ -66,7 +71,11 @@ class ConsentPage:
             athlete_id = int(chosen) if chosen.isascii() and chosen.isdigit() else 0
         if athlete_id not in self.world.athletes:
             return self._page(asked, wanted)
-        return self._granted(asked, athlete_id, [scope for scope in wanted if scope == ALWAYS or f"grant:{scope}" in sent])
+        return self._granted(
+            asked,
+            athlete_id,
+            [scope for scope in wanted if scope == ALWAYS or f"grant:{scope}" in sent],
+        )
 
     def _check(self, asked: Mapping[str, str]) -> list[str]:
         """The scopes that are asked for, if the application may ask at all."""
@@ -89,12 +98,16 @@ class ConsentPage:
             for scope in wanted
         ]
         known = (
-            (str(athlete.id), f"Authorize as {athlete.firstname} {athlete.lastname}") for athlete in self.world.athletes.values()
+            (str(athlete.id), f"Authorize as {athlete.firstname} {athlete.lastname}")
+            for athlete in self.world.athletes.values()
         )
         athletes = choices("athlete", known)
         new = '<label>Or be somebody new <input type="text" name="name"></label><button>Authorize as this athlete</button>'
         inside = (*boxes, *athletes, new, button("deny", "yes", "Cancel"))
-        return page("Connect to Strava", note("This Strava is simulated.") + form("/oauth/authorize", asked, inside))
+        return page(
+            "Connect to Strava",
+            note("This Strava is simulated.") + form("/oauth/authorize", asked, inside),
+        )
 
     def _granted(self, asked: Mapping[str, str], athlete_id: int, granted: list[str]) -> Response:
         code = self.world.authorizations.issue_code(athlete_id, frozenset(granted))

@@ -4,13 +4,12 @@ GET    /_sim/state                          athletes, totals, deliveries, what i
 POST   /_sim/athletes                       {"firstname": "Ana", "lastname": "Silva"}
 POST   /_sim/athletes/{id}/deauthorize      the athlete takes the permission back
 POST   /_sim/athletes/{id}/expire           the athlete's access tokens are over
-POST   /_sim/activities                     {"athlete_id": 100001, "sport_type": "Ride", "distance": 42195}
-PATCH  /_sim/activities/{id}                any field of it; DELETE deletes it
-POST   /_sim/webhooks                       delay, duplicates, drops, retry_pause, hold, release
-POST   /_sim/limits                         {"overall": {"quarter": 200, "day": 2000}, "reads": …}
-POST   /_sim/tokens                         {"rotates": true, "grace": 60}
-POST   /_sim/approval                       {"consent": {"athlete_id": 100001, "scope": "read"}} or null in its place
-POST   /_sim/faults                         a fault; DELETE clears all
+POST /_sim/activities {"athlete_id": 100001, "sport_type": "Ride", "distance": 42195} PATCH
+/_sim/activities/{id} any field of it; DELETE deletes it POST /_sim/webhooks delay, duplicates,
+drops, retry_pause, hold, release POST /_sim/limits {"overall": {"quarter": 200, "day": 2000},
+"reads": …} POST /_sim/tokens {"rotates": true, "grace": 60} POST /_sim/approval {"consent":
+{"athlete_id": 100001, "scope": "read"}} or null in its place POST /_sim/faults a fault; DELETE
+clears all
 """
 
 from dataclasses import dataclass
@@ -39,7 +38,9 @@ class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """A body of the control API; what is left out stays as it is."""
 
     def given(self) -> dict[str, Any]:
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+        return {
+            name: value for name, value in msgspec.structs.asdict(self).items() if value is not None
+        }
 
 
 class NewAthlete(_Wanted, frozen=True):
@@ -98,7 +99,9 @@ class Control:
         return [
             Route("/_sim/state", self.state),
             Route("/_sim/athletes", self.add_athlete, methods=["POST"]),
-            Route("/_sim/athletes/{athlete_id:int}/deauthorize", self.deauthorize, methods=["POST"]),
+            Route(
+                "/_sim/athletes/{athlete_id:int}/deauthorize", self.deauthorize, methods=["POST"]
+            ),
             Route("/_sim/athletes/{athlete_id:int}/expire", self.expire, methods=["POST"]),
             Route("/_sim/activities", self.record, methods=["POST"]),
             Route("/_sim/activities/{activity_id:int}", self.edit, methods=["PATCH"]),
@@ -120,7 +123,10 @@ class Control:
                 "connected": connected,
                 "activities": len(world.activities),
                 "subscription": world.webhooks.subscription,
-                "deliveries": {"accepted": sum(each.status == 200 for each in log), "attempts": len(log)},
+                "deliveries": {
+                    "accepted": sum(each.status == 200 for each in log),
+                    "attempts": len(log),
+                },
                 "limits": world.limits.headers(),
                 "faults": world.faults.pending,
                 "requests": len(world.faults.seen),
@@ -128,7 +134,9 @@ class Control:
         )
 
     async def add_athlete(self, request: Request) -> Response:
-        return Json(self.world.add_athlete(**(await read_control(request, NewAthlete)).given()), 201)
+        return Json(
+            self.world.add_athlete(**(await read_control(request, NewAthlete)).given()), 201
+        )
 
     async def deauthorize(self, request: Request) -> Response:
         self.world.deauthorize(request.path_params["athlete_id"])
@@ -173,7 +181,10 @@ class Control:
     async def set_limits(self, request: Request) -> Response:
         wanted = await read_control(request, NewLimits)
         limits = self.world.limits
-        limits.overall, limits.reads = wanted.overall or limits.overall, wanted.reads or limits.reads
+        limits.overall, limits.reads = (
+            wanted.overall or limits.overall,
+            wanted.reads or limits.reads,
+        )
         return NOTHING
 
     async def set_token_rules(self, request: Request) -> Response:

@@ -1,7 +1,7 @@
 """How much an application may ask: by the quarter of an hour and by the day, all requests and reads counted apart.
 
-The windows are natural ones: a quarter begins at :00, :15, :30 and :45, a day at midnight UTC. What is asked beyond a
-limit is refused and counted all the same.
+The windows are natural ones: a quarter begins at :00, :15, :30 and :45, a day at midnight UTC. What
+is asked beyond a limit is refused and counted all the same.
 """
 
 from typing import Final
@@ -28,7 +28,9 @@ PLENTY: Final = Allowance(10**9, 10**9)
 
 
 class RateLimits:
-    def __init__(self, clock: Clock, overall: Allowance = OVERALL, reads: Allowance = READS) -> None:
+    def __init__(
+        self, clock: Clock, overall: Allowance = OVERALL, reads: Allowance = READS
+    ) -> None:
         self._clock = clock
         self.overall = overall
         self.reads = reads
@@ -42,7 +44,10 @@ class RateLimits:
         live = {window for kind in ("overall", "reads") for window in self._windows(kind)}
         self._counts = {window: count for window, count in self._counts.items() if window in live}
         kinds = (("overall", self.overall), ("reads", self.reads))[: 2 if is_read else 1]
-        return all(self.usage(kind).quarter <= most.quarter and self.usage(kind).day <= most.day for kind, most in kinds)
+        return all(
+            self.usage(kind).quarter <= most.quarter and self.usage(kind).day <= most.day
+            for kind, most in kinds
+        )
 
     def usage(self, kind: str) -> Allowance:
         quarter, day = (self._counts.get(window, 0) for window in self._windows(kind))
@@ -50,7 +55,10 @@ class RateLimits:
 
     def headers(self) -> dict[str, str]:
         told = {}
-        for prefix, kind, most in (("X-RateLimit", "overall", self.overall), ("X-ReadRateLimit", "reads", self.reads)):
+        for prefix, kind, most in (
+            ("X-RateLimit", "overall", self.overall),
+            ("X-ReadRateLimit", "reads", self.reads),
+        ):
             used = self.usage(kind)
             told[f"{prefix}-Limit"] = f"{most.quarter},{most.day}"
             told[f"{prefix}-Usage"] = f"{used.quarter},{used.day}"

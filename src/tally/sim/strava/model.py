@@ -7,7 +7,8 @@ import msgspec
 
 from tally.kit.clock import rfc3339
 
-# `type` is the older, coarser name of what `sport_type` says; those not listed have the same in both.
+# `type` is the older, coarser name of what `sport_type` says; those not listed have the same in
+# both.
 COARSE_TYPES: Final = {
     "MountainBikeRide": "Ride",
     "GravelRide": "Ride",
@@ -43,7 +44,10 @@ class StravaError(Exception):
     def __init__(self, status: int, message: str, resource: str, field: str, code: str) -> None:
         super().__init__(f"{message}: {resource} {field} {code}")
         self.status = status
-        self.body = {"message": message, "errors": [{"resource": resource, "field": field, "code": code}]}
+        self.body = {
+            "message": message,
+            "errors": [{"resource": resource, "field": field, "code": code}],
+        }
 
 
 def bad_request(resource: str, field: str, code: str = "invalid") -> StravaError:
@@ -121,14 +125,21 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
             "sport_type": self.sport_type,
             "start_date": start,
             "start_date_local": start,
-            "map": {"id": f"a{self.id}", "polyline": "", "resource_state": 3, "summary_polyline": ""},
+            "map": {
+                "id": f"a{self.id}",
+                "polyline": "",
+                "resource_state": 3,
+                "summary_polyline": "",
+            },
             "trainer": self.trainer,
             "commute": self.commute,
             "manual": self.manual,
             "private": self.private,
             "visibility": "only_me" if self.private else "everyone",
             "flagged": self.flagged,
-            "average_speed": round(self.distance / self.moving_time, 3) if self.moving_time else 0.0,
+            "average_speed": round(self.distance / self.moving_time, 3)
+            if self.moving_time
+            else 0.0,
         }
 
 

@@ -1,7 +1,7 @@
 """The world of the Strava simulator as bytes, so that a demo goes on after a restart where it stopped.
 
-Kept are athletes, activities, what was granted with its newest tokens, and the subscription; not what is under way: codes,
-deliveries, limits, older tokens.
+Kept are athletes, activities, what was granted with its newest tokens, and the subscription; not
+what is under way: codes, deliveries, limits, older tokens.
 """
 
 import msgspec

@@ -1,8 +1,9 @@
 """Events on their way to the application: one subscription, and up to three deliveries until it says 200 within 2 s.
 
-What the network does to them is arranged beforehand: `delay` before each, `duplicates` of each, the next `drops` lost for
-good; `hold()` keeps them back until `release("reversed")` or `release("shuffled")` lets them go in another order. `log` has
-every attempt, `settled()` waits until nothing is under way, and `until_attempted(n)` for the n-th attempt.
+What the network does to them is arranged beforehand: `delay` before each, `duplicates` of each, the
+next `drops` lost for good; `hold()` keeps them back until `release("reversed")` or
+`release("shuffled")` lets them go in another order. `log` has every attempt, `settled()` waits
+until nothing is under way, and `until_attempted(n)` for the n-th attempt.
 """
 
 import asyncio
@@ -171,7 +172,9 @@ class Webhooks:
     async def _post(self, event: Event) -> int:
         if self.subscription is None or self._client is None:
             return 0
-        request = self._client.post(self.subscription.callback_url).header("content-type", "application/json")
+        request = self._client.post(self.subscription.callback_url).header(
+            "content-type", "application/json"
+        )
         sending = request.body_bytes(msgspec.json.encode(event)).build().send()
         try:
             return (await finish_within(self._clock, ANSWER_SECONDS, sending)).status
@@ -180,13 +183,21 @@ class Webhooks:
 
     async def _validate(self, callback_url: str, verify_token: str) -> None:
         challenge = f"{self._chance.getrandbits(64):016x}"
-        asked = {"hub.verify_token": verify_token, "hub.challenge": challenge, "hub.mode": "subscribe"}
+        asked = {
+            "hub.verify_token": verify_token,
+            "hub.challenge": challenge,
+            "hub.mode": "subscribe",
+        }
         try:
-            status, body = await finish_within(self._clock, ANSWER_SECONDS, self._get(with_query(callback_url, asked)))
+            status, body = await finish_within(
+                self._clock, ANSWER_SECONDS, self._get(with_query(callback_url, asked))
+            )
         except (PyreqwestError, DeadlinePassed) as error:
             raise bad_request("PushSubscription", "callback url", "not verifiable") from error
         if status != 200:
-            raise bad_request("PushSubscription", "callback url", "GET to callback URL does not return 200")
+            raise bad_request(
+                "PushSubscription", "callback url", "GET to callback URL does not return 200"
+            )
         try:
             answer = msgspec.json.decode(body, type=dict[str, str])
         except msgspec.DecodeError as error:

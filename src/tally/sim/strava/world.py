@@ -1,8 +1,9 @@
 """The athletes, what they do, and what the application hears of it.
 
-An event goes out if the athlete allows the application to read activities: on creation, on deletion, and when the title,
-the type or the privacy changed (not when a distance was corrected, just as with the real service). To an application
-that may not read private activities, one that becomes private looks deleted, and one that becomes public, created.
+An event goes out if the athlete allows the application to read activities: on creation, on
+deletion, and when the title, the type or the privacy changed (not when a distance was corrected,
+just as with the real service). To an application that may not read private activities, one that
+becomes private looks deleted, and one that becomes public, created.
 """
 
 import random
@@ -64,7 +65,9 @@ class StravaWorld:
         self.url = ""
         self._activity_ids = FIRST_ACTIVITY
 
-    def add_athlete(self, firstname: str, lastname: str = "", athlete_id: int | None = None) -> Athlete:
+    def add_athlete(
+        self, firstname: str, lastname: str = "", athlete_id: int | None = None
+    ) -> Athlete:
         number = athlete_id or max(self.athletes, default=FIRST_ATHLETE - 1) + 1
         self.athletes[number] = Athlete(number, firstname, lastname)
         return self.athletes[number]
@@ -79,7 +82,10 @@ class StravaWorld:
         name: str | None = None,
         **fields: Any,
     ) -> Activity:
-        """An athlete finished something; `fields` are those of `Activity`. It starts now unless `start` says otherwise."""
+        """An athlete finished something; `fields` are those of `Activity`.
+
+        It starts now unless `start` says otherwise.
+        """
         if athlete_id not in self.athletes:
             raise not_found("Athlete")
         number, self._activity_ids = self._activity_ids, self._activity_ids + 1
@@ -146,7 +152,9 @@ class StravaWorld:
     def _tell(self, activity: Activity, aspect: str, updates: dict[str, str] | None = None) -> None:
         self._publish("activity", activity.id, activity.athlete_id, aspect, updates or {})
 
-    def _publish(self, kind: str, object_id: int, owner_id: int, aspect: str, updates: dict[str, str]) -> None:
+    def _publish(
+        self, kind: str, object_id: int, owner_id: int, aspect: str, updates: dict[str, str]
+    ) -> None:
         subscription = self.webhooks.subscription
         if subscription is None:
             return

@@ -34,14 +34,21 @@ def written(answer: _Answer) -> Written:
 def page(answer: _Answer) -> Page:
     """A page of a Query or a Scan."""
     items = [item_from_wire(item) for item in answer["Items"]]
-    return Page(items, _item(answer.get("LastEvaluatedKey")), answer["ScannedCount"], Capacity(read=_units(answer)))
+    return Page(
+        items,
+        _item(answer.get("LastEvaluatedKey")),
+        answer["ScannedCount"],
+        Capacity(read=_units(answer)),
+    )
 
 
 def batch_found(answer: _Answer, name: str) -> BatchFound:
     """What a BatchGetItem found in its one table, and what it did not get to."""
     items = [item_from_wire(item) for item in answer["Responses"].get(name, ())]
     left = answer.get("UnprocessedKeys", {}).get(name, {}).get("Keys", ())
-    return BatchFound(items, tuple(item_from_wire(key) for key in left), Capacity(read=_units(answer)))
+    return BatchFound(
+        items, tuple(item_from_wire(key) for key in left), Capacity(read=_units(answer))
+    )
 
 
 def batch_written(answer: _Answer, table: Table, name: str) -> BatchWritten:
@@ -49,8 +56,14 @@ def batch_written(answer: _Answer, table: Table, name: str) -> BatchWritten:
     left: Sequence[_Answer] = answer.get("UnprocessedItems", {}).get(name, ())
     unprocessed = BatchWrite(
         table,
-        puts=tuple(item_from_wire(write["PutRequest"]["Item"]) for write in left if "PutRequest" in write),
-        deletes=tuple(item_from_wire(write["DeleteRequest"]["Key"]) for write in left if "DeleteRequest" in write),
+        puts=tuple(
+            item_from_wire(write["PutRequest"]["Item"]) for write in left if "PutRequest" in write
+        ),
+        deletes=tuple(
+            item_from_wire(write["DeleteRequest"]["Key"])
+            for write in left
+            if "DeleteRequest" in write
+        ),
     )
     return BatchWritten(unprocessed if left else None, Capacity(write=_units(answer)))
 
@@ -60,13 +73,17 @@ def transacted(answer: _Answer) -> Transacted:
     capacity = Capacity()
     for part in _parts(answer):
         read = part.get("ReadCapacityUnits", 0.0)
-        capacity += Capacity(read, part.get("WriteCapacityUnits", part.get("CapacityUnits", 0.0) - read))
+        capacity += Capacity(
+            read, part.get("WriteCapacityUnits", part.get("CapacityUnits", 0.0) - read)
+        )
     return Transacted(capacity)
 
 
 def transaction_found(answer: _Answer) -> TransactionFound:
     """What a TransactGetItems found, in the order of the gets."""
-    return TransactionFound([_found(one) for one in answer["Responses"]], Capacity(read=_units(answer)))
+    return TransactionFound(
+        [_found(one) for one in answer["Responses"]], Capacity(read=_units(answer))
+    )
 
 
 def _found(answer: _Answer) -> Item | None:

@@ -3,8 +3,9 @@
     async with open_dynamodb(region="eu-central-1", table_prefix="prod-") as engine:
         await engine.get(Get(FIXTURES, {"matchId": "65432"}))
 
-Without an endpoint it is AWS's service in that region; without credentials the client looks where AWS's tools look (the
-environment, the profile, the machine's role). The role needs the item operations on the tables, and ListTables for `ping`.
+Without an endpoint it is AWS's service in that region; without credentials the client looks where
+AWS's tools look (the environment, the profile, the machine's role). The role needs the item
+operations on the tables, and ListTables for `ping`.
 """
 
 import uuid
@@ -105,7 +106,8 @@ async def open_dynamodb(
 def _check_answer(response_dict: dict[str, Any], **_event: Any) -> None:
     """Refuse an answer that was damaged on the way, or that is no answer of a DynamoDB at all.
 
-    The client checks the sum only as a part of its own retries, and reads a page of a proxy as an empty answer.
+    The client checks the sum only as a part of its own retries, and reads a page of a proxy as an
+    empty answer.
     """
     if response_dict["status_code"] < 300 and not response_dict["body"].startswith(b"{"):
         raise ResponseParserError(f"this is no answer of DynamoDB: {response_dict['body'][:80]!r}")
@@ -113,7 +115,9 @@ def _check_answer(response_dict: dict[str, Any], **_event: Any) -> None:
     if expected is not None:
         actual = str(zlib.crc32(response_dict["body"]))
         if actual != expected:
-            raise ChecksumError(checksum_type="crc32", expected_checksum=expected, actual_checksum=actual)
+            raise ChecksumError(
+                checksum_type="crc32", expected_checksum=expected, actual_checksum=actual
+            )
 
 
 class DynamoDBEngine:
@@ -135,17 +139,23 @@ class DynamoDBEngine:
     async def put(self, operation: Put) -> Written:
         validate.check_put(operation)
         request = requests.put_request(operation, self._name)
-        return answers.written(await self._send(Kind.WRITE, operation, self._client.put_item, request))
+        return answers.written(
+            await self._send(Kind.WRITE, operation, self._client.put_item, request)
+        )
 
     async def update(self, operation: Update) -> Written:
         validate.check_update(operation)
         request = requests.update_request(operation, self._name)
-        return answers.written(await self._send(Kind.WRITE, operation, self._client.update_item, request))
+        return answers.written(
+            await self._send(Kind.WRITE, operation, self._client.update_item, request)
+        )
 
     async def delete(self, operation: Delete) -> Written:
         validate.check_delete(operation)
         request = requests.delete_request(operation, self._name)
-        return answers.written(await self._send(Kind.WRITE, operation, self._client.delete_item, request))
+        return answers.written(
+            await self._send(Kind.WRITE, operation, self._client.delete_item, request)
+        )
 
     async def query(self, operation: Query) -> Page:
         validate.check_query(operation)
@@ -172,10 +182,16 @@ class DynamoDBEngine:
     async def transact(self, operation: Transaction) -> Transacted:
         """A transaction without a token gets one of our own, so that it too can be sent again."""
         validate.check_transaction(operation)
-        request = requests.transaction_request(operation, self._name, operation.token or str(uuid.uuid4()))
-        return answers.transacted(await self._send(Kind.TOKENED, operation, self._client.transact_write_items, request))
+        request = requests.transaction_request(
+            operation, self._name, operation.token or str(uuid.uuid4())
+        )
+        return answers.transacted(
+            await self._send(Kind.TOKENED, operation, self._client.transact_write_items, request)
+        )
 
-    async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
+    async def transact_each(
+        self, operations: Sequence[Transaction]
+    ) -> list[Transacted | StoreError]:
         for operation in operations:
             validate.check_transaction(operation)
         outcomes: dict[int, Transacted | StoreError] = {}
@@ -186,13 +202,18 @@ class DynamoDBEngine:
             except StoreError as refusal:
                 outcomes[position] = refusal
 
-        await run_bounded((partial(transact, position) for position in range(len(operations))), TRANSACTIONS_AT_ONCE)
+        await run_bounded(
+            (partial(transact, position) for position in range(len(operations))),
+            TRANSACTIONS_AT_ONCE,
+        )
         return [outcomes[position] for position in range(len(operations))]
 
     async def transact_get(self, operation: TransactionGet) -> TransactionFound:
         validate.check_transaction_get(operation)
         request = requests.transaction_get_request(operation, self._name)
-        return answers.transaction_found(await self._send(Kind.READ, operation, self._client.transact_get_items, request))
+        return answers.transaction_found(
+            await self._send(Kind.READ, operation, self._client.transact_get_items, request)
+        )
 
     async def create_table(self, table: Table) -> None:
         await self._tables.create(table)
@@ -210,7 +231,10 @@ class DynamoDBEngine:
         return await self._tables.names()
 
     async def sweep(self, table: Table, now: float, limit: int) -> int:  # noqa: ARG002 - the service sweeps by itself
-        """Nothing to do: the service deletes what has expired, within days. Readers ask `Table.expired` all the same."""
+        """Nothing to do: the service deletes what has expired, within days.
+
+        Readers ask `Table.expired` all the same.
+        """
         return 0
 
     async def ping(self) -> None:
@@ -227,7 +251,11 @@ class DynamoDBEngine:
         return self._prefix + table.name
 
     async def _send(
-        self, kind: Kind, operation: Any, method: Callable[..., Awaitable[Answer]], request: requests.Request
+        self,
+        kind: Kind,
+        operation: Any,
+        method: Callable[..., Awaitable[Answer]],
+        request: requests.Request,
     ) -> Answer:
         table = getattr(operation, "table", None)
         where = operation_name(operation) + (f" on {self._name(table)}" if table else "")

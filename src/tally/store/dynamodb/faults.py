@@ -1,8 +1,9 @@
 """What the service's errors mean: for the caller, and for the question whether a request may be sent again.
 
-The one table from DynamoDB's codes to the store's errors is `_CODES`; a `ValidationException` is read more closely by
-`_MESSAGES`. A `Fault` says two things besides. `again`: the request was certainly not carried out and may pass later.
-`unknown`: it may have been carried out and nobody can tell, since the connection broke or the service failed midway.
+The one table from DynamoDB's codes to the store's errors is `_CODES`; a `ValidationException` is
+read more closely by `_MESSAGES`. A `Fault` says two things besides. `again`: the request was
+certainly not carried out and may pass later. `unknown`: it may have been carried out and nobody can
+tell, since the connection broke or the service failed midway.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,8 +53,9 @@ class Fault:
     unknown: bool = False
 
 
-# What proves that no byte of the request reached the service: there was no connection to send it on. The client reports a
-# reset in the middle of a request by the same class as a refused connection, so the cause underneath is what counts.
+# What proves that no byte of the request reached the service: there was no connection to send it
+# on. The client reports a reset in the middle of a request by the same class as a refused
+# connection, so the cause underneath is what counts.
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 _SLOW_DOWN = ("TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded")
@@ -84,7 +86,9 @@ def _answered(error: ClientError, where: str) -> Fault:
     return Fault(Unavailable(f"{message} ({code})"))
 
 
-def _plain(kind: Callable[[str], StoreError], *, again: bool = False, unknown: bool = False) -> "_Judge":
+def _plain(
+    kind: Callable[[str], StoreError], *, again: bool = False, unknown: bool = False
+) -> "_Judge":
     return lambda message, _response: Fault(kind(message), again, unknown)
 
 
@@ -101,7 +105,9 @@ def _cancelled(message: str, response: Mapping[str, Any]) -> Fault:
     obstacles = {reason.code for reason in reasons} - {"None"}
     if obstacles and obstacles <= set(_SLOW_DOWN[1:]):
         return Fault(Throttled(message), again=True)
-    return Fault(TransactionCancelled(reasons), again=bool(obstacles) and obstacles <= set(_SLOW_DOWN))
+    return Fault(
+        TransactionCancelled(reasons), again=bool(obstacles) and obstacles <= set(_SLOW_DOWN)
+    )
 
 
 def _item(response: Mapping[str, Any]) -> Item | None:
@@ -144,7 +150,8 @@ _CODES: dict[str, _Judge] = {
     "ServiceUnavailable": _plain(Unavailable, unknown=True),
 }
 
-# The service has one code for all that is wrong with a request; its sentences are told apart by these words, the first that fits.
+# The service has one code for all that is wrong with a request; its sentences are told apart by
+# these words, the first that fits.
 _MESSAGES: tuple[tuple[str, type[InvalidRequest]], ...] = (
     ("item size", ItemTooLarge),
     ("starting key", InvalidPageKey),

@@ -1,4 +1,6 @@
-"""Decides what is sent again, when, and how often. The client's own retries are switched off: it cannot know what is safe.
+"""Decides what is sent again, when, and how often.
+
+The client's own retries are switched off: it cannot know what is safe.
 
 | the request | and the attempt … | then |
 |---|---|---|
@@ -6,7 +8,8 @@
 | a read, or a transaction with its token | broke in the middle | again, after a pause |
 | any other write | broke in the middle | `OutcomeUnknown`, at once: another try could undo what somebody wrote since |
 
-Pauses grow exponentially and are drawn from zero up to the full length, so that many clients do not come back together.
+Pauses grow exponentially and are drawn from zero up to the full length, so that many clients do not
+come back together.
 """
 
 import asyncio
@@ -27,7 +30,13 @@ from tally.store.errors import OutcomeUnknown, StoreError, Unavailable
 
 Answer = TypeVar("Answer")
 
-_RAISED_BY_THE_CLIENT = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError)
+_RAISED_BY_THE_CLIENT = (
+    ClientError,
+    BotoCoreError,
+    ResponseParserError,
+    aiohttp.ClientError,
+    OSError,
+)
 
 
 class Kind(Enum):
@@ -42,7 +51,8 @@ class Kind(Enum):
 class Patience:
     """How often and how long to try; no pause is begun that would end later than `deadline` seconds after the start.
 
-    A transaction in progress wants a try at least five seconds after the first; these defaults leave room for it.
+    A transaction in progress wants a try at least five seconds after the first; these defaults
+    leave room for it.
     """
 
     attempts: int = 10
@@ -140,4 +150,8 @@ async def _send(
 
 
 def _verdict(fault: Fault, *, doubtful: bool) -> StoreError:
-    return OutcomeUnknown(f"{fault.error}; whether it was applied is not known") if doubtful else fault.error
+    return (
+        OutcomeUnknown(f"{fault.error}; whether it was applied is not known")
+        if doubtful
+        else fault.error
+    )

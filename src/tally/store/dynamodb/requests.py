@@ -1,6 +1,7 @@
 """Operations as the requests that DynamoDB takes: dictionaries for the client's methods, and nothing else.
 
-Every request asks for the consumed capacity, and every conditional write for the item that stood in its way.
+Every request asks for the consumed capacity, and every conditional write for the item that stood in
+its way.
 """
 
 from collections.abc import Callable
@@ -74,12 +75,17 @@ def batch_get_request(operation: BatchGet, name: TableName) -> Request:
     }
     if operation.projection:
         wanted["ProjectionExpression"] = placeholders.projection(operation.projection)
-    return {"RequestItems": {name(operation.table): {**wanted, **placeholders.fields()}}, **_CAPACITY}
+    return {
+        "RequestItems": {name(operation.table): {**wanted, **placeholders.fields()}},
+        **_CAPACITY,
+    }
 
 
 def batch_write_request(operation: BatchWrite, name: TableName) -> Request:
     """A BatchWriteItem of one table."""
-    writes: list[Request] = [{"PutRequest": {"Item": item_to_wire(item)}} for item in operation.puts]
+    writes: list[Request] = [
+        {"PutRequest": {"Item": item_to_wire(item)}} for item in operation.puts
+    ]
     writes += [{"DeleteRequest": {"Key": item_to_wire(key)}} for key in operation.deletes]
     return {"RequestItems": {name(operation.table): writes}, **_CAPACITY}
 
@@ -104,7 +110,12 @@ def _write(write: Write, name: TableName) -> Request:
         case Delete():
             return {"Delete": _delete(write, name)}
         case Check():
-            return {"ConditionCheck": {"Key": item_to_wire(write.key), **_conditional(write, name, Placeholders())}}
+            return {
+                "ConditionCheck": {
+                    "Key": item_to_wire(write.key),
+                    **_conditional(write, name, Placeholders()),
+                }
+            }
 
 
 def _get(operation: Get, name: TableName) -> Request:
@@ -122,7 +133,9 @@ def _put(operation: Put, name: TableName) -> Request:
 def _update(operation: Update, name: TableName) -> Request:
     placeholders = Placeholders()
     request: Request = {"Key": item_to_wire(operation.key)}
-    if operation.actions:  # an update without a step is legal: it makes the item where there is none
+    if (
+        operation.actions
+    ):  # an update without a step is legal: it makes the item where there is none
         request["UpdateExpression"] = placeholders.update(operation.actions)
     return {**request, **_conditional(operation, name, placeholders)}
 

@@ -1,13 +1,20 @@
 """Makes, changes, describes and removes tables, each step awaited until the service has really taken it.
 
-Tables are billed per request. An index is added or dropped one at a time, since DynamoDB allows no more; `ensure` looks at the
-table anew before each step, so several programs may ensure one table at once, and what a killed one left is finished later.
+Tables are billed per request. An index is added or dropped one at a time, since DynamoDB allows no
+more; `ensure` looks at the table anew before each step, so several programs may ensure one table at
+once, and what a killed one left is finished later.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tally.store.descriptions import check_changeable, create_request, moving, next_change, table_from
+from tally.store.descriptions import (
+    check_changeable,
+    create_request,
+    moving,
+    next_change,
+    table_from,
+)
 from tally.store.dynamodb.faults import NotOffered
 from tally.store.dynamodb.patience import Kind, Line
 from tally.store.errors import InvalidRequest, TableExists, TableNotFound, Unavailable
@@ -73,13 +80,17 @@ class Tables:
         names: list[str] = []
         request: dict[str, Any] = {}
         while True:
-            answer: Mapping[str, Any] = await self._send(Kind.READ, "ListTables", "", self._client.list_tables, request)
+            answer: Mapping[str, Any] = await self._send(
+                Kind.READ, "ListTables", "", self._client.list_tables, request
+            )
             names += answer["TableNames"]
             last = answer.get("LastEvaluatedTableName")
             if last is None:
                 break
             request = {"ExclusiveStartTableName": last}
-        return sorted(name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix))
+        return sorted(
+            name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)
+        )
 
     async def _change_indexes(self, table: Table, current: Table) -> None:
         for _ in range(MOST_CHANGES):
@@ -92,10 +103,15 @@ class Tables:
     async def _changed(self, table: Table, change: Mapping[str, Any]) -> Table:
         """The table after the change, or after what another program did to it in the meantime."""
         try:
-            await self._send(Kind.WRITE, "UpdateTable", table.name, self._client.update_table, change)
+            await self._send(
+                Kind.WRITE, "UpdateTable", table.name, self._client.update_table, change
+            )
         except TableExists:  # it is in use: another program changes it now
             await self._clock.sleep(FIRST_LOOK_SECONDS)
-        except (TableNotFound, InvalidRequest):  # the index is gone or there already, if another program was faster
+        except (
+            TableNotFound,
+            InvalidRequest,
+        ):  # the index is gone or there already, if another program was faster
             current = await self._settled(table.name)
             if next_change(table, current, self._prefix + table.name) == change:
                 raise
@@ -107,7 +123,9 @@ class Tables:
         while True:
             await self._until(name, lambda: self._unrest(name))
             description = await self._description(name)
-            if moving(description) is None:  # else another program has begun its next change between the two looks
+            if (
+                moving(description) is None
+            ):  # else another program has begun its next change between the two looks
                 return table_from(description, name)
 
     async def _unrest(self, name: str) -> str | None:
@@ -143,12 +161,16 @@ class Tables:
             return  # nothing expires there by itself; no reader relies on it
         except InvalidRequest as error:
             if await self._ttl(table.name) != table.ttl:  # nor was another program faster
-                raise Unavailable(f"DynamoDB changes the TTL of a table once an hour at most: {error}") from error
+                raise Unavailable(
+                    f"DynamoDB changes the TTL of a table once an hour at most: {error}"
+                ) from error
 
     async def _ttl(self, name: str) -> str | None:
         request = {"TableName": self._prefix + name}
         try:
-            answer = await self._send(Kind.READ, "DescribeTimeToLive", name, self._client.describe_time_to_live, request)
+            answer = await self._send(
+                Kind.READ, "DescribeTimeToLive", name, self._client.describe_time_to_live, request
+            )
         except NotOffered:
             return None
         description = answer["TimeToLiveDescription"]
@@ -158,11 +180,15 @@ class Tables:
     async def _switch_ttl(self, name: str, attribute: str, *, on: bool) -> None:
         specification = {"Enabled": on, "AttributeName": attribute}
         request = {"TableName": self._prefix + name, "TimeToLiveSpecification": specification}
-        await self._send(Kind.WRITE, "UpdateTimeToLive", name, self._client.update_time_to_live, request)
+        await self._send(
+            Kind.WRITE, "UpdateTimeToLive", name, self._client.update_time_to_live, request
+        )
 
     async def _description(self, name: str) -> Mapping[str, Any]:
         request = {"TableName": self._prefix + name}
-        answer = await self._send(Kind.READ, "DescribeTable", name, self._client.describe_table, request)
+        answer = await self._send(
+            Kind.READ, "DescribeTable", name, self._client.describe_table, request
+        )
         return answer["Table"]
 
     async def _send(

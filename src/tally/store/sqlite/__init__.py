@@ -1,4 +1,7 @@
-"""The embedded engine: SQLite with DynamoDB's semantics. Read `engine.py` first, then `writer.py` and `layout.py`."""
+"""The embedded engine: SQLite with DynamoDB's semantics.
+
+Read `engine.py` first, then `writer.py` and `layout.py`.
+"""
 
 from tally.store.sqlite.engine import SqliteEngine, open_sqlite
 

@@ -1,7 +1,7 @@
 """What an operation costs, by DynamoDB's rules.
 
-Reads count in steps of 4 KB, half when eventual; writes in steps of 1 KB; both double in a transaction; and every index that a
-write moves or changes is written too.
+Reads count in steps of 4 KB, half when eventual; writes in steps of 1 KB; both double in a
+transaction; and every index that a write moves or changes is written too.
 """
 
 from collections.abc import Iterable
@@ -43,13 +43,25 @@ def of_change(change: Change) -> Capacity:
     """The cost of a change: the larger of before and after, and what it moves in the indexes."""
     units = of_write(max(change.before_size, change.after_size))
     for index in change.layout.indexes:
-        before = index.carry(change.before) if change.before is not None and index.read_key(change.before) else None
-        after = index.carry(change.after) if change.after is not None and index.read_key(change.after) else None
+        before = (
+            index.carry(change.before)
+            if change.before is not None and index.read_key(change.before)
+            else None
+        )
+        after = (
+            index.carry(change.after)
+            if change.after is not None and index.read_key(change.after)
+            else None
+        )
         if before == after:
             continue
         old = 0 if before is None else index.carried_size(before, change.before_size)
         new = 0 if after is None else index.carried_size(after, change.after_size)
-        if before is not None and after is not None and index.read_key(before) != index.read_key(after):
+        if (
+            before is not None
+            and after is not None
+            and index.read_key(before) != index.read_key(after)
+        ):
             units += of_write(old) + of_write(new)
         else:
             units += of_write(max(old, new))
@@ -58,4 +70,6 @@ def of_change(change: Change) -> Capacity:
 
 def of_transaction(changes: Iterable[Change | None]) -> Capacity:
     """The cost of a transaction's writes and checks."""
-    return Capacity(write=sum(2.0 * (1.0 if change is None else of_change(change).write) for change in changes))
+    return Capacity(
+        write=sum(2.0 * (1.0 if change is None else of_change(change).write) for change in changes)
+    )

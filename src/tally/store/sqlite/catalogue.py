@@ -1,6 +1,7 @@
 """Which tables there are.
 
-The database holds the declarations, so that every process on it keeps every index, also one that a newer process added.
+The database holds the declarations, so that every process on it keeps every index, also one that a
+newer process added.
 """
 
 import threading
@@ -11,12 +12,25 @@ from typing import Any
 
 import apsw
 
-from tally.store.errors import InvalidSchema, StorageUnwritable, TableDiffers, TableExists, TableNotFound
+from tally.store.errors import (
+    InvalidSchema,
+    StorageUnwritable,
+    TableDiffers,
+    TableExists,
+    TableNotFound,
+)
 from tally.store.schema import Table
 from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.declarations import declare, read_declaration
 from tally.store.sqlite.files import translate
-from tally.store.sqlite.layout import Layout, compile_layout, create_index, create_rows, index_name, rows_name
+from tally.store.sqlite.layout import (
+    Layout,
+    compile_layout,
+    create_index,
+    create_rows,
+    index_name,
+    rows_name,
+)
 from tally.store.sqlite.notes import forget_notes
 
 _BACKFILL_ROWS = 1_000
@@ -26,7 +40,8 @@ _compiling = threading.Lock()
 class Catalogue:
     """The tables of one database, read again whenever the database says that they changed.
 
-    The readers have one and the writer has another, since they live in different threads and see different moments.
+    The readers have one and the writer has another, since they live in different threads and see
+    different moments.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -46,7 +61,9 @@ class Catalogue:
         except apsw.Error as error:
             raise translate(error, connection.filename) from error
         except (ValueError, TypeError, LookupError, InvalidSchema) as error:
-            raise StorageUnwritable(f"{connection.filename}: the list of tables is damaged: {error!r}") from error
+            raise StorageUnwritable(
+                f"{connection.filename}: the list of tables is damaged: {error!r}"
+            ) from error
 
     def forget(self) -> None:
         """What was read or made in a transaction that was rolled back is not to be relied on."""
@@ -88,7 +105,9 @@ class Catalogue:
             return
         stored = layout.table
         if stored.key != table.key:
-            raise TableDiffers(f"table {table.name} has the key {stored.key_names}; a key cannot be changed")
+            raise TableDiffers(
+                f"table {table.name} has the key {stored.key_names}; a key cannot be changed"
+            )
         if _bare(stored) == _bare(table):
             return
         self._change(connection, layout, table)
@@ -116,7 +135,9 @@ class Catalogue:
             forget_notes(connection, table.name)  # every row says by itself now when it expires
 
     def _record(self, connection: apsw.Connection, table: Table) -> None:
-        connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, declare(table)))
+        connection.execute(
+            "INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, declare(table))
+        )
         self._changed(connection)
 
     def _changed(self, connection: apsw.Connection) -> None:
@@ -147,7 +168,12 @@ def _backfill(connection: apsw.Connection, layout: Layout, added: set[str]) -> N
 
 def _bare(table: Table) -> Table:
     """A table without the attributes that are a contract of its readers and no business of the engine."""
-    return replace(table, attributes=(), version="", indexes=tuple(sorted(table.by_name.values(), key=lambda index: index.name)))
+    return replace(
+        table,
+        attributes=(),
+        version="",
+        indexes=tuple(sorted(table.by_name.values(), key=lambda index: index.name)),
+    )
 
 
 def layout_of(declaration: str) -> Layout:

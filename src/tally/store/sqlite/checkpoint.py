@@ -1,7 +1,8 @@
 """Copies the write-ahead log into the database beside the commits, and keeps the log short.
 
-SQLite syncs the database at the end of a copy only where that has caught up with the log, which commits go on to lengthen. What
-was not synced then is synced with the log's new start, for which writers wait. So a copy is gone after until it has caught up.
+SQLite syncs the database at the end of a copy only where that has caught up with the log, which
+commits go on to lengthen. What was not synced then is synced with the log's new start, for which
+writers wait. So a copy is gone after until it has caught up.
 """
 
 import threading
@@ -13,7 +14,9 @@ from tally.store.sqlite.files import BUSY_SECONDS, connect, patience
 
 _COPIED_PAGES = 1_000  # at a time: 4 MB, so that commits beside it do not wait long for the disk
 _RESTART_PAGES = 32_000
-_LITTLE_PAGES = 250  # may be copied while writers wait, and more where the log has grown to twice its length
+_LITTLE_PAGES = (
+    250  # may be copied while writers wait, and more where the log has grown to twice its length
+)
 _TRIES = 8
 _PATIENCE_SECONDS = 0.1
 
@@ -23,14 +26,18 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
-        self._connection.set_busy_handler(patience(_PATIENCE_SECONDS))  # closing does not wait for another process's writer
+        self._connection.set_busy_handler(
+            patience(_PATIENCE_SECONDS)
+        )  # closing does not wait for another process's writer
         self._wanted = threading.Event()
         self._copying = threading.Lock()
         self._stopped = False
         self._pages = 0  # in the log
         self._copied = 0  # of them, when the copy last caught up with the log
         self._restart_at = _RESTART_PAGES
-        self._thread = threading.Thread(target=self._run, name="tally-store-checkpoint", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name="tally-store-checkpoint", daemon=True
+        )
         self._thread.start()
 
     def committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
@@ -45,9 +52,9 @@ class Checkpoint:
     def restart_if_long(self, connection: apsw.Connection) -> None:
         """Under steady writing the log never empties by itself: now and then the writer waits for the little that is left.
 
-        It waits for our own copying only where the log has grown to twice its length, and never for another process's reader
-        that stays in one moment, a back-up perhaps: as long as that keeps the log from its new start, a short try is made now and
-        then, and the log grows.
+        It waits for our own copying only where the log has grown to twice its length, and never for
+        another process's reader that stays in one moment, a back-up perhaps: as long as that keeps
+        the log from its new start, a short try is made now and then, and the log grows.
         """
         is_due = self._pages > self._restart_at and self._pages - self._copied <= _LITTLE_PAGES
         is_overdue = self._pages > 2 * self._restart_at
@@ -74,13 +81,19 @@ class Checkpoint:
         self._wanted.wait()
         while not self._stopped:
             with self._copying:
-                any(self._copy(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE) for _ in range(_TRIES))
+                any(
+                    self._copy(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    for _ in range(_TRIES)
+                )
             self._wanted.clear()  # also what was wanted meanwhile: little has come since
             if not self._stopped:
                 self._wanted.wait()
 
     def _copy(self, connection: apsw.Connection, mode: int) -> bool:
-        """Whether all was copied. If not (another process reads or checkpoints, the disk is full), a later commit tries again."""
+        """Whether all was copied.
+
+        If not (another process reads or checkpoints, the disk is full), a later commit tries again.
+        """
         try:
             pages, copied = connection.wal_checkpoint(mode=mode)
         except apsw.Error:

@@ -1,8 +1,8 @@
 """Many items as bytes and sizes, an attribute at a time instead of an item at a time.
 
-What is put at once is mostly alike: the same names, and under each name values of one type, often one and the same value. Such a
-column is checked, measured and packed by a few calls that run in C, where an item at a time takes some steps of Python for each
-value.
+What is put at once is mostly alike: the same names, and under each name values of one type, often
+one and the same value. Such a column is checked, measured and packed by a few calls that run in C,
+where an item at a time takes some steps of Python for each value.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,11 @@ from tally.store.values import (
 )
 
 _FEW = 4  # items, for which a column is not worth its trouble
-_FIXED_MAP, _MAP_16, _MAP_32 = 0x80, b"\xde", b"\xdf"  # how MessagePack begins a map, by the number of its entries
+_FIXED_MAP, _MAP_16, _MAP_32 = (
+    0x80,
+    b"\xde",
+    b"\xdf",
+)  # how MessagePack begins a map, by the number of its entries
 _SAME = ({str}, {int})  # kinds of values that are packed alike where they are equal
 
 
@@ -48,7 +52,9 @@ def columns_of(items: Sequence[Item], common: Item) -> Mapping[str, Sequence[Any
     return columns if common.keys().isdisjoint(columns) else None
 
 
-def pack_columns(columns: Mapping[str, Sequence[Any]], common: Item) -> tuple[list[bytes], list[int]]:
+def pack_columns(
+    columns: Mapping[str, Sequence[Any]], common: Item
+) -> tuple[list[bytes], list[int]]:
     """The bytes and the sizes of items, each with what is common to all, once every value in them has been found good."""
     pieces = _Pieces(len(next(iter(columns.values()))))
     pieces.add_to_all(_header(len(common) + len(columns)), 0)
@@ -97,8 +103,13 @@ def _taken_apart(maps: Sequence[dict[str, Any]]) -> dict[str, Sequence[Any]]:
     return dict(zip(maps[0], zip(*map(dict.values, maps), strict=True), strict=True))
 
 
-def _add_columns(pieces: _Pieces, columns: Mapping[str, Sequence[Any]], where: str | None, depth: int) -> None:
-    """The entries of maps that are alike. `where` names the attribute that they are in, `depth` is that of their values."""
+def _add_columns(
+    pieces: _Pieces, columns: Mapping[str, Sequence[Any]], where: str | None, depth: int
+) -> None:
+    """The entries of maps that are alike.
+
+    `where` names the attribute that they are in, `depth` is that of their values.
+    """
     for name, values in columns.items():
         size = measure_name(name)
         pieces.add_to_all(pack(name), size)
@@ -157,4 +168,6 @@ def _header(count: int) -> bytes:
     """What a map of so many entries begins with."""
     if count < 16:
         return bytes((_FIXED_MAP | count,))
-    return _MAP_16 + count.to_bytes(2, "big") if count < 65_536 else _MAP_32 + count.to_bytes(4, "big")
+    return (
+        _MAP_16 + count.to_bytes(2, "big") if count < 65_536 else _MAP_32 + count.to_bytes(4, "big")
+    )

@@ -22,7 +22,12 @@ def declare(table: Table) -> str:
         }
         for index in table.by_name.values()
     ]
-    bare = {"name": table.name, "partition": part(table.partition), "sort": part(table.sort), "ttl": table.ttl}
+    bare = {
+        "name": table.name,
+        "partition": part(table.partition),
+        "sort": part(table.sort),
+        "ttl": table.ttl,
+    }
     return json.dumps({**bare, "indexes": indexes})
 
 
@@ -36,7 +41,13 @@ def read_declaration(text: str) -> Table:
     def index(entry: Any) -> Index | Local:
         kind, *names = entry["projection"]
         sort = part(entry["sort"]) if entry["sort"] else None
-        return Index(entry["name"], part(entry["partition"]), sort, Projection(kind, tuple(names)), entry["local"])
+        return Index(
+            entry["name"],
+            part(entry["partition"]),
+            sort,
+            Projection(kind, tuple(names)),
+            entry["local"],
+        )
 
     return Table(
         stored["name"],

@@ -1,7 +1,7 @@
 """The embedded engine: DynamoDB's semantics on one SQLite file that several processes of a machine may share.
 
-Reads run where they are asked for: a point read takes some microseconds, less than handing it to a thread would. Writes go to
-the one writer thread and are answered after its fsync.
+Reads run where they are asked for: a point read takes some microseconds, less than handing it to a
+thread would. Writes go to the one writer thread and are answered after its fsync.
 """
 
 import asyncio
@@ -74,7 +74,8 @@ async def open_sqlite(
 ) -> AsyncIterator["SqliteEngine"]:
     """The engine on a data directory, closed at the end with all that was asked for done.
 
-    From `busy` transactions in a second on, of those that come many at a time, a process of its own writes them.
+    From `busy` transactions in a second on, of those that come many at a time, a process of its own
+    writes them.
     """
     engine = SqliteEngine(Path(directory), clock, busy)
     try:
@@ -88,7 +89,9 @@ class SqliteEngine:
 
     name = "sqlite"
 
-    def __init__(self, directory: Path, clock: Callable[[], float] = time.time, busy: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, clock: Callable[[], float] = time.time, busy: int | None = None
+    ) -> None:
         self._clock = clock
         self.path = open_database(directory)
         self._connection = connect(self.path)
@@ -150,19 +153,28 @@ class SqliteEngine:
         layout = self._layout(table)
         writes: list[Write] = [Put(table, item) for item in operation.puts]
         writes += [Delete(table, key) for key in operation.deletes]
-        jobs = [self._writer.submit(prepared) for prepared in [prepare(layout, write) for write in writes]]
+        jobs = [
+            self._writer.submit(prepared)
+            for prepared in [prepare(layout, write) for write in writes]
+        ]
         written: list[Written] = await asyncio.gather(*jobs)
         return BatchWritten(None, sum((each.capacity for each in written), Capacity()))
 
     async def transact(self, operation: Transaction) -> Transacted:
-        done: Transacted = await self._writer.submit(partial(self._transact, self._asked(operation)))
+        done: Transacted = await self._writer.submit(
+            partial(self._transact, self._asked(operation))
+        )
         return done
 
-    async def transact_each(self, operations: Sequence[Transaction]) -> list[Transacted | StoreError]:
+    async def transact_each(
+        self, operations: Sequence[Transaction]
+    ) -> list[Transacted | StoreError]:
         outcomes: list[Transacted | StoreError]
         work = together(operations, self._layout)
         if work is None:
-            each = partial(self._transact_each, [self._asked(operation) for operation in operations])
+            each = partial(
+                self._transact_each, [self._asked(operation) for operation in operations]
+            )
             outcomes = await self._writer.submit(each)
         else:
             outcomes = await self.bulk.submit(work)
@@ -175,10 +187,15 @@ class SqliteEngine:
         # One read transaction, and no await inside it: all gets see one moment.
         try:
             with connection:
-                rows = [self._row(layout, get) for layout, get in zip(layouts, operation.gets, strict=True)]
+                rows = [
+                    self._row(layout, get)
+                    for layout, get in zip(layouts, operation.gets, strict=True)
+                ]
         except apsw.Error as error:
             raise translate(error, self.path) from error
-        return TransactionFound([item for item, _ in rows], capacity.of_transaction_reads(size for _, size in rows))
+        return TransactionFound(
+            [item for item, _ in rows], capacity.of_transaction_reads(size for _, size in rows)
+        )
 
     async def create_table(self, table: Table) -> None:
         await self._declare(partial(self._written.create, table=table))
@@ -198,7 +215,9 @@ class SqliteEngine:
         return self._catalogue.names()
 
     async def sweep(self, table: Table, now: float, limit: int) -> int:
-        swept: int = await self._writer.submit(lambda connection: sweep(connection, self._written.layout(table.name), now, limit))
+        swept: int = await self._writer.submit(
+            lambda connection: sweep(connection, self._written.layout(table.name), now, limit)
+        )
         return swept
 
     async def ping(self) -> None:
@@ -242,7 +261,9 @@ class SqliteEngine:
         except (apsw.Error, UnicodeDecodeError) as error:
             raise self._failure(error, layout, operation.index) from error
 
-    def _failure(self, error: apsw.Error | UnicodeDecodeError, layout: Layout, index: str | None) -> StoreError:
+    def _failure(
+        self, error: apsw.Error | UnicodeDecodeError, layout: Layout, index: str | None
+    ) -> StoreError:
         """SQLite's error in the store's words; if another process dropped the table or the index, then that."""
         if isinstance(error, apsw.SQLError):
             self._catalogue.refresh(self._reading())
@@ -258,18 +279,26 @@ class SqliteEngine:
     def _asked(self, operation: Transaction) -> Asked:
         """A transaction with its writes checked and encoded by the tables as they are stored."""
         layouts = [self._layout(write.table) for write in operation.writes]
-        writes = [replace(write, table=layout.table) for layout, write in zip(layouts, operation.writes, strict=True)]
+        writes = [
+            replace(write, table=layout.table)
+            for layout, write in zip(layouts, operation.writes, strict=True)
+        ]
         operation = Transaction(tuple(writes), operation.token)
         sizes = check_transaction(operation)
         steps = zip(layouts, writes, sizes, strict=True)
-        return Asked(operation, [(layout, encoded(layout, write, size)) for layout, write, size in steps])
+        return Asked(
+            operation, [(layout, encoded(layout, write, size)) for layout, write, size in steps]
+        )
 
-    # These run on the writer's thread, inside its transaction, with the catalogue as it stands in the database.
+    # These run on the writer's thread, inside its transaction, with the catalogue as it stands in
+    # the database.
 
     def _transact(self, asked: Asked, connection: apsw.Connection) -> Transacted:
         return transact(connection, self._renewed([asked])[0], self._clock())
 
-    def _transact_each(self, all_asked: list[Asked], connection: apsw.Connection) -> list[Transacted | StoreError]:
+    def _transact_each(
+        self, all_asked: list[Asked], connection: apsw.Connection
+    ) -> list[Transacted | StoreError]:
         now = self._clock()
         return [outcome_of(connection, asked, now) for asked in self._renewed(all_asked)]
 

@@ -8,17 +8,28 @@ from pathlib import Path
 
 import apsw
 
-from tally.store.errors import StorageFull, StorageTooNew, StorageUnwritable, StoreError, Unavailable
+from tally.store.errors import (
+    StorageFull,
+    StorageTooNew,
+    StorageUnwritable,
+    StoreError,
+    Unavailable,
+)
 from tally.store.sqlite.layout import create_expiry
 from tally.store.sqlite.notes import CREATE_NOTES
 
 FILE_NAME = "store.db"
-FORMAT_VERSION = 3  # 2: the index of what expires goes by the hour; 3: rows written together have a note instead
+FORMAT_VERSION = (
+    3  # 2: the index of what expires goes by the hour; 3: rows written together have a note instead
+)
 _APPLICATION_ID = 0x54414C59  # "TALY", so that `file` can tell what it is
 _PAGE_BYTES = 4096
-# Of each connection. Pages are read from the mapped file anyway: random updates in 272 MB cost 27 µs with 8 MiB, 29 with 64.
+# Of each connection. Pages are read from the mapped file anyway: random updates in 272 MB cost 27
+# µs with 8 MiB, 29 with 64.
 _CACHE_KIB = 8 * 1024
-_MMAP_BYTES = 2**31 - 65536  # a read connection's page cache is void after every commit; mapped pages are not
+_MMAP_BYTES = (
+    2**31 - 65536
+)  # a read connection's page cache is void after every commit; mapped pages are not
 BUSY_SECONDS = 10.0
 _BUSY_PAUSE = 0.0005
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -37,7 +48,8 @@ def open_database(directory: Path) -> Path:
     path = _prepare_directory(directory)
     connection = connect(path)
     try:
-        # One that is ours is opened without writing, so also on a full disk and beside a busy process.
+        # One that is ours is opened without writing, so also on a full disk and beside a busy
+        # process.
         if connection.pragma("application_id") != _APPLICATION_ID:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -58,7 +70,9 @@ def _upgrade(connection: apsw.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     if connection.pragma("user_version") < 2:
         for (table,) in connection.execute("SELECT name FROM tables").fetchall():
-            connection.execute(f'DROP INDEX IF EXISTS "expires {table}"; {create_expiry(str(table))}')
+            connection.execute(
+                f'DROP INDEX IF EXISTS "expires {table}"; {create_expiry(str(table))}'
+            )
     if connection.pragma("user_version") < FORMAT_VERSION:
         connection.execute(CREATE_NOTES)
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
@@ -103,13 +117,22 @@ def translate(error: apsw.Error | UnicodeDecodeError, path: object, reason: int 
     """SQLite's error in the store's words; `reason` is the system's error number, where there is one."""
     if isinstance(error, UnicodeDecodeError):  # a damaged row whose bytes are said to be text
         return StorageUnwritable(f"{path} is damaged: {error}")
-    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and reason in _NO_SPACE):
+    if isinstance(error, apsw.FullError) or (
+        isinstance(error, apsw.IOError) and reason in _NO_SPACE
+    ):
         return StorageFull(f"no space is left for {path}: nothing of this write was stored")
     if isinstance(error, apsw.ConnectionClosedError):
         return Unavailable("the store is closed")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Unavailable(f"another process held {path} for more than {BUSY_SECONDS:.0f} s")
-    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError | apsw.NotADBError | apsw.CorruptError):
+    if isinstance(
+        error,
+        apsw.ReadOnlyError
+        | apsw.CantOpenError
+        | apsw.PermissionsError
+        | apsw.NotADBError
+        | apsw.CorruptError,
+    ):
         return StorageUnwritable(f"{path} cannot be used: {error}")
     return Unavailable(f"{path}: {error}")
 
@@ -118,7 +141,9 @@ def _prepare_directory(directory: Path) -> Path:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageUnwritable(f"the data directory {directory} cannot be made: {error.strerror}") from error
+        raise StorageUnwritable(
+            f"the data directory {directory} cannot be made: {error.strerror}"
+        ) from error
     if not os.access(directory, os.W_OK | os.X_OK):
         raise StorageUnwritable(f"the data directory {directory} cannot be written")
     return directory / FILE_NAME
@@ -134,7 +159,9 @@ def _check_ground(connection: apsw.Connection, path: Path) -> None:
     if application != _APPLICATION_ID and not (application == version == 0 and empty):
         raise StorageUnwritable(f"{path} is a database of another program")
     if version > FORMAT_VERSION:
-        raise StorageTooNew(f"{path} has format {version}, written by a newer Tally; this one knows {FORMAT_VERSION}")
+        raise StorageTooNew(
+            f"{path} has format {version}, written by a newer Tally; this one knows {FORMAT_VERSION}"
+        )
 
 
 def patience(seconds: float) -> Callable[[int], bool]:

@@ -1,8 +1,9 @@
 """How a group of jobs is run inside the writer's transaction: in order, each with its own answer.
 
-A job's work is a single prepared write, many transactions that look alike, or a function of the connection for everything else.
-Plain puts that follow each other are written together, and so are transactions that are alike, whoever asked for them: that is
-what a busy table mostly gets, and it saves most of Python's share of the cost.
+A job's work is a single prepared write, many transactions that look alike, or a function of the
+connection for everything else. Plain puts that follow each other are written together, and so are
+transactions that are alike, whoever asked for them: that is what a busy table mostly gets, and it
+saves most of Python's share of the cost.
 """
 
 from itertools import islice
@@ -88,7 +89,10 @@ class _Run:
     def _take_transactions(self, job: Job) -> None:
         columns = job.work.columns
         is_one_more = self._transactions and job.work.is_like(self._transactions[0].work)
-        if not is_one_more or any(not keys.isdisjoint(column.keys) for keys, column in zip(self._keys, columns, strict=True)):
+        if not is_one_more or any(
+            not keys.isdisjoint(column.keys)
+            for keys, column in zip(self._keys, columns, strict=True)
+        ):
             self.write_waiting()
             self._keys = [set() for _ in columns]
         self._transactions.append(job)
@@ -104,7 +108,9 @@ class _Run:
                 job.result, job.failure = answer, None
         alike, self._transactions = self._transactions, []
         if alike:
-            outcomes = iter(run_together(self._connection, joined([job.work for job in alike]), self._layout_of))
+            outcomes = iter(
+                run_together(self._connection, joined([job.work for job in alike]), self._layout_of)
+            )
             for job in alike:
                 job.result, job.failure = [*islice(outcomes, len(job.work))], None
 

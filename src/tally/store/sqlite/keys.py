@@ -1,13 +1,22 @@
 """Keys as bytes whose order is DynamoDB's order: strings and binaries bytewise, numbers by value.
 
-A number becomes a sign, a decimal exponent and its digits, with everything turned round for negatives. Zero stands between.
+A number becomes a sign, a decimal exponent and its digits, with everything turned round for
+negatives. Zero stands between.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from tally.store.schema import MAX_PARTITION_BYTES, MAX_SORT_BYTES, Index, KeyPart, KeyType, Table, check_key
+from tally.store.schema import (
+    MAX_PARTITION_BYTES,
+    MAX_SORT_BYTES,
+    Index,
+    KeyPart,
+    KeyType,
+    Table,
+    check_key,
+)
 from tally.store.values import Item
 
 _NEGATIVE, _ZERO, _POSITIVE = b"\x7f", b"\x80", b"\x81"
@@ -68,19 +77,26 @@ def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
         one, two = key.get(first), key.get(second) if second else ""
         if type(one) is str and type(two) is str and len(key) == (2 if second else 1):
             pk, sk = one.encode(), two.encode()
-            if 0 < len(pk) <= MAX_PARTITION_BYTES and (0 < len(sk) <= MAX_SORT_BYTES or second is None):
+            if 0 < len(pk) <= MAX_PARTITION_BYTES and (
+                0 < len(sk) <= MAX_SORT_BYTES or second is None
+            ):
                 return pk, sk
         return read_checked(key)
 
     return read_strings
 
 
-def key_columns(table: Table, columns: Mapping[str, Sequence[Any]], common: Item) -> tuple[list[bytes], list[bytes]] | None:
+def key_columns(
+    table: Table, columns: Mapping[str, Sequence[Any]], common: Item
+) -> tuple[list[bytes], list[bytes]] | None:
     """The bytes of the primary keys of items by attribute, if they are good strings, the common case; None: look more closely."""
     if table.by_name:
         return None
     count = len(next(iter(columns.values())))
-    found = [_key_column(part, columns.get(part.name) or [common.get(part.name)] * count) for part in table.key]
+    found = [
+        _key_column(part, columns.get(part.name) or [common.get(part.name)] * count)
+        for part in table.key
+    ]
     first, second = found[0], found[1] if table.sort else [b""] * count
     return (first, second) if first and second else None
 
@@ -96,7 +112,8 @@ def _key_column(part: KeyPart, values: Sequence[Any]) -> list[bytes]:
 def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | None]:
     """A function from an item to the bytes of its key in the index, or None where the item is not in it.
 
-    A write with an unfit index key is refused before it comes here; an item that is older than the index is just not in it.
+    A write with an unfit index key is refused before it comes here; an item that is older than the
+    index is just not in it.
     """
     partition, sort = index.partition, index.sort
     first, encode_first = partition.name, _fitting(partition, MAX_PARTITION_BYTES)
@@ -119,7 +136,9 @@ def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | Non
 def _fitting(part: KeyPart, most: int) -> Callable[[Any], bytes | None]:
     """An encoder that answers None for what is no value of a key: missing, of another type, empty or too long."""
     if part.type == "N":
-        return lambda value: encode_number(value) if type(value) is int or type(value) is Decimal else None
+        return lambda value: (
+            encode_number(value) if type(value) is int or type(value) is Decimal else None
+        )
 
     def encode_string(value: Any) -> bytes | None:
         encoded = value.encode() if type(value) is str else b""

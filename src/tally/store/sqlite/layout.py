@@ -1,7 +1,8 @@
 """Where a table lives in the database: one SQL table of rows, one more for each index, and the statements for both.
 
-A row is `(pk, sk) → item, size, expires`. An index holds no copy of the item, only `(ipk, isk, pk, sk)`, and a query joins
-the rows: so a write touches an index only when the item's key in it changes, and an index can never carry a stale value.
+A row is `(pk, sk) → item, size, expires`. An index holds no copy of the item, only `(ipk, isk, pk,
+sk)`, and a query joins the rows: so a write touches an index only when the item's key in it
+changes, and an index can never carry a stale value.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,13 @@ from tally.store.schema import Index, Table, carried_names, check_item_keys
 from tally.store.sqlite.codec import pack
 from tally.store.sqlite.columns import columns_of, pack_columns
 from tally.store.sqlite.declarations import declare
-from tally.store.sqlite.keys import RowKey, checked_key_reader, index_key_reader, key_columns, row_key_reader
+from tally.store.sqlite.keys import (
+    RowKey,
+    checked_key_reader,
+    index_key_reader,
+    key_columns,
+    row_key_reader,
+)
 from tally.store.sqlite.notes import Note, notes_of
 from tally.store.values import Item, measure_item
 
@@ -41,12 +48,20 @@ class IndexLayout:
     def carry(self, item: Item) -> Item:
         """What the index shows of an item."""
         carried = self.carried
-        return item if carried is None else {name: value for name, value in item.items() if name in carried}
+        return (
+            item
+            if carried is None
+            else {name: value for name, value in item.items() if name in carried}
+        )
 
     def fetches(self, projection: Sequence[Path]) -> bool:
         """Whether the projection asks for what a local index has to fetch from the table, item by item."""
         carried = self.carried
-        return carried is not None and self.index.local and any(path.parts[0] not in carried for path in projection)
+        return (
+            carried is not None
+            and self.index.local
+            and any(path.parts[0] not in carried for path in projection)
+        )
 
     def carried_size(self, item: Item, size: int) -> int:
         """The size of what the index shows."""
@@ -93,13 +108,17 @@ class Layout:
     def insert_new(self, count: int) -> str:
         """The statement that writes so many rows whose keys have none.
 
-        At the first one that has, it stops and fails, and those before stay written: SQLite need not keep what it would take to
-        undo the statement alone, which costs as much as the rows.
+        At the first one that has, it stops and fails, and those before stay written: SQLite need
+        not keep what it would take to undo the statement alone, which costs as much as the rows.
         """
         statement = self.ranges.get(("insert", count))
         if statement is None:
-            marks = ",".join(["(?,?,?,?,?)"] * count)  # short: SQLite's longest prepared statements are not kept
-            statement = self.ranges["insert", count] = f"INSERT OR FAIL INTO {self.rows} VALUES {marks}"
+            marks = ",".join(
+                ["(?,?,?,?,?)"] * count
+            )  # short: SQLite's longest prepared statements are not kept
+            statement = self.ranges["insert", count] = (
+                f"INSERT OR FAIL INTO {self.rows} VALUES {marks}"
+            )
         return statement
 
     def index_layout(self, name: str) -> IndexLayout:
@@ -108,7 +127,10 @@ class Layout:
 
 
 class Change(Struct, frozen=True):
-    """An item before and after, decided and not yet written. `after` is None where nothing will be left."""
+    """An item before and after, decided and not yet written.
+
+    `after` is None where nothing will be left.
+    """
 
     layout: Layout
     key: RowKey
@@ -177,13 +199,23 @@ def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], Rows]:
     def make(items: Sequence[Item], common: Item) -> Rows:
         columns = columns_of(items, common)
         if columns is not None:
-            packed, sizes = pack_columns(columns, common)  # before the keys: it refuses what no value may be
+            packed, sizes = pack_columns(
+                columns, common
+            )  # before the keys: it refuses what no value may be
             found = key_columns(table, columns, common)
             if found is not None:
                 keys = [*zip(*found, strict=True)]
-                ends = _moments(columns[table.ttl]) if table.ttl and table.ttl in columns else [expires(common)] * len(keys)
+                ends = (
+                    _moments(columns[table.ttl])
+                    if table.ttl and table.ttl in columns
+                    else [expires(common)] * len(keys)
+                )
                 notes = notes_of(table.name, keys, ends)
-                return Rows(keys, [*zip(*found, packed, sizes, repeat(None) if notes else ends)], notes)  # noqa: B905
+                return Rows(
+                    keys,
+                    [*zip(*found, packed, sizes, repeat(None) if notes else ends)],
+                    notes,  # noqa: B905
+                )
         rows = [row({**common, **item}) for item in items]
         return Rows([each[:2] for each in rows], rows, [])
 
@@ -215,8 +247,8 @@ def create_rows(table: str) -> str:
 def create_expiry(table: str) -> str:
     """The statement that makes the sweeper's index, which holds only rows that expire.
 
-    It goes by the hour and then by key: what a device measured in a day then stands in a few places, where by the second
-    every reading would have a page of its own to be written.
+    It goes by the hour and then by key: what a device measured in a day then stands in a few
+    places, where by the second every reading would have a page of its own to be written.
     """
     return (
         f'CREATE INDEX "expires {table}" ON {rows_name(table)} ({_HOUR}, pk, sk, expires)'  # the last, to be read from here

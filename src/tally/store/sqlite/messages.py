@@ -1,7 +1,7 @@
 """What the engine and its scribe say to each other: whole messages over a socket, each with its length before it.
 
-Rows go there by `marshal`, the fastest there is for tuples of bytes, and outcomes come back by `pickle`: both ends are the same
-program, and nobody else has the socket.
+Rows go there by `marshal`, the fastest there is for tuples of bytes, and outcomes come back by
+`pickle`: both ends are the same program, and nobody else has the socket.
 """
 
 import asyncio
@@ -74,7 +74,12 @@ class Line(asyncio.Protocol):
 def ask(number: int, work: Together) -> bytes:
     """The message that asks for the work."""
     columns = [
-        (column.layout.declaration, column.condition is not None, column.rows, [*map(tuple, column.notes)])
+        (
+            column.layout.declaration,
+            column.condition is not None,
+            column.rows,
+            [*map(tuple, column.notes)],
+        )
         for column in work.columns
     ]
     return marshal.dumps((number, columns), _PLAIN)
@@ -89,7 +94,9 @@ def asked(message: bytes) -> tuple[int, Together]:
 def _column(declaration: str, is_new: bool, rows: list[Any], notes: list[Any]) -> Column:
     layout = layout_of(declaration)
     condition = absent(layout.table.partition.name) if is_new else None
-    return Column(layout, condition, [row[:2] for row in rows], rows, [Note(*note) for note in notes])
+    return Column(
+        layout, condition, [row[:2] for row in rows], rows, [Note(*note) for note in notes]
+    )
 
 
 def answer(number: int, outcome: Any) -> bytes:

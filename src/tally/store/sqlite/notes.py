@@ -1,8 +1,8 @@
 """Rows that expire and were written many at a time: one note says where they are, instead of an entry in an index for each.
 
-To write the entries costs nearly as much as to write the rows. A note holds a stretch of keys and the moment at which the last of
-its rows has expired, at most a day after the first. What comes into the stretch or goes from it later does no harm: the sweeper
-looks at each item before it deletes it.
+To write the entries costs nearly as much as to write the rows. A note holds a stretch of keys and
+the moment at which the last of its rows has expired, at most a day after the first. What comes into
+the stretch or goes from it later does no harm: the sweeper looks at each item before it deletes it.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,9 @@ class Note(NamedTuple):
 def notes_of(table: str, keys: Sequence[RowKey], ends: Sequence[float | None]) -> list[Note]:
     """Notes for all of the rows, if they are few: none where rows may be far apart, or one does not expire."""
     known = [end for end in ends if end is not None]
-    if not _WORTH <= len(keys) == len(known) or not (_are_in_order(keys) and _are_in_order(known) and _are_neighbours(keys)):
+    if not _WORTH <= len(keys) == len(known) or not (
+        _are_in_order(keys) and _are_in_order(known) and _are_neighbours(keys)
+    ):
         return []
     days = [[*day] for _, day in groupby(zip(keys, known, strict=True), key=_day)]
     if len(days) * _WORTH > len(keys):
@@ -56,7 +58,10 @@ def _note(table: str, *ends: tuple[RowKey, float]) -> Note:
 
 
 def _are_in_order(values: Sequence[Any]) -> bool:
-    """Whether they rise or fall. What is counted or timed does; what is drawn by lot would make stretches of all there is."""
+    """Whether they rise or fall.
+
+    What is counted or timed does; what is drawn by lot would make stretches of all there is.
+    """
     ordered = sorted(values)
     return values == ordered or values == ordered[::-1]
 
@@ -83,13 +88,19 @@ def forget_notes(connection: apsw.Connection, table: str) -> None:
     connection.execute("DELETE FROM notes WHERE name = ?", (table,))
 
 
-def take_due(connection: apsw.Connection, table: tuple[str, str], now: float, limit: int) -> list[Any] | None:
-    """The rows of a stretch whose time has come, up to `limit`: their keys and items. The note of them is done with.
+def take_due(
+    connection: apsw.Connection, table: tuple[str, str], now: float, limit: int
+) -> list[Any] | None:
+    """The rows of a stretch whose time has come, up to `limit`: their keys and items.
+
+    The note of them is done with.
 
     `table` is the table's name and the SQL name of its rows. None if no time has come.
     """
     name, rows = table
-    found: Any = connection.execute("SELECT * FROM notes WHERE name = ? AND due <= ? LIMIT 1", (name, now)).fetchone()
+    found: Any = connection.execute(
+        "SELECT * FROM notes WHERE name = ? AND due <= ? LIMIT 1", (name, now)
+    ).fetchone()
     if found is None:
         return None
     note = Note(*found)
@@ -97,8 +108,12 @@ def take_due(connection: apsw.Connection, table: tuple[str, str], now: float, li
         f"SELECT pk, sk, item FROM {rows} WHERE (pk, sk) BETWEEN (?, ?) AND (?, ?) ORDER BY pk, sk LIMIT ?",
         (*note[2:], limit),
     ).fetchall()
-    connection.execute("DELETE FROM notes WHERE (name, due, pk, sk, last_pk, last_sk) = (?, ?, ?, ?, ?, ?)", note)
+    connection.execute(
+        "DELETE FROM notes WHERE (name, due, pk, sk, last_pk, last_sk) = (?, ?, ?, ?, ?, ?)", note
+    )
     if len(taken) == limit:
         pk, sk, _ = taken[-1]
-        write_notes(connection, [note._replace(pk=pk, sk=sk + b"\0")])  # what is behind it waits for the next time
+        write_notes(
+            connection, [note._replace(pk=pk, sk=sk + b"\0")]
+        )  # what is behind it waits for the next time
     return taken

@@ -32,7 +32,9 @@ class _Shape(NamedTuple):
 class Reader:
     """One page of a query or scan, as it is read."""
 
-    def __init__(self, connection: apsw.Connection, layout: Layout, operation: Query | Scan) -> None:
+    def __init__(
+        self, connection: apsw.Connection, layout: Layout, operation: Query | Scan
+    ) -> None:
         self._connection = connection
         self._layout = layout
         self._operation = operation
@@ -63,7 +65,11 @@ class Reader:
     def _read(self, wanted: KeyRange | None, start: Key | None, stride: int) -> tuple[int, bool]:
         statement, values = self._statement(wanted, start, stride)
         cursor = self._connection.execute(statement, values)
-        take = self._take_plain if self._index is None and self._operation.filter is None else self._take
+        take = (
+            self._take_plain
+            if self._index is None and self._operation.filter is None
+            else self._take
+        )
         count = 0
         for packed, size in cursor:
             count += 1
@@ -94,31 +100,49 @@ class Reader:
         self.items.append(carried if self._project is None else self._project(carried))
 
     def _finish(self, *, more: bool) -> Page:
-        cost = capacity.of_read(self._bytes, consistent=self._operation.consistent, fetched=self._fetched)
-        return Page(self.items, self._page_key() if more and self._last is not None else None, self._scanned, cost)
+        cost = capacity.of_read(
+            self._bytes, consistent=self._operation.consistent, fetched=self._fetched
+        )
+        return Page(
+            self.items,
+            self._page_key() if more and self._last is not None else None,
+            self._scanned,
+            cost,
+        )
 
     def _page_key(self) -> Item:
         last = self._last or {}
-        names = dict.fromkeys((*self._layout.table.key_names, *(part.name for part in self._index_parts())))
+        names = dict.fromkeys(
+            (*self._layout.table.key_names, *(part.name for part in self._index_parts()))
+        )
         return {name: last[name] for name in names}
 
     def _index_parts(self) -> tuple[KeyPart, ...]:
         return index_key(self._index.index) if self._index else ()
 
-    def _statement(self, wanted: KeyRange | None, start: Key | None, stride: int) -> tuple[str, tuple[Any, ...]]:
+    def _statement(
+        self, wanted: KeyRange | None, start: Key | None, stride: int
+    ) -> tuple[str, tuple[Any, ...]]:
         key = (self._index.index if self._index else self._layout.table) if wanted else None
-        partition = () if key is None or wanted is None else (encode_part(key.partition, wanted.partition),)
+        partition = (
+            () if key is None or wanted is None else (encode_part(key.partition, wanted.partition),)
+        )
         bounds = list(_bounds(key.sort, wanted)) if key is not None and key.sort and wanted else []
         if start is not None and bounds:
-            # The page key is inside the range, so it replaces the bound that was passed on the way to it.
+            # The page key is inside the range, so it replaces the bound that was passed on the way
+            # to it.
             passed = ">" if self._forward else "<"
             bounds = [bound for bound in bounds if not bound[0].startswith(passed)]
         after = () if start is None else self._row_of(start)
-        shape = _Shape(bool(partition), tuple(operator for operator, _ in bounds), bool(after), self._forward)
+        shape = _Shape(
+            bool(partition), tuple(operator for operator, _ in bounds), bool(after), self._forward
+        )
         known = self._layout.ranges
         statement = known.get((self._operation.index, shape))
         if statement is None:
-            statement = known[self._operation.index, shape] = _compose(self._layout, self._index, shape)
+            statement = known[self._operation.index, shape] = _compose(
+                self._layout, self._index, shape
+            )
         return statement, (*partition, *(value for _, value in bounds), *after, stride)
 
     def _row_of(self, start: Key) -> tuple[bytes, ...]:
@@ -154,7 +178,8 @@ def _compose(layout: Layout, index: IndexLayout | None, shape: _Shape) -> str:
     if index is None:
         source, columns, result = layout.rows, ["pk", "sk"], "item, size"
     else:
-        # CROSS JOIN keeps SQLite from turning the loops round: the entries give the order, the rows are looked up.
+        # CROSS JOIN keeps SQLite from turning the loops round: the entries give the order, the rows
+        # are looked up.
         entries = index_name(layout.table.name, index.index.name)
         source = f"{entries} AS e CROSS JOIN {layout.rows} AS r ON r.pk = e.pk AND r.sk = e.sk"
         columns, result = ["e.ipk", "e.isk", "e.pk", "e.sk"], "r.item, r.size"

@@ -1,7 +1,8 @@
 """Many rows in one step of SQLite: as many as possible to a statement, and so with one turn of Python's lock.
 
-A step lets go of the lock, so that the event loop works while SQLite does. With a row to a step the two would hand the lock to
-and fro for every row, which costs more than the row; and whoever asks a busy loop for it waits up to a millisecond.
+A step lets go of the lock, so that the event loop works while SQLite does. With a row to a step the
+two would hand the lock to and fro for every row, which costs more than the row; and whoever asks a
+busy loop for it waits up to a millisecond.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,8 +14,8 @@ import apsw
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
 
-# Rows to a statement: any number up to the first, or a multiple of the second up to the third. Each number is a statement of its
-# own, which SQLite keeps prepared.
+# Rows to a statement: any number up to the first, or a multiple of the second up to the third. Each
+# number is a statement of its own, which SQLite keeps prepared.
 _ANY, _STEP, _MOST = 512, 256, 1024
 
 T = TypeVar("T")
@@ -28,11 +29,15 @@ def _portions(rows: Sequence[T]) -> Iterator[Sequence[T]]:
         start, left = start + size, left - size
 
 
-def sizes_at(connection: apsw.Connection, layout: Layout, keys: Sequence[RowKey]) -> dict[RowKey, int]:
+def sizes_at(
+    connection: apsw.Connection, layout: Layout, keys: Sequence[RowKey]
+) -> dict[RowKey, int]:
     """How large the items at these keys are, of those that there are."""
     found: dict[RowKey, int] = {}
     for some in _portions(keys):
-        rows: list[Any] = connection.execute(layout.select_sizes(len(some)), [*chain.from_iterable(some)]).fetchall()
+        rows: list[Any] = connection.execute(
+            layout.select_sizes(len(some)), [*chain.from_iterable(some)]
+        ).fetchall()
         found.update(((pk, sk), size) for pk, sk, size in rows)
     return found
 

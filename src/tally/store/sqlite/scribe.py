@@ -1,8 +1,9 @@
 """A process of its own that writes what comes many at a time, where that is much: the scribe.
 
-The writer's thread shares Python's lock with the event loop. Under load the two wait for each other at every statement, and a
-commit takes three times as long as its work; on another core, with a lock of its own, it does not. The scribe is started when
-there is enough to write, and ends with the engine. It needs some forty megabytes.
+The writer's thread shares Python's lock with the event loop. Under load the two wait for each other
+at every statement, and a commit takes three times as long as its work; on another core, with a lock
+of its own, it does not. The scribe is started when there is enough to write, and ends with the
+engine. It needs some forty megabytes.
 """
 
 import asyncio
@@ -24,7 +25,9 @@ from tally.store.sqlite.writer import Writer
 
 _AGAIN_SECONDS = 30.0  # after it could not be started, or ended by itself
 _END_SECONDS = 20.0
-_MANY = 8  # transactions that are worth the way to the scribe; fewer go along where it writes anyway
+_MANY = (
+    8  # transactions that are worth the way to the scribe; fewer go along where it writes anyway
+)
 _LOST = "the process that writes has ended: what was asked of it may have been stored, or not"
 
 _log = logs.logger()
@@ -52,9 +55,15 @@ class Scribe:
             unless_it_starts.callback(self._give_up)
             # A session of its own: what ends Tally from the keyboard is for Tally to hear.
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "tally.store.sqlite.scribing"),
+                sys.executable,
+                "-P",
+                "-m",
+                "tally.store.sqlite.scribing",
                 *map(str, (path, *file, its.fileno())),
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # the same modules as here
+                env=os.environ
+                | {
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path))
+                },  # the same modules as here
                 pass_fds=(its.fileno(),),
                 stdin=DEVNULL,
                 stdout=DEVNULL,
@@ -115,7 +124,11 @@ class Scribe:
 
     def _on_end(self) -> None:
         if not self._is_closing and not self._ended.is_set():
-            _log.warning("The process that writes for the store has ended", action="scribe_ended", waiting=len(self._waiting))
+            _log.warning(
+                "The process that writes for the store has ended",
+                action="scribe_ended",
+                waiting=len(self._waiting),
+            )
         self.ready.clear()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
@@ -163,7 +176,9 @@ class Bulk:
         is_starting = self._starting is not None and not self._starting.done()
         if self._count >= busy and now >= self._not_before and not is_starting:
             self._not_before = now + _AGAIN_SECONDS
-            self._starting = asyncio.create_task(self._start(), context=Context())  # its log lines are of no request
+            self._starting = asyncio.create_task(
+                self._start(), context=Context()
+            )  # its log lines are of no request
 
     async def _start(self) -> None:
         if self.scribe is not None:
@@ -172,7 +187,11 @@ class Bulk:
         try:
             await self.scribe.start(self._path, self._writer.file)
         except OSError as error:
-            _log.warning("No process of its own for the store's writing", action="scribe_not_started", reason=str(error))
+            _log.warning(
+                "No process of its own for the store's writing",
+                action="scribe_not_started",
+                reason=str(error),
+            )
 
 
 def _processors() -> int:

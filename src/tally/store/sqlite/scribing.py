@@ -27,7 +27,8 @@ _LAST_WORDS_SECONDS = 5.0
 async def scribe(path: Path, file: tuple[int, int], descriptor: int) -> None:
     """Serve the socket until its other end says no more, and then finish what was asked for.
 
-    `file` is the identity of the engine's database: another one that is at the path by now is not to be written.
+    `file` is the identity of the engine's database: another one that is at the path by now is not
+    to be written.
     """
     loop = asyncio.get_running_loop()
     if identity(path) != file:
@@ -49,7 +50,9 @@ async def scribe(path: Path, file: tuple[int, int], descriptor: int) -> None:
             message = answer(number, Unavailable(f"what became of it cannot be told: {error!r}"))
         line.send(message)
 
-    _, line = await loop.create_connection(lambda: Line(on_message, ended.set), sock=socket.socket(fileno=descriptor))
+    _, line = await loop.create_connection(
+        lambda: Line(on_message, ended.set), sock=socket.socket(fileno=descriptor)
+    )
     line.send(b"")  # ready
     await ended.wait()
     await writer.close()
@@ -62,7 +65,9 @@ async def scribe(path: Path, file: tuple[int, int], descriptor: int) -> None:
 def main() -> None:
     path, device, inode, descriptor = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # whoever stops all of Tally wants what it has begun to be done
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # whoever stops all of Tally wants what it has begun to be done
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
     asyncio.run(scribe(Path(path), (int(device), int(inode)), int(descriptor)))
 

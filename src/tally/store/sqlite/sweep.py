@@ -9,7 +9,9 @@ from tally.store.sqlite.layout import EXPIRY_SECONDS, Change, Layout
 from tally.store.sqlite.notes import take_due
 from tally.store.sqlite.writes import carry_out
 
-_FIVE_YEARS = 5 * 365 * 86_400.0  # an older expiry is taken for a mistake (milliseconds divided twice), and left alone
+_FIVE_YEARS = (
+    5 * 365 * 86_400.0
+)  # an older expiry is taken for a mistake (milliseconds divided twice), and left alone
 _LOOKS = 10  # at rows under a note for each that may be deleted: most of them are to be
 
 

@@ -1,8 +1,9 @@
 """Many transactions at once that look alike, written table by table instead of one by one.
 
-What a busy backend asks for is mostly this: a hundred times a put of a new item, with a put of another item beside it. Then
-nothing depends on the order, so that each table can be checked, encoded and written as a whole, and several callers' transactions
-with it: that saves most of Python's share of the cost. A transaction whose item is there already goes the long way, and learns
+What a busy backend asks for is mostly this: a hundred times a put of a new item, with a put of
+another item beside it. Then nothing depends on the order, so that each table can be checked,
+encoded and written as a whole, and several callers' transactions with it: that saves most of
+Python's share of the cost. A transaction whose item is there already goes the long way, and learns
 why it was refused.
 """
 
@@ -62,8 +63,14 @@ class Together(Struct, frozen=True):
         return all(layout_of(column.layout.table) is column.layout for column in self.columns)
 
     def transaction(self, position: int) -> Transaction:
-        """One of them by itself. The items were let go of, since they take more memory than their rows: it has them again."""
-        writes = [Put(column.layout.table, unpack(column.rows[position][2]), column.condition) for column in self.columns]
+        """One of them by itself.
+
+        The items were let go of, since they take more memory than their rows: it has them again.
+        """
+        writes = [
+            Put(column.layout.table, unpack(column.rows[position][2]), column.condition)
+            for column in self.columns
+        ]
         return Transaction(tuple(writes))
 
 
@@ -77,15 +84,29 @@ def run_together(
 
     if not alike.is_current(layout_of):
         return [long_way(position) for position in range(len(alike))]
-    there = {number: put_new(connection, column.layout, column.rows) for number, column in _conditional(alike)}
-    taken = {place for number, column in _conditional(alike) for place, key in enumerate(column.keys) if key in there[number]}
+    there = {
+        number: put_new(connection, column.layout, column.rows)
+        for number, column in _conditional(alike)
+    }
+    taken = {
+        place
+        for number, column in _conditional(alike)
+        for place, key in enumerate(column.keys)
+        if key in there[number]
+    }
     if taken:
         for number, column in _conditional(alike):
-            written = [column.keys[place] for place in taken if column.keys[place] not in there[number]]
+            written = [
+                column.keys[place] for place in taken if column.keys[place] not in there[number]
+            ]
             connection.executemany(column.layout.delete, written)
     for number, column in enumerate(alike.columns):
         if column.condition is None:
-            free = [row for place, row in enumerate(column.rows) if place not in taken] if taken else column.rows
+            free = (
+                [row for place, row in enumerate(column.rows) if place not in taken]
+                if taken
+                else column.rows
+            )
             there[number] = put_rows(connection, column.layout, free)
     write_notes(connection, [*chain.from_iterable(column.notes for column in alike.columns)])
     answers: list[Transacted | StoreError] = [*_answers(alike.columns, there)]
@@ -95,7 +116,11 @@ def run_together(
 
 
 def _conditional(alike: Together) -> list[tuple[int, Column]]:
-    return [(number, column) for number, column in enumerate(alike.columns) if column.condition is not None]
+    return [
+        (number, column)
+        for number, column in enumerate(alike.columns)
+        if column.condition is not None
+    ]
 
 
 def joined(parts: Sequence[Together]) -> Together:
@@ -115,10 +140,16 @@ def joined(parts: Sequence[Together]) -> Together:
     return Together(columns)
 
 
-def together(operations: Sequence[Transaction], layout_of: Callable[[Table], Layout]) -> Together | None:
+def together(
+    operations: Sequence[Transaction], layout_of: Callable[[Table], Layout]
+) -> Together | None:
     """The transactions table by table, found good; None if they are not of that kind."""
     alike = operations if isinstance(operations, Alike) else _found_alike(operations)
-    if not alike or len(alike.puts) > _MOST_WRITES or len({puts.table.name for puts in alike.puts}) < len(alike.puts):
+    if (
+        not alike
+        or len(alike.puts) > _MOST_WRITES
+        or len({puts.table.name for puts in alike.puts}) < len(alike.puts)
+    ):
         return None
     columns: list[Column] = []
     for puts in alike.puts:
@@ -132,12 +163,22 @@ def together(operations: Sequence[Transaction], layout_of: Callable[[Table], Lay
 def _found_alike(operations: Sequence[Transaction]) -> Alike | None:
     """The same transactions, if they turn out to be alike."""
     first = operations[0].writes if operations else ()
-    if not first or any(operation.token is not None or len(operation.writes) != len(first) for operation in operations):
+    if not first or any(
+        operation.token is not None or len(operation.writes) != len(first)
+        for operation in operations
+    ):
         return None
-    columns: list[Sequence[Any]] = [*zip(*(operation.writes for operation in operations), strict=True)]
+    columns: list[Sequence[Any]] = [
+        *zip(*(operation.writes for operation in operations), strict=True)
+    ]
     if not all(_is_put_like(column[0], write) for column in columns for write in column):
         return None
-    return Alike(*(Puts(column[0].table, [put.item for put in column], {}, column[0].condition) for column in columns))
+    return Alike(
+        *(
+            Puts(column[0].table, [put.item for put in column], {}, column[0].condition)
+            for column in columns
+        )
+    )
 
 
 def _is_put_like(first: Any, write: Any) -> bool:

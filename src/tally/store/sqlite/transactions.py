@@ -9,7 +9,14 @@ import apsw
 from msgspec import Struct
 
 from tally.store.api import Transacted, Transaction, Write
-from tally.store.errors import ConditionFailed, InvalidRequest, Reason, StoreError, TokenMismatch, TransactionCancelled
+from tally.store.errors import (
+    ConditionFailed,
+    InvalidRequest,
+    Reason,
+    StoreError,
+    TokenMismatch,
+    TransactionCancelled,
+)
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import exact
@@ -36,14 +43,27 @@ class Asked(Struct, frozen=True):
 def asked_of(operation: Transaction, layout_of: Callable[[Table], Layout]) -> Asked:
     """A transaction that was found good once, checked and encoded by the tables as they stand."""
     layouts = [layout_of(write.table) for write in operation.writes]
-    return Asked(operation, [(layout, prepare(layout, write)) for layout, write in zip(layouts, operation.writes, strict=True)])
+    return Asked(
+        operation,
+        [
+            (layout, prepare(layout, write))
+            for layout, write in zip(layouts, operation.writes, strict=True)
+        ],
+    )
 
 
 def transact(connection: apsw.Connection, asked: Asked, now: float) -> Transacted:
-    """All writes of a transaction, or none and a reason for each. One that happened before costs reads."""
+    """All writes of a transaction, or none and a reason for each.
+
+    One that happened before costs reads.
+    """
     operation, steps = asked.operation, asked.steps
     if operation.token is not None and _seen(connection, operation, now):
-        return Transacted(capacity.of_transaction_reads(read_row(connection, layout, step.key)[1] for layout, step in steps))
+        return Transacted(
+            capacity.of_transaction_reads(
+                read_row(connection, layout, step.key)[1] for layout, step in steps
+            )
+        )
     changes: list[Change | None] = []
     reasons: list[Reason] = []
     for layout, prepared in steps:
@@ -84,7 +104,10 @@ def _seen(connection: apsw.Connection, operation: Transaction, now: float) -> bo
 
 def _remember(connection: apsw.Connection, operation: Transaction, now: float) -> None:
     connection.execute("DELETE FROM tokens WHERE used <= ?", (now - TOKEN_SECONDS,))
-    connection.execute("INSERT INTO tokens VALUES (?, ?, ?)", (operation.token, _fingerprint(operation.writes), now))
+    connection.execute(
+        "INSERT INTO tokens VALUES (?, ?, ?)",
+        (operation.token, _fingerprint(operation.writes), now),
+    )
 
 
 def _fingerprint(writes: Sequence[Write]) -> bytes:
@@ -96,7 +119,9 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, Table):
         return value.name
     if isinstance(value, Struct):
-        return type(value).__name__, [_canonical(getattr(value, name)) for name in value.__struct_fields__]
+        return type(value).__name__, [
+            _canonical(getattr(value, name)) for name in value.__struct_fields__
+        ]
     if isinstance(value, Mapping):
         return "M", sorted((name, _canonical(each)) for name, each in value.items())
     if isinstance(value, set | frozenset):

@@ -1,8 +1,9 @@
 """One thread writes, in groups: whatever waits shares one transaction and one fsync, and nobody is answered before it.
 
-The engine says how a group is run (`groups.py`). A job decides first and writes last, so a refused one (a failed condition)
-leaves nothing behind and its group goes on. If SQLite itself fails in the middle, the group is rolled back and its jobs run
-again one by one, so that each gets its own answer: jobs must therefore be safe to run twice.
+The engine says how a group is run (`groups.py`). A job decides first and writes last, so a refused
+one (a failed condition) leaves nothing behind and its group goes on. If SQLite itself fails in the
+middle, the group is rolled back and its jobs run again one by one, so that each gets its own
+answer: jobs must therefore be safe to run twice.
 """
 
 import asyncio
@@ -41,9 +42,18 @@ class Groups(Protocol):
 
 
 class Writer:
-    """The one writer of this process. Other processes may have theirs: SQLite's lock orders them."""
+    """The one writer of this process.
 
-    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop, groups: Groups, file: tuple[int, int] | None = None) -> None:
+    Other processes may have theirs: SQLite's lock orders them.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        loop: asyncio.AbstractEventLoop,
+        groups: Groups,
+        file: tuple[int, int] | None = None,
+    ) -> None:
         """`file` is the identity of the file that is meant, where that is not just the one at the path now."""
         self.file = file or identity(path)
         self._path = path

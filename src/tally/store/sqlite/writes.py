@@ -1,4 +1,7 @@
-"""What a write does to the rows and their indexes, inside the writer's transaction. It decides first and writes last."""
+"""What a write does to the rows and their indexes, inside the writer's transaction.
+
+It decides first and writes last.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -45,7 +48,11 @@ def encoded(layout: Layout, write: Write, size: int = 0) -> Prepared:
     return Prepared(write, layout.read_key(write.key))
 
 
-_CHECKS: dict[type, Callable[[Any], None]] = {Update: check_update, Delete: check_delete, Check: check_check}
+_CHECKS: dict[type, Callable[[Any], None]] = {
+    Update: check_update,
+    Delete: check_delete,
+    Check: check_check,
+}
 
 
 def renew(layout: Layout, prepared: Prepared) -> Prepared:
@@ -60,7 +67,10 @@ def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[
 
 
 def decide(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> Change | None:
-    """What a write would change; None for a mere check. Raises ConditionFailed with the item that stands in the way."""
+    """What a write would change; None for a mere check.
+
+    Raises ConditionFailed with the item that stands in the way.
+    """
     write, key = prepared.write, prepared.key
     before, before_size = read_row(connection, layout, key)
     if write.condition is not None and not holds(write.condition, before or {}):
@@ -71,9 +81,17 @@ def decide(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> C
         return Change(layout, key, before, before_size, None, 0)
     if isinstance(write, Put):
         return Change(layout, key, before, before_size, write.item, prepared.size, prepared.packed)
-    if before is None and write.actions and all(isinstance(action, Remove | Discard) for action in write.actions):
-        return Change(layout, key, None, 0, None, 0)  # there is nothing to take away from, and so nothing to make
-    start, start_size = (before, before_size) if before is not None else (dict(write.key), measure_item(write.key))
+    if (
+        before is None
+        and write.actions
+        and all(isinstance(action, Remove | Discard) for action in write.actions)
+    ):
+        return Change(
+            layout, key, None, 0, None, 0
+        )  # there is nothing to take away from, and so nothing to make
+    start, start_size = (
+        (before, before_size) if before is not None else (dict(write.key), measure_item(write.key))
+    )
     after = apply(write.actions, start)
     after_size = check_updated(layout.table, start, start_size, after, write.actions)
     return Change(layout, key, before, before_size, after, after_size, pack(after))
@@ -111,7 +129,12 @@ def write_one(connection: apsw.Connection, layout: Layout, prepared: Prepared) -
 def is_plain(layout: Layout, prepared: Prepared) -> bool:
     """Whether a write is a put that asks nothing of what it replaces but the size, for the cost."""
     write = prepared.write
-    return type(write) is Put and write.condition is None and write.returns == "NONE" and not layout.indexes
+    return (
+        type(write) is Put
+        and write.condition is None
+        and write.returns == "NONE"
+        and not layout.indexes
+    )
 
 
 def put_all(connection: apsw.Connection, layout: Layout, puts: Sequence[Prepared]) -> list[Written]:
