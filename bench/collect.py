@@ -20,8 +20,8 @@ from bench.collect_world import Person, World
 from bench.load import at_full_speed, at_rate
 from bench.programs import Program, started
 from bench.rounds import Line, Run, take_turns
-from tally.collect.assembly import REPOSITORIES
 from tally.collect.repository.table import SHARDS
+from tally.collect.wiring import REPOSITORIES
 from tally.sim.strava.world import Application
 from tally.store.sqlite import SqliteEngine, open_sqlite
 
@@ -32,9 +32,9 @@ _PAST = 100
 _CLIENTS = 8
 _WARM_UP = 300
 _FULL_SPEED = 2_000
-_MOST_SECONDS = 0.05
+_MAX_SECONDS = 0.05
 # By then, what came last must have been applied: the worker looks twice a second.
-_MOST_LAG = 2.0
+_MAX_LAG = 2.0
 _SECTION = f"collect over HTTP, durable, {_PEOPLE} people with {_PAST} workouts each"
 
 
@@ -143,7 +143,7 @@ async def _held(club: Club, world: World, raw: RawEvents, seconds: int) -> Line:
     used, theirs = club.server.processor_seconds() - used, club.strava.processor_seconds() - theirs
     lag = Lag(before, await club.figures())
     peer = await at_rate(raw.receive, raw.numbers(count), RATE)
-    is_held = ours.holds(RATE, _MOST_SECONDS) and caught_up < _MOST_LAG
+    is_held = ours.holds(RATE, _MAX_SECONDS) and caught_up < _MAX_LAG
     note = (
         f"{ours.told()}; lag {lag}; {behind} waiting when the last of {count} was told, {caught_up:.2f} s later none;"
         f" {used / count * 1e3:.2f} ms of processor an event, {theirs / count * 1e3:.2f} ms of Strava's; raw: {peer.told()}"

@@ -19,8 +19,8 @@ from tally.collect.repository.table import COMMIT_COLLECT, at, user, workout
 from tally.collect.service.linking import sealed_tokens
 from tally.collect.service.sign_in import hashed
 from tally.kit.clock import SystemClock, rfc3339
+from tally.kit.encryption import Encryptor
 from tally.kit.keyfile import read_or_make
-from tally.kit.sealing import Sealer
 from tally.sim.strava.authorizations import ACCESS_SECONDS, Grant
 from tally.sim.strava.model import Activity, Athlete
 from tally.sim.strava.snapshot import Snapshot
@@ -71,7 +71,7 @@ class World:
         """Put them into the store."""
         store = Store(engine)
         main, sessions = CollectRepository(store), SessionRepository(store)
-        sealer = Sealer(read_or_make(directory / "collect.key"), "collect")
+        sealer = Encryptor(read_or_make(directory / "collect.key"), "collect")
         for person, past in zip(self.people, self.pasts, strict=True):
             moment = rfc3339(SystemClock().now())
             await main.create_profile(Profile(person.user_id, None, "free", moment))
@@ -130,7 +130,7 @@ class World:
             "updates": {},
         }
 
-    def _connection(self, person: Person, sealer: Sealer, moment: str) -> Connection:
+    def _connection(self, person: Person, sealer: Encryptor, moment: str) -> Connection:
         access, refresh = self._tokens[person.number]
         tokens = Tokens(access, refresh, self.now + ACCESS_SECONDS)
         sealed = sealed_tokens(sealer, person.user_id, person.athlete_id, tokens)

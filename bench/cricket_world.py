@@ -11,8 +11,8 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from bench.programs import Program, started
-from tally.cricket.assembly import Cricket, Surroundings, open_cricket
 from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.cricket.wiring import Cricket, Surroundings, open_cricket
 from tally.kit.clock import SystemClock
 from tally.kit.cursors import Cursors
 from tally.kit.hub import Hub

@@ -25,14 +25,14 @@ from tally.store.sqlite import SqliteEngine, open_sqlite
 
 _BOARDS = 2_000
 _CLIENTS = 8
-_MOST_SECONDS = 0.05
+_MAX_SECONDS = 0.05
 _OVER_HTTP = "devices over HTTP, durable"
 _FLEET = 10_000
 _AN_HOUR = 360_000  # requests: 100 a second, the most that such a fleet sends
 _AT_ONCE = 10_000  # bodies that are made, and then sent
 SECONDS = 8
 _ROUNDS = 4
-_MOST_STOLEN = 0.02  # of one processor's time
+_MAX_STOLEN = 0.02  # of one processor's time
 _SCRIBE_AT = 3_000  # as the server has it
 
 
@@ -121,13 +121,13 @@ async def _in_rounds(
 
 
 def _calm(rounds: Sequence[tuple[float, Load]]) -> list[Load]:
-    return [load for stolen, load in rounds if stolen <= _MOST_STOLEN]
+    return [load for stolen, load in rounds if stolen <= _MAX_STOLEN]
 
 
 def _is_held(rounds: Sequence[tuple[float, Load]], per_second: int) -> bool | None:
     """Whether the rate was held; None if the machine was never ours."""
     calm = _calm(rounds)
-    return together(calm).holds(per_second, _MOST_SECONDS) if calm else None
+    return together(calm).holds(per_second, _MAX_SECONDS) if calm else None
 
 
 def _told(rounds: Sequence[tuple[float, Load]]) -> str:

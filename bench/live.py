@@ -27,7 +27,7 @@ from tally.settings import Settings
 FOLLOWERS: Final = 100_000
 TURNS: Final = 3
 MATCHES: Final = (1, 10, 20)
-_MOST_RATIO: Final = 1 / 0.7
+_MAX_RATIO: Final = 1 / 0.7
 _SECTION: Final = "a live match with followers"
 
 
@@ -116,7 +116,7 @@ async def _by_tokens(here: Ground, settings: Settings, crowd: Crowd, turns: int)
         theirs,
         ratio,
         "70 % of raw",
-        ratio <= _MOST_RATIO,
+        ratio <= _MAX_RATIO,
         note,
     )
 

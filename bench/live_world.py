@@ -18,8 +18,8 @@ from tally.cricket.reading import Reading
 from tally.cricket.repository.catalogue import REPOSITORIES
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.tables import Tables
-from tally.cricket.service.poller import LiveScore
-from tally.cricket.service.workers import MatchWorkers
+from tally.cricket.service.live.poller import LiveScore
+from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.sportmonks import wire
 from tally.cricket.sportmonks.translation import match_feed
 from tally.kit.clock import SystemClock

@@ -12,7 +12,7 @@ from msgspec import Struct
 Send: TypeAlias = Callable[[Any], Awaitable[object]]
 # A server that has fallen this far behind gets no more at once, and no more at all after three
 # times the time.
-MOST_UNDER_WAY = 256
+MAX_UNDER_WAY = 256
 _PATIENCE = 3
 
 
@@ -79,7 +79,7 @@ async def _at_rate(send: Send, work: Sequence[Any], per_second: float) -> Load:
             break
         if wait > 0:
             await asyncio.sleep(wait)
-        while len(running) >= MOST_UNDER_WAY:
+        while len(running) >= MAX_UNDER_WAY:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         task = asyncio.create_task(one(content, due))
         running.add(task)

@@ -31,7 +31,7 @@ from tally.sim.apns.command import SETTINGS_FILE
 PUSHES = 10_000
 MANY = 100_000
 _CONCURRENCY = 400
-_MOST_RATIO = 1 / 0.7
+_MAX_RATIO = 1 / 0.7
 _SECTION = "pushes over HTTP/2"
 
 
@@ -64,7 +64,7 @@ async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
                 theirs,
                 ratio,
                 "70 % of raw",
-                ratio <= _MOST_RATIO,
+                ratio <= _MAX_RATIO,
                 note,
             )
             before = memory()

@@ -26,7 +26,7 @@ from tally.scoreboard.model import CompletedAction, Session
 from tally.scoreboard.repository.board import BoardRepository
 from tally.scoreboard.repository.cacheserver import open_cache_server
 from tally.scoreboard.repository.database import Database, PoolLimits, open_database
-from tally.scoreboard.repository.figures import StorageFigures
+from tally.scoreboard.repository.metrics import StorageFigures
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.sessions import SessionRepository
 from tally.scoreboard.service.sessions import AUDIENCE, ISSUER

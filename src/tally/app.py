@@ -25,15 +25,15 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount
 
 from tally import __version__
-from tally.collect.assembly import REPOSITORIES as COLLECT_REPOSITORIES
+from tally.collect.wiring import REPOSITORIES as COLLECT_REPOSITORIES
 from tally.cricket.repository.catalogue import REPOSITORIES as CRICKET_REPOSITORIES
-from tally.devices.assembly import REPOSITORIES as DEVICES_REPOSITORIES
-from tally.kit import inuse, keyfile, logs
+from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES
+from tally.kit import directory_lock, keyfile, logs
 from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock, DeadlinePassed, SystemClock, finish_within
 from tally.kit.cursors import Cursors
 from tally.kit.docs import page
-from tally.kit.http import Json, RequestScope
+from tally.kit.http import Json, RequestContextMiddleware
 from tally.kit.hub import Hub
 from tally.kit.jobs import Job, JobRunner
 from tally.kit.locks import Locks
@@ -116,7 +116,7 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
             name: await stack.enter_async_context(OPENERS[name](shared))
             for name in settings.backends
         }
-        stack.enter_context(inuse.used(settings.data_dir))
+        stack.enter_context(directory_lock.used(settings.data_dir))
         sweep = Job(
             name="ttl-sweep",
             what="Deletes what has expired",
@@ -200,7 +200,9 @@ def build_app(parts: Parts, *, beside: Callable[[JobRunner], Beside] | None = No
     if extra is not None:
         mounts.append(extra.mount)
     mounts.append(_Instance(parts).api.mount())
-    scope = Middleware(RequestScope, parts.metrics, parts.clock, parts.settings.access_log)
+    scope = Middleware(
+        RequestContextMiddleware, parts.metrics, parts.clock, parts.settings.access_log
+    )
     return Starlette(routes=mounts, middleware=[scope], lifespan=lifespan)
 
 

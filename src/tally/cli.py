@@ -22,9 +22,9 @@ from rich.table import Table
 
 from tally import __version__
 from tally.app import CATALOGUE, assembled, build_app, open_engine
-from tally.backup.put_back import put_back
-from tally.backup.take import take
-from tally.backup.trouble import Failed
+from tally.backup.create import take
+from tally.backup.errors import Failed
+from tally.backup.restore import put_back
 from tally.errors import TallyError
 from tally.kit import logs
 from tally.kit.clock import SystemClock

@@ -9,20 +9,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from tally.collect.assembly import Surroundings as CollectSurroundings
-from tally.collect.assembly import open_collect
-from tally.cricket.assembly import Surroundings as CricketSurroundings
-from tally.cricket.assembly import open_cricket
-from tally.devices.assembly import Surroundings as DevicesSurroundings
-from tally.devices.assembly import open_devices
+from tally.collect.wiring import Surroundings as CollectSurroundings
+from tally.collect.wiring import open_collect
+from tally.cricket.wiring import Surroundings as CricketSurroundings
+from tally.cricket.wiring import open_cricket
+from tally.devices.wiring import Surroundings as DevicesSurroundings
+from tally.devices.wiring import open_devices
 from tally.kit import keyfile
 from tally.kit.backend import Backend
 from tally.kit.clock import Clock
 from tally.kit.cursors import Cursors
 from tally.kit.hub import Hub
 from tally.kit.metrics import Metrics
-from tally.scoreboard.assembly import Surroundings as ScoreboardSurroundings
-from tally.scoreboard.assembly import open_scoreboard
+from tally.scoreboard.wiring import Surroundings as ScoreboardSurroundings
+from tally.scoreboard.wiring import open_scoreboard
 from tally.settings import Secret, Settings
 from tally.store.store import Store
 

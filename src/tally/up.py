@@ -19,7 +19,7 @@ from rich.table import Table
 
 from tally.app import CATALOGUE, Beside, Parts, assembled, build_app
 from tally.errors import Conflict
-from tally.kit import inuse
+from tally.kit import directory_lock
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.jobs import JobRunner
 from tally.kit.keyfile import read_or_make
@@ -161,7 +161,7 @@ def set_aside(data_dir: Path) -> Path | None:
     """Move what is in the data directory out of the way, and say where it is now; None if there is nothing."""
     if not data_dir.is_dir() or not any(data_dir.iterdir()):
         return None
-    if inuse.is_used(data_dir):
+    if directory_lock.is_used(data_dir):
         raise Conflict(f"A program runs on {data_dir.resolve()}: stop it first")
     aside = data_dir.with_name(f"{data_dir.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
     data_dir.rename(aside)

@@ -11,11 +11,11 @@ import asyncpg
 import pytest
 
 from tally.backup.archive import CHECKSUM, FORMAT, MANIFEST, Manifest, describe, write_archive
-from tally.backup.put_back import put_back
-from tally.backup.take import take
-from tally.backup.trouble import Failed, NotTried
+from tally.backup.create import take
+from tally.backup.errors import Failed, NotTried
+from tally.backup.restore import put_back
 from tally.embedded.postgres import open_postgres
-from tally.kit import inuse
+from tally.kit import directory_lock
 from tally.kit.clock import SystemClock
 from tally.kit.keyfile import read_or_make
 from tally.store.api import Put
@@ -208,7 +208,10 @@ async def test_a_restore_takes_nobodys_place(tmp_path: Path, backup: Path) -> No
     assert len((await audit(tmp_path / "empty"))["notes"]) == 20
     with pytest.raises(NotTried, match="is not empty"):
         await put_back(backup, tmp_path / "original", CLOCK)
-    with inuse.used(tmp_path / "original"), pytest.raises(NotTried, match="A program runs on"):
+    with (
+        directory_lock.used(tmp_path / "original"),
+        pytest.raises(NotTried, match="A program runs on"),
+    ):
         await put_back(backup, tmp_path / "original", CLOCK)
     with pytest.raises(NotTried, match="There is no back-up"):
         await put_back(tmp_path / "none.tar", tmp_path / "other", CLOCK)

@@ -15,7 +15,7 @@ from tally.collect.service.milestones import MilestoneService
 from tally.collect.service.models import ModelShelf
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret
 from tally.store.api import Engine
 from tally.store.store import Store
@@ -69,7 +69,7 @@ async def backstage(
     if model is None:
         model = people.model(parts)
         await main.put_model(model)
-    shelf = ModelShelf(main, {model.meta.model_id: model}, Recent(clock, 300, 10))
+    shelf = ModelShelf(main, {model.meta.model_id: model}, TTLCache(clock, 300, 10))
     heard = Heard()
     async with AuditTrail(audit_log, clock, SECRET) as audit:
         progress = ProgressEngine(main, shelf, clock, audit, heard)

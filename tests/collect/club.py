@@ -22,7 +22,7 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Parts, assembled, build_app
-from tally.collect.assembly import Collect
+from tally.collect.wiring import Collect
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings

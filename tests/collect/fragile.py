@@ -10,19 +10,19 @@ import msgspec
 
 from tally.collect.model import Grant, Model, Tokens, WebhookEvent, Workout
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT
-from tally.collect.service.figures import InboxFigures
 from tally.collect.service.linking import Linking
+from tally.collect.service.metrics import InboxFigures
 from tally.collect.service.webhook import Told, Webhook
 from tally.collect.service.worker import InboxWorker
 from tally.kit.clock import ManualClock
+from tally.kit.encryption import Encryptor
 from tally.kit.metrics import Metrics
-from tally.kit.sealing import Sealer
 from tally.settings import Secret
 from tally.store.api import Engine
 from tests.collect import people
 from tests.collect.backstage import SECRET, Backstage, backstage
 
-SEALER = Sealer(SECRET, "collect")
+SEALER = Encryptor(SECRET, "collect")
 WRITES = frozenset({"put", "update", "delete", "batch_write", "transact"})
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tally.collect.assembly import REPOSITORIES
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.table import COMMIT_COLLECT, at, user
+from tally.collect.wiring import REPOSITORIES
 from tally.settings import SettingsError
 from tally.sim.faults import Fault
 from tally.store.access import patterns_of

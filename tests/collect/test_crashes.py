@@ -35,7 +35,7 @@ from tests.collect.fragile import (
 )
 from tests.collect.test_repository_beside import session
 
-MOST_WRITES = 40
+MAX_WRITES = 40
 
 
 async def goal(shop: Workshop, name: str) -> Held:
@@ -50,7 +50,7 @@ async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(
     engine: Engine, after: bool
 ) -> None:
     """The event is neither lost nor applied twice, wherever the process died."""
-    for writes in range(MOST_WRITES):
+    for writes in range(MAX_WRITES):
         clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
         async with workshop(engine, clock, strava) as shop:
             name, athlete_id = await member(shop)
@@ -79,7 +79,7 @@ async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(
             assert [each.activity_id for each in workouts] == [number]
         if not died:
             return
-    pytest.fail(f"an event takes more than {MOST_WRITES} writes")
+    pytest.fail(f"an event takes more than {MAX_WRITES} writes")
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -87,7 +87,7 @@ async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(
     engine: Engine, after: bool
 ) -> None:
     """Nothing of the account is left, wherever the first try died."""
-    for writes in range(MOST_WRITES):
+    for writes in range(MAX_WRITES):
         clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
         async with workshop(engine, clock, strava) as shop:
             name, athlete_id = await member(shop)
@@ -112,7 +112,7 @@ async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(
             assert await shop.stage.sessions.find(mine.session_hash, 1) is None
         if not died:
             return
-    pytest.fail(f"a deletion takes more than {MOST_WRITES} writes")
+    pytest.fail(f"a deletion takes more than {MAX_WRITES} writes")
 
 
 def accounts(shop: Workshop, clock: ManualClock) -> Accounts:

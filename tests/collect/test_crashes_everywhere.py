@@ -26,7 +26,7 @@ from tests.collect.fragile import (
     waiting_of,
     workshop,
 )
-from tests.collect.test_crashes import MOST_WRITES, goal
+from tests.collect.test_crashes import MAX_WRITES, goal
 from tests.collect.test_repository_beside import session
 
 LONG_AGO = 1_767_225_600
@@ -290,7 +290,7 @@ async def test_a_crash_at_any_write_is_made_good_by_doing_it_again(
     embedded: Engine, kind: type[Story], after: bool
 ) -> None:
     """Wherever the process died, before or after a write became durable."""
-    for writes in range(MOST_WRITES):
+    for writes in range(MAX_WRITES):
         clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
         async with workshop(embedded, clock, strava) as shop:
             story = kind(strava, *await member(shop))
@@ -309,4 +309,4 @@ async def test_a_crash_at_any_write_is_made_good_by_doing_it_again(
         if not died:
             assert writes > 0
             return
-    pytest.fail(f"it takes more than {MOST_WRITES} writes")
+    pytest.fail(f"it takes more than {MAX_WRITES} writes")

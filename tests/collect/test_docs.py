@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tally.collect.handlers import Handlers
-from tally.collect.routes import collect_api
+from tally.collect.api.handlers import Handlers
+from tally.collect.api.routes import collect_api
 from tally.kit.operations import Api
 from tests.collect.club import Club, open_club
 from tests.needs import need_program

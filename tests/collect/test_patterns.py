@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tally.app import CATALOGUE
 from tally.cli import cli
 from tally.collect.repository.table import COMMIT_COLLECT, OWNER, at, athlete
-from tally.kit.follow import LOOK_SECONDS
+from tally.kit.change_poller import LOOK_SECONDS
 from tally.sim.faults import Fault
 from tally.store.api import Update
 from tally.store.catalogue import Catalogue, find_problems

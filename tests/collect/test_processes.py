@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from pyreqwest.response import Response
 
-from tally.kit.follow import LOOK_SECONDS
+from tally.kit.change_poller import LOOK_SECONDS
 from tests.collect.club import Club, Member, open_club
 from tests.collect.programs import second_server
 

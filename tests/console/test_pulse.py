@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tally.app import CATALOGUE, Parts, assembled
-from tally.collect.assembly import Collect
 from tally.collect.model import Metric, Sport
 from tally.collect.service.milestones import Goal
-from tally.console.desk import Desk
+from tally.collect.wiring import Collect
+from tally.console.context import Desk
+from tally.console.dashboard import ASK_SECONDS, Health, Pulse
 from tally.console.figures import Figures
-from tally.console.pulse import ASK_SECONDS, Health, Pulse
 from tally.devices.model import Capabilities
 from tally.kit.clock import ManualClock, rfc3339
 from tally.kit.ids import new_uuid

@@ -19,7 +19,7 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Parts, assembled, build_app
-from tally.cricket.assembly import Cricket
+from tally.cricket.wiring import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings

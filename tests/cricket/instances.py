@@ -6,16 +6,16 @@ from tally.cricket.apns.port import Apns
 from tally.cricket.live import activity_service, alerts_of, match_orchestrator
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.tables import Tables
-from tally.cricket.service.activities import ActivityService
-from tally.cricket.service.channels import MatchChannels
-from tally.cricket.service.endings import Ender
-from tally.cricket.service.leagues import LeagueService
-from tally.cricket.service.orchestrator import MatchOrchestrator
+from tally.cricket.service.activities.activities import ActivityService
+from tally.cricket.service.activities.channels import MatchChannels
+from tally.cricket.service.activities.endings import Ender
+from tally.cricket.service.activities.orchestrator import MatchOrchestrator
+from tally.cricket.service.activities.prematch import PrematchNotifier
+from tally.cricket.service.activities.starts import Starter
+from tally.cricket.service.activities.toss import TossAnnouncer
 from tally.cricket.service.ports import Show
-from tally.cricket.service.prematch import PrematchNotifier
-from tally.cricket.service.starts import Starter
-from tally.cricket.service.toss import TossAnnouncer
-from tally.kit.recent import Recent
+from tally.cricket.service.queries.leagues import LeagueService
+from tally.kit.ttl_cache import TTLCache
 from tally.store.store import Store
 
 
@@ -56,7 +56,7 @@ def make_instance(
         activities=activity_service(tables, starter, ender, show),
         prematch=PrematchNotifier(
             fixtures=tables.fixtures,
-            leagues=LeagueService(tables.leagues, clock, Recent(clock, 0.0, 10)),
+            leagues=LeagueService(tables.leagues, clock, TTLCache(clock, 0.0, 10)),
             alerts=alerts,
             show=show,
             locks=locks("prematch"),
@@ -67,6 +67,6 @@ def make_instance(
             alerts=alerts,
             locks=locks("toss"),
             clock=clock,
-            told=Recent(clock, 3_600.0, 100),
+            told=TTLCache(clock, 3_600.0, 100),
         ),
     )

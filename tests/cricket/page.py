@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from tally.cricket.api.routes import cricket_api
 from tally.cricket.jobs import live_jobs, sync_jobs
 from tally.cricket.repository.catalogue import REPOSITORIES
-from tally.cricket.routes import cricket_api
 from tally.settings import Settings
 from tally.store.catalogue import tables_of
 

@@ -29,17 +29,17 @@ from tally.cricket.repository.locks import LockRepository, StoreLocks
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
-from tally.cricket.service.feeds import FeedCache
-from tally.cricket.service.pipeline import Pipeline, memory_of
-from tally.cricket.service.poller import LiveScore
-from tally.cricket.service.processing import MatchProcessing
-from tally.cricket.service.reconciliation import Reconciliation
-from tally.cricket.service.replays import ReplayService
-from tally.cricket.service.workers import MatchWorkers
+from tally.cricket.service.live.pipeline import Pipeline, memory_of
+from tally.cricket.service.live.poller import LiveScore
+from tally.cricket.service.live.processing import MatchProcessing
+from tally.cricket.service.live.reconciliation import Reconciliation
+from tally.cricket.service.live.replays import ReplayService
+from tally.cricket.service.live.workers import MatchWorkers
+from tally.cricket.service.queries.feeds import FeedCache
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
@@ -242,7 +242,7 @@ async def instance(
         SubscriptionRepository(store),
         Announced(),
     )
-    feeds = FeedCache(FixtureCacheRepository(store), clock, Recent(clock, 1, 100))
+    feeds = FeedCache(FixtureCacheRepository(store), clock, TTLCache(clock, 1, 100))
     pipeline = Pipeline(
         active=active,
         processing=MatchProcessing(processing, clock),
@@ -266,7 +266,7 @@ async def instance(
             fixtures=fixtures,
             feeds=feeds,
             replays=ReplayService(
-                fixtures, processing, feeds, clock, SortableIds(clock), Recent(clock, 60, 10)
+                fixtures, processing, feeds, clock, SortableIds(clock), TTLCache(clock, 60, 10)
             ),
             clock=clock,
         )

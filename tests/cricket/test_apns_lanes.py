@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from pyreqwest.client import ClientBuilder
 
-from tally.cricket.apns.lanes import FIRST, LEAST, MOST, Lane, Lanes
+from tally.cricket.apns.connection_pool import FIRST, LEAST, MOST, Lane, Lanes
 from tally.kit.clock import ManualClock
 
 REST, LONGEST = 1.0, 8.0

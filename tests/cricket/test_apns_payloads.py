@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.cricket.apns.payloads import (
-    MOST_ATTRIBUTES,
-    MOST_BODY,
-    MOST_BROADCAST,
-    MOST_PUSHED,
-    MOST_TITLE,
+    MAX_ATTRIBUTES,
+    MAX_BODY,
+    MAX_BROADCAST,
+    MAX_PUSHED,
+    MAX_TITLE,
     Alert,
     PayloadTooLarge,
     end,
@@ -93,7 +93,7 @@ def test_a_notification_carries_what_the_app_wants_beside_aps() -> None:
     }
 
 
-@pytest.mark.parametrize(("to_channel", "limit"), [(False, MOST_PUSHED), (True, MOST_BROADCAST)])
+@pytest.mark.parametrize(("to_channel", "limit"), [(False, MAX_PUSHED), (True, MAX_BROADCAST)])
 def test_a_payload_that_is_too_large_is_refused_with_its_size(to_channel: bool, limit: int) -> None:
     """Apple would refuse it with 413, for every device."""
     with pytest.raises(PayloadTooLarge, match=f"{limit} at most") as caught:
@@ -107,7 +107,7 @@ def test_attributes_beyond_their_share_are_refused() -> None:
             timestamp=1,
             content={},
             attributes_type="M",
-            attributes={"a": "x" * MOST_ATTRIBUTES},
+            attributes={"a": "x" * MAX_ATTRIBUTES},
             alert=ALERT,
         )
 
@@ -132,7 +132,7 @@ def test_content_that_fits_its_room_fits_with_any_alert(title: str, body: str, t
                 timestamp=1_800_000_000,
                 content=c,
                 attributes_type="MatchAttributes",
-                attributes={"a": "x" * (MOST_ATTRIBUTES - 8)},
+                attributes={"a": "x" * (MAX_ATTRIBUTES - 8)},
                 alert=alert,
                 channel_id="x" * 24,
                 stale_at=1_800_000_000,
@@ -154,8 +154,8 @@ def test_content_that_fits_its_room_fits_with_any_alert(title: str, body: str, t
         }[kind](content)
         assert aps(payload)["content-state"] == content
         shown = aps(payload)["alert"]
-        assert len(json.dumps(shown["title"], ensure_ascii=False).encode()) - 2 <= MOST_TITLE
-        assert len(json.dumps(shown["body"], ensure_ascii=False).encode()) - 2 <= MOST_BODY
+        assert len(json.dumps(shown["title"], ensure_ascii=False).encode()) - 2 <= MAX_TITLE
+        assert len(json.dumps(shown["body"], ensure_ascii=False).encode()) - 2 <= MAX_BODY
 
 
 @given(st.text(min_size=1, max_size=40))
@@ -167,4 +167,4 @@ def test_short_alerts_are_not_touched(text: str) -> None:
 def test_a_long_text_is_cut_between_characters_and_marked() -> None:
     """No half of a letter, and a person sees that something is missing."""
     shown = aps(update(timestamp=1, content={}, alert=Alert("é" * 500, "x")))["alert"]["title"]
-    assert shown == "é" * ((MOST_TITLE - 3) // 2) + "…"
+    assert shown == "é" * ((MAX_TITLE - 3) // 2) + "…"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, EndReason, PollerState, PushTarget
-from tally.cricket.service.sweeps import PAGE
+from tally.cricket.service.activities.sweeps import PAGE
 from tally.sim.apns.devices import TokenKind
 from tests.cricket.conftest import LogText
 from tests.cricket.stadium import Stadium

@@ -40,7 +40,7 @@ from tally.cricket.model.records import (
     view_key,
 )
 from tally.cricket.repository.shapes import Shape, camel, plain
-from tally.cricket.service.sweeps import Person, joined
+from tally.cricket.service.activities.sweeps import Person, joined
 from tests.cricket import made_up
 from tests.cricket.made_up import DAY, MOMENT, NOW, START
 

@@ -17,7 +17,7 @@ from tests.cricket.mortal import Died, Mortal
 from tests.cricket.pitch import Instance, Phones, Scores, instance, pitch_engine
 from tests.cricket.play import Play, feed_of
 
-MOST_WRITES: Final = 120
+MAX_WRITES: Final = 120
 FIRST: Final = "1 4 W 6 . 1"
 POLLS: Final = (
     (FIRST, "", MatchStatus.IN_PLAY),
@@ -87,7 +87,7 @@ async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(
 ) -> None:
     """Whoever comes next, when the lock has expired, ends where a run without a crash would."""
     expected = await reference(engine, clock)
-    for writes in range(MOST_WRITES):
+    for writes in range(MAX_WRITES):
         match_id, scores, phones = made_up.number(), Scores(clock), Phones()
         mortal = Mortal(engine, writes, after=after)
         async with instance(engine, clock, scores, phones, name="nobody") as before:
@@ -103,7 +103,7 @@ async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(
             expect_good_pushes(phones, token)
         if not mortal.is_dead:
             return
-    pytest.fail(f"the match takes more than {MOST_WRITES} writes")
+    pytest.fail(f"the match takes more than {MAX_WRITES} writes")
 
 
 async def test_a_process_that_dies_in_its_fan_out_leaves_the_rest_to_the_next(

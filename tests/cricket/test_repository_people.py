@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tally.cricket.model.records import NoticeKind
-from tally.cricket.repository.devices import MOST_KEPT, DeviceRepository
+from tally.cricket.repository.devices import MAX_KEPT, DeviceRepository
 from tally.cricket.repository.follows import CRICKET_MATCH_FOLLOWS, PAGE, FollowRepository
 from tally.cricket.repository.notices import NoticeRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
@@ -94,7 +94,7 @@ async def test_a_device_that_registers_many_times_at_once_has_one_record(
 async def test_a_person_never_has_more_than_some_devices(devices: DeviceRepository) -> None:
     """Apps that were installed again and again leave no end of records: the latest stay."""
     user = made_up.name("user")
-    made = [made_up.device(user, updated_at=MOMENT + number) for number in range(MOST_KEPT + 3)]
+    made = [made_up.device(user, updated_at=MOMENT + number) for number in range(MAX_KEPT + 3)]
     for each in made:
         await devices.register(each, is_only_one=False)
     assert await devices.of_user(user, NOW) == made[:2:-1]

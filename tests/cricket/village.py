@@ -11,9 +11,9 @@ from typing import cast
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Parts, assembled, build_app
-from tally.cricket.assembly import Cricket
 from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs, Side
 from tally.cricket.model.records import Fixture, LiveActivity, start_text
+from tally.cricket.wiring import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Settings

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tally.devices.exports import FORMATS
+from tally.devices.api.exports import FORMATS
 from tally.store import dynamodb
 from tally.store.dynamodb import Patience, open_dynamodb
 from tests.devices.site import ADMIN, Board, Site, expect_refused, running, settings_of

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from tally.devices.exports import FORMATS, SENSORS
+from tally.devices.api.exports import FORMATS, SENSORS
 from tests.devices.history import made_up, write
 from tests.devices.site import ADMIN, FIRST_MS, MINUTE_MS, Board, Json, Site, expect_refused
 

@@ -43,7 +43,7 @@ async def short(site: Site) -> History:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of the usual bounds: what is short is then a long history."""
     monkeypatch.setattr("tally.devices.service.history.READ_WHOLE", 100)
-    monkeypatch.setattr("tally.devices.service.history.MOST_AT_ONCE", 200)
+    monkeypatch.setattr("tally.devices.service.history.MAX_AT_ONCE", 200)
 
 
 async def series(

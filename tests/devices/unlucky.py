@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from tally.devices import wire
+from tally.devices.api import schemas
 from tally.devices.model import Reading
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.readings import ReadingRepository
@@ -25,7 +25,7 @@ from tally.devices.service.ingestion import Ingestion
 from tally.devices.service.registry import Registry
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 from tally.store.api import Engine, Transacted, Transaction
 from tally.store.errors import OutcomeUnknown, Reason, StoreError, TransactionCancelled
 from tally.store.errors import Unavailable as StoreUnavailable
@@ -59,8 +59,8 @@ class Server:
         registry = Registry(
             DeviceRepository(store),
             self._clock,
-            Recent(self._clock, 5, 100),
-            Recent(self._clock, 300, 100),
+            TTLCache(self._clock, 5, 100),
+            TTLCache(self._clock, 300, 100),
         )
         self._ingestion = Ingestion(
             ReadingRepository(store), registry, self._clock, 90 * 86_400, self._announce
@@ -91,10 +91,10 @@ class Server:
 
     async def _ingest(self, content: Json) -> Json | None:
         try:
-            receipt = await self._ingestion.ingest(*wire.sent_in(msgspec.json.encode(content)))
+            receipt = await self._ingestion.ingest(*schemas.sent_in(msgspec.json.encode(content)))
         except Unavailable:
             return None
-        told: Json = msgspec.to_builtins(wire.receipt_body(receipt))
+        told: Json = msgspec.to_builtins(schemas.receipt_body(receipt))
         return told
 
     def _announce(self, readings: Sequence[Reading]) -> None:

@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tally.cricket.assembly import Surroundings, open_cricket
 from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.cricket.wiring import Surroundings, open_cricket
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.kit.cursors import Cursors

@@ -11,10 +11,10 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Parts, assembled, build_app
-from tally.cricket.assembly import Cricket
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.live import Memory
-from tally.cricket.service.pipeline import memory_of
+from tally.cricket.service.live.pipeline import memory_of
+from tally.cricket.wiring import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings

@@ -5,12 +5,12 @@ from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
-from tally.cricket.service.feeds import FeedCache
-from tally.cricket.service.leagues import LeagueService
 from tally.cricket.service.ports import Reference
-from tally.cricket.service.sync import SyncService
+from tally.cricket.service.queries.feeds import FeedCache
+from tally.cricket.service.queries.leagues import LeagueService
+from tally.cricket.service.sync.sync import SyncService
 from tally.kit.clock import Clock
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 from tally.store.store import Store
 
 
@@ -19,12 +19,12 @@ def sync_service(store: Store, source: Reference, clock: Clock) -> SyncService:
     return SyncService(
         source=source,
         leagues=leagues,
-        league_service=LeagueService(leagues, clock, Recent(clock, 0, 10)),
+        league_service=LeagueService(leagues, clock, TTLCache(clock, 0, 10)),
         teams=TeamRepository(store),
         seasons=TeamSeasonRepository(store),
         fixtures=FixtureRepository(store),
         cache=cache,
-        feeds=FeedCache(cache, clock, Recent(clock, 0, 10)),
+        feeds=FeedCache(cache, clock, TTLCache(clock, 0, 10)),
         clock=clock,
     )
 

@@ -11,10 +11,10 @@ from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.live import Memory
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
-from tally.cricket.service.feeds import FeedCache
-from tally.cricket.service.pipeline import memory_of
+from tally.cricket.service.live.pipeline import memory_of
+from tally.cricket.service.queries.feeds import FeedCache
 from tally.kit.clock import SystemClock
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 from tally.sim.sportmonks.simulator import SportMonks
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
@@ -98,7 +98,7 @@ async def expect_all_told(store: Store, names: list[str]) -> None:
     """Events in order and once, and the scorecards that people are shown."""
     for name, memory in zip(names, await finish(store, names), strict=True):
         assert told_events(memory.told) == expected_events(name)
-    feeds = FeedCache(FixtureCacheRepository(store), store.clock, Recent(store.clock, 0, 1))
+    feeds = FeedCache(FixtureCacheRepository(store), store.clock, TTLCache(store.clock, 0, 1))
     for name in names:
         expect_scorecards(await last_heard(feeds, name), name)
 

@@ -12,7 +12,7 @@ from tally.cricket.repository.fixtures import CRICKET_FIXTURES
 from tally.cricket.repository.leagues import CRICKET_LEAGUES
 from tally.cricket.repository.team_seasons import CRICKET_TEAM_SEASONS
 from tally.cricket.repository.teams import CRICKET_TEAMS
-from tally.cricket.service.sync import Synced
+from tally.cricket.service.sync.sync import Synced
 from tally.errors import RateLimited, Unavailable
 from tally.kit.clock import ManualClock
 from tally.sim.faults import Fault

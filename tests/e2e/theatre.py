@@ -11,8 +11,8 @@ from typing import TypeVar
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import assembled, build_app
-from tally.cricket.assembly import Cricket
 from tally.cricket.model.records import LiveActivity
+from tally.cricket.wiring import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.sim.apns.simulator import Apns

@@ -21,7 +21,7 @@ from tally.store.sqlite.layout import index_name, rows_name
 from tally.store.values import Item, measure_item
 from tests.store.tables import all_items
 
-MOST_PAGES = 10_000
+MAX_PAGES = 10_000
 
 
 async def audit(directory: Path) -> dict[str, list[Item]]:
@@ -37,10 +37,10 @@ async def audit(directory: Path) -> dict[str, list[Item]]:
 
 async def audit_table(engine: Engine, table: Table) -> list[Item]:
     """The items of a table, once its indexes have been found to show just these, through the engine."""
-    items = await all_items(engine, Scan(table), MOST_PAGES)
+    items = await all_items(engine, Scan(table), MAX_PAGES)
     for index in table.by_name.values():
         indexed = [_carried(table, index, item) for item in items if _in_index(index, item)]
-        shown = await all_items(engine, Scan(table, index=index.name), MOST_PAGES)
+        shown = await all_items(engine, Scan(table, index=index.name), MAX_PAGES)
         assert _sorted(table, shown) == _sorted(table, indexed), (
             f"index {index.name} differs from table {table.name}"
         )
@@ -53,7 +53,7 @@ async def _check_partition(
     engine: Engine, table: Table, index: Index, partition: Any, indexed: list[Item]
 ) -> None:
     query = Query(table, F(index.partition.name) == partition, index=index.name)
-    shown = await all_items(engine, query, MOST_PAGES)
+    shown = await all_items(engine, query, MAX_PAGES)
     wanted = [item for item in indexed if item[index.partition.name] == partition]
     assert _sorted(table, shown) == _sorted(table, wanted), (
         f"index {index.name}, partition {partition}"

@@ -7,15 +7,20 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from tally.kit.clock import Clock, SystemClock
-from tally.kit.http import ErrorWire, RequestScope
+from tally.kit.http import ErrorFormat, RequestContextMiddleware
 from tally.kit.metrics import Metrics
 from tally.kit.operations import Api, Handler, Operation
 from tally.kit.server import serving
 
 
-def api_of(*operations: Operation, wire: ErrorWire | None = None, name: str = "devices") -> Api:
+def api_of(
+    *operations: Operation, error_format: ErrorFormat | None = None, name: str = "devices"
+) -> Api:
     return Api(
-        name=name, description="Under test.", operations=operations, wire=wire or ErrorWire()
+        name=name,
+        description="Under test.",
+        operations=operations,
+        error_format=error_format or ErrorFormat(),
     )
 
 
@@ -23,7 +28,9 @@ def app_of(
     *apis: Api, metrics: Metrics | None = None, clock: Clock | None = None, access_log: bool = False
 ) -> Starlette:
     """The app as the composition root builds it, with an empty instance API at the root."""
-    scope = Middleware(RequestScope, metrics or Metrics(), clock or SystemClock(), access_log)
+    scope = Middleware(
+        RequestContextMiddleware, metrics or Metrics(), clock or SystemClock(), access_log
+    )
     return Starlette(routes=[api.mount() for api in (*apis, api_of(name=""))], middleware=[scope])
 
 
@@ -32,13 +39,13 @@ async def served(
     handler: Handler,
     *,
     method: str = "POST",
-    wire: ErrorWire | None = None,
+    error_format: ErrorFormat | None = None,
     metrics: Metrics | None = None,
     grace: int = 10,
     on_stopping: Callable[[], object] = lambda: None,
 ) -> AsyncIterator[str]:
     """The URL at which `handler` is served: `/devices/thing/{thing_id}`."""
     operation = Operation(method, "/thing/{thing_id}", handler, "A thing")
-    app = app_of(api_of(operation, wire=wire), metrics=metrics)
+    app = app_of(api_of(operation, error_format=error_format), metrics=metrics)
     async with serving(app, grace=grace, on_stopping=on_stopping) as url:
         yield f"{url}/devices/thing/1"

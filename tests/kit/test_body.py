@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from tally.errors import Invalid
 from tally.kit.body import Strict, decode_json, read_json, read_query
-from tally.kit.http import EnvelopeError, ErrorWire, Json
+from tally.kit.http import EnvelopeError, ErrorFormat, Json
 from tests.kit.serving import served
 
 LIMIT = 1000
@@ -52,13 +52,13 @@ async def echo_query(request: Request) -> Response:
 
 @pytest.fixture(scope="module")
 async def url() -> AsyncIterator[str]:
-    async with served(echo, wire=ErrorWire(EnvelopeError)) as url:
+    async with served(echo, error_format=ErrorFormat(EnvelopeError)) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 async def query_url() -> AsyncIterator[str]:
-    async with served(echo_query, method="GET", wire=ErrorWire(EnvelopeError)) as url:
+    async with served(echo_query, method="GET", error_format=ErrorFormat(EnvelopeError)) as url:
         yield url
 
 

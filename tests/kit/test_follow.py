@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from tally.errors import Unavailable
+from tally.kit.change_poller import LOOK_SECONDS, ChangePoller
 from tally.kit.clock import ManualClock
-from tally.kit.follow import LOOK_SECONDS, Follower
 
 
 @dataclass
@@ -48,8 +48,8 @@ def shelf() -> Shelf:
 
 
 @asynccontextmanager
-async def followed(shelf: Shelf, clock: ManualClock) -> AsyncIterator[Follower[str, int]]:
-    async with Follower(
+async def followed(shelf: Shelf, clock: ManualClock) -> AsyncIterator[ChangePoller[str, int]]:
+    async with ChangePoller(
         clock, marks=shelf.marks, read=shelf.read, mark_of=lambda number: number, tell=shelf.tell
     ) as follower:
         yield follower

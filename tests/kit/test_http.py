@@ -13,17 +13,17 @@ from starlette.responses import Response, StreamingResponse
 
 from tally import errors
 from tally.kit import logs
-from tally.kit.http import STATUS, EnvelopeError, ErrorWire, FlatError, Json, NestedError
+from tally.kit.http import STATUS, EnvelopeError, ErrorFormat, FlatError, Json, NestedError
 from tally.kit.metrics import Metrics
 from tally.kit.operations import Handler
 from tally.kit.server import serving
 from tests.kit.conftest import LogLines
 from tests.kit.serving import api_of, app_of, served
 
-WIRES = {
-    "flat": ErrorWire(FlatError, upper_case=True, codes={"invalid": "INVALID_FORMAT"}),
-    "nested": ErrorWire(NestedError),
-    "envelope": ErrorWire(
+ERROR_FORMATS = {
+    "flat": ErrorFormat(FlatError, upper_case=True, codes={"invalid": "INVALID_FORMAT"}),
+    "nested": ErrorFormat(NestedError),
+    "envelope": ErrorFormat(
         EnvelopeError, upper_case=True, codes={"rate_limited": "RATE_LIMIT_EXCEEDED"}
     ),
 }
@@ -121,7 +121,7 @@ async def test_a_child_of_a_domain_error_has_its_parents_status(client: Client) 
 
 
 @pytest.mark.parametrize(
-    ("wire", "expected"),
+    ("error_format", "expected"),
     [
         ("flat", {"error": "INVALID_FORMAT", "message": "limit is wrong"}),
         ("nested", {"error": {"code": "invalid", "message": "limit is wrong"}}),
@@ -139,18 +139,21 @@ async def test_a_child_of_a_domain_error_has_its_parents_status(client: Client) 
     ],
 )
 async def test_each_wire_has_its_shape(
-    client: Client, wire: str, expected: Mapping[str, Any]
+    client: Client, error_format: str, expected: Mapping[str, Any]
 ) -> None:
     async with served(
-        raising(errors.Invalid("limit is wrong", field="limit")), wire=WIRES[wire]
+        raising(errors.Invalid("limit is wrong", field="limit")),
+        error_format=ERROR_FORMATS[error_format],
     ) as url:
         assert await body_of(client, url, 400) == expected
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_unknown_paths_and_methods_have_the_backends_shape(client: Client, wire: str) -> None:
+@pytest.mark.parametrize("error_format", ERROR_FORMATS)
+async def test_unknown_paths_and_methods_have_the_backends_shape(
+    client: Client, error_format: str
+) -> None:
     """A 405 says which methods there are."""
-    async with served(fine, wire=WIRES[wire]) as url:
+    async with served(fine, error_format=ERROR_FORMATS[error_format]) as url:
         missing = await body_of(client, f"{url}/nothing", 404)
         refused = await body_of(client, url, 405, "DELETE")
         assert set(missing) == set(refused)
@@ -161,7 +164,7 @@ async def test_unknown_paths_and_methods_have_the_backends_shape(client: Client,
 
 
 async def test_what_no_backend_has_is_a_404_of_the_root(client: Client) -> None:
-    async with served(fine, wire=WIRES["flat"]) as url:
+    async with served(fine, error_format=ERROR_FORMATS["flat"]) as url:
         root = url.split("/devices")[0]
         for path in ("/nothing", "/devices", "/"):
             body = await body_of(client, root + path, 404)
@@ -175,7 +178,8 @@ async def test_retry_after_is_whole_seconds_and_never_too_few(
     client: Client, wait: float, told: str
 ) -> None:
     async with served(
-        raising(errors.RateLimited("Slow down", retry_after=wait)), wire=WIRES["envelope"]
+        raising(errors.RateLimited("Slow down", retry_after=wait)),
+        error_format=ERROR_FORMATS["envelope"],
     ) as url:
         response = await client.post(url).build().send()
         assert response.status == 429
@@ -189,12 +193,14 @@ async def test_a_401_says_how_to_authenticate(client: Client) -> None:
         assert response.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("error_format", ERROR_FORMATS)
 async def test_the_unforeseen_is_a_500_that_tells_nothing(
-    client: Client, log_lines: LogLines, wire: str
+    client: Client, log_lines: LogLines, error_format: str
 ) -> None:
     """The same shape as any error, no word of the cause outside, all of it in the log."""
-    async with served(raising(RuntimeError("row 17 of users")), wire=WIRES[wire]) as url:
+    async with served(
+        raising(RuntimeError("row 17 of users")), error_format=ERROR_FORMATS[error_format]
+    ) as url:
         body = await body_of(client, url, 500)
     assert "row 17" not in str(body)
     assert "internal_error" in str(body).lower()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
-from tally.kit.hub import MOST_WAITING, PING, Hub, Subscription
+from tally.kit.hub import MAX_WAITING, PING, Hub, Subscription
 from tally.kit.metrics import Metrics
 
 
@@ -136,7 +136,7 @@ async def test_a_client_that_does_not_read_is_dropped_for_bytes_too() -> None:
     hub = hub_of(metrics=metrics, queue=1_000)
     hub.subscribe("board")
     for _ in range(2):
-        hub.publish("board", "update", "x" * (MOST_WAITING // 2))
+        hub.publish("board", "update", "x" * (MAX_WAITING // 2))
     assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 0
     hub.publish("board", "update", "x")
     assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 1

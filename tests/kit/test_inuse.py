@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tally.kit.inuse import is_used, used
+from tally.kit.directory_lock import is_used, used
 
 PROGRAM = """
 import pathlib, sys
-from tally.kit.inuse import used
+from tally.kit.directory_lock import used
 with used(pathlib.Path(sys.argv[1])):
     print("in", flush=True)
     sys.stdin.read()

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from tally.errors import Conflict, NotFound, TallyError
 from tally.kit.body import Strict, read_json
 from tally.kit.docs import page
-from tally.kit.http import ErrorWire, FlatError, Json, NestedError
+from tally.kit.http import ErrorFormat, FlatError, Json, NestedError
 from tally.kit.openapi import document
 from tally.kit.operations import Api, Operation
 from tally.kit.server import serving
@@ -72,7 +72,7 @@ API = Api(
     name="things",
     description="Things & colours.",
     operations=(PAINT, SHOW, EXPORT),
-    wire=ErrorWire(FlatError, upper_case=True),
+    error_format=ErrorFormat(FlatError, upper_case=True),
     security_schemes={"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}},
 )
 

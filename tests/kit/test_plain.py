@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tally.kit.plain import plain
+from tally.kit.jsonable import plain
 
 
 @pytest.mark.parametrize(

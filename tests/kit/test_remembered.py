@@ -1,6 +1,6 @@
 """What was made of a short key is remembered, and never too much of it."""
 
-from tally.kit.remembered import MOST, SHORT, Remembered
+from tally.kit.memo import MOST, SHORT, Memo
 
 
 def test_a_value_is_made_once_for_a_short_key_and_each_time_for_a_long_one() -> None:
@@ -10,7 +10,7 @@ def test_a_value_is_made_once_for_a_short_key_and_each_time_for_a_long_one() -> 
         made.append(key)
         return len(key)
 
-    lengths = Remembered(make)
+    lengths = Memo(make)
     short, long = "x" * SHORT, "x" * (SHORT + 1)
     assert [lengths[key] for key in (short, short, long, long)] == [
         SHORT,
@@ -23,7 +23,7 @@ def test_a_value_is_made_once_for_a_short_key_and_each_time_for_a_long_one() -> 
 
 
 def test_when_there_are_too_many_all_are_forgotten() -> None:
-    doubled: Remembered[int, int] = Remembered(lambda number: 2 * number)
+    doubled: Memo[int, int] = Memo(lambda number: 2 * number)
     assert [doubled[number] for number in range(MOST + 1)] == [
         2 * number for number in range(MOST + 1)
     ]

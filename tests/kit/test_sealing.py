@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tally.kit.sealing import Sealer, Unsealable
+from tally.kit.encryption import DecryptionError, Encryptor
 from tally.settings import Secret
 
 SECRET = Secret("a" * 32)
@@ -13,7 +13,7 @@ SECRET = Secret("a" * 32)
 @given(st.text(), st.text())
 def test_what_was_sealed_opens_again(text: str, context: str) -> None:
     """Any text, in any context, and never in the clear."""
-    sealer = Sealer(SECRET, "tokens")
+    sealer = Encryptor(SECRET, "tokens")
     try:
         sealed = sealer.seal(text, context)
     except UnicodeEncodeError:
@@ -30,22 +30,22 @@ def test_another_key_purpose_or_context_opens_nothing(
     secret: str, purpose: str, context: str
 ) -> None:
     """A sealed text moved to another item is worth nothing there."""
-    sealed = Sealer(SECRET, "tokens").seal("secret", "ann")
-    with pytest.raises(Unsealable):
-        Sealer(Secret(secret), purpose).open(sealed, context)
+    sealed = Encryptor(SECRET, "tokens").seal("secret", "ann")
+    with pytest.raises(DecryptionError):
+        Encryptor(Secret(secret), purpose).open(sealed, context)
 
 
 @pytest.mark.parametrize("sealed", ["", "x", "é", "AAAA", "A" * 100])
 def test_what_was_never_sealed_does_not_open(sealed: str) -> None:
     """Whatever stands there, the error is the same."""
-    with pytest.raises(Unsealable):
-        Sealer(SECRET, "tokens").open(sealed, "ann")
+    with pytest.raises(DecryptionError):
+        Encryptor(SECRET, "tokens").open(sealed, "ann")
 
 
 def test_a_changed_letter_is_noticed() -> None:
     """Nothing opens that is not whole."""
-    sealer = Sealer(SECRET, "tokens")
+    sealer = Encryptor(SECRET, "tokens")
     sealed = sealer.seal("secret", "ann")
     changed = sealed[:20] + ("A" if sealed[20] != "A" else "B") + sealed[21:]
-    with pytest.raises(Unsealable):
+    with pytest.raises(DecryptionError):
         sealer.open(changed, "ann")

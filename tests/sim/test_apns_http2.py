@@ -26,7 +26,7 @@ from tally.kit.clock import SystemClock
 from tally.sim.apns import frames
 from tally.sim.apns.exchange import Answer, Exchange
 from tally.sim.apns.headers import BadHeaders, HeaderReader, written
-from tally.sim.apns.http2 import MOST_STREAMS, Connection
+from tally.sim.apns.http2 import MAX_STREAMS, Connection
 from tally.sim.apns.simulator import Apns
 from tests.sim.pushed import PAYLOAD, bearer, token_of
 
@@ -138,7 +138,7 @@ async def test_the_number_of_streams_is_told_and_pings_are_answered(apns: Apns) 
         peer.h2.ping(b"12345678")
         await peer.flush()
         await peer.until(PingAckReceived)
-        assert peer.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] == MOST_STREAMS
+        assert peer.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] == MAX_STREAMS
 
 
 async def test_a_large_answer_waits_for_the_windows_of_the_client(apns: Apns) -> None:
@@ -368,10 +368,10 @@ def test_more_streams_than_allowed_are_refused_as_never_looked_at() -> None:
     connection.connection_made(wire)
     peer = H2Connection(H2Configuration(client_side=True))
     peer.initiate_connection()
-    for number in range(MOST_STREAMS + 3):
+    for number in range(MAX_STREAMS + 3):
         peer.send_headers(2 * number + 1, REQUEST, end_stream=True)
     connection.data_received(peer.data_to_send())
     refused = [
         event.stream_id for event in peer.receive_data(wire.sent) if isinstance(event, StreamReset)
     ]
-    assert refused == [2 * (MOST_STREAMS + more) + 1 for more in range(3)]
+    assert refused == [2 * (MAX_STREAMS + more) + 1 for more in range(3)]

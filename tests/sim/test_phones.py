@@ -9,7 +9,7 @@ import pytest
 from tally.cricket.apns import payloads
 from tally.sim.apns.devices import Delivery, TokenKind
 from tally.sim.faults import Fault
-from tally.sim.phones.activitykit import MOST_ALERTS, MOST_GONE, State
+from tally.sim.phones.activitykit import MAX_ALERTS, MAX_GONE, State
 from tally.sim.phones.defaults import UserDefaults
 from tally.sim.phones.follows import Bell
 from tests.sim.stadium import Ground, ground, numbers
@@ -148,7 +148,7 @@ async def test_a_phone_remembers_a_bounded_part_of_what_it_has_seen(place: Groun
     """A demo runs for days: of what is over there is the last state alone, and of activities and alerts the latest."""
     phone = place.phone()
     await phone.launch()
-    for match in range(MOST_ALERTS + 5):
+    for match in range(MAX_ALERTS + 5):
         activity = await place.start(phone, match=str(match))
         await place.update(phone, activity, 1)
         assert numbers(activity) == [0, 1]
@@ -156,8 +156,8 @@ async def test_a_phone_remembers_a_bounded_part_of_what_it_has_seen(place: Groun
         assert numbers(activity) == [1]
     await phone.settled()
     await phone.pass_time()
-    assert len(phone.kit.activities) == MOST_GONE
-    assert (len(phone.kit.alerts), phone.kit.alerted) == (MOST_ALERTS, MOST_ALERTS + 5)
+    assert len(phone.kit.activities) == MAX_GONE
+    assert (len(phone.kit.alerts), phone.kit.alerted) == (MAX_ALERTS, MAX_ALERTS + 5)
 
 
 async def test_an_activity_goes_stale_at_its_stale_date_until_it_hears_more(place: Ground) -> None:

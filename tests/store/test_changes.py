@@ -50,8 +50,9 @@ PLAIN = replace(BASE, ttl=None, indexes=())
 def attributes(**types: str) -> tuple[Attribute, ...]:
     """`note="S"` is optional, `note="S!"` is required."""
     return tuple(
-        Attribute(name, kind.rstrip("!"), kind.endswith("!")) for name, kind in types.items()
-    )  # type: ignore[arg-type]
+        Attribute(name, kind.rstrip("!"), kind.endswith("!"))  # type: ignore[arg-type]
+        for name, kind in types.items()
+    )
 
 
 CHANGES: dict[str, tuple[Table, Table, Cost]] = {

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError, ParamValidationError
 
-from tally.store.dynamodb.faults import NotOffered, fault_of
+from tally.store.dynamodb.error_mapping import NotOffered, fault_of
 from tally.store.errors import (
     ConditionFailed,
     DuplicateItem,

@@ -23,9 +23,9 @@ from tally.store.errors import (
     TransactionCancelled,
 )
 from tally.store.schema import Global, S, Table
-from tally.store.sqlite import SqliteEngine, scribe
+from tally.store.sqlite import SqliteEngine, writer_process
 from tally.store.sqlite.files import FILE_NAME
-from tally.store.sqlite.messages import Line
+from tally.store.sqlite.ipc import Line
 from tests.embedded.held import lives, until
 from tests.faults.audit import audit
 from tests.store.tables import PLAIN, STRINGS, all_items, embedded, once, stored
@@ -36,7 +36,7 @@ def many(name: str) -> list[Transaction]:
     return [once(f"{name}-{number}", "ann") for number in range(20)]
 
 
-async def scribe_of(engine: SqliteEngine) -> scribe.Scribe:
+async def scribe_of(engine: SqliteEngine) -> writer_process.Scribe:
     """The scribe, once it is ready: it is asked for by what comes."""
     await engine.transact_each([once("the first", "nobody")])
     assert engine.bulk._starting is not None
@@ -55,7 +55,7 @@ def is_wanted(engine: SqliteEngine) -> bool:
 @pytest.fixture(autouse=True)
 def processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where these tests have but one."""
-    monkeypatch.setattr(scribe, "_processors", lambda: 2)
+    monkeypatch.setattr(writer_process, "_processors", lambda: 2)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ async def test_it_writes_to_no_other_database_that_came_to_the_place(
 async def test_one_that_is_ready_too_late_is_not_asked(
     tmp_path: Path, engine: SqliteEngine
 ) -> None:
-    late = scribe.Scribe()
+    late = writer_process.Scribe()
     await late.start(engine.path, engine._writer.file)
     await late.close()
     late._on_message(b"")
@@ -278,7 +278,7 @@ async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
         assert not is_wanted(engine)
         await engine.transact_each([Transaction((Put(PLAIN, {"id": "1000"}),))])
         assert is_wanted(engine)
-    monkeypatch.setattr(scribe, "_processors", lambda: 1)
+    monkeypatch.setattr(writer_process, "_processors", lambda: 1)
     async with embedded(tmp_path / "two", PLAIN, busy=1) as engine:
         await engine.transact_each(
             [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]

@@ -15,7 +15,7 @@ from typing import IO, Final
 
 import msgspec
 
-from tally.backup.trouble import Failed
+from tally.backup.errors import Failed
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"

@@ -12,7 +12,7 @@ from typing import Final
 
 import apsw
 
-from tally.backup.trouble import Failed
+from tally.backup.errors import Failed
 from tally.embedded.postgres import open_postgres, programs
 from tally.kit.clock import Clock
 from tally.store.sqlite.files import connect, translate

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from tally.collect.assembly import Collect
 from tally.collect.model import AuditEvent, Held
 from tally.collect.service.audit_search import AuditKey
-from tally.console.desk import Desk
+from tally.collect.wiring import Collect
+from tally.console.context import Desk
 from tally.console.minted import MINTED
 from tally.console.model import draw, look_at
 from tally.console.people import athletes_of

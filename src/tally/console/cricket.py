@@ -6,18 +6,18 @@ from typing import Any, Final
 from nicegui import ui
 
 from tally.console.charts import line, line_chart
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.console.iphone import Iphone
 from tally.console.matches import put_matches
 from tally.console.shell import Place, Shell, card, heading, not_started, nothing_here
-from tally.cricket.assembly import Cricket
+from tally.cricket.api.render import match_body
 from tally.cricket.model import book
 from tally.cricket.model.display import symbol_of
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import Ball, InningsFeed, MatchFeed
 from tally.cricket.model.texts import sentence_of, title_of
-from tally.cricket.render import match_body
-from tally.cricket.service.pipeline import memory_of
+from tally.cricket.service.live.pipeline import memory_of
+from tally.cricket.wiring import Cricket
 from tally.errors import TallyError
 
 EVENTS: Final = 12

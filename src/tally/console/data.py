@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 from nicegui import ui
 
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.console.shell import Shell, card, nothing_here
-from tally.kit.plain import plain
+from tally.kit.jsonable import plain
 from tally.store import api
 from tally.store.errors import StoreError
 from tally.store.expressions import F
@@ -21,7 +21,7 @@ from tally.store.report import PatternRow, cell
 from tally.store.schema import Table
 from tally.store.values import Item
 
-MOST_SHOWN: Final = 25
+MAX_SHOWN: Final = 25
 TABLE_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "name", "label": "Table", "field": "name", "align": "left", "sortable": True},
     {"name": "key", "label": "Key", "field": "key", "align": "left"},
@@ -119,7 +119,7 @@ def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
             ui.notify("Choose a table, and say which partition", type="warning")
             return
         where = F(table.partition.name) == _typed(table, str(partition.value))
-        await _show(desk, found, api.Query(table, where, limit=MOST_SHOWN))
+        await _show(desk, found, api.Query(table, where, limit=MAX_SHOWN))
 
     def confirm() -> None:
         table = tables.get(str(chosen.value))
@@ -132,11 +132,11 @@ def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
 def _confirm_scan(desk: Desk, table: Table, found: ui.column) -> None:
     async def scan() -> None:
         dialog.value = False
-        await _show(desk, found, api.Scan(table, limit=MOST_SHOWN))
+        await _show(desk, found, api.Scan(table, limit=MAX_SHOWN))
 
     with ui.dialog() as dialog, ui.card():
         ui.label(
-            f"Read the first {MOST_SHOWN} items of {table.name}, wherever they are? This is a scan."
+            f"Read the first {MAX_SHOWN} items of {table.name}, wherever they are? This is a scan."
         )
         with ui.row():
             ui.button("Scan", on_click=scan)

@@ -7,11 +7,11 @@ from typing import Any, Final
 from nicegui import ui
 
 from tally.console.charts import DAYS, HOURS, line, line_chart
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.console.shell import Place, Shell, card, heading, not_started, nothing_here
 from tally.console.words import ago
-from tally.devices.assembly import Devices
 from tally.devices.model import ApiKey, Device, Reading
+from tally.devices.wiring import Devices
 from tally.errors import NotFound, TallyError
 
 SHOWN: Final = 200

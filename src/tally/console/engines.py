@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.console.rates import Rates
 from tally.console.words import duration, rate, size
 from tally.errors import TallyError, Unavailable
 from tally.kit import logs
 from tally.kit.clock import DeadlinePassed, finish_within
-from tally.scoreboard.assembly import Scoreboard
-from tally.scoreboard.repository.vitals import DatabaseVitals, cache_vitals, database_vitals
+from tally.scoreboard.repository.server_stats import DatabaseVitals, cache_vitals, database_vitals
+from tally.scoreboard.wiring import Scoreboard
 from tally.store.errors import StoreError
 from tally.store.sqlite.engine import SqliteEngine
 

@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from tally.collect.assembly import Collect
-from tally.console.desk import Desk
+from tally.collect.wiring import Collect
+from tally.console.context import Desk
 from tally.console.minted import Minted
 from tally.console.people import athletes_of
 from tally.console.rates import Rates
 from tally.console.words import rate, several, span
-from tally.cricket.assembly import Cricket
+from tally.cricket.api.render import match_body
 from tally.cricket.model.feed import MatchStatus
-from tally.cricket.render import match_body
-from tally.cricket.service.matches import MatchView, Wanted
-from tally.devices.assembly import Devices
+from tally.cricket.service.queries.matches import MatchView, Wanted
+from tally.cricket.wiring import Cricket
+from tally.devices.wiring import Devices
 from tally.errors import NotFound
 from tally.kit.clock import Clock, rfc3339
-from tally.scoreboard.assembly import Scoreboard
+from tally.scoreboard.wiring import Scoreboard
 
 # Lock Screens are counted up to here, which is a page or two.
-MOST_SCREENS: Final = 1_000
+MAX_SCREENS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ async def _screens(cricket: Cricket, live: list[MatchView], now: int) -> str:
         async with aclosing(cricket.tables.activities.targets(view.fixture.match_id, now)) as pages:
             async for page in pages:
                 count += len(page)
-                if count >= MOST_SCREENS:
-                    return f"more than {MOST_SCREENS:,}"
+                if count >= MAX_SCREENS:
+                    return f"more than {MAX_SCREENS:,}"
     return str(count)
 
 

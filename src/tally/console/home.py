@@ -7,9 +7,9 @@ from typing import Any, Final
 from nicegui import ui
 
 from tally.console.charts import CLOCK, line, line_chart
-from tally.console.desk import Desk
+from tally.console.context import Desk
+from tally.console.dashboard import ENGINE_SECONDS, LOOK_SECONDS, Health, Pulse
 from tally.console.engines import EngineNow
-from tally.console.pulse import ENGINE_SECONDS, LOOK_SECONDS, Health, Pulse
 from tally.console.shell import Place, Shell, card
 from tally.console.tiles import MARKS, TILES, BackendTile, absent_tile
 from tally.console.words import ago, duration

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.console.shell import Place, card
 from tally.sim.phones.activitykit import Activity
 from tally.sim.phones.phone import Phone

@@ -5,7 +5,7 @@ from typing import Final
 
 from nicegui import app, ui
 
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.console.look import dress
 from tally.console.shell import HOME, LOGIN, PLACES, Shell
 from tally.kit.auth import is_same

@@ -6,14 +6,14 @@ from typing import Final
 
 from nicegui import ui
 
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.console.shell import Place, leads_to, nothing_here
 from tally.console.words import ago, span
-from tally.cricket.assembly import Cricket
+from tally.cricket.api.render import match_body
+from tally.cricket.api.schemas import MatchBody
 from tally.cricket.model.feed import MatchStatus
-from tally.cricket.render import match_body
-from tally.cricket.service.matches import Wanted
-from tally.cricket.wire import MatchBody
+from tally.cricket.service.queries.matches import Wanted
+from tally.cricket.wiring import Cricket
 
 SHOWN: Final = 40
 REFRESH_SECONDS: Final = 3.0

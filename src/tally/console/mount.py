@@ -15,13 +15,13 @@ from nicegui.storage import Storage
 from starlette.routing import Mount
 
 from tally.console.collect import put_collect
+from tally.console.context import Desk
 from tally.console.cricket import put_cricket
+from tally.console.dashboard import Pulse
 from tally.console.data import put_data
-from tally.console.desk import Desk
 from tally.console.devices import put_devices
 from tally.console.home import put_home
 from tally.console.login import put_login
-from tally.console.pulse import Pulse
 from tally.console.scoreboard import put_scoreboard
 from tally.console.shell import Shell
 from tally.settings import Secret

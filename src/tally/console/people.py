@@ -3,7 +3,7 @@
 In production there is no list of people, on purpose.
 """
 
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.sim.oidc.people import person_named
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Final
 
-from tally.collect.assembly import Collect
-from tally.console.desk import Desk
-from tally.cricket.assembly import Cricket
-from tally.devices.assembly import Devices
+from tally.collect.wiring import Collect
+from tally.console.context import Desk
+from tally.cricket.wiring import Cricket
 from tally.devices.repository.readings import ReadingRepository
+from tally.devices.wiring import Devices
 from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
 from tally.store.access import pattern_of

@@ -7,14 +7,14 @@ from typing import Any, Final
 import msgspec
 from nicegui import ui
 
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.console.shell import Place, Shell, card, not_started, nothing_here
 from tally.errors import TallyError
 from tally.kit.ids import new_uuid
-from tally.scoreboard.assembly import Scoreboard
 from tally.scoreboard.model import Standing
 from tally.scoreboard.service.accounts import Registration
 from tally.scoreboard.service.sessions import Client
+from tally.scoreboard.wiring import Scoreboard
 
 ABOUT: Final = "Points that a game server has vouched for, counted once. PostgreSQL is the truth, Redis is fast."
 SHOWN: Final = 10

@@ -7,7 +7,7 @@ from typing import Final, ParamSpec
 
 from nicegui import app, ui
 
-from tally.console.desk import Desk
+from tally.console.context import Desk
 from tally.console.look import dress
 
 P = ParamSpec("P")

@@ -5,8 +5,8 @@ from typing import Final
 
 from nicegui import ui
 
+from tally.console.dashboard import Health, Tile
 from tally.console.figures import Traffic
-from tally.console.pulse import Health, Tile
 from tally.console.shell import leads_to
 from tally.console.words import duration, rate
 

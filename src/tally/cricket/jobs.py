@@ -5,8 +5,8 @@ from typing import Final
 
 from tally.cricket.live import Live
 from tally.cricket.repository.locks import LockRepository, StoreLocks
-from tally.cricket.service.leagues import LeagueService
-from tally.cricket.service.sync import SyncService
+from tally.cricket.service.queries.leagues import LeagueService
+from tally.cricket.service.sync.sync import SyncService
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.kit.jobs import Job, Work

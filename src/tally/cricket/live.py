@@ -4,33 +4,33 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from tally.cricket.api.events import Announcer, MatchFollower, match_follower
 from tally.cricket.apns.port import Apns
 from tally.cricket.reading import Reading
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.tables import Tables
-from tally.cricket.service import alerts, sweeps, toss
-from tally.cricket.service.activities import ActivityService
-from tally.cricket.service.alerts import Alerts
-from tally.cricket.service.channels import MatchChannels
-from tally.cricket.service.endings import Ender
-from tally.cricket.service.enrichment import Enricher
-from tally.cricket.service.finishing import Finisher
-from tally.cricket.service.orchestrator import MatchOrchestrator
-from tally.cricket.service.pipeline import Pipeline
-from tally.cricket.service.poller import LiveScore
+from tally.cricket.service.activities import alerts, sweeps, toss
+from tally.cricket.service.activities.activities import ActivityService
+from tally.cricket.service.activities.alerts import Alerts
+from tally.cricket.service.activities.channels import MatchChannels
+from tally.cricket.service.activities.endings import Ender
+from tally.cricket.service.activities.finishing import Finisher
+from tally.cricket.service.activities.orchestrator import MatchOrchestrator
+from tally.cricket.service.activities.prematch import PrematchNotifier
+from tally.cricket.service.activities.starts import Starter
+from tally.cricket.service.activities.sweeps import Sweeper
+from tally.cricket.service.activities.toss import TossAnnouncer
+from tally.cricket.service.live.enrichment import Enricher
+from tally.cricket.service.live.pipeline import Pipeline
+from tally.cricket.service.live.poller import LiveScore
+from tally.cricket.service.live.processing import MatchProcessing
+from tally.cricket.service.live.reconciliation import Reconciliation
+from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.ports import LiveScores, Show
-from tally.cricket.service.prematch import PrematchNotifier
-from tally.cricket.service.processing import MatchProcessing
-from tally.cricket.service.reconciliation import Reconciliation
-from tally.cricket.service.starts import Starter
-from tally.cricket.service.sweeps import Sweeper
-from tally.cricket.service.toss import TossAnnouncer
-from tally.cricket.service.workers import MatchWorkers
-from tally.cricket.watching import Announcer, MatchFollower, match_follower
 from tally.kit.clock import Clock
 from tally.kit.hub import Hub
 from tally.kit.ids import new_uuid
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 from tally.settings import Settings
 
 
@@ -92,7 +92,7 @@ async def open_live(
                     alerts=told,
                     locks=locks(),
                     clock=clock,
-                    told=Recent(clock, toss.TOLD_SECONDS, toss.MOST_TOLD),
+                    told=TTLCache(clock, toss.TOLD_SECONDS, toss.MAX_TOLD),
                 ).check,
             ),
             orchestrator=match_orchestrator(
@@ -137,7 +137,7 @@ def alerts_of(tables: Tables, apns: Apns, clock: Clock) -> Alerts:
         devices=tables.devices,
         apns=apns,
         clock=clock,
-        told=Recent(clock, alerts.TOLD_SECONDS, alerts.MOST_TOLD),
+        told=TTLCache(clock, alerts.TOLD_SECONDS, alerts.MAX_TOLD),
     )
 
 
@@ -179,7 +179,7 @@ def match_orchestrator(
             ender=ender,
             show=show,
             clock=clock,
-            looked_at=Recent(clock, sweeps.LOOKED_AT_SECONDS, sweeps.MOST_LOOKED_AT),
+            looked_at=TTLCache(clock, sweeps.LOOKED_AT_SECONDS, sweeps.MAX_LOOKED_AT),
         ),
         finisher=Finisher(
             activities=tables.activities,

@@ -6,20 +6,21 @@ from typing import Any, Final, Self
 
 from tally.cricket.model.records import NEUTRAL
 from tally.cricket.repository.tables import Tables
-from tally.cricket.service import feeds, leagues, matches, replays, teams
-from tally.cricket.service.admin import AdminService
-from tally.cricket.service.display import DisplayService
-from tally.cricket.service.feeds import FeedCache
-from tally.cricket.service.leagues import LeagueService
-from tally.cricket.service.matches import MatchService
-from tally.cricket.service.replays import ReplayService
-from tally.cricket.service.teams import TeamService
+from tally.cricket.service.live import replays
+from tally.cricket.service.live.replays import ReplayService
+from tally.cricket.service.queries import feeds, leagues, matches, teams
+from tally.cricket.service.queries.admin import AdminService
+from tally.cricket.service.queries.display import DisplayService
+from tally.cricket.service.queries.feeds import FeedCache
+from tally.cricket.service.queries.leagues import LeagueService
+from tally.cricket.service.queries.matches import MatchService
+from tally.cricket.service.queries.teams import TeamService
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 
-MOST_KNOWN: Final = 10_000
-MOST_PAGES: Final = 200
+MAX_KNOWN: Final = 10_000
+MAX_PAGES: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +38,21 @@ class Reading:
     @classmethod
     def of(cls, tables: Tables, clock: Clock) -> Self:
         team_service = TeamService(
-            tables.teams, tables.seasons, clock, Recent(clock, teams.KNOWN_SECONDS, 1)
+            tables.teams, tables.seasons, clock, TTLCache(clock, teams.KNOWN_SECONDS, 1)
         )
         league_service = LeagueService(
-            tables.leagues, clock, Recent(clock, leagues.KNOWN_SECONDS, 2)
+            tables.leagues, clock, TTLCache(clock, leagues.KNOWN_SECONDS, 2)
         )
-        feed_cache = FeedCache(tables.cache, clock, Recent(clock, feeds.KNOWN_SECONDS, MOST_KNOWN))
+        feed_cache = FeedCache(tables.cache, clock, TTLCache(clock, feeds.KNOWN_SECONDS, MAX_KNOWN))
         match_service = MatchService(
             tables.fixtures,
             feed_cache,
             team_service,
             league_service,
             clock,
-            Recent(clock, matches.KNOWN_SECONDS, MOST_PAGES),
+            TTLCache(clock, matches.KNOWN_SECONDS, MAX_PAGES),
         )
-        recordings: Recent[str, replays.Recording] = Recent(clock, replays.KNOWN_SECONDS, 20)
+        recordings: TTLCache[str, replays.Recording] = TTLCache(clock, replays.KNOWN_SECONDS, 20)
         return cls(
             teams=team_service,
             leagues=league_service,

@@ -34,7 +34,7 @@ _uuid4 = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
 )
 _name = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_MOST_NAMES: Final = 4096
+_MAX_NAMES: Final = 4096
 _known_names: Final[set[str]] = set()
 
 
@@ -182,7 +182,7 @@ def are_names(values: Iterable[str]) -> bool:
 def _is_name(value: str) -> bool:
     if not _name.fullmatch(value):
         return False
-    if len(_known_names) < _MOST_NAMES:
+    if len(_known_names) < _MAX_NAMES:
         _known_names.add(value)
     return True
 

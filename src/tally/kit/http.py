@@ -1,10 +1,10 @@
 """What stands around every request: its id, its log context, its figures, and its errors on the wire.
 
-`RequestScope` is the outermost layer of the app. It takes the client's X-Request-Id or makes one,
+`RequestContextMiddleware` is the outermost layer of the app. It takes the client's X-Request-Id or makes one,
 puts it on the response whatever happens, and counts the request under its route's template.
-`Boundary` stands around each backend and turns errors into answers: domain errors by the one table
+`ErrorMiddleware` stands around each backend and turns errors into answers: domain errors by the one table
 `STATUS`, unknown paths and methods, and, as a 500 that tells nothing, whatever was not foreseen.
-How an error looks differs by backend and is its `ErrorWire`.
+How an error looks differs by backend and is its `ErrorFormat`.
 
 Both are plain ASGI: no task and no queue is made for a request.
 """
@@ -109,7 +109,7 @@ class EnvelopeError(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorWire:
+class ErrorFormat:
     """How the errors of a backend look: the body's shape, and its own names for codes where they differ."""
 
     shape: type[ErrorBody] = NestedError
@@ -162,12 +162,12 @@ def problem_of(error: Exception) -> Problem | None:
     return Problem(status, error.code, error.message, error.details, headers)
 
 
-class Boundary:
+class ErrorMiddleware:
     """Stands around a backend: its name on log lines, its errors on the wire."""
 
-    def __init__(self, app: ASGIApp, wire: ErrorWire, service: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, error_format: ErrorFormat, service: str | None = None) -> None:
         self._app = app
-        self._wire = wire
+        self._error_format = error_format
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -198,10 +198,10 @@ class Boundary:
             problem = UNEXPECTED
             where = {"method": scope["method"], "path": scope["path"]}
             _log.error("Unexpected error", action="unexpected_error", exc_info=error, **where)
-        await self._wire.response(problem)(scope, receive, send)
+        await self._error_format.response(problem)(scope, receive, send)
 
 
-class RequestScope:
+class RequestContextMiddleware:
     """The outermost layer: request id, log context, figures, and the access log if it is wanted."""
 
     def __init__(

@@ -24,7 +24,7 @@ from tally.kit.metrics import Metrics
 PING: Final = b": ping\n\n"
 # Of one client, in bytes, before what comes next: a slow one must not cost more memory than this
 # and one chunk.
-MOST_WAITING: Final = 1024 * 1024
+MAX_WAITING: Final = 1024 * 1024
 
 
 class Message:
@@ -70,7 +70,7 @@ class Subscription:
 
     def put(self, chunk: bytes) -> bool:
         """Queue `chunk`, or give the client up if it is too far behind already: so many chunks, or so many bytes."""
-        if len(self._waiting) >= self._capacity or self._size >= MOST_WAITING:
+        if len(self._waiting) >= self._capacity or self._size >= MAX_WAITING:
             self._waiting.clear()
             self._is_over = True
             self._ready.set()

@@ -15,7 +15,7 @@ import jwt
 from tally.kit.auth import OPTIONS, Claims, check_times, header_of, invalid_token
 from tally.kit.clock import Clock
 from tally.kit.keyring import Keyring
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 
 ALGORITHM: Final = "HS256"
 # To read a token and check its signature takes ten times as long as anything else that is done with
@@ -35,7 +35,7 @@ class TokenIssuer:
         self._issuer = issuer
         self._audience = audience
         self._leeway = leeway
-        self._verified: Recent[str, Claims] = Recent(clock, REMEMBERED_SECONDS, REMEMBERED)
+        self._verified: TTLCache[str, Claims] = TTLCache(clock, REMEMBERED_SECONDS, REMEMBERED)
 
     def issue(self, subject: str, *, seconds: int, **claims: str) -> str:
         """A token for `subject` that is good for so many seconds."""

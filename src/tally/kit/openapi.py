@@ -86,7 +86,7 @@ def _kinds(api: Api) -> list[Any]:
     ]
     others = [type(example) for each in api.operations for example in each.other_responses.values()]
     in_paths = [kind for each in api.operations for kind in each.path_types.values()]
-    return [*named, *others, *in_paths, api.wire.shape]
+    return [*named, *others, *in_paths, api.error_format.shape]
 
 
 def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
@@ -184,11 +184,14 @@ def _errors(api: Api, operation: Operation, schemas: _Schemas) -> Json:
                 "description": HTTPStatus(problem.status).phrase,
                 "headers": REQUEST_ID,
                 "content": {
-                    "application/json": {"schema": schemas.of(api.wire.shape), "examples": {}}
+                    "application/json": {
+                        "schema": schemas.of(api.error_format.shape),
+                        "examples": {},
+                    }
                 },
             },
         )
-        body = msgspec.to_builtins(api.wire.body(problem))
+        body = msgspec.to_builtins(api.error_format.body(problem))
         told["content"]["application/json"]["examples"][problem.code] = {
             "summary": problem.message,
             "value": body,

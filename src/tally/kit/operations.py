@@ -7,7 +7,7 @@ that what is documented is what is served.
     Api(
         name="devices",
         description="Sensor readings, once each.",
-        wire=ErrorWire(FlatError, upper_case=True),
+        wire=ErrorFormat(FlatError, upper_case=True),
         operations=(
             Operation(
                 "GET", "/devices/{hardware_id}", show_device, "A device",
@@ -31,7 +31,7 @@ from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tally.errors import TallyError
-from tally.kit.http import Boundary, ErrorWire
+from tally.kit.http import ErrorFormat, ErrorMiddleware
 
 Handler: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -75,7 +75,7 @@ class Api:
     name: str
     description: str
     operations: tuple[Operation, ...]
-    wire: ErrorWire = field(default_factory=ErrorWire)
+    error_format: ErrorFormat = field(default_factory=ErrorFormat)
     service: str | None = None
     # OpenAPI's security schemes by the names that operations use.
     security_schemes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Api:
         router = Router(routes(self.operations), redirect_slashes=False)
         mount = Mount(
             self.prefix,
-            Boundary(router, self.wire, self.service or self.name),
+            ErrorMiddleware(router, self.error_format, self.service or self.name),
             middleware=self.middleware,
         )
         # A path with a line end in it is this backend's to answer too; left as it is, the pattern

@@ -19,7 +19,7 @@ from tally.kit.clock import Clock
 from tally.kit.eventstream import ABORT
 
 CONTROL: Final = "/_sim"
-MOST_REMEMBERED: Final = 10_000
+MAX_REMEMBERED: Final = 10_000
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._pending: list[Fault] = []
-        self.seen: deque[Seen] = deque(maxlen=MOST_REMEMBERED)
+        self.seen: deque[Seen] = deque(maxlen=MAX_REMEMBERED)
 
     def remember(self, most: int) -> None:
         """Keep no more requests than this: who runs for days wants fewer than a test."""

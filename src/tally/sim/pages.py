@@ -13,7 +13,7 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 # More than a person wants to choose from.
-MOST_CHOICES: Final = 30
+MAX_CHOICES: Final = 30
 STYLE: Final = """
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 3rem auto; padding: 0 1rem; color: #1b1b1f; }
@@ -45,7 +45,7 @@ def button(name: str, value: str, text: str) -> str:
 
 def choices(name: str, values: Iterable[tuple[str, str]]) -> list[str]:
     """A button for each value and its text, as many as fit on a page."""
-    return [button(name, value, text) for value, text in itertools.islice(values, MOST_CHOICES)]
+    return [button(name, value, text) for value, text in itertools.islice(values, MAX_CHOICES)]
 
 
 def note(text: str) -> str:

@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route, Router
 
 from tally.kit.clock import Clock
-from tally.kit.http import Boundary, ErrorWire
+from tally.kit.http import ErrorFormat, ErrorMiddleware
 from tally.sim.faults import Faults, Faulty
 
 
@@ -16,5 +16,5 @@ def simulator_app(
 ) -> Starlette:
     """An app of `routes`; what goes wrong by arrangement comes from `faults`, mistakes in requests from the kit."""
     router = Router(list(routes), redirect_slashes=False)
-    app = Faulty(Boundary(router, ErrorWire(), f"sim-{name}"), faults, clock)
+    app = Faulty(ErrorMiddleware(router, ErrorFormat(), f"sim-{name}"), faults, clock)
     return Starlette(routes=[Mount("/", app)], lifespan=lifespan)

@@ -13,9 +13,9 @@ from tally.kit.clock import Clock, SystemClock
 from tally.store import api
 from tally.store.access import Invocation, current_invocation
 from tally.store.api import Engine, Page, Returns, operation_name
+from tally.store.enforcement import admit, admit_each, check_room, clamp, settle
 from tally.store.errors import AccessViolation, Refused, StoreError
 from tally.store.expressions import Action, Condition, F, Path, path_of
-from tally.store.guard import admit, admit_each, check_room, clamp, settle
 from tally.store.meters import Meters, PatternMeter
 from tally.store.schema import Table
 from tally.store.values import Item, Key

@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from tally.store import api
+from tally.store.enforcement import check_room, resolve_bound, too_many
 from tally.store.errors import StoreError
 from tally.store.expressions import Condition
-from tally.store.guard import check_room, resolve_bound, too_many
 from tally.store.paging import Patience, chunks, complete, run_bounded
 from tally.store.requests import Projected, Requests, paths_of
 from tally.store.schema import Table, check_key

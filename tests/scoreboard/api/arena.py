@@ -21,9 +21,9 @@ from tally.app import Parts, assembled, build_app
 from tally.kit.clock import Clock, ManualClock, SystemClock
 from tally.kit.ids import new_uuid
 from tally.kit.server import serving
-from tally.scoreboard.assembly import Scoreboard
 from tally.scoreboard.model import NewUser, Score
 from tally.scoreboard.service.sessions import Client as From
+from tally.scoreboard.wiring import Scoreboard
 from tally.settings import Secret, Settings
 
 Json: TypeAlias = dict[str, Any]

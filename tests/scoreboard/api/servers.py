@@ -19,7 +19,7 @@ from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
 from tally.scoreboard.migrations import migrate
 from tally.scoreboard.repository.database import open_database
-from tally.scoreboard.repository.figures import StorageFigures
+from tally.scoreboard.repository.metrics import StorageFigures
 
 TEMPLATE = "with_tables"
 

@@ -12,7 +12,7 @@ from tally.kit.metrics import Metrics
 from tally.scoreboard.migrations import migrate
 from tally.scoreboard.repository.cacheserver import open_cache_server
 from tally.scoreboard.repository.database import PoolLimits, open_database
-from tally.scoreboard.repository.figures import StorageFigures
+from tally.scoreboard.repository.metrics import StorageFigures
 from tests.scoreboard.repository.league import League
 
 

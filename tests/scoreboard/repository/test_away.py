@@ -15,8 +15,8 @@ from tally.scoreboard.model import CacheAway, Score
 from tally.scoreboard.repository.board import BoardRepository
 from tally.scoreboard.repository.cacheserver import open_cache_server
 from tally.scoreboard.repository.database import PoolLimits, open_database
-from tally.scoreboard.repository.figures import StorageFigures
 from tally.scoreboard.repository.limits import LimitRepository
+from tally.scoreboard.repository.metrics import StorageFigures
 from tests.scoreboard.api.servers import mortal_postgres, mortal_redis
 from tests.scoreboard.repository.conftest import Addresses
 from tests.scoreboard.repository.league import START, League

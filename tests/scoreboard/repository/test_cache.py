@@ -20,8 +20,8 @@ from tally.scoreboard.repository.cache import (
 )
 from tally.scoreboard.repository.cacheserver import open_cache_server
 from tally.scoreboard.repository.channel import UpdateChannel
-from tally.scoreboard.repository.figures import StorageFigures
 from tally.scoreboard.repository.limits import LimitRepository
+from tally.scoreboard.repository.metrics import StorageFigures
 from tests.scoreboard.api.servers import mortal_redis
 from tests.scoreboard.repository.league import START, League, at
 

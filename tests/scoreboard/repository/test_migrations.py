@@ -13,7 +13,7 @@ from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
 from tally.scoreboard.migrations import Migration, SchemaRefused, known_migrations, migrate
 from tally.scoreboard.repository.database import Database, open_database
-from tally.scoreboard.repository.figures import StorageFigures
+from tally.scoreboard.repository.metrics import StorageFigures
 from tests.scoreboard.repository.conftest import Addresses
 
 FIRST = Migration(1, "first", "CREATE TABLE first (id INTEGER PRIMARY KEY);")

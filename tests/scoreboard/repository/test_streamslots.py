@@ -9,7 +9,7 @@ from tally.errors import RateLimited
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
 from tally.scoreboard.repository.cacheserver import CacheServer, open_cache_server
-from tally.scoreboard.repository.figures import StorageFigures
+from tally.scoreboard.repository.metrics import StorageFigures
 from tally.scoreboard.repository.openstreams import LIVES_SECONDS, PROCESS, OpenStreams
 from tally.scoreboard.service.guard import RedisGuard
 from tally.scoreboard.service.streams import StreamSlots

@@ -1,6 +1,6 @@
 """What the two servers say of themselves is what they are asked for, and grows with their work."""
 
-from tally.scoreboard.repository.vitals import cache_vitals, database_vitals
+from tally.scoreboard.repository.server_stats import cache_vitals, database_vitals
 from tests.scoreboard.repository.league import League
 
 

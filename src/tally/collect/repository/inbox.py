@@ -15,7 +15,7 @@ from tally.store.expressions import F, absent, present
 from tally.store.store import Store
 from tally.store.values import Item
 
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 
 
 class Inbox:
@@ -49,7 +49,7 @@ class Inbox:
         by="system",
         trigger="Job collect-inbox",
         frequency="Every second per shard",
-        bound=MOST_WAITING,
+        bound=MAX_WAITING,
     )
     async def waiting(self, shard: int) -> list[WebhookEvent]:
         """The oldest thousand of a shard, those that have to wait included."""

@@ -22,8 +22,8 @@ from tally.store.store import Store
 from tally.store.values import Item
 
 # Fifty milestones with a ledger of twelve each, and room to spare.
-MOST_ITEMS = 6_000
-MOST_WATCHED = 10_000
+MAX_ITEMS = 6_000
+MAX_WATCHED = 10_000
 
 
 class Milestones:
@@ -62,7 +62,7 @@ class Milestones:
         by="both",
         trigger="GET /milestones, GET /me, every event",
         frequency="Per event",
-        bound=MOST_ITEMS,
+        bound=MAX_ITEMS,
     )
     async def milestones(self, user_id: str) -> list[Held]:
         """All milestones, the oldest first, each with its ledger."""
@@ -96,13 +96,13 @@ class Milestones:
         by="system",
         trigger="GET /milestones/{id}/events",
         frequency="Every second while somebody watches",
-        bound=MOST_WATCHED,
+        bound=MAX_WATCHED,
     )
     async def versions(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """The versions of milestones by owner and id; beyond ten thousand, those that have been watched for longest."""
         wanted = [
             at(user(user_id), milestone(milestone_id))
-            for user_id, milestone_id in keys[:MOST_WATCHED]
+            for user_id, milestone_id in keys[:MAX_WATCHED]
         ]
         items = await self.store.get_many(
             COMMIT_COLLECT, wanted, project=("userId", "milestoneId", "version")

@@ -13,7 +13,7 @@ from tally.store.expressions import F
 from tally.store.store import Store
 from tally.store.values import Item
 
-MOST_MODELS = 50
+MAX_MODELS = 50
 
 
 class Models:
@@ -65,7 +65,7 @@ class Models:
         by="user",
         trigger="GET /models",
         frequency="Per request",
-        bound=MOST_MODELS,
+        bound=MAX_MODELS,
     )
     async def metas(self, model_ids: Sequence[str]) -> list[ModelMeta]:
         """Those that are there, by name."""

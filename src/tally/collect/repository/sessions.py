@@ -46,7 +46,7 @@ COMMIT_COLLECT_SESSIONS = Table(
 )
 
 META = "META"
-MOST_SESSIONS = 500
+MAX_SESSIONS = 500
 
 
 def _session_key(session_hash: str) -> Item:
@@ -121,7 +121,7 @@ class SessionRepository:
         by="user",
         trigger="DELETE /account",
         frequency="Rare",
-        bound=MOST_SESSIONS,
+        bound=MAX_SESSIONS,
     )
     async def delete_some_of(self, user_id: str) -> int:
         """Delete up to 500 sessions of a person, and say how many there were."""

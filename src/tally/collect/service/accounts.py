@@ -12,10 +12,10 @@ from tally.collect.service.linking import Linking
 from tally.collect.service.ports import DeleteIdentity
 from tally.errors import NotFound, Unauthenticated, Unavailable
 from tally.kit.clock import Clock
-from tally.kit.sealing import Sealer, Unsealable
+from tally.kit.encryption import DecryptionError, Encryptor
 
 # Rounds of some hundred items each: more than anyone can have.
-MOST_ROUNDS: Final = 100
+MAX_ROUNDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Accounts:
     sessions: SessionRepository
     linking: Linking
     delete_identity: DeleteIdentity
-    sealer: Sealer
+    sealer: Encryptor
     audit: AuditTrail
     clock: Clock
 
@@ -69,18 +69,20 @@ class Accounts:
         await self._sign_out_everywhere(user_id)
         await self.sessions.delete(session.session_hash)
         if session.sealed is not None:
-            with suppress(Unsealable):  # the key was changed: without it the issuer cannot be asked
+            with suppress(
+                DecryptionError
+            ):  # the key was changed: without it the issuer cannot be asked
                 await self.delete_identity(self.sealer.open(session.sealed, user_id))
         self.audit.record("ACCOUNT_DELETED", user_id, ip=ip)
 
     async def _empty(self, user_id: str) -> None:
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if not await self.main.remove_some(user_id):
                 return
         raise Unavailable("The account is not empty yet; ask again", retry_after=1)
 
     async def _sign_out_everywhere(self, user_id: str) -> None:
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if not await self.sessions.delete_some_of(user_id):
                 return
         raise Unavailable("Not all sessions have ended yet; ask again", retry_after=1)

@@ -22,7 +22,7 @@ from tally.settings import Secret
 
 CAPACITY: Final = 10_000
 FLUSH_SECONDS: Final = 5.0
-MOST_OF_A_REQUEST: Final = 200
+MAX_OF_A_REQUEST: Final = 200
 NO_FACTS: Final[Mapping[str, str | int]] = MappingProxyType({})
 
 _log = logs.logger()
@@ -101,10 +101,10 @@ class AuditTrail:
                 self._waiting.task_done()
 
     async def _append(self, event: AuditEvent) -> None:
-        for number in range(1, MOST_OF_A_REQUEST + 1):
+        for number in range(1, MAX_OF_A_REQUEST + 1):
             if await self._repository.append(event, number):
                 return
-        raise Unavailable(f"More than {MOST_OF_A_REQUEST} events of one request")
+        raise Unavailable(f"More than {MAX_OF_A_REQUEST} events of one request")
 
     def _lose(self, event: AuditEvent, why: str) -> None:
         self.lost += 1

@@ -19,7 +19,7 @@ from tally.collect.service.sign_in import check_return_path, use_state
 from tally.errors import Conflict, Forbidden, NotFound, RateLimited, Unauthenticated, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
-from tally.kit.sealing import Sealer, Unsealable
+from tally.kit.encryption import DecryptionError, Encryptor
 
 STRAVA: Final = "strava"
 FRESH_SECONDS: Final = 300
@@ -36,7 +36,7 @@ class Linking:
     main: CollectRepository
     sessions: SessionRepository
     strava: Strava
-    sealer: Sealer
+    sealer: Encryptor
     audit: AuditTrail
     clock: Clock
 
@@ -174,13 +174,13 @@ class Linking:
             text = self.sealer.open(
                 connection.sealed, f"{connection.user_id} {connection.athlete_id}"
             )
-        except Unsealable as error:
+        except DecryptionError as error:
             raise Revoked from error
         access, refresh, expires_at = msgspec.json.decode(text, type=tuple[str, str, int])
         return Tokens(access, refresh, expires_at)
 
 
-def sealed_tokens(sealer: Sealer, user_id: str, athlete_id: int, tokens: Tokens) -> str:
+def sealed_tokens(sealer: Encryptor, user_id: str, athlete_id: int, tokens: Tokens) -> str:
     """The tokens as they are stored: of no use without the key, nor on anybody else's connection."""
     text = msgspec.json.encode([tokens.access, tokens.refresh, tokens.expires_at]).decode()
     return sealer.seal(text, f"{user_id} {athlete_id}")

@@ -7,7 +7,7 @@ from typing import Final
 from tally.collect.model import Model, ModelMeta
 from tally.collect.repository.main import CollectRepository
 from tally.errors import NotFound
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 
 KNOWN_SECONDS: Final = 300.0
 
@@ -18,7 +18,7 @@ class ModelShelf:
 
     main: CollectRepository
     shipped: Mapping[str, Model]
-    known: Recent[str, Model]
+    known: TTLCache[str, Model]
 
     async def stock(self) -> None:
         """Write all shipped models; the same again changes nothing."""

@@ -19,7 +19,7 @@ from tally.collect.service.ports import Issuer
 from tally.errors import Invalid, Unauthenticated
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
-from tally.kit.sealing import Sealer, Unsealable
+from tally.kit.encryption import DecryptionError, Encryptor
 
 LOGIN: Final = "login"
 FREE: Final = "free"
@@ -49,7 +49,7 @@ class SignIn:
     sessions: SessionRepository
     main: CollectRepository
     issuer: Issuer
-    sealer: Sealer
+    sealer: Encryptor
     audit: AuditTrail
     clock: Clock
 
@@ -114,7 +114,7 @@ class SignIn:
             nonce, _, verifier = self.sealer.open(pending.sealed or "", pending.state).partition(
                 " "
             )
-        except Unsealable as error:
+        except DecryptionError as error:
             raise _not_begun_here() from error
         return nonce, verifier
 

@@ -21,8 +21,8 @@ from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.table import SHARDS
 from tally.collect.service.audit import AuditTrail
 from tally.collect.service.engine import ProgressEngine
-from tally.collect.service.figures import InboxFigures
 from tally.collect.service.linking import Linking
+from tally.collect.service.metrics import InboxFigures
 from tally.collect.service.ports import Revoked, Strava
 from tally.errors import Conflict
 from tally.kit import logs

@@ -21,18 +21,18 @@ from prometheus_client import Counter, Gauge
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.cricket.apns.channels import Channels
+from tally.cricket.apns.connection_pool import Lane, Lanes
 from tally.cricket.apns.flow import Flow
-from tally.cricket.apns.lanes import Lane, Lanes
 from tally.cricket.apns.model import NOT_CONFIGURED, Channel, Outcome, Priority, Push, Verdict
 from tally.cricket.apns.provider import ProviderToken
 from tally.cricket.apns.requests import Requests
-from tally.cricket.apns.turns import Turn, Turns
+from tally.cricket.apns.token_queue import Turn, Turns
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
-from tally.kit.recent import Recent
 from tally.kit.retry import RetryPolicy, full_jitter
+from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret, Settings, SettingsError
 
 # For one push: how often, how patiently, and for how long in all.
@@ -65,7 +65,7 @@ class ApnsGateway:
         self._clock = clock
         self._patience = patience
         self._turns = Turns()
-        self._told: Recent[str, bool] = Recent(clock, _LOUD_SECONDS, 100)
+        self._told: TTLCache[str, bool] = TTLCache(clock, _LOUD_SECONDS, 100)
         registry = metrics.registry
         self._ended = Counter(
             "tally_apns_pushes", "Pushes by what became of them", ["outcome"], registry=registry

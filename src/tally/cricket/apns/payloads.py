@@ -18,13 +18,13 @@ import msgspec
 from tally.errors import Invalid, TooLarge
 
 # Bytes, by Apple's rules.
-MOST_PUSHED: Final = 4096
-MOST_BROADCAST: Final = 5120
+MAX_PUSHED: Final = 4096
+MAX_BROADCAST: Final = 5120
 # Bytes of an alert's title and of its body, and of the attributes at a start, as JSON.
-MOST_TITLE: Final = 128
-MOST_BODY: Final = 320
-MOST_ATTRIBUTES: Final = 512
-MOST_CHANNEL_ID: Final = 64
+MAX_TITLE: Final = 128
+MAX_BODY: Final = 320
+MAX_ATTRIBUTES: Final = 512
+MAX_CHANNEL_ID: Final = 64
 # The largest numbers that will be seen, so that the room does not shrink with time.
 _LONG_AFTER: Final = 9_999_999_999
 _ELLIPSIS: Final = "…"
@@ -64,18 +64,18 @@ def start(
     asked for a token of its own.
     """
     taken = len(_encoded(attributes))
-    if taken > MOST_ATTRIBUTES:
+    if taken > MAX_ATTRIBUTES:
         raise PayloadTooLarge(
-            f"The attributes have {taken} bytes, {MOST_ATTRIBUTES} at most",
+            f"The attributes have {taken} bytes, {MAX_ATTRIBUTES} at most",
             size=taken,
-            limit=MOST_ATTRIBUTES,
+            limit=MAX_ATTRIBUTES,
         )
     source = (
         {"input-push-channel": channel_id} if channel_id is not None else {"input-push-token": 1}
     )
     aps = _activity("start", timestamp, content, alert, stale_at=stale_at, relevance=relevance)
     return _fitted(
-        aps | {"attributes-type": attributes_type, "attributes": attributes} | source, MOST_PUSHED
+        aps | {"attributes-type": attributes_type, "attributes": attributes} | source, MAX_PUSHED
     )
 
 
@@ -93,7 +93,7 @@ def update(
     A device ignores one whose timestamp is older than that of the state it shows.
     """
     aps = _activity("update", timestamp, content, alert, stale_at=stale_at, relevance=relevance)
-    return _fitted(aps, MOST_BROADCAST if to_channel else MOST_PUSHED)
+    return _fitted(aps, MAX_BROADCAST if to_channel else MAX_PUSHED)
 
 
 def end(
@@ -108,7 +108,7 @@ def end(
     aps = _activity("end", timestamp, content, alert)
     if dismiss_at is not None:
         aps["dismissal-date"] = dismiss_at
-    return _fitted(aps, MOST_BROADCAST if to_channel else MOST_PUSHED)
+    return _fitted(aps, MAX_BROADCAST if to_channel else MAX_PUSHED)
 
 
 def notification(
@@ -121,24 +121,24 @@ def notification(
         aps["sound"] = shown.sound
     if thread_id is not None:
         aps["thread-id"] = thread_id
-    return _sized({**(extra or {}), "aps": aps}, MOST_PUSHED)
+    return _sized({**(extra or {}), "aps": aps}, MAX_PUSHED)
 
 
 def room_for_content(kind: Kind) -> int:
     """How many bytes of JSON the content of such a payload may take, with an alert and attributes as large as they may be."""
-    alert = Alert("t" * MOST_TITLE, "b" * MOST_BODY)
+    alert = Alert("t" * MAX_TITLE, "b" * MAX_BODY)
     aps = _activity(
         "update", _LONG_AFTER, {}, alert, stale_at=_LONG_AFTER, relevance=99.99999999999999
     )
     aps["dismissal-date"] = _LONG_AFTER
     if kind == "start":
-        filled = {"a": "a" * (MOST_ATTRIBUTES - len(b'{"a":""}'))}
+        filled = {"a": "a" * (MAX_ATTRIBUTES - len(b'{"a":""}'))}
         aps |= {
             "attributes-type": "t" * 64,
             "attributes": filled,
-            "input-push-channel": "c" * MOST_CHANNEL_ID,
+            "input-push-channel": "c" * MAX_CHANNEL_ID,
         }
-    limit = MOST_BROADCAST if kind == "broadcast" else MOST_PUSHED
+    limit = MAX_BROADCAST if kind == "broadcast" else MAX_PUSHED
     return limit - len(_encoded({"aps": aps})) + len(b"{}")
 
 
@@ -171,7 +171,7 @@ def _activity(
 
 
 def _shortened(alert: Alert) -> Alert:
-    return Alert(_cut(alert.title, MOST_TITLE), _cut(alert.body, MOST_BODY), alert.sound)
+    return Alert(_cut(alert.title, MAX_TITLE), _cut(alert.body, MAX_BODY), alert.sound)
 
 
 def _cut(text: str, most: int) -> str:

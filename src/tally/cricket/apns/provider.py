@@ -22,8 +22,8 @@ from tally.kit.clock import Clock
 from tally.settings import Secret, SettingsError
 
 STEP_SECONDS: Final = 30 * 60
-LEAST_SECONDS: Final = 21 * 60
-MOST_SECONDS: Final = 55 * 60
+MIN_SECONDS: Final = 21 * 60
+MAX_SECONDS: Final = 55 * 60
 
 
 class ProviderToken:
@@ -45,7 +45,7 @@ class ProviderToken:
         """The header now; a new one where it is time."""
         if self._clock.time_ns() >= self._fresh_until_ns:
             age = self._clock.seconds() - self._dated
-            if age >= MOST_SECONDS or self._is_changeable():
+            if age >= MAX_SECONDS or self._is_changeable():
                 self._use(self._step())
         return self._header
 
@@ -58,7 +58,7 @@ class ProviderToken:
         """Apple has seen another token too short a while ago, as before a restart: take that of the step before, or go back."""
         if header == self._header:
             now, earlier = self._step(), self._step() - STEP_SECONDS
-            is_good = self._clock.seconds() - earlier < MOST_SECONDS
+            is_good = self._clock.seconds() - earlier < MAX_SECONDS
             self._use(earlier if is_good and self._dated != earlier else now)
 
     def _step(self) -> int:
@@ -66,7 +66,7 @@ class ProviderToken:
         return now - now % STEP_SECONDS
 
     def _is_changeable(self) -> bool:
-        return self._clock.monotonic() - self._since >= LEAST_SECONDS
+        return self._clock.monotonic() - self._since >= MIN_SECONDS
 
     def _use(self, dated: int) -> None:
         self._dated = dated

@@ -13,7 +13,7 @@ from pyreqwest.response import Response
 from tally.cricket.apns.model import NO_ANSWER, Outcome, Push, Verdict, outcome_of
 from tally.cricket.apns.provider import ProviderToken
 
-_MOST_REMEMBERED: Final = 64
+_MAX_REMEMBERED: Final = 64
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Requests:
             }
             if push.collapse_id is not None:
                 made["apns-collapse-id"] = push.collapse_id
-            if len(self._headers) >= _MOST_REMEMBERED:
+            if len(self._headers) >= _MAX_REMEMBERED:
                 self._headers.clear()
             headers = self._headers[key] = HeaderMap(made)
         if push.apns_id is None:

@@ -21,7 +21,7 @@ import msgspec
 
 from tally.cricket.model.display import DisplayState
 
-MOST_CHARACTERS: Final = 160
+MAX_CHARACTERS: Final = 160
 _ELLIPSIS: Final = "…"
 # Never the last character of a text that was cut: they change or join the one before.
 _JOINERS: Final = frozenset("\u200d\ufe0e\ufe0f")
@@ -32,7 +32,7 @@ Content: TypeAlias = dict[str, Any]
 
 def content_of(state: DisplayState, room: int) -> Content:
     """The state as it goes to devices, in at most `room` bytes of JSON; with less than 400 there may be nothing to leave out."""
-    return fitted(_harmless(msgspec.to_builtins(state), MOST_CHARACTERS), room)
+    return fitted(_harmless(msgspec.to_builtins(state), MAX_CHARACTERS), room)
 
 
 def fitted(content: Content, room: int) -> Content:
@@ -53,7 +53,7 @@ def size_of(content: Mapping[str, Any]) -> int:
     return len(msgspec.json.encode(content))
 
 
-def clean(text: str, most: int = MOST_CHARACTERS) -> str:
+def clean(text: str, most: int = MAX_CHARACTERS) -> str:
     """The text as it can be shown anywhere, and no longer than `most` characters."""
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = "".join(
@@ -79,7 +79,7 @@ def _harmless(value: Any, most: int) -> Any:
         return clean(value, most)
     if isinstance(value, dict):
         return {
-            name: _harmless(each, MOST_CHARACTERS if name in _EXACT else most)
+            name: _harmless(each, MAX_CHARACTERS if name in _EXACT else most)
             for name, each in value.items()
         }
     if isinstance(value, list | tuple):

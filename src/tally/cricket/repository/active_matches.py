@@ -40,7 +40,7 @@ ACTIVE_MATCHES = Table(
     ),
 )
 _SHAPE: Final = Shape(ActiveMatch, expires_at="ttl")
-MOST_MATCHES: Final = 2_000
+MAX_MATCHES: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class ActiveMatchRepository:
         by="system",
         trigger="MatchOrchestrator, service startup",
         frequency="Every 30s",
-        bound=MOST_MATCHES,
+        bound=MAX_MATCHES,
     )
     async def all_on(self) -> list[ActiveMatch]:
         """All that are on, or over and not cleaned up yet, by id."""

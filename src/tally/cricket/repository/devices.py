@@ -43,8 +43,8 @@ CRICKET_DEVICES = Table(
 _SHAPE: Final = Shape(Device)
 # A person has a few. Reinstalled apps leave others behind: at the next registration the latest ones
 # are kept.
-MOST_KEPT: Final = 20
-MOST_DEVICES: Final = 50
+MAX_KEPT: Final = 20
+MAX_DEVICES: Final = 50
 
 
 def _key(user_id: str, device_token: str) -> Item:
@@ -66,7 +66,7 @@ class DeviceRepository:
         by="both",
         trigger="GET /user/device, PushNotificationService",
         frequency="Per push send / per request",
-        bound=MOST_DEVICES,
+        bound=MAX_DEVICES,
     )
     async def get(self, user_id: str, now: int) -> Device | None:
         """The first device of a person that has not expired at `now` seconds."""
@@ -87,7 +87,7 @@ class DeviceRepository:
         by="both",
         trigger="GET /user/device, PushNotificationService, MatchOrchestrator",
         frequency="Per push send / per request",
-        bound=MOST_DEVICES,
+        bound=MAX_DEVICES,
     )
     async def of_user(self, user_id: str, now: int) -> list[Device]:
         """All devices of a person that have not expired at `now` seconds, the one heard of last first."""
@@ -101,7 +101,7 @@ class DeviceRepository:
         by="user",
         trigger="POST /user/device",
         frequency="On app launch",
-        bound=3 * MOST_DEVICES,
+        bound=3 * MAX_DEVICES,
     )
     async def register(self, device: Device, *, is_only_one: bool) -> Device:
         """The device as it stands now, in place of what it was under other tokens, or of all others of its owner."""
@@ -201,7 +201,7 @@ class DeviceRepository:
             CRICKET_DEVICES,
             F("userId") == user_id,
             consistent=True,
-            bound=MOST_DEVICES,
+            bound=MAX_DEVICES,
             overflow="stop",
         )
         found = [_SHAPE.record(item) async for item in items]
@@ -218,7 +218,7 @@ def _orphans(found: Iterable[Device], now: int, is_only_one: bool) -> list[Devic
     orphans: list[Device] = []
     for each in found:
         rivals = "" if is_only_one else each.device_id
-        if has_expired(each.expires_at, now) or rivals in kept or len(kept) == MOST_KEPT:
+        if has_expired(each.expires_at, now) or rivals in kept or len(kept) == MAX_KEPT:
             orphans.append(each)
         else:
             kept.add(rivals)

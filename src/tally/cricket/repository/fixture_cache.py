@@ -73,10 +73,10 @@ CRICKET_FIXTURE_CACHE = Table(
         Attribute("enrichedAt", "N", about="epoch milliseconds"),
     ),
 )
-MOST_OF_A_LEAGUE: Final = 5_000
-MOST_FIXTURES: Final = 20_000
+MAX_OF_A_LEAGUE: Final = 5_000
+MAX_FIXTURES: Final = 20_000
 UPDATES_AT_ONCE: Final = 32
-MOST_TRIES: Final = 10
+MAX_TRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class FixtureCacheRepository:
         by="both",
         trigger="GET /matches, FixtureSyncJob",
         frequency="Per request / per sync",
-        bound=MOST_FIXTURES,
+        bound=MAX_FIXTURES,
     )
     async def get_many(self, match_ids: Iterable[str], now: int) -> dict[str, CachedFixture]:
         """Those that there are, by match."""
@@ -131,7 +131,7 @@ class FixtureCacheRepository:
         by="both",
         trigger="GET /matches?league=, LiveScoreJob",
         frequency="Per request / per tick",
-        bound=MOST_OF_A_LEAGUE,
+        bound=MAX_OF_A_LEAGUE,
     )
     async def by_league(self, league_id: str, now: int) -> list[CachedFixture]:
         """All of a league, the earliest start first."""
@@ -147,7 +147,7 @@ class FixtureCacheRepository:
         by="system",
         trigger="FixtureSyncJob",
         frequency="Per sync cycle",
-        bound=MOST_FIXTURES,
+        bound=MAX_FIXTURES,
     )
     async def all(self, now: int) -> AsyncGenerator[CachedFixture, None]:
         async for item in self.store.scan_items(CRICKET_FIXTURE_CACHE, consistent=True):
@@ -165,7 +165,7 @@ class FixtureCacheRepository:
     )
     async def put(self, entry: CachedFixture) -> CachedFixture:
         """The entry as it stands now, with enrichment that was there and newer than its own."""
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             try:
                 await self.store.put(
                     CRICKET_FIXTURE_CACHE,
@@ -191,7 +191,7 @@ class FixtureCacheRepository:
         by="system",
         trigger="FixtureSyncJob",
         frequency="Per sync cycle",
-        bound=MOST_FIXTURES,
+        bound=MAX_FIXTURES,
     )
     async def put_batch(self, entries: Iterable[CachedFixture], now: int) -> None:
         """Put all of these at `now` milliseconds, each with the enrichment that is there, unless it brings newer."""

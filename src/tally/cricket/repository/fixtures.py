@@ -77,11 +77,11 @@ CRICKET_FIXTURES = Table(
 )
 _SHAPE: Final = Shape(Fixture)
 
-MOST_STARTING: Final = 2_000
-MOST_LIVE: Final = 500
-MOST_READ: Final = 2_000
-MOST_WRITTEN: Final = 20_000
-MOST_SCANNED: Final = 20_000
+MAX_STARTING: Final = 2_000
+MAX_LIVE: Final = 500
+MAX_READ: Final = 2_000
+MAX_WRITTEN: Final = 20_000
+MAX_SCANNED: Final = 20_000
 SCAN_PAGE: Final = 1_000
 
 
@@ -117,7 +117,7 @@ class FixtureRepository:
         by="both",
         trigger="GET /matches, FixtureCacheService",
         frequency="Per request / per sync cycle",
-        bound=MOST_WRITTEN,
+        bound=MAX_WRITTEN,
     )
     async def get_many(self, match_ids: Iterable[str]) -> dict[str, Fixture]:
         """Those that there are, by id."""
@@ -157,7 +157,7 @@ class FixtureRepository:
         by="system",
         trigger="PrematchNotificationJob",
         frequency="Every 60s",
-        bound=MOST_STARTING,
+        bound=MAX_STARTING,
     )
     async def starting_soon(
         self, league_codes: Iterable[str], now: str, until: str
@@ -168,7 +168,7 @@ class FixtureRepository:
             where = (F("leagueCode") == code) & F("startTime").between(now, until)
             waiting = absent("liveUpdatedAt") & absent("archivedAt")
             items = self.store.items(
-                CRICKET_FIXTURES, where, index=BY_LEAGUE, filter=waiting, bound=MOST_STARTING
+                CRICKET_FIXTURES, where, index=BY_LEAGUE, filter=waiting, bound=MAX_STARTING
             )
             return [_SHAPE.record(item) async for item in items]
 
@@ -186,7 +186,7 @@ class FixtureRepository:
         by="system",
         trigger="LiveScoreJob reconciliation",
         frequency="Every 2.5s",
-        bound=MOST_LIVE,
+        bound=MAX_LIVE,
     )
     async def live(self) -> list[Fixture]:
         """All that are live, the earliest start first."""
@@ -203,7 +203,7 @@ class FixtureRepository:
         by="system",
         trigger="FixtureSyncJob",
         frequency="Per sync cycle",
-        bound=MOST_WRITTEN,
+        bound=MAX_WRITTEN,
     )
     async def write_batch(self, fixtures: Iterable[Fixture]) -> None:
         """Put whole fixtures.
@@ -285,14 +285,14 @@ class FixtureRepository:
         by="user",
         trigger="Admin endpoints",
         frequency="Rare, admin-only",
-        bound=MOST_SCANNED,
+        bound=MAX_SCANNED,
     )
     async def by_league(
         self, league_id: str, limit: int, start: Key | None = None
     ) -> tuple[list[Fixture], Key | None]:
         """Up to `limit` fixtures of a league, in no order, and where to go on; a page may be short when the table is large."""
         found: list[Fixture] = []
-        for _ in range(MOST_SCANNED // SCAN_PAGE):
+        for _ in range(MAX_SCANNED // SCAN_PAGE):
             page = await self.store.scan(
                 CRICKET_FIXTURES, filter=F("leagueId") == league_id, limit=SCAN_PAGE, start=start
             )

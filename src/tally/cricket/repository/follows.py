@@ -33,7 +33,7 @@ CRICKET_MATCH_FOLLOWS = Table(
     ),
 )
 _SHAPE: Final = Shape(Follow)
-MOST_FOLLOWERS: Final = 2_000_000
+MAX_FOLLOWERS: Final = 2_000_000
 PAGE: Final = 500
 
 
@@ -69,7 +69,7 @@ class FollowRepository:
         by="system",
         trigger="TossDetectionJob, LiveActivityPushJob",
         frequency="Every 2.5s per live match",
-        bound=MOST_FOLLOWERS,
+        bound=MAX_FOLLOWERS,
     )
     async def of_match(self, match_id: str, now: int) -> AsyncGenerator[Follow, None]:
         """All of them, a page at a time, by user id."""
@@ -145,7 +145,7 @@ class FollowRepository:
         by="system",
         trigger="Match completion cleanup",
         frequency="Once per match end",
-        bound=MOST_FOLLOWERS,
+        bound=MAX_FOLLOWERS,
     )
     async def remove_all(self, match_id: str) -> int:
         """How many there were, expired ones included."""

@@ -37,7 +37,7 @@ CRICKET_LEAGUES = Table(
 )
 _SHAPE: Final = Shape(League)
 # Below thirty are in use; SportMonks has some more.
-MOST_LEAGUES: Final = 1_000
+MAX_LEAGUES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class LeagueRepository:
         by="user",
         trigger="GET /leagues",
         frequency="Per request, cached in-memory",
-        bound=MOST_LEAGUES,
+        bound=MAX_LEAGUES,
     )
     async def all(self) -> list[League]:
         """By name."""
@@ -85,7 +85,7 @@ class LeagueRepository:
         by="system",
         trigger="PrematchNotificationJob, FixtureSyncJob",
         frequency="Per job cycle, cached",
-        bound=MOST_LEAGUES,
+        bound=MAX_LEAGUES,
     )
     async def active(self) -> list[League]:
         """By name."""

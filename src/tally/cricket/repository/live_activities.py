@@ -60,8 +60,8 @@ _SHAPE: Final = Shape(LiveActivity, expires_at="ttl")
 _PUSHED: Final = ("matchId", "userId", "deviceId", "teamId", "updateToken", "channelId")
 # It was swiped away there, or the token leads nowhere.
 KNOWN_BY_THE_DEVICE: Final = frozenset({EndReason.USER_DISMISSED, EndReason.TOKEN_INVALID})
-MOST_ACTIVITIES: Final = 5_000_000
-MOST_OF_ONE: Final = 100
+MAX_ACTIVITIES: Final = 5_000_000
+MAX_OF_ONE: Final = 100
 PAGE: Final = 500
 
 
@@ -281,7 +281,7 @@ class LiveActivityRepository:
         by="system",
         trigger="LiveActivityPushJob",
         frequency="On each state change per live match",
-        bound=MOST_ACTIVITIES,
+        bound=MAX_ACTIVITIES,
     )
     async def targets(self, match_id: str, now: int) -> AsyncGenerator[list[PushTarget], None]:
         """As much as a push wants of all that are active, by person and device, a page at a time."""
@@ -311,7 +311,7 @@ class LiveActivityRepository:
         by="system",
         trigger="MatchOrchestrator",
         frequency="Every 30s per live match",
-        bound=MOST_ACTIVITIES,
+        bound=MAX_ACTIVITIES,
     )
     async def of_match(self, match_id: str, now: int) -> AsyncGenerator[LiveActivity, None]:
         """All of them, whatever their status, by person and device, a page at a time."""
@@ -329,7 +329,7 @@ class LiveActivityRepository:
         by="both",
         trigger="Unfollow cascade, PATCH /user/follow/:matchId, MatchOrchestrator",
         frequency="On unfollow",
-        bound=MOST_OF_ONE,
+        bound=MAX_OF_ONE,
     )
     async def of_user(self, match_id: str, user_id: str, now: int) -> list[LiveActivity]:
         """One person's, on all devices."""

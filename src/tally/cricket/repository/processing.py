@@ -32,7 +32,7 @@ MATCH_PROCESSING_STATE = Table(
         Attribute("ttl", "N", required=True, about="epoch seconds, seven days later"),
     ),
 )
-MOST_MATCHES: Final = 5_000
+MAX_MATCHES: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class ProcessingRepository:
         by="system",
         trigger="Service startup",
         frequency="Once on boot",
-        bound=MOST_MATCHES,
+        bound=MAX_MATCHES,
     )
     async def hydrate(self, match_ids: Sequence[str] | None, now: int) -> list[Processing]:
         """The progress of these matches, or of all where it is not known which ones are on."""

@@ -34,7 +34,7 @@ CRICKET_ACTIVITY_SUBSCRIPTIONS = Table(
     ),
 )
 _SHAPE: Final = Shape(Subscription)
-MOST_SUBSCRIPTIONS: Final = 2_000_000
+MAX_SUBSCRIPTIONS: Final = 2_000_000
 PAGE: Final = 500
 
 
@@ -57,7 +57,7 @@ class SubscriptionRepository:
         by="system",
         trigger="LiveActivityPushJob",
         frequency="Every 2.5s per live match",
-        bound=MOST_SUBSCRIPTIONS,
+        bound=MAX_SUBSCRIPTIONS,
     )
     async def of_match(self, match_id: str, now: int) -> AsyncGenerator[Subscription, None]:
         """All that have not expired at `now` seconds, a page at a time, by token."""
@@ -117,7 +117,7 @@ class SubscriptionRepository:
         by="user",
         trigger="Unfollow cascade",
         frequency="On unfollow",
-        bound=MOST_SUBSCRIPTIONS,
+        bound=MAX_SUBSCRIPTIONS,
     )
     async def remove_of_user(self, match_id: str, user_id: str) -> list[Subscription]:
         """Those that were removed, by token."""
@@ -140,7 +140,7 @@ class SubscriptionRepository:
         by="system",
         trigger="Match completion cleanup",
         frequency="Once per match end",
-        bound=MOST_SUBSCRIPTIONS,
+        bound=MAX_SUBSCRIPTIONS,
     )
     async def remove_all(self, match_id: str) -> int:
         """How many there were, expired ones included."""

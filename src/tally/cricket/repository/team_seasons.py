@@ -26,8 +26,8 @@ CRICKET_TEAM_SEASONS = Table(
     ),
 )
 _SHAPE: Final = Shape(TeamSeason)
-MOST_IN_A_SEASON: Final = 500
-MOST_WRITTEN: Final = 5_000
+MAX_IN_A_SEASON: Final = 500
+MAX_WRITTEN: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class TeamSeasonRepository:
         by="both",
         trigger="GET /seasons/:id/teams, FixtureEnrichmentProvider",
         frequency="Per request / per enrichment",
-        bound=MOST_IN_A_SEASON,
+        bound=MAX_IN_A_SEASON,
     )
     async def of_season(self, season_id: str) -> list[TeamSeason]:
         items = self.store.items(CRICKET_TEAM_SEASONS, F("seasonId") == season_id, consistent=True)
@@ -59,7 +59,7 @@ class TeamSeasonRepository:
         by="system",
         trigger="TeamSyncJob",
         frequency="Per sync cycle",
-        bound=MOST_WRITTEN,
+        bound=MAX_WRITTEN,
     )
     async def write_batch(self, records: Iterable[TeamSeason]) -> None:
         await self.store.write_many(

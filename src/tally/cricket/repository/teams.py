@@ -32,7 +32,7 @@ CRICKET_TEAMS = Table(
 )
 _SHAPE: Final = Shape(Team)
 # Below a hundred in one competition; SportMonks has some hundreds in all.
-MOST_TEAMS: Final = 5_000
+MAX_TEAMS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class TeamRepository:
         by="user",
         trigger="GET /teams",
         frequency="Per request, cached",
-        bound=MOST_TEAMS,
+        bound=MAX_TEAMS,
     )
     async def all(self) -> list[Team]:
         """By name."""
@@ -80,7 +80,7 @@ class TeamRepository:
         by="system",
         trigger="TeamSyncJob",
         frequency="Per sync cycle",
-        bound=MOST_TEAMS,
+        bound=MAX_TEAMS,
     )
     async def write_batch(self, teams: Iterable[Team]) -> None:
         """Put whole teams: who syncs leaves those out that an administrator has changed."""

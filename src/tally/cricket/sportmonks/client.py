@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 WHO: Final = "SportMonks"
 MAX_ANSWER: Final = 64 * 1024 * 1024
-MOST_PAGES: Final = 2_000
+MAX_PAGES: Final = 2_000
 # How long to leave it alone after a refusal that does not say.
 REST_SECONDS: Final = 60.0
 LONGEST_REST: Final = 3600.0
@@ -74,7 +74,7 @@ class SportMonksClient:
     ) -> AsyncIterator[list[msgspec.Raw]]:
         """Page after page of a list."""
         page, last = 1, 1
-        while page <= min(last, MOST_PAGES):
+        while page <= min(last, MAX_PAGES):
             answer = await self.many(path, {**parameters, "page": str(page)})
             yield answer.data
             last = answer.meta.last_page if answer.meta is not None else 1

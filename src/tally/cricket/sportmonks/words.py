@@ -22,7 +22,7 @@ STATUSES: Final = {
     "aban": MatchStatus.ABANDONED,
     "finished": MatchStatus.FINISHED,
 }
-MOST_OVERS: Final = 10_000
+MAX_OVERS: Final = 10_000
 
 
 class Unreadable(Exception):
@@ -58,7 +58,7 @@ def overs_of(number: Decimal | None) -> Overs:
     """Whole overs and balls: the decimals of 19.4 are a count, not a fraction."""
     if number is None:
         return Overs(0, 0)
-    if not number.is_finite() or not 0 <= number < MOST_OVERS:
+    if not number.is_finite() or not 0 <= number < MAX_OVERS:
         raise Unreadable(f"{number} is no number of overs")
     whole, _, balls = format(number, "f").partition(".")
     balls = balls.rstrip("0")

@@ -60,8 +60,8 @@ PROCESSED_BATCHES = Table(
 
 _NEVER_SEEN = absent("batch_id")
 # More than a chart or a page needs, and a bound to what one call can cost.
-MOST_AT_ONCE = 20_000
-MOST_EXPORTED = 50_000_000
+MAX_AT_ONCE = 20_000
+MAX_EXPORTED = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class ReadingRepository:
         by="user",
         trigger="GET /devices/{hardware_id}/series",
         frequency="Per chart",
-        bound=MOST_AT_ONCE,
+        bound=MAX_AT_ONCE,
     )
     async def values(
         self, hardware_id: str, sensor: str, span: tuple[int, int], most: int
@@ -194,7 +194,7 @@ class ReadingRepository:
         by="user",
         trigger="GET /devices/{hardware_id}/export",
         frequency="Rare",
-        bound=MOST_EXPORTED,
+        bound=MAX_EXPORTED,
     )
     async def all_between(
         self, hardware_id: str, span: tuple[int, int]

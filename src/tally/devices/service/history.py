@@ -16,7 +16,7 @@ from tally.devices.model import (
     check_hardware_id,
 )
 from tally.devices.repository.devices import DeviceRepository
-from tally.devices.repository.readings import MOST_AT_ONCE, ReadingRepository
+from tally.devices.repository.readings import MAX_AT_ONCE, ReadingRepository
 from tally.errors import Invalid, NotFound
 
 Span: TypeAlias = tuple[int, int]
@@ -62,7 +62,7 @@ class History:
     ) -> tuple[list[tuple[int, Number]], bool]:
         """The first readings of each bucket, and whether those were all; a few buckets are read at a time."""
         values: list[tuple[int, Number]] = []
-        is_all, share = True, MOST_AT_ONCE // points
+        is_all, share = True, MAX_AT_ONCE // points
         stretches = list(_stretches(span, points))
         for start in range(0, len(stretches), READ_AT_ONCE):
             some = stretches[start : start + READ_AT_ONCE]

@@ -14,7 +14,7 @@ from tally.errors import NotFound, Unauthenticated, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.kit.limits import RateLimiter
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret
 
 USED_EVERY: Final = timedelta(minutes=5)
@@ -32,8 +32,8 @@ class KeyService:
     clock: Clock
     pepper: Secret
     limiter: RateLimiter
-    known: Recent[str, ApiKey]
-    noted: Recent[str, bool]
+    known: TTLCache[str, ApiKey]
+    noted: TTLCache[str, bool]
 
     async def create(self, description: str | None) -> tuple[ApiKey, str]:
         """A new key, and its raw form, which nobody will see again."""

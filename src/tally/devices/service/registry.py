@@ -19,7 +19,7 @@ from tally.devices.repository.devices import DeviceRepository
 from tally.errors import NotFound
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
-from tally.kit.recent import Recent
+from tally.kit.ttl_cache import TTLCache
 
 SEEN_EVERY: Final = timedelta(minutes=5)
 NAME_SECONDS: Final = (
@@ -33,8 +33,8 @@ class Registry:
 
     devices: DeviceRepository
     clock: Clock
-    names: Recent[str, str]
-    noted: Recent[str, bool]
+    names: TTLCache[str, str]
+    noted: TTLCache[str, bool]
 
     async def register(
         self, hardware_id: str, boot_id: str, firmware_version: str, capabilities: Capabilities

@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.scoreboard.model import CacheAway
-from tally.scoreboard.repository.figures import StorageFigures
+from tally.scoreboard.repository.metrics import StorageFigures
 from tally.scoreboard.repository.sharedredis import SharedRedis
 
 _log = logs.logger()

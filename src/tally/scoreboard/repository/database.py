@@ -19,7 +19,7 @@ import msgspec
 from tally.errors import Invalid, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.repository.figures import StorageFigures
+from tally.scoreboard.repository.metrics import StorageFigures
 
 _log = logs.logger()
 

@@ -15,7 +15,7 @@ from tally.scoreboard.repository.board import BoardRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 
 PAGE: Final = 500
-MOST_EXAMPLES: Final = 20
+MAX_EXAMPLES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,7 @@ class DriftCheck:
 def _with(
     drift: Drift, user_id: str, score: Score | None, *, is_missing: bool, healed: bool
 ) -> Drift:
-    examples = (
-        drift.examples if len(drift.examples) >= MOST_EXAMPLES else (*drift.examples, user_id)
-    )
+    examples = drift.examples if len(drift.examples) >= MAX_EXAMPLES else (*drift.examples, user_id)
     return replace(
         drift,
         extra=drift.extra + (score is None),

@@ -13,7 +13,7 @@ from tally.scoreboard.repository.limits import LimitRepository
 from tally.scoreboard.service.guard import RedisGuard
 
 WINDOW_SECONDS: Final = 60.0
-MOST_KEYS: Final = 50_000
+MAX_KEYS: Final = 50_000
 
 
 class LimitPassed(RateLimited):
@@ -33,7 +33,7 @@ class LimitPassed(RateLimited):
 class LocalWindows:
     """The same windows in this process's memory; when there are too many, those that were used longest ago are forgotten."""
 
-    def __init__(self, clock: Clock, most_keys: int = MOST_KEYS) -> None:
+    def __init__(self, clock: Clock, most_keys: int = MAX_KEYS) -> None:
         self._clock = clock
         self._most_keys = most_keys
         self._hits: dict[tuple[str, str], deque[float]] = {}

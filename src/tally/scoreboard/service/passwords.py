@@ -18,7 +18,7 @@ from tally.errors import Unavailable
 T = TypeVar("T")
 
 THREADS: Final = 2
-MOST_WAITING: Final = 100
+MAX_WAITING: Final = 100
 
 
 class Passwords:
@@ -59,7 +59,7 @@ class Passwords:
             return False
 
     async def _apart(self, work: Callable[[], T]) -> T:
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             raise Unavailable("Too many are signing in at this moment", retry_after=1)
         self._waiting += 1
         try:

@@ -12,7 +12,7 @@ from tally.sim.apns.exchange import Answer, Exchange
 from tally.sim.apns.keys import Providers
 from tally.sim.apns.requests import Trouble, is_channel_id
 
-MOST_CHANNELS: Final = 10_000
+MAX_CHANNELS: Final = 10_000
 
 
 class Wanted(msgspec.Struct, frozen=True, rename="kebab"):
@@ -43,7 +43,7 @@ class Channels:
 
     def __init__(self, bundle_id: str, providers: Providers, chance: random.Random) -> None:
         self.known: dict[str, Wanted] = {}
-        self.most = MOST_CHANNELS
+        self.most = MAX_CHANNELS
         self._bundle_id = bundle_id
         self._providers = providers
         self._chance = chance

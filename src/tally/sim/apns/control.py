@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route, Router
 
-from tally.kit.http import Boundary, ErrorWire, Json
+from tally.kit.http import ErrorFormat, ErrorMiddleware, Json
 from tally.sim.apns.channels import Channels
 from tally.sim.apns.devices import Devices, Mailbox, TokenKind
 from tally.sim.apns.faults import PushFault, PushFaults
@@ -69,7 +69,7 @@ class Control:
 
     def app(self) -> Starlette:
         router = Router(self.routes(), redirect_slashes=False)
-        return Starlette(routes=[Mount("/", Boundary(router, ErrorWire(), "sim-apns"))])
+        return Starlette(routes=[Mount("/", ErrorMiddleware(router, ErrorFormat(), "sim-apns"))])
 
     def routes(self) -> list[Route]:
         return [

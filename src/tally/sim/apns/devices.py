@@ -17,8 +17,8 @@ import msgspec
 from tally.errors import NotFound
 from tally.kit.clock import Clock
 
-MOST_WAITING: Final = 100_000
-MOST_GONE: Final = 100_000
+MAX_WAITING: Final = 100_000
+MAX_GONE: Final = 100_000
 
 
 class TokenKind(Enum):
@@ -59,7 +59,7 @@ class Mailbox:
         self.lost = 0
 
     def put(self, delivery: Delivery) -> None:
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self.lost += 1
         self._waiting.append(delivery)
@@ -108,7 +108,7 @@ class Devices:
         self._clock = clock
         self._chance = chance
         self.takes_any_token = False
-        self.most_gone = MOST_GONE
+        self.most_gone = MAX_GONE
         self.tokens: dict[str, Token] = {}
         # Those that are no longer good, the oldest first; beyond so many, the oldest are as if they
         # had never been.

@@ -9,7 +9,7 @@ from tally.sim.apns.frames import Code
 from tally.sim.apns.headers import Field
 
 # Bodies are cut off here, beyond anything that is accepted.
-MOST_KEPT: Final = 64 * 1024
+MAX_KEPT: Final = 64 * 1024
 
 
 class Line(Protocol):
@@ -47,7 +47,7 @@ class Exchange:
         self.connection = connection
         self.stream = stream
         self.headers = headers
-        # Bodies beyond MOST_KEPT bytes are cut off there: longer than anything that is accepted.
+        # Bodies beyond MAX_KEPT bytes are cut off there: longer than anything that is accepted.
         self.body = b""
         self.is_whole = False
         self.window = window

@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-MOST_IN_A_FRAME: Final = 16_384
+MAX_IN_A_FRAME: Final = 16_384
 FRAME_HEAD: Final = 9
 WINDOW: Final = 65_535
 

@@ -17,7 +17,7 @@ Field: TypeAlias = tuple[bytes, bytes]
 _STATIC: Final = tuple(HeaderTable.STATIC_TABLE)
 _ENTRY_OVERHEAD: Final = 32
 _TABLE_SIZE: Final = 4096
-_MOST_REMEMBERED: Final = 8192
+_MAX_REMEMBERED: Final = 8192
 _END_OF_STRING: Final = 256
 
 
@@ -121,7 +121,7 @@ class HeaderReader:
         known = self._remembered.get(text)
         if known is None:
             known = _huffman.decode(text)
-            if len(self._remembered) >= _MOST_REMEMBERED:
+            if len(self._remembered) >= _MAX_REMEMBERED:
                 self._remembered.clear()
             self._remembered[text] = known
         return known, place

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from tally.sim.apns import frames
-from tally.sim.apns.exchange import MOST_KEPT, Answer, Exchange, Handler
+from tally.sim.apns.exchange import MAX_KEPT, Answer, Exchange, Handler
 from tally.sim.apns.frames import Code
 from tally.sim.apns.headers import BadHeaders, HeaderReader, written
 
-MOST_STREAMS: Final = 1000
-_MOST_IN_A_BLOCK: Final = 32 * 1024
+MAX_STREAMS: Final = 1000
+_MAX_IN_A_BLOCK: Final = 32 * 1024
 # A request without one of these is malformed: its stream is reset, and nobody is asked to answer
 # it.
 _ALWAYS_TOLD: Final = frozenset({b":method", b":scheme", b":path"})
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._out.append(frames.settings({frames.MAX_CONCURRENT_STREAMS: MOST_STREAMS}))
+        self._out.append(frames.settings({frames.MAX_CONCURRENT_STREAMS: MAX_STREAMS}))
         self._out.append(frames.window_update(0, _RECEIVE_WINDOW - frames.WINDOW))
         self._flush()
 
@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
         end = len(buffer)
         while self._has_greeted and end - place >= frames.FRAME_HEAD:
             length, kind, flags, stream = frames.head_of(buffer, place)
-            if length > frames.MOST_IN_A_FRAME:
+            if length > frames.MAX_IN_A_FRAME:
                 raise _PeerError(Code.FRAME_SIZE_ERROR, "a frame is too large")
             start = place + frames.FRAME_HEAD
             if end - start < length:
@@ -158,11 +158,7 @@ class Connection(asyncio.Protocol):
             self._block = (flags, stream, content)
 
     def _on_continuation(self, flags: int, stream: int, content: bytes) -> None:
-        if (
-            self._block is None
-            or self._block[1] != stream
-            or len(self._block[2]) > _MOST_IN_A_BLOCK
-        ):
+        if self._block is None or self._block[1] != stream or len(self._block[2]) > _MAX_IN_A_BLOCK:
             raise _PeerError(Code.PROTOCOL_ERROR, "a continuation of nothing, or without an end")
         opening, _, begun = self._block
         self._block = (opening, stream, begun + content)
@@ -175,7 +171,7 @@ class Connection(asyncio.Protocol):
         self._last_stream = max(self._last_stream, stream)
         if self._until is not None and stream > self._until:
             return
-        if len(self.streams) >= MOST_STREAMS:
+        if len(self.streams) >= MAX_STREAMS:
             self._out.append(frames.reset(stream, Code.REFUSED_STREAM))
             return
         exchange = self.streams.get(stream)
@@ -194,7 +190,7 @@ class Connection(asyncio.Protocol):
         exchange = self.streams.get(stream)
         if exchange is None or exchange.is_whole:
             return  # refused, reset or given up: the frames were on their way
-        if len(exchange.body) < MOST_KEPT:
+        if len(exchange.body) < MAX_KEPT:
             exchange.body += _unpadded(flags, content)
         if flags & frames.END_STREAM:
             self._complete(exchange)
@@ -250,7 +246,7 @@ class Connection(asyncio.Protocol):
 
     def _send_body(self, exchange: Exchange) -> None:
         while exchange.unsent:
-            room = min(self._send_window, exchange.window, frames.MOST_IN_A_FRAME)
+            room = min(self._send_window, exchange.window, frames.MAX_IN_A_FRAME)
             if room <= 0:
                 return
             part, exchange.unsent = exchange.unsent[:room], exchange.unsent[room:]

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tally.kit.clock import Clock
 
 LIFE_SECONDS: Final = 3600
-LEAST_BETWEEN_SECONDS: Final = 20 * 60
+MIN_BETWEEN_SECONDS: Final = 20 * 60
 SKEW_SECONDS: Final = 300
-MOST_KNOWN: Final = 1000
+MAX_KNOWN: Final = 1000
 _SCHEME: Final = b"bearer "
 
 EXPIRED: Final = (403, "ExpiredProviderToken")
@@ -66,7 +66,7 @@ class Providers:
             if not isinstance(checked, int):
                 return checked
             issued = checked
-            if len(self._known) >= MOST_KNOWN:
+            if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known[authorization] = issued
         age = self._clock.seconds() - issued
@@ -91,7 +91,7 @@ class Providers:
         if claims.get("iss") != team_id or not isinstance(issued, int):
             return INVALID
         now = self._clock.monotonic()
-        if now - self._latest.get(key_id, -LEAST_BETWEEN_SECONDS) < LEAST_BETWEEN_SECONDS:
+        if now - self._latest.get(key_id, -MIN_BETWEEN_SECONDS) < MIN_BETWEEN_SECONDS:
             return TOO_MANY
         self._latest[key_id] = now
         return issued

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-MOST_REMEMBERED: Final = 10_000
+MAX_REMEMBERED: Final = 10_000
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Record:
 
     def __init__(self) -> None:
         self.remembers = True
-        self.seen: deque[Seen] = deque(maxlen=MOST_REMEMBERED)
+        self.seen: deque[Seen] = deque(maxlen=MAX_REMEMBERED)
         self.answers: Counter[tuple[int, str]] = Counter()
         self.connections = 0
         self._changed = asyncio.Event()

@@ -9,9 +9,9 @@ import msgspec
 from tally.sim.apns.devices import Devices, TokenKind
 from tally.sim.apns.exchange import Exchange
 
-MOST_PUSHED: Final = 4096
-MOST_BROADCAST: Final = 5120
-MOST_COLLAPSE_ID: Final = 64
+MAX_PUSHED: Final = 4096
+MAX_BROADCAST: Final = 5120
+MAX_COLLAPSE_ID: Final = 64
 LIVE_ACTIVITY: Final = b"liveactivity"
 _PUSH_TYPES: Final = frozenset(
     {
@@ -85,7 +85,7 @@ def trouble_with(
     found = (
         found
         or _header_trouble(asked)
-        or _size_trouble(exchange.body, MOST_BROADCAST if asked.is_broadcast else MOST_PUSHED)
+        or _size_trouble(exchange.body, MAX_BROADCAST if asked.is_broadcast else MAX_PUSHED)
     )
     if found is None and not asked.is_broadcast:
         return _registration_trouble(asked, devices)
@@ -128,7 +128,7 @@ def _header_trouble(asked: Asked) -> Trouble | None:
         return 400, "BadPriority"
     if asked.expiration and not asked.expiration.isdigit():
         return 400, "BadExpirationDate"
-    if len(asked.collapse_id) > MOST_COLLAPSE_ID:
+    if len(asked.collapse_id) > MAX_COLLAPSE_ID:
         return 400, "BadCollapseId"
     return None if not asked.apns_id or _is_uuid(asked.apns_id) else (400, "BadMessageId")
 

@@ -10,7 +10,7 @@ from tally.kit.clock import rfc3339
 from tally.sim.athletes.athlete import Diary, MadeUpAthlete
 from tally.sim.athletes.fleet import Fleet
 
-MOST_ROWS: Final = 15
+MAX_ROWS: Final = 15
 
 
 def rendered(fleet: Fleet, state: Any) -> Group:
@@ -24,12 +24,12 @@ def rendered(fleet: Fleet, state: Any) -> Group:
         table.add_column(column, justify="right")
     table.add_column("Last", no_wrap=True, max_width=60)
     busiest = sorted(fleet.athletes, key=lambda athlete: athlete.diary.metres, reverse=True)[
-        :MOST_ROWS
+        :MAX_ROWS
     ]
     for athlete in busiest:
         table.add_row(*_row(athlete))
-    if len(fleet.athletes) > MOST_ROWS:
-        table.add_row("…", "", "", "", "", f"and {len(fleet.athletes) - MOST_ROWS} more")
+    if len(fleet.athletes) > MAX_ROWS:
+        table.add_row("…", "", "", "", "", f"and {len(fleet.athletes) - MAX_ROWS} more")
     return Group(table, Text(summary(fleet, state)))
 
 

@@ -32,7 +32,7 @@ from tally.sim.boards.uplink import (
     Uplink,
 )
 
-MOST_AT_ONCE: Final = 100
+MAX_AT_ONCE: Final = 100
 BUFFER: Final = 100_000
 FIRMWARE: Final = "1.0.16"
 # After this, the board waits for its next window before it tries again.
@@ -86,7 +86,7 @@ class Board:
     measured: int = 0
     lost: int = 0
     _window_start: int = 0
-    _at_once: int = MOST_AT_ONCE
+    _at_once: int = MAX_AT_ONCE
 
     def __post_init__(self) -> None:
         self.quartz = Quartz.cheap(self.clock, self.chance)

@@ -34,8 +34,8 @@ COGNITO_PORT: Final = 8104
 SPORTMONKS_PORT: Final = 8103
 APNS_PORTS: Final = (8121, 8122, 8123)
 # A demo may run for days: of what was asked and told, each service keeps the latest.
-MOST_KEPT: Final = 500
-MOST_ACTIVITIES: Final = 5_000
+MAX_KEPT: Final = 500
+MAX_ACTIVITIES: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ async def _collect(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
     settings = outside.settings
     if settings.collect_oidc_issuer is None:
         issuer = Issuer(clock)
-        issuer.faults.remember(MOST_KEPT)
+        issuer.faults.remember(MAX_KEPT)
         await stack.enter_async_context(issuer.serving(port=_port(COLLECT_ISSUER_PORT)))
         settings = replace(
             settings,
@@ -95,9 +95,9 @@ async def _collect(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
         outside = replace(outside, settings=settings, collect_issuer=issuer)
     if settings.collect_strava_client_secret is None:
         strava = Strava(clock, limits=RateLimits(clock, PLENTY, PLENTY))
-        strava.most_activities = MOST_ACTIVITIES
-        strava.faults.remember(MOST_KEPT)
-        strava.webhooks.remember(MOST_KEPT)
+        strava.most_activities = MAX_ACTIVITIES
+        strava.faults.remember(MAX_KEPT)
+        strava.webhooks.remember(MAX_KEPT)
         kept.restore_strava(strava)
         await stack.enter_async_context(strava.serving(port=_port(STRAVA_PORT)))
         stack.callback(kept.keep_strava, strava)
@@ -115,7 +115,7 @@ async def _cricket(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
     settings = outside.settings
     if settings.cricket_issuer is None:
         cognito = Cognito(clock)
-        cognito.faults.remember(MOST_KEPT)
+        cognito.faults.remember(MAX_KEPT)
         await stack.enter_async_context(cognito.serving(port=_port(COGNITO_PORT)))
         settings = replace(
             settings, cricket_issuer=cognito.issuer, cricket_client_id=cognito.client_id
@@ -123,7 +123,7 @@ async def _cricket(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
         outside = replace(outside, settings=settings, cognito=cognito)
     if settings.cricket_sportmonks_token is None:
         sportmonks = SportMonks(clock)
-        sportmonks.faults.remember(MOST_KEPT)
+        sportmonks.faults.remember(MAX_KEPT)
         await stack.enter_async_context(sportmonks.serving(port=_port(SPORTMONKS_PORT)))
         programme = Programme(sportmonks, matches_to_play(), clock)
         programme.begin()
@@ -136,8 +136,8 @@ async def _cricket(stack: AsyncExitStack, outside: Outside, clock: Clock, kept: 
         outside = replace(outside, settings=settings, sportmonks=sportmonks, programme=programme)
     if settings.cricket_apns_key is None:
         apns = Apns.kept_in(kept.folder, clock)
-        apns.record.remember(MOST_KEPT)
-        apns.devices.most_gone = MOST_KEPT
+        apns.record.remember(MAX_KEPT)
+        apns.devices.most_gone = MAX_KEPT
         push, manage, control = (_port(port) for port in APNS_PORTS)
         await stack.enter_async_context(
             apns.serving(port=push, manage_port=manage, control_port=control)

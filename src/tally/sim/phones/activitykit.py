@@ -24,9 +24,9 @@ LIFE_SECONDS: Final = 8 * 3600
 LINGER_SECONDS: Final = 4 * 3600
 # Of each phone: what is remembered of an activity that runs, of alerts, and of activities that are
 # gone.
-MOST_SEEN: Final = 20
-MOST_ALERTS: Final = 50
-MOST_GONE: Final = 5
+MAX_SEEN: Final = 20
+MAX_ALERTS: Final = 50
+MAX_GONE: Final = 5
 
 
 class State(Enum):
@@ -57,7 +57,7 @@ class Activity:
     leaves_at: int | None = None
     state: State = State.ACTIVE
     # What a person saw, one after another, the latest last; that alone once it has ended.
-    seen: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_SEEN))
+    seen: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_SEEN))
     updates: int = 0
 
     @property
@@ -106,7 +106,7 @@ class ActivityKit:
         self.is_allowed = True
         self.activities: dict[str, Activity] = {}
         self.start_token: str | None = None
-        self.alerts: deque[Mapping[str, Any]] = deque(maxlen=MOST_ALERTS)
+        self.alerts: deque[Mapping[str, Any]] = deque(maxlen=MAX_ALERTS)
         self.alerted = 0
         # Pushes that came too late, for an activity that is gone, or that could not be read.
         self.outdated = self.unknown = self.unreadable = 0
@@ -208,7 +208,7 @@ class ActivityKit:
         gone = [
             key for key, activity in self.activities.items() if activity.state is State.DISMISSED
         ]
-        for key in gone[:-MOST_GONE]:
+        for key in gone[:-MAX_GONE]:
             del self.activities[key]
 
     async def _deliver_start(self, delivery: Delivery, aps: _Aps) -> None:

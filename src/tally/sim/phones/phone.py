@@ -22,7 +22,7 @@ from tally.errors import TallyError
 from tally.kit.clock import Clock
 from tally.kit.retry import RetryPolicy
 from tally.sim.apns.devices import Delivery, TokenKind
-from tally.sim.phones.activitykit import MOST_ALERTS, Activity, ActivityKit, Event
+from tally.sim.phones.activitykit import MAX_ALERTS, Activity, ActivityKit, Event
 from tally.sim.phones.api import CricketApi
 from tally.sim.phones.apple import Apple
 from tally.sim.phones.defaults import UserDefaults
@@ -61,7 +61,7 @@ class Phone:
     app: App | None = None
     kit: ActivityKit = field(init=False)
     device_token: str = ""
-    notifications: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_ALERTS))
+    notifications: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_ALERTS))
     notified: int = 0
     _work: set[asyncio.Task[None]] = field(default_factory=set)
     _mistakes: list[BaseException] = field(default_factory=list)

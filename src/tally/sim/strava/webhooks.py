@@ -25,7 +25,7 @@ ANSWER_SECONDS: Final = 2
 ATTEMPTS: Final = 3
 RETRY_SECONDS: Final = 120
 AT_ONCE: Final = 64
-MOST_REMEMBERED: Final = 100_000
+MAX_REMEMBERED: Final = 100_000
 
 Order = Literal["sent", "reversed", "shuffled"]
 
@@ -55,7 +55,7 @@ class Webhooks:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._attempted = asyncio.Event()
         self.subscription: Subscription | None = None
-        self.log: deque[Delivery] = deque(maxlen=MOST_REMEMBERED)
+        self.log: deque[Delivery] = deque(maxlen=MAX_REMEMBERED)
         self.delay = 0.0
         self.retry_pause: float = RETRY_SECONDS
         self.duplicates = 0

@@ -7,6 +7,6 @@ the one table from the service's errors to the store's. `tables.py` makes and ch
 """
 
 from tally.store.dynamodb.engine import Credentials, DynamoDBEngine, open_dynamodb
-from tally.store.dynamodb.patience import Patience
+from tally.store.dynamodb.retry_policy import Patience
 
 __all__ = ["Credentials", "DynamoDBEngine", "Patience", "open_dynamodb"]

@@ -43,7 +43,7 @@ from tally.store.api import (
     operation_name,
 )
 from tally.store.dynamodb import answers, requests
-from tally.store.dynamodb.patience import Kind, Line, Patience
+from tally.store.dynamodb.retry_policy import Kind, Line, Patience
 from tally.store.dynamodb.tables import Tables
 from tally.store.errors import StoreError
 from tally.store.paging import run_bounded

@@ -15,8 +15,8 @@ from tally.store.descriptions import (
     next_change,
     table_from,
 )
-from tally.store.dynamodb.faults import NotOffered
-from tally.store.dynamodb.patience import Kind, Line
+from tally.store.dynamodb.error_mapping import NotOffered
+from tally.store.dynamodb.retry_policy import Kind, Line
 from tally.store.errors import InvalidRequest, TableExists, TableNotFound, Unavailable
 from tally.store.schema import Table
 
@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 SETTLE_SECONDS = 600.0
 FIRST_LOOK_SECONDS = 0.02
 LONGEST_LOOK_SECONDS = 5.0
-MOST_CHANGES = 100
+MAX_CHANGES = 100
 
 
 class Tables:
@@ -93,7 +93,7 @@ class Tables:
         )
 
     async def _change_indexes(self, table: Table, current: Table) -> None:
-        for _ in range(MOST_CHANGES):
+        for _ in range(MAX_CHANGES):
             change = next_change(table, current, self._prefix + table.name)
             if change is None:
                 return

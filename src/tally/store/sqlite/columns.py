@@ -13,7 +13,7 @@ from typing import Any
 
 import ormsgpack
 
-from tally.kit.remembered import Remembered
+from tally.kit.memo import Memo
 from tally.store.api import Columns
 from tally.store.errors import InvalidNumber
 from tally.store.sqlite.codec import pack
@@ -160,7 +160,7 @@ def _number(value: int | Decimal) -> tuple[bytes, int]:
     return pack(value), size
 
 
-_known = Remembered(_number)  # sensors show the same few thousand values again and again
+_known = Memo(_number)  # sensors show the same few thousand values again and again
 _packed, _size = itemgetter(0), itemgetter(1)
 
 

@@ -41,17 +41,17 @@ from tally.store.errors import StoreError, Unavailable
 from tally.store.evaluate import project
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
-from tally.store.sqlite.catalogue import Catalogue
+from tally.store.sqlite.bulk import together
 from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.files import connect, open_database, translate
 from tally.store.sqlite.groups import Groups
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
-from tally.store.sqlite.scribe import Bulk
 from tally.store.sqlite.sweep import sweep
-from tally.store.sqlite.together import together
+from tally.store.sqlite.table_registry import Catalogue
 from tally.store.sqlite.transactions import Asked, outcome_of, transact
 from tally.store.sqlite.writer import Writer
+from tally.store.sqlite.writer_process import Bulk
 from tally.store.sqlite.writes import encoded, prepare
 from tally.store.trees import check_projection
 from tally.store.validate import (

@@ -15,8 +15,8 @@ from tally.store.errors import (
     StoreError,
     Unavailable,
 )
+from tally.store.sqlite.expiry import CREATE_NOTES
 from tally.store.sqlite.layout import create_expiry
-from tally.store.sqlite.notes import CREATE_NOTES
 
 FILE_NAME = "store.db"
 FORMAT_VERSION = (

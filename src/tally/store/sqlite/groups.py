@@ -12,10 +12,10 @@ import apsw
 
 from tally.store.errors import StoreError
 from tally.store.schema import Table
-from tally.store.sqlite.catalogue import Catalogue
+from tally.store.sqlite.bulk import Together, joined, run_together
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
-from tally.store.sqlite.together import Together, joined, run_together
+from tally.store.sqlite.table_registry import Catalogue
 from tally.store.sqlite.writer import Job
 from tally.store.sqlite.writes import Prepared, is_plain, put_all, renew, write_one
 

@@ -18,6 +18,7 @@ from tally.store.schema import Index, Table, carried_names, check_item_keys
 from tally.store.sqlite.codec import pack
 from tally.store.sqlite.columns import columns_of, pack_columns
 from tally.store.sqlite.declarations import declare
+from tally.store.sqlite.expiry import Note, notes_of
 from tally.store.sqlite.keys import (
     RowKey,
     checked_key_reader,
@@ -25,7 +26,6 @@ from tally.store.sqlite.keys import (
     key_columns,
     row_key_reader,
 )
-from tally.store.sqlite.notes import Note, notes_of
 from tally.store.values import Item, measure_item
 
 # What stands in the columns of a table's rows: pk, sk, item, size, expires.
@@ -213,8 +213,8 @@ def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], Rows]:
                 notes = notes_of(table.name, keys, ends)
                 return Rows(
                     keys,
-                    [*zip(*found, packed, sizes, repeat(None) if notes else ends)],
-                    notes,  # noqa: B905
+                    [*zip(*found, packed, sizes, repeat(None) if notes else ends)],  # noqa: B905
+                    notes,
                 )
         rows = [row({**common, **item}) for item in items]
         return Rows([each[:2] for each in rows], rows, [])

@@ -5,8 +5,8 @@ from typing import Any
 import apsw
 
 from tally.store.sqlite.codec import unpack
+from tally.store.sqlite.expiry import take_due
 from tally.store.sqlite.layout import EXPIRY_SECONDS, Change, Layout
-from tally.store.sqlite.notes import take_due
 from tally.store.sqlite.writes import carry_out
 
 _FIVE_YEARS = (

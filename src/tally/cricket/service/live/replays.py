@@ -1,0 +1,106 @@
+"""Replays: a match that was recorded, played again as a live one, so that an operator can watch what the pipeline makes of it.
+
+A replay is a fixture of its own that is live at once. The poller asks here for the feeds of replays
+as it asks the score service for the others; when its time is over, the reconciliation deletes it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from tally.cricket.model import book
+from tally.cricket.model.feed import Ball, MatchFeed, MatchStatus
+from tally.cricket.model.records import Fixture, epoch_ms, start_text
+from tally.cricket.model.replay import balls_at, feed_at, length_of
+from tally.cricket.repository.fixtures import FixtureRepository
+from tally.cricket.repository.processing import ProcessingRepository
+from tally.cricket.service.queries.feeds import FeedCache
+from tally.errors import Conflict, NotFound
+from tally.kit.clock import Clock
+from tally.kit.ids import SortableIds
+from tally.kit.ttl_cache import TTLCache
+
+KNOWN_SECONDS: Final = 60.0
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """A match in the end, and all its balls."""
+
+    feed: MatchFeed
+    balls: tuple[Ball, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayService:
+    """Begins replays, and says how each stands now.
+
+    `known` keeps recordings that are being played.
+    """
+
+    fixtures: FixtureRepository
+    processing: ProcessingRepository
+    feeds: FeedCache
+    clock: Clock
+    ids: SortableIds
+    known: TTLCache[str, Recording]
+
+    async def begin(self, match_id: str, speed: int, keep_minutes: int) -> Fixture:
+        """The fixture of a new replay, live from now on."""
+        source = await self.fixtures.get(match_id)
+        if source is None or source.replay_of is not None:
+            raise NotFound("There is no such match", code="match_not_found")
+        recording = await self._recording(match_id)
+        if recording is None:
+            raise Conflict(
+                "The balls of this match are not kept, so it cannot be played again",
+                code="no_recording",
+            )
+        now = self.clock.milliseconds()
+        ends_at = now + round(1000 * length_of(len(recording.balls), speed))
+        replay = replace(
+            source,
+            match_id=f"replay-{self.ids.next()}",
+            start_time=start_text(now),
+            status=MatchStatus.IN_PLAY,
+            note="",
+            winner_team_id=None,
+            live_updated_at=now,
+            archived_at=None,
+            toss_told_at=now,
+            updated_at=now,
+            replay_of=match_id,
+            replay_expires_at=ends_at + keep_minutes * 60_000,
+            replay_speed=speed,
+        )
+        await self.fixtures.write_batch([replay])
+        return replay
+
+    async def running(self, live: Iterable[Fixture]) -> list[MatchFeed]:
+        """How each replay among the live fixtures stands now."""
+        feeds = [await self._now(fixture) for fixture in live if fixture.replay_of is not None]
+        return [feed for feed in feeds if feed is not None]
+
+    async def _now(self, fixture: Fixture) -> MatchFeed | None:
+        recording = await self._recording(fixture.replay_of or "")
+        if recording is None:
+            return None
+        now = self.clock.milliseconds()
+        seconds = (now - epoch_ms(fixture.start_time)) / 1000
+        count = balls_at(seconds, fixture.replay_speed or 1, len(recording.balls))
+        return feed_at(recording.feed, recording.balls, count, fixture.match_id, now)
+
+    async def _recording(self, match_id: str) -> Recording | None:
+        recording = self.known.get(match_id)
+        if recording is None:
+            heard, kept = (
+                await self.feeds.get(match_id),
+                await self.processing.get(match_id, self.clock.seconds()),
+            )
+            balls = book.decode(kept.content).balls if kept is not None else ()
+            if heard is None or not heard.feed.status.is_over or not balls:
+                return None
+            recording = Recording(heard.feed, balls)
+            self.known.put(match_id, recording)
+        return recording

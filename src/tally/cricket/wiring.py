@@ -1,0 +1,195 @@
+"""The backend put together: repositories, services and gateways on a store and the settings, opened and closed as one."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from pyreqwest.client import Client, ClientBuilder
+
+from tally.cricket.api.admin import OperatorHandlers
+from tally.cricket.api.auth import Callers
+from tally.cricket.api.handlers import Handlers
+from tally.cricket.api.routes import cricket_api
+from tally.cricket.apns.gateway import open_apns
+from tally.cricket.apns.port import Apns
+from tally.cricket.jobs import live_jobs, sync_jobs
+from tally.cricket.live import Live, open_live
+from tally.cricket.reading import Reading
+from tally.cricket.repository.tables import Tables
+from tally.cricket.service.activities.devices import DeviceService
+from tally.cricket.service.activities.follows import FollowService
+from tally.cricket.service.sync.sync import SyncService
+from tally.cricket.sportmonks.client import SportMonksClient
+from tally.cricket.sportmonks.gateway import SportMonksGateway
+from tally.kit.auth import KeySet, TokenVerifier, http_keys
+from tally.kit.backend import Probe
+from tally.kit.clock import Clock
+from tally.kit.cursors import Cursors
+from tally.kit.hub import Hub
+from tally.kit.jobs import Job
+from tally.kit.metrics import Metrics
+from tally.kit.operations import Api
+from tally.settings import Secret, Settings
+from tally.store.store import Store
+
+CALL_SECONDS: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the backend is given: shared parts, and the secret that is kept for it."""
+
+    settings: Settings
+    clock: Clock
+    metrics: Metrics
+    hub: Hub
+    cursors: Cursors
+    store: Store
+    admin_key: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cricket:
+    """The backend, open: its routes, its jobs, and the parts that the console and tests look into."""
+
+    api: Api
+    jobs: tuple[Job, ...]
+    tables: Tables
+    reading: Reading
+    live: Live
+    sync: SyncService
+    follows: FollowService
+    apns: Apns
+    probes: tuple[Probe, ...] = ()
+
+
+@asynccontextmanager
+async def open_cricket(given: Surroundings) -> AsyncIterator[Cricket]:
+    """The backend for as long as this lasts."""
+    clock, tables = given.clock, Tables.of(given.store)
+    reading = Reading.of(tables, clock)
+    builder = (
+        ClientBuilder()
+        .timeout(timedelta(seconds=CALL_SECONDS))
+        .follow_redirects(False)
+        .user_agent("tally")
+    )
+    async with builder.build() as client, open_apns(given.settings, clock, given.metrics) as apns:
+        scores = _sportmonks(given, client)
+        async with open_live(
+            tables, reading, scores, apns, hub=given.hub, clock=clock, settings=given.settings
+        ) as live:
+            yield _assembled(given, client, tables, reading, live, scores=scores, apns=apns)
+
+
+def _assembled(
+    given: Surroundings,
+    client: Client,
+    tables: Tables,
+    reading: Reading,
+    live: Live,
+    *,
+    scores: SportMonksGateway,
+    apns: Apns,
+) -> Cricket:
+    clock, settings = given.clock, given.settings
+    callers = Callers(_verifier(given, client), given.admin_key)
+    sync = _sync(tables, reading, scores, clock)
+    activities = live.activities
+    follows = FollowService(
+        tables.follows,
+        tables.fixtures,
+        tables.subscriptions,
+        clock,
+        activities.followed,
+        activities.unfollowed,
+    )
+    handlers = Handlers(
+        callers=callers,
+        matches=reading.matches,
+        displays=reading.displays,
+        teams=reading.teams,
+        leagues=reading.leagues,
+        devices=DeviceService(
+            tables.devices,
+            clock,
+            is_only_one=settings.cricket_devices_per_user == "one",
+            ready=activities.device_ready,
+        ),
+        follows=follows,
+        activities=activities,
+        follower=live.follower,
+        cursors=given.cursors,
+        hub=given.hub,
+    )
+    operators = OperatorHandlers(
+        callers=callers,
+        matches=reading.matches,
+        teams=reading.teams,
+        leagues=reading.leagues,
+        sync=sync,
+        admin=reading.admin,
+        replays=reading.replays,
+        cursors=given.cursors,
+    )
+    # Without a token of SportMonks' there is nothing that time could start.
+    is_fed = settings.cricket_sportmonks_token is not None
+    jobs = (
+        (*sync_jobs(sync, reading.leagues, tables.locks, clock), *live_jobs(live, settings))
+        if is_fed
+        else ()
+    )
+    return Cricket(
+        api=cricket_api(handlers, operators),
+        jobs=jobs,
+        tables=tables,
+        reading=reading,
+        live=live,
+        sync=sync,
+        follows=follows,
+        apns=apns,
+    )
+
+
+def _sync(tables: Tables, reading: Reading, scores: SportMonksGateway, clock: Clock) -> SyncService:
+    return SyncService(
+        source=scores,
+        leagues=tables.leagues,
+        league_service=reading.leagues,
+        teams=tables.teams,
+        seasons=tables.seasons,
+        fixtures=tables.fixtures,
+        cache=tables.cache,
+        feeds=reading.feeds,
+        clock=clock,
+    )
+
+
+def _sportmonks(given: Surroundings, client: Client) -> SportMonksGateway:
+    settings = given.settings
+    asked = SportMonksClient(
+        client,
+        given.clock,
+        given.metrics,
+        url=settings.cricket_sportmonks_url,
+        token=settings.cricket_sportmonks_token,
+        timeout=settings.cricket_sportmonks_timeout,
+        hourly=settings.cricket_sportmonks_hourly_limit,
+    )
+    marquee = [
+        league.strip() for league in settings.cricket_marquee_leagues.split(",") if league.strip()
+    ]
+    return SportMonksGateway(asked, given.clock, marquee)
+
+
+def _verifier(given: Surroundings, client: Client) -> TokenVerifier | None:
+    settings = given.settings
+    if settings.cricket_issuer is None:
+        return None
+    url = settings.cricket_jwks_url or f"{settings.cricket_issuer}/.well-known/jwks.json"
+    keys = KeySet(http_keys(client, url), given.clock)
+    return TokenVerifier(
+        keys, given.clock, issuer=settings.cricket_issuer, audience=settings.cricket_client_id
+    )

@@ -1,0 +1,267 @@
+"""The backend put together: servers, repositories and services on the settings, opened and closed as one."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from tally.embedded.postgres import open_postgres
+from tally.embedded.valkey import ValkeyServer, open_valkey_server
+from tally.kit.backend import Probe
+from tally.kit.clock import Clock, SystemClock
+from tally.kit.cursors import Cursors
+from tally.kit.hub import Hub
+from tally.kit.issuing import TokenIssuer
+from tally.kit.jobs import Job
+from tally.kit.keyring import Keyring
+from tally.kit.metrics import Metrics
+from tally.kit.operations import Api
+from tally.scoreboard.api.handlers import Handlers
+from tally.scoreboard.api.routes import scoreboard_api
+from tally.scoreboard.jobs import scoreboard_jobs
+from tally.scoreboard.migrations import migrate
+from tally.scoreboard.repository.accounts import AccountRepository
+from tally.scoreboard.repository.actions import ActionRepository
+from tally.scoreboard.repository.board import BoardRepository
+from tally.scoreboard.repository.cache import AnswerCache, SessionCache
+from tally.scoreboard.repository.cacheserver import CacheServer, open_cache_server
+from tally.scoreboard.repository.channel import UpdateChannel
+from tally.scoreboard.repository.database import Database, PoolLimits, open_database
+from tally.scoreboard.repository.drift import DriftCheck
+from tally.scoreboard.repository.events import EventRepository
+from tally.scoreboard.repository.limits import LimitRepository
+from tally.scoreboard.repository.locks import AdvisoryLocks
+from tally.scoreboard.repository.metrics import StorageFigures
+from tally.scoreboard.repository.openstreams import OpenStreams
+from tally.scoreboard.repository.rebuild import BoardBuilder
+from tally.scoreboard.repository.scores import ScoreRepository
+from tally.scoreboard.repository.sessions import SessionRepository
+from tally.scoreboard.service.accounts import Accounts
+from tally.scoreboard.service.actions import Actions
+from tally.scoreboard.service.backlog import Backlog
+from tally.scoreboard.service.broadcast import Broadcast
+from tally.scoreboard.service.catch_up import CatchUp
+from tally.scoreboard.service.guard import RedisGuard
+from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.limits import Limits, LocalWindows
+from tally.scoreboard.service.passwords import Passwords
+from tally.scoreboard.service.ranks import SharedRanks
+from tally.scoreboard.service.retention import Retention
+from tally.scoreboard.service.scores import ScoreUpdates
+from tally.scoreboard.service.sessions import AUDIENCE, ISSUER, Sessions
+from tally.scoreboard.service.streams import StreamSlots
+from tally.scoreboard.tokens import ActionTokens
+from tally.settings import Secret, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the backend is given: shared parts, and the secrets that are kept for it."""
+
+    settings: Settings
+    clock: Clock
+    metrics: Metrics
+    hub: Hub
+    cursors: Cursors
+    action_keys: tuple[Secret, ...]
+    session_keys: tuple[Secret, ...]
+    internal_key: Secret
+    admin_key: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoreboard:
+    """The backend, open: its routes, its jobs, and the parts that tests look into."""
+
+    api: Api
+    jobs: tuple[Job, ...]
+    probes: tuple[Probe, ...]
+    database: Database
+    redis: CacheServer
+    # The embedded one, where no address was given.
+    valkey: ValkeyServer | None
+    handlers: Handlers
+    catch_up: CatchUp
+    retention: Retention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What the services stand on."""
+
+    given: Surroundings
+    database: Database
+    redis: CacheServer
+    scores: ScoreRepository
+    board: BoardRepository
+    guard: RedisGuard
+    backlog: Backlog
+    leaderboard: Leaderboard
+    broadcast: Broadcast
+
+
+@asynccontextmanager
+async def open_scoreboard(given: Surroundings) -> AsyncIterator[Scoreboard]:
+    """The backend for as long as this lasts, on a database that is up to date."""
+    settings, clock, figures = given.settings, given.clock, StorageFigures(given.metrics)
+    async with AsyncExitStack() as stack:
+        dsn, redis_url, valkey = await _servers(settings, stack)
+        limits = PoolLimits(
+            most=settings.scoreboard_database_connections,
+            statement_seconds=settings.scoreboard_database_seconds,
+        )
+        database = await stack.enter_async_context(open_database(dsn, clock, figures, limits))
+        await migrate(database)
+        redis = await stack.enter_async_context(
+            open_cache_server(
+                redis_url, clock, figures, seconds=settings.scoreboard_redis_milliseconds / 1000
+            )
+        )
+        base = _base(given, database, redis)
+        passwords = await stack.enter_async_context(Passwords())
+        await stack.enter_async_context(base.broadcast.running())
+        yield _assembled(base, passwords, valkey)
+
+
+async def _servers(
+    settings: Settings, stack: AsyncExitStack
+) -> tuple[str, str, ValkeyServer | None]:
+    """The addresses of PostgreSQL and Redis; those that are not given are started here, and watched by the real time."""
+    database, redis = settings.scoreboard_database_url, settings.scoreboard_redis_url
+    watch = SystemClock()
+    dsn = (
+        database.reveal()
+        if database
+        else await stack.enter_async_context(open_postgres(settings.data_dir, watch))
+    )
+    if redis:
+        return dsn, redis.reveal(), None
+    valkey = await stack.enter_async_context(open_valkey_server(settings.data_dir, watch))
+    return dsn, valkey.url, valkey
+
+
+def _base(given: Surroundings, database: Database, redis: CacheServer) -> _Base:
+    clock, backlog = given.clock, Backlog()
+    scores, board = ScoreRepository(database, clock), BoardRepository(redis)
+    guard = RedisGuard(clock, given.metrics)
+    leaderboard = Leaderboard(board, scores, SharedRanks(scores), guard, backlog)
+    return _Base(
+        given=given,
+        database=database,
+        redis=redis,
+        scores=scores,
+        board=board,
+        guard=guard,
+        backlog=backlog,
+        leaderboard=leaderboard,
+        broadcast=Broadcast(leaderboard, UpdateChannel(redis, clock), guard, given.hub, clock),
+    )
+
+
+def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -> Scoreboard:
+    given, database = base.given, base.database
+    catch_up = CatchUp(
+        board=base.board,
+        builder=BoardBuilder(base.redis, base.scores),
+        check=DriftCheck(base.board, base.scores),
+        sessions=SessionCache(base.redis),
+        backlog=base.backlog,
+        guard=base.guard,
+        broadcast=base.broadcast,
+        clock=given.clock,
+    )
+    retention = Retention(
+        sessions=SessionRepository(database),
+        events=EventRepository(database),
+        scores=base.scores,
+        actions=ActionRepository(database),
+        clock=given.clock,
+        events_days=given.settings.scoreboard_events_days,
+    )
+    handlers = _handlers(base, passwords, catch_up)
+    return Scoreboard(
+        api=scoreboard_api(handlers),
+        jobs=scoreboard_jobs(catch_up, handlers.slots, retention, AdvisoryLocks(database)),
+        probes=(
+            Probe("postgresql", database.ping),
+            Probe("redis", base.redis.ping, is_required=False),
+        ),
+        database=database,
+        redis=base.redis,
+        valkey=valkey,
+        handlers=handlers,
+        catch_up=catch_up,
+        retention=retention,
+    )
+
+
+def _handlers(base: _Base, passwords: Passwords, catch_up: CatchUp) -> Handlers:
+    given, settings, sessions = base.given, base.given.settings, _sessions(base)
+    tokens = ActionTokens(Keyring(given.action_keys))
+    return Handlers(
+        settings=settings,
+        accounts=_accounts(base, passwords, sessions),
+        sessions=sessions,
+        actions=Actions(ActionRepository(base.database), tokens, given.clock),
+        scores=_score_updates(base, tokens),
+        leaderboard=base.leaderboard,
+        broadcast=base.broadcast,
+        catch_up=catch_up,
+        limits=Limits(
+            LimitRepository(base.redis, given.clock), base.guard, LocalWindows(given.clock)
+        ),
+        slots=StreamSlots(
+            OpenStreams(base.redis),
+            base.guard,
+            per_user=settings.scoreboard_streams_per_user,
+            per_address=settings.scoreboard_streams_per_address,
+        ),
+        cursors=given.cursors,
+        hub=given.hub,
+        internal_key=given.internal_key,
+        admin_key=given.admin_key,
+    )
+
+
+def _sessions(base: _Base) -> Sessions:
+    given = base.given
+    return Sessions(
+        sessions=SessionRepository(base.database),
+        cache=SessionCache(base.redis),
+        guard=base.guard,
+        backlog=base.backlog,
+        tokens=TokenIssuer(
+            Keyring(given.session_keys), given.clock, issuer=ISSUER, audience=AUDIENCE
+        ),
+        clock=given.clock,
+        access_seconds=given.settings.scoreboard_access_seconds,
+        session_days=given.settings.scoreboard_session_days,
+    )
+
+
+def _accounts(base: _Base, passwords: Passwords, sessions: Sessions) -> Accounts:
+    return Accounts(
+        accounts=AccountRepository(base.database),
+        events=EventRepository(base.database),
+        board=base.board,
+        passwords=passwords,
+        sessions=sessions,
+        leaderboard=base.leaderboard,
+        broadcast=base.broadcast,
+        backlog=base.backlog,
+        guard=base.guard,
+        clock=base.given.clock,
+    )
+
+
+def _score_updates(base: _Base, tokens: ActionTokens) -> ScoreUpdates:
+    return ScoreUpdates(
+        tokens=tokens,
+        scores=base.scores,
+        board=base.board,
+        answers=AnswerCache(base.redis),
+        leaderboard=base.leaderboard,
+        broadcast=base.broadcast,
+        backlog=base.backlog,
+        guard=base.guard,
+        clock=base.given.clock,
+    )
