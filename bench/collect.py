@@ -22,7 +22,7 @@ from bench.programs import Program, started
 from bench.rounds import Line, Run, take_turns
 from tally.collect.repository.table import SHARDS
 from tally.collect.wiring import REPOSITORIES
-from tally.sim.strava.world import Application
+from tally.sim.strava.world import OAuthApplication
 from tally.store.sqlite import SqliteEngine, open_sqlite
 
 RATE = 200
@@ -91,7 +91,7 @@ class Club:
 async def opened(world: World) -> AsyncIterator[Club]:
     """The club of a world, in a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as made:
-        folder, application = Path(made) / "served", Application()
+        folder, application = Path(made) / "served", OAuthApplication()
         async with open_sqlite(folder) as engine:
             for table in dict.fromkeys(
                 table for repository in REPOSITORIES for table in repository.tables

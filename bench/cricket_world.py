@@ -12,7 +12,8 @@ from pyreqwest.client import Client, ClientBuilder
 
 from bench.programs import Program, started
 from tally.cricket.repository.catalogue import REPOSITORIES
-from tally.cricket.wiring import Cricket, Surroundings, open_cricket
+from tally.cricket.wiring import Cricket, open_cricket
+from tally.dependencies import Dependencies
 from tally.kit.clock import SystemClock
 from tally.kit.cursors import Cursors
 from tally.kit.hub import Hub
@@ -81,6 +82,7 @@ class Inside:
 async def inside(directory: Path, api: str) -> AsyncIterator[Inside]:
     clock, metrics = SystemClock(), Metrics()
     settings = Settings(
+        cricket_admin_key=_SECRET,
         cricket_sportmonks_url=api,
         cricket_sportmonks_token=Secret(API_TOKEN),
         cricket_sportmonks_timeout=60,
@@ -90,16 +92,15 @@ async def inside(directory: Path, api: str) -> AsyncIterator[Inside]:
         for repository in REPOSITORIES:
             for table in tables_of(repository):
                 await engine.ensure_table(table)
-        given = Surroundings(
+        dependencies = Dependencies(
             settings=settings,
             clock=clock,
             metrics=metrics,
             hub=Hub(clock, metrics),
             cursors=Cursors(_SECRET),
             store=Store(engine, clock),
-            admin_key=_SECRET,
         )
-        async with open_cricket(given) as cricket:
+        async with open_cricket(dependencies) as cricket:
             yield Inside(engine, cricket)
 
 

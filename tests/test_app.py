@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from tally import __version__
-from tally.app import Parts, assembled, build_app
+from tally.app import Application, build_app, open_application
 from tally.kit.backend import Probe
 from tally.kit.clock import ManualClock
 from tally.kit.eventstream import EventStream
@@ -38,15 +38,15 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Parts]:
-    async with assembled(
+async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Application]:
+    async with open_application(
         Settings(data_dir=tmp_path / "data", backends=("devices",)), clock
     ) as parts:
         yield parts
 
 
 @asynccontextmanager
-async def running(parts: Parts) -> AsyncIterator[str]:
+async def running(parts: Application) -> AsyncIterator[str]:
     async with serving(build_app(parts), on_stopping=parts.drain) as url:
         yield url
 
@@ -57,7 +57,7 @@ async def get(client: Client, url: str) -> tuple[int, Any]:
     return response.status, await response.json()
 
 
-async def test_it_is_alive_and_ready(client: Client, parts: Parts) -> None:
+async def test_it_is_alive_and_ready(client: Client, parts: Application) -> None:
     async def fine() -> None: ...
 
     async with running(replace(parts, probes=(Probe("disk", fine),))) as url:
@@ -66,7 +66,9 @@ async def test_it_is_alive_and_ready(client: Client, parts: Parts) -> None:
         assert (status, told["status"], told["checks"]["disk"]) == (200, "ready", "ok")
 
 
-async def test_what_is_not_ready_is_named(client: Client, parts: Parts, clock: ManualClock) -> None:
+async def test_what_is_not_ready_is_named(
+    client: Client, parts: Application, clock: ManualClock
+) -> None:
     """Which check, and whether it failed or did not answer; why is in the log, not on the wire."""
 
     async def fine() -> None: ...
@@ -89,7 +91,7 @@ async def test_what_is_not_ready_is_named(client: Client, parts: Parts, clock: M
         assert await get(client, f"{url}/health") == (200, {"status": "ok"})
 
 
-async def test_what_is_not_required_is_told_and_no_more(client: Client, parts: Parts) -> None:
+async def test_what_is_not_required_is_told_and_no_more(client: Client, parts: Application) -> None:
     """A cache that is away is worth knowing of, and no reason to send requests elsewhere."""
 
     async def broken() -> None:
@@ -108,7 +110,7 @@ async def test_only_the_backends_that_are_asked_for_are_served(
     client: Client, tmp_path: Path
 ) -> None:
     async with (
-        assembled(Settings(data_dir=tmp_path, backends=("collect",))) as parts,
+        open_application(Settings(data_dir=tmp_path, backends=("collect",))) as parts,
         running(parts) as url,
     ):
         assert [api.name for api in parts.apis] == ["collect"]
@@ -116,7 +118,7 @@ async def test_only_the_backends_that_are_asked_for_are_served(
         assert (await get(client, f"{url}/devices/health"))[0] == 404
 
 
-async def test_metrics_are_served(client: Client, parts: Parts) -> None:
+async def test_metrics_are_served(client: Client, parts: Application) -> None:
     async with running(parts) as url:
         await get(client, f"{url}/health")
         response = await client.get(f"{url}/metrics").build().send()
@@ -125,7 +127,7 @@ async def test_metrics_are_served(client: Client, parts: Parts) -> None:
     assert 'tally_http_request_seconds_count{method="GET",route="/health",status="200"} 1.0' in page
 
 
-async def test_the_documents_are_served(client: Client, parts: Parts) -> None:
+async def test_the_documents_are_served(client: Client, parts: Application) -> None:
     """With every path of the instance in them, and a page that may load nothing."""
     async with running(parts) as url:
         _, told = await get(client, f"{url}/openapi.json")
@@ -139,7 +141,7 @@ async def test_the_documents_are_served(client: Client, parts: Parts) -> None:
     assert all(path in page for path in told["paths"])
 
 
-async def test_a_backend_is_served_under_its_name(client: Client, parts: Parts) -> None:
+async def test_a_backend_is_served_under_its_name(client: Client, parts: Application) -> None:
     async def handler(_: Request) -> ASGIApp:
         return Json({"devices": []})
 
@@ -155,7 +157,7 @@ async def test_a_backend_is_served_under_its_name(client: Client, parts: Parts) 
 
 
 async def test_jobs_run_while_the_app_does(
-    client: Client, parts: Parts, clock: ManualClock
+    client: Client, parts: Application, clock: ManualClock
 ) -> None:
     runs: list[float] = []
 
@@ -169,7 +171,9 @@ async def test_jobs_run_while_the_app_does(
     assert runs == [0, 60, 120]
 
 
-async def test_a_stop_ends_streams_and_then_what_was_opened(client: Client, parts: Parts) -> None:
+async def test_a_stop_ends_streams_and_then_what_was_opened(
+    client: Client, parts: Application
+) -> None:
     """Clients are told to come back, readiness is gone, and nothing waits for the grace to pass."""
     listening = asyncio.Event()
 
@@ -192,7 +196,7 @@ async def test_a_stop_ends_streams_and_then_what_was_opened(client: Client, part
     assert parts.stopping.is_set()
 
 
-async def test_an_instance_that_stops_says_so(client: Client, parts: Parts) -> None:
+async def test_an_instance_that_stops_says_so(client: Client, parts: Application) -> None:
     async with running(parts) as url:
         parts.drain()
         status, told = await get(client, f"{url}/health/ready")
@@ -201,9 +205,9 @@ async def test_an_instance_that_stops_says_so(client: Client, parts: Parts) -> N
 
 async def test_the_cursor_secret_is_made_once_and_can_be_given(tmp_path: Path) -> None:
     """The same after a restart; a secret of one's own needs no file."""
-    async with assembled(Settings(data_dir=tmp_path / "a", backends=("devices",))) as first:
+    async with open_application(Settings(data_dir=tmp_path / "a", backends=("devices",))) as first:
         cursor = first.cursors.seal("x", {"pk": "1"})
-    async with assembled(Settings(data_dir=tmp_path / "a", backends=("devices",))) as again:
+    async with open_application(Settings(data_dir=tmp_path / "a", backends=("devices",))) as again:
         assert again.cursors.open("x", cursor) == {"pk": "1"}
     assert (tmp_path / "a" / "cursor.key").stat().st_mode & 0o777 == 0o600
 
@@ -212,5 +216,5 @@ async def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> 
     in_the_way = tmp_path / "data"
     in_the_way.write_text(json.dumps("a file"))
     with pytest.raises(StorageUnwritable, match=r"the data directory .* cannot be made"):
-        async with assembled(Settings(data_dir=in_the_way)):
+        async with open_application(Settings(data_dir=in_the_way)):
             pass

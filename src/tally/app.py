@@ -1,11 +1,11 @@
 """The composition root: the one place that builds things and joins them, and the app that serves them.
 
-`assembled` opens what must be opened, in order, and yields the `Parts`; leaving it closes them in
+`open_application` opens what must be opened, in order, and yields the `Application`; leaving it closes them in
 reverse. `build_app` makes the Starlette app of the parts. Nobody imports this module but the
 command line and the tests.
 
-    async with assembled(settings) as parts:
-        app = build_app(parts)
+    async with open_application(settings) as application:
+        app = build_app(application)
 """
 
 import asyncio
@@ -26,8 +26,12 @@ from starlette.routing import Mount
 
 from tally import __version__
 from tally.collect.wiring import REPOSITORIES as COLLECT_REPOSITORIES
+from tally.collect.wiring import open_collect
 from tally.cricket.repository.catalogue import REPOSITORIES as CRICKET_REPOSITORIES
+from tally.cricket.wiring import open_cricket
+from tally.dependencies import Dependencies
 from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES
+from tally.devices.wiring import open_devices
 from tally.kit import directory_lock, keyfile, logs
 from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock, DeadlinePassed, SystemClock, finish_within
@@ -40,7 +44,7 @@ from tally.kit.locks import Locks
 from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
 from tally.kit.operations import Api, Operation
-from tally.openers import OPENERS, Shared
+from tally.scoreboard.wiring import open_scoreboard
 from tally.settings import Settings
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
@@ -59,7 +63,7 @@ _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Application:
     """All that an instance is made of, built and open."""
 
     settings: Settings
@@ -94,9 +98,18 @@ CATALOGUE: Final = Catalogue(
     }
 )
 
+BACKENDS: Final[Mapping[str, Callable[[Dependencies], AbstractAsyncContextManager[Backend]]]] = {
+    "collect": open_collect,
+    "cricket": open_cricket,
+    "devices": open_devices,
+    "scoreboard": open_scoreboard,
+}
+
 
 @asynccontextmanager
-async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Parts]:
+async def open_application(
+    settings: Settings, clock: Clock | None = None
+) -> AsyncIterator[Application]:
     """Open everything that `settings` ask for, and close it again in reverse order."""
     clock = clock or SystemClock()
     metrics = Metrics()
@@ -109,11 +122,11 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
         cursors = Cursors(
             settings.cursor_secret or keyfile.read_or_make(settings.data_dir / "cursor.key")
         )
-        shared = Shared(
+        dependencies = Dependencies(
             settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=cursors, store=store
         )
         backends = {
-            name: await stack.enter_async_context(OPENERS[name](shared))
+            name: await stack.enter_async_context(BACKENDS[name](dependencies))
             for name in settings.backends
         }
         stack.enter_context(directory_lock.used(settings.data_dir))
@@ -123,7 +136,7 @@ async def assembled(settings: Settings, clock: Clock | None = None) -> AsyncIter
             run=partial(_sweep, engine, clock),
             interval=60,
         )
-        yield Parts(
+        yield Application(
             settings=settings,
             clock=clock,
             metrics=metrics,
@@ -182,26 +195,31 @@ class Beside(Protocol):
     def running(self) -> AbstractAsyncContextManager[None]: ...
 
 
-def build_app(parts: Parts, *, beside: Callable[[JobRunner], Beside] | None = None) -> Starlette:
+def build_app(
+    application: Application, *, beside: Callable[[JobRunner], Beside] | None = None
+) -> Starlette:
     """The app that serves the parts: every backend under its name, and the routes of the instance itself."""
-    runner = parts.job_runner()
+    runner = application.job_runner()
     extra = None if beside is None else beside(runner)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(_Background(parts.hub.run()))
+            await stack.enter_async_context(_Background(application.hub.run()))
             await stack.enter_async_context(runner)
             if extra is not None:
                 await stack.enter_async_context(extra.running())
             yield
 
-    mounts = [api.mount() for api in parts.apis]
+    mounts = [api.mount() for api in application.apis]
     if extra is not None:
         mounts.append(extra.mount)
-    mounts.append(_Instance(parts).api.mount())
+    mounts.append(_Instance(application).api.mount())
     scope = Middleware(
-        RequestContextMiddleware, parts.metrics, parts.clock, parts.settings.access_log
+        RequestContextMiddleware,
+        application.metrics,
+        application.clock,
+        application.settings.access_log,
     )
     return Starlette(routes=mounts, middleware=[scope], lifespan=lifespan)
 
@@ -234,8 +252,8 @@ class Readiness(msgspec.Struct, frozen=True):
 class _Instance:
     """The routes of the instance itself, at the root, last: what no backend answers is answered here."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, application: Application) -> None:
+        self._parts = application
         self.api = Api(
             name="",
             description="The instance itself: whether it is well, its figures, and this page.",
@@ -283,7 +301,7 @@ class _Instance:
                 ),
             ),
         )
-        told = document("Tally", __version__, DESCRIPTION, [*parts.apis, self.api])
+        told = document("Tally", __version__, DESCRIPTION, [*application.apis, self.api])
         self._document = msgspec.json.encode(told)
         self._page = page(told)
 

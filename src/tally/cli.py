@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tally import __version__
-from tally.app import CATALOGUE, assembled, build_app, open_engine
+from tally.app import CATALOGUE, build_app, open_application, open_engine
 from tally.backup.create import take
 from tally.backup.errors import Failed
 from tally.backup.restore import put_back
@@ -190,8 +190,8 @@ def list_jobs(as_json: AsJson = False) -> None:
     """Print the jobs and how often they run."""
 
     async def read() -> tuple[Job, ...]:
-        async with assembled(_settings()) as parts:
-            return parts.jobs
+        async with open_application(_settings()) as application:
+            return application.jobs
 
     with _explained():
         jobs = asyncio.run(read())
@@ -210,8 +210,8 @@ def run_job(name: str) -> None:
     """Run a job once, now, beside the instances that are running."""
 
     async def run() -> Run:
-        async with assembled(_settings()) as parts:
-            return await parts.job_runner().run(name)
+        async with open_application(_settings()) as application:
+            return await application.job_runner().run(name)
 
     with _explained():
         done = asyncio.run(run())
@@ -230,16 +230,17 @@ def _serve(
         url = url_of(listening)
 
         async def serve_until(stop: asyncio.Event) -> None:
-            async with assembled(settings) as parts:
+            async with open_application(settings) as application:
                 server = Server(
                     build_app(
-                        parts, beside=partial(console_of, parts, None) if with_console else None
+                        application,
+                        beside=partial(console_of, application, None) if with_console else None,
                     ),
                     grace=settings.shutdown_grace,
                     trusted_proxies=settings.trusted_proxies,
                     has_process=True,
                     on_listening=lambda: announce(url, settings),
-                    on_stopping=parts.drain,
+                    on_stopping=application.drain,
                 )
                 await server.run_on(listening, stop)
 

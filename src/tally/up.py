@@ -17,14 +17,14 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tally.app import CATALOGUE, Beside, Parts, assembled, build_app
+from tally.app import CATALOGUE, Application, Beside, build_app, open_application
+from tally.dependencies import KEY_FILES
 from tally.errors import Conflict
 from tally.kit import directory_lock
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.jobs import JobRunner
 from tally.kit.keyfile import read_or_make
 from tally.kit.server import Server, url_of
-from tally.openers import KEY_FILES
 from tally.settings import Settings
 from tally.sim.demo.kept import Kept, open_kept
 from tally.sim.demo.outside import Outside, outside_world
@@ -66,12 +66,12 @@ class Up:
                         outside_world(self._settings, self._clock, kept)
                     )
             with self._step(f"Tables and servers for {', '.join(self._settings.backends)}"):
-                parts = await stack.enter_async_context(assembled(outside.settings))
-            await self._serve(parts, outside, kept, listening, stop)
+                application = await stack.enter_async_context(open_application(outside.settings))
+            await self._serve(application, outside, kept, listening, stop)
 
     async def _serve(
         self,
-        parts: Parts,
+        application: Application,
         outside: Outside,
         kept: Kept | None,
         listening: socket,
@@ -80,12 +80,12 @@ class Up:
         url = url_of(listening)
         server_stop = asyncio.Event()
         server = Server(
-            build_app(parts, beside=partial(console_of, parts, outside)),
+            build_app(application, beside=partial(console_of, application, outside)),
             grace=self._settings.shutdown_grace,
             trusted_proxies=self._settings.trusted_proxies,
             has_process=True,
             on_listening=lambda: self._announce(url, outside),
-            on_stopping=parts.drain,
+            on_stopping=application.drain,
         )
 
         async def live() -> None:
@@ -110,9 +110,13 @@ class Up:
             table.add_row(f"{name}, simulated", where)
         data_dir = self._settings.data_dir
         table.add_row("Data", str(data_dir.resolve()))
-        for backend, setting, what, file in KEY_FILES:
-            if backend in self._settings.backends and getattr(self._settings, setting) is None:
-                table.add_row(f"{backend.capitalize()}: {what}", f"in {data_dir / file}")
+        for key in KEY_FILES:
+            if (
+                key.backend in self._settings.backends
+                and getattr(self._settings, key.setting) is None
+            ):
+                title = f"{key.backend.capitalize()}: {key.description}"
+                table.add_row(title, f"in {data_dir / key.file_name}")
         self._console.print(table, "Ctrl-C stops it.")
 
     @contextmanager
@@ -123,7 +127,7 @@ class Up:
         self._console.print(f"{what}: {self._clock.monotonic() - started:.1f} s")
 
 
-def console_of(parts: Parts, outside: Outside | None, runner: JobRunner) -> Beside:
+def console_of(application: Application, outside: Outside | None, runner: JobRunner) -> Beside:
     """The console of a program.
 
     In a demo on this machine alone, whoever can open it may look; elsewhere it has a password.
@@ -132,21 +136,21 @@ def console_of(parts: Parts, outside: Outside | None, runner: JobRunner) -> Besi
     mount, desk, figures = (
         import_module(f"tally.console.{name}") for name in ("mount", "desk", "figures")
     )
-    settings = parts.settings
+    settings = application.settings
     is_open = (
         outside is not None and settings.console_password is None and settings.host in LOOPBACK
     )
     made: Beside = mount.make_console(
         desk.Desk(
             settings=settings,
-            clock=parts.clock,
-            store=parts.store,
+            clock=application.clock,
+            store=application.store,
             catalogue=CATALOGUE,
-            backends=parts.backends,
-            probes=parts.probes,
+            backends=application.backends,
+            probes=application.probes,
             runner=runner,
-            figures=figures.Figures(parts.metrics, parts.clock),
-            patterns=lambda: pattern_rows(CATALOGUE, parts.store.meters),
+            figures=figures.Figures(application.metrics, application.clock),
+            patterns=lambda: pattern_rows(CATALOGUE, application.store.meters),
             outside=outside,
             password=None
             if is_open

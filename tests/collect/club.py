@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.app import Parts, assembled, build_app
+from tally.app import Application, build_app, open_application
 from tally.collect.wiring import Collect
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
@@ -31,7 +31,7 @@ from tally.sim.oidc.keys import SigningKeys
 from tally.sim.oidc.pool import CLIENT
 from tally.sim.strava.limits import PLENTY, RateLimits
 from tally.sim.strava.simulator import Strava
-from tally.sim.strava.world import Application, Consent
+from tally.sim.strava.world import Consent, OAuthApplication
 from tally.store.api import Scan
 from tally.store.schema import Table
 
@@ -145,7 +145,7 @@ class Club:
     """All of it."""
 
     url: str
-    parts: Parts
+    parts: Application
     clock: ManualClock
     strava: Strava
     issuer: Issuer
@@ -267,13 +267,13 @@ async def open_club(
         # A club goes through more than a day's worth of requests while its clock stands still.
         limits = RateLimits(clock, PLENTY, PLENTY)
         strava = Strava(
-            clock, application=Application(), limits=limits, subscription_id=SUBSCRIPTION
+            clock, application=OAuthApplication(), limits=limits, subscription_id=SUBSCRIPTION
         )
         await stack.enter_async_context(strava.serving())
         issuer = Issuer(clock, keys=signing_keys(), auto_approve="Somebody")
         await stack.enter_async_context(issuer.serving())
         parts = await stack.enter_async_context(
-            assembled(settings_of(folder, strava, issuer, **changes), clock)
+            open_application(settings_of(folder, strava, issuer, **changes), clock)
         )
         # Nothing is applied but by `apply`: a test says when.
         parts = replace(parts, jobs=())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tally.app import CATALOGUE, Parts, assembled
+from tally.app import CATALOGUE, Application, open_application
 from tally.collect.model import Metric, Sport
 from tally.collect.service.milestones import Goal
 from tally.collect.wiring import Collect
@@ -27,14 +27,14 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Parts]:
+async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Application]:
     settings = Settings(data_dir=tmp_path / "data", backends=("collect", "cricket", "devices"))
-    async with assembled(settings, clock) as parts:
+    async with open_application(settings, clock) as parts:
         yield parts
 
 
 @pytest.fixture
-def desk(parts: Parts) -> Desk:
+def desk(parts: Application) -> Desk:
     return Desk(
         settings=parts.settings,
         clock=parts.clock,
@@ -61,7 +61,7 @@ async def test_a_backend_that_nobody_uses_yet_has_a_headline_too(desk: Desk) -> 
     assert {tile.health for tile in tiles.values()} == {Health.WELL}
 
 
-async def test_a_part_that_was_minted_is_told_by_its_name(desk: Desk, parts: Parts) -> None:
+async def test_a_part_that_was_minted_is_told_by_its_name(desk: Desk, parts: Application) -> None:
     """By a real workout: a twelfth of the goal, and so the first part."""
     collect = parts.backends["collect"]
     assert isinstance(collect, Collect)
@@ -85,7 +85,7 @@ async def test_a_part_that_was_minted_is_told_by_its_name(desk: Desk, parts: Par
 
 
 async def test_a_board_is_awake_for_some_minutes_after_it_was_heard_of(
-    desk: Desk, parts: Parts, clock: ManualClock
+    desk: Desk, parts: Application, clock: ManualClock
 ) -> None:
     pulse, registry = Pulse(desk), parts.backends["devices"].handlers.registry  # type: ignore[attr-defined]
     await registry.register("02:00:00:00:00:01", new_uuid(), "1.0", Capabilities())
@@ -99,7 +99,7 @@ async def test_a_board_is_awake_for_some_minutes_after_it_was_heard_of(
 
 
 async def test_without_the_store_tiles_say_so_and_those_that_need_it_not_are_as_ever(
-    desk: Desk, parts: Parts
+    desk: Desk, parts: Application
 ) -> None:
     pulse = Pulse(desk)
     (store,) = await pulse.engines.get()
@@ -149,7 +149,7 @@ async def test_a_backend_that_hangs_or_breaks_does_not_hold_up_the_others(
 
 
 async def test_failed_requests_and_jobs_are_a_worry(
-    desk: Desk, parts: Parts, clock: ManualClock
+    desk: Desk, parts: Application, clock: ManualClock
 ) -> None:
     desk.runner.last_runs["collect-inbox"] = Run(clock.now(), 0.1, Outcome.FAILED, "it broke")
     desk.figures.sample()

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.app import Parts, assembled, build_app
+from tally.app import Application, build_app, open_application
 from tally.cricket.wiring import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
@@ -94,7 +94,7 @@ class Ground:
     """All of it."""
 
     url: str
-    parts: Parts
+    parts: Application
     clock: ManualClock
     sportmonks: SportMonks
     cognito: Cognito
@@ -158,7 +158,9 @@ async def open_ground(folder: Path, **changes: Any) -> AsyncIterator[Ground]:
         settings = apns.pointed_here(
             _settings(folder, sportmonks, cognito), folder / "authority.pem"
         )
-        parts = await stack.enter_async_context(assembled(replace(settings, **changes), clock))
+        parts = await stack.enter_async_context(
+            open_application(replace(settings, **changes), clock)
+        )
         url = await stack.enter_async_context(
             serving(build_app(replace(parts, jobs=())), on_stopping=parts.drain)
         )

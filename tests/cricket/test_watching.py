@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from tally.app import assembled, build_app
+from tally.app import build_app, open_application
 from tally.kit.server import serving
 from tests.cricket.ground import Caller, open_ground, watching
 
@@ -15,7 +15,7 @@ async def test_a_page_on_one_instance_shows_what_another_has_seen(tmp_path: Path
         await ground.sync()
         await ground.poll()
         async with (
-            assembled(ground.parts.settings, ground.clock) as parts,
+            open_application(ground.parts.settings, ground.clock) as parts,
             serving(build_app(replace(parts, jobs=())), on_stopping=parts.drain) as url,
         ):
             elsewhere = Caller(ground.client, f"{url}/cricket", ground.person("ana").headers)

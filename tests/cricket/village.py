@@ -10,7 +10,7 @@ from typing import cast
 
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.app import Parts, assembled, build_app
+from tally.app import Application, build_app, open_application
 from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs, Side
 from tally.cricket.model.records import Fixture, LiveActivity, start_text
 from tally.cricket.wiring import Cricket
@@ -37,7 +37,7 @@ class Village:
     cognito: Cognito
     client: Client
     settings: Settings
-    parts: Parts
+    parts: Application
     url: str
     stack: AsyncExitStack
     phones: dict[str, Phone] = field(default_factory=dict)
@@ -142,8 +142,8 @@ class Village:
 
 async def _start(
     stack: AsyncExitStack, settings: Settings, clock: ManualClock
-) -> tuple[Parts, str]:
-    parts = await stack.enter_async_context(assembled(settings, clock))
+) -> tuple[Application, str]:
+    parts = await stack.enter_async_context(open_application(settings, clock))
     return parts, await stack.enter_async_context(serving(build_app(parts)))
 
 

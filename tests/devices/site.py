@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.app import Parts, assembled, build_app
+from tally.app import Application, build_app, open_application
 from tally.kit.clock import Clock, ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
@@ -54,7 +54,7 @@ class Site:
     """A server and how to reach it; `clock` is the server's."""
 
     url: str
-    parts: Parts
+    parts: Application
     clock: ManualClock
     client: Client
 
@@ -148,7 +148,7 @@ async def running(settings: Settings, clock: Clock | None = None) -> AsyncIterat
     """The program on a free port, with this backend alone, no jobs, and a clock that stands still until it is moved."""
     moved = clock if isinstance(clock, ManualClock) else ManualClock(START)
     async with (
-        assembled(settings, clock or moved) as parts,
+        open_application(settings, clock or moved) as parts,
         serving(build_app(replace(parts, jobs=())), on_stopping=parts.drain) as url,
         ClientBuilder().no_proxy().build() as client,
     ):

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from tally.cricket.repository.catalogue import REPOSITORIES
-from tally.cricket.wiring import Surroundings, open_cricket
+from tally.cricket.wiring import open_cricket
+from tally.dependencies import Dependencies
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.kit.cursors import Cursors
@@ -31,6 +32,7 @@ POLL_MS = 30
 async def run(folder: Path, url: str, leagues: str, stop: asyncio.Event) -> None:
     clock, metrics = SystemClock(), Metrics()
     settings = Settings(
+        cricket_admin_key=SECRET,
         log_format="json",
         cricket_sportmonks_url=url,
         cricket_sportmonks_token=Secret(API_TOKEN),
@@ -44,17 +46,16 @@ async def run(folder: Path, url: str, leagues: str, stop: asyncio.Event) -> None
         for repository in REPOSITORIES:
             for table in tables_of(repository):
                 await engine.ensure_table(table)
-        given = Surroundings(
+        dependencies = Dependencies(
             settings=settings,
             clock=clock,
             metrics=metrics,
             hub=Hub(clock, metrics),
             cursors=Cursors(SECRET),
             store=Store(engine, clock),
-            admin_key=SECRET,
         )
         async with (
-            open_cricket(given) as cricket,
+            open_cricket(dependencies) as cricket,
             JobRunner(cricket.jobs, clock, metrics, None, grace=5),
         ):
             logs.logger().info("Up", action="instance_up")

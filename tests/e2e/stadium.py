@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.app import Parts, assembled, build_app
+from tally.app import Application, build_app, open_application
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.live import Memory
 from tally.cricket.service.live.pipeline import memory_of
@@ -51,7 +51,7 @@ class Stadium:
 
     sportmonks: SportMonks
     clock: ManualClock
-    parts: Parts
+    parts: Application
     cricket: Cricket
 
     async def poll(self, seconds: float = 2.5) -> None:
@@ -98,7 +98,7 @@ async def open_stadium(
         sportmonks.limits.hourly = 10**9
         for match in matches:
             sportmonks.add(match)
-        async with assembled(
+        async with open_application(
             settings_for(directory, sportmonks, cognito, **settings), clock
         ) as parts:
             cricket = parts.backends["cricket"]
@@ -127,7 +127,7 @@ class Visitor:
 
 
 @asynccontextmanager
-async def served(parts: Parts, token: str) -> AsyncIterator[Visitor]:
+async def served(parts: Application, token: str) -> AsyncIterator[Visitor]:
     """The program on a socket, and somebody who asks it.
 
     Its jobs are left to the test, which moves the clock.

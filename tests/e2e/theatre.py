@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.app import assembled, build_app
+from tally.app import build_app, open_application
 from tally.cricket.model.records import LiveActivity
 from tally.cricket.wiring import Cricket
 from tally.kit.clock import ManualClock
@@ -156,7 +156,7 @@ async def open_theatre(directory: Path) -> AsyncIterator[Theatre]:
         settings = apns.pointed_here(
             settings_for(directory, sportmonks, cognito), directory / "authority.pem"
         )
-        async with assembled(settings, clock) as parts, serving(build_app(parts)) as url:
+        async with open_application(settings, clock) as parts, serving(build_app(parts)) as url:
             cricket = parts.backends["cricket"]
             assert isinstance(cricket, Cricket)
             theatre = Theatre(clock, sportmonks, apns, cognito, cricket, client, url, broadcast)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.app import Parts, assembled, build_app
+from tally.app import Application, build_app, open_application
 from tally.devices.model import LATEST_MS, Reading
 from tally.devices.repository.readings import ReadingRepository
 from tally.kit.clock import Clock, ManualClock
@@ -48,7 +48,7 @@ class Greenhouse:
     """The server, its faults, and a way for boards to reach it."""
 
     url: str
-    parts: Parts
+    parts: Application
     faults: Faults
     clock: Passing
     client: Client
@@ -87,7 +87,7 @@ async def greenhouse(
         data_dir=directory, backends=("devices",), devices_admin_token=ADMIN, **settings
     )
     async with (
-        assembled(given, world) as parts,
+        open_application(given, world) as parts,
         ClientBuilder().timeout(patience).build() as client,
     ):
         app = build_app(parts)

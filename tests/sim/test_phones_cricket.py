@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.app import Parts, assembled, build_app
+from tally.app import Application, build_app, open_application
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, EndReason, Fixture, LiveActivity
 from tally.cricket.repository.fixtures import FixtureRepository
@@ -32,7 +32,7 @@ from tests.sim.stadium import AT_ONCE
 class Site:
     """A server with cricket on it, and phones that are read to from here."""
 
-    parts: Parts
+    parts: Application
     apns: Apns
     cognito: Cognito
     client: Client
@@ -104,7 +104,7 @@ async def site(directory: Path) -> AsyncIterator[Site]:
             ),
             directory / "authority.pem",
         )
-        async with assembled(settings, clock) as parts, serving(build_app(parts)) as url:
+        async with open_application(settings, clock) as parts, serving(build_app(parts)) as url:
             yield Site(parts, apns, cognito, client, url)
 
 

@@ -32,37 +32,18 @@ from tally.collect.service.worker import InboxWorker
 from tally.collect.service.workouts import WorkoutService
 from tally.collect.shipped import shipped_models
 from tally.collect.strava import StravaGateway
+from tally.dependencies import COLLECT_ADMIN_KEY, Dependencies
 from tally.kit.backend import Probe
-from tally.kit.clock import Clock
-from tally.kit.cursors import Cursors
 from tally.kit.encryption import Encryptor
-from tally.kit.hub import Hub
 from tally.kit.ids import SortableIds
 from tally.kit.jobs import Job
-from tally.kit.metrics import Metrics
 from tally.kit.operations import Api
 from tally.kit.ttl_cache import TTLCache
-from tally.settings import Secret, Settings, SettingsError
-from tally.store.store import Store
+from tally.settings import SettingsError
 
 REPOSITORIES: Final = (CollectRepository, SessionRepository, AuditRepository, IdempotencyRepository)
 CALL_SECONDS: Final = 10
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the backend is given: shared parts, and the secrets that are kept for it."""
-
-    settings: Settings
-    clock: Clock
-    metrics: Metrics
-    hub: Hub
-    cursors: Cursors
-    store: Store
-    secret: Secret
-    admin_token: Secret
-    verify_token: Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,39 +59,42 @@ class Collect:
 
 
 @asynccontextmanager
-async def open_collect(given: Surroundings) -> AsyncIterator[Collect]:
+async def open_collect(dependencies: Dependencies) -> AsyncIterator[Collect]:
     """The backend for as long as this lasts; at the end, what waits to be audited is written."""
-    settings = given.settings
+    settings = dependencies.settings
     if settings.collect_plain_http and settings.host not in LOOPBACK:
         raise SettingsError(
             ["TALLY_COLLECT_PLAIN_HTTP is for this machine alone: TALLY_HOST must be 127.0.0.1"]
         )
     timeout = timedelta(seconds=CALL_SECONDS)
+    secret = dependencies.secret(settings.collect_secret, "collect.key")
     async with (
         ClientBuilder()
         .timeout(timeout)
         .follow_redirects(False)
         .user_agent("tally")
         .build() as client,
-        AuditTrail(AuditRepository(given.store), given.clock, given.secret) as audit,
-        milestone_follower(CollectRepository(given.store), given.hub, given.clock) as follower,
+        AuditTrail(AuditRepository(dependencies.store), dependencies.clock, secret) as audit,
+        milestone_follower(
+            CollectRepository(dependencies.store), dependencies.hub, dependencies.clock
+        ) as follower,
     ):
-        yield _assembled(given, client, audit, follower)
+        yield _assembled(dependencies, client, audit, follower, Encryptor(secret, "collect"))
 
 
 def _assembled(
-    given: Surroundings, client: Client, audit: AuditTrail, follower: MilestoneFollower
+    dependencies: Dependencies,
+    client: Client,
+    audit: AuditTrail,
+    follower: MilestoneFollower,
+    encryptor: Encryptor,
 ) -> Collect:
-    clock, store, settings = given.clock, given.store, given.settings
-    main, sessions, sealer = (
-        CollectRepository(store),
-        SessionRepository(store),
-        Encryptor(given.secret, "collect"),
-    )
-    strava, issuer = _strava(given, client), _issuer(given, client)
+    clock, store, settings = dependencies.clock, dependencies.store, dependencies.settings
+    main, sessions = CollectRepository(store), SessionRepository(store)
+    strava, issuer = _strava(dependencies, client), _issuer(dependencies, client)
     shelf = ModelShelf(main, shipped_models(), TTLCache(clock, KNOWN_SECONDS, 100))
     engine = ProgressEngine(main, shelf, clock, audit, Announcer(follower))
-    linking = Linking(main, sessions, strava, sealer, audit, clock)
+    linking = Linking(main, sessions, strava, encryptor, audit, clock)
     worker = InboxWorker(
         main,
         IdempotencyRepository(store),
@@ -119,44 +103,49 @@ def _assembled(
         engine,
         audit,
         clock,
-        InboxFigures(given.metrics),
+        InboxFigures(dependencies.metrics),
     )
     handlers = Handlers(
         site=Site(settings.collect_public_url, settings.collect_plain_http),
-        sign_in=SignIn(sessions, main, issuer, sealer, audit, clock),
+        sign_in=SignIn(sessions, main, issuer, encryptor, audit, clock),
         linking=linking,
-        webhook=Webhook(main, clock, given.verify_token, settings.collect_strava_subscription_id),
-        accounts=Accounts(main, sessions, linking, issuer.delete_identity, sealer, audit, clock),
+        webhook=Webhook(
+            main,
+            clock,
+            dependencies.secret(settings.collect_strava_verify_token, "collect-strava-verify.key"),
+            settings.collect_strava_subscription_id,
+        ),
+        accounts=Accounts(main, sessions, linking, issuer.delete_identity, encryptor, audit, clock),
         shelf=shelf,
         milestones=MilestoneService(main, shelf, engine, audit, clock, SortableIds(clock)),
         engine=engine,
         workout_service=WorkoutService(main),
         audit_search=AuditSearch(AuditRepository(store), clock),
         follower=follower,
-        cursors=given.cursors,
-        hub=given.hub,
-        admin_token=given.admin_token,
+        cursors=dependencies.cursors,
+        hub=dependencies.hub,
+        admin_token=dependencies.key(COLLECT_ADMIN_KEY),
     )
     return Collect(collect_api(handlers), collect_jobs(worker, shelf), handlers, worker, audit)
 
 
-def _strava(given: Surroundings, client: Client) -> StravaGateway:
-    settings = given.settings
+def _strava(dependencies: Dependencies, client: Client) -> StravaGateway:
+    settings = dependencies.settings
     return StravaGateway(
         client,
-        given.clock,
-        given.metrics,
+        dependencies.clock,
+        dependencies.metrics,
         url=settings.collect_strava_url,
         client_id=settings.collect_strava_client_id,
         client_secret=settings.collect_strava_client_secret,
     )
 
 
-def _issuer(given: Surroundings, client: Client) -> OidcIssuer:
-    settings = given.settings
+def _issuer(dependencies: Dependencies, client: Client) -> OidcIssuer:
+    settings = dependencies.settings
     return OidcIssuer(
         client,
-        given.clock,
+        dependencies.clock,
         issuer=settings.collect_oidc_issuer,
         client_id=settings.collect_oidc_client_id,
         client_secret=settings.collect_oidc_client_secret,

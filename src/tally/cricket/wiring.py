@@ -23,31 +23,14 @@ from tally.cricket.service.activities.follows import FollowService
 from tally.cricket.service.sync.sync import SyncService
 from tally.cricket.sportmonks.client import SportMonksClient
 from tally.cricket.sportmonks.gateway import SportMonksGateway
+from tally.dependencies import CRICKET_ADMIN_KEY, Dependencies
 from tally.kit.auth import KeySet, TokenVerifier, http_keys
 from tally.kit.backend import Probe
 from tally.kit.clock import Clock
-from tally.kit.cursors import Cursors
-from tally.kit.hub import Hub
 from tally.kit.jobs import Job
-from tally.kit.metrics import Metrics
 from tally.kit.operations import Api
-from tally.settings import Secret, Settings
-from tally.store.store import Store
 
 CALL_SECONDS: Final = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the backend is given: shared parts, and the secret that is kept for it."""
-
-    settings: Settings
-    clock: Clock
-    metrics: Metrics
-    hub: Hub
-    cursors: Cursors
-    store: Store
-    admin_key: Secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +49,9 @@ class Cricket:
 
 
 @asynccontextmanager
-async def open_cricket(given: Surroundings) -> AsyncIterator[Cricket]:
+async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
     """The backend for as long as this lasts."""
-    clock, tables = given.clock, Tables.of(given.store)
+    clock, tables = dependencies.clock, Tables.of(dependencies.store)
     reading = Reading.of(tables, clock)
     builder = (
         ClientBuilder()
@@ -76,16 +59,25 @@ async def open_cricket(given: Surroundings) -> AsyncIterator[Cricket]:
         .follow_redirects(False)
         .user_agent("tally")
     )
-    async with builder.build() as client, open_apns(given.settings, clock, given.metrics) as apns:
-        scores = _sportmonks(given, client)
+    async with (
+        builder.build() as client,
+        open_apns(dependencies.settings, clock, dependencies.metrics) as apns,
+    ):
+        scores = _sportmonks(dependencies, client)
         async with open_live(
-            tables, reading, scores, apns, hub=given.hub, clock=clock, settings=given.settings
+            tables,
+            reading,
+            scores,
+            apns,
+            hub=dependencies.hub,
+            clock=clock,
+            settings=dependencies.settings,
         ) as live:
-            yield _assembled(given, client, tables, reading, live, scores=scores, apns=apns)
+            yield _assembled(dependencies, client, tables, reading, live, scores=scores, apns=apns)
 
 
 def _assembled(
-    given: Surroundings,
+    dependencies: Dependencies,
     client: Client,
     tables: Tables,
     reading: Reading,
@@ -94,8 +86,8 @@ def _assembled(
     scores: SportMonksGateway,
     apns: Apns,
 ) -> Cricket:
-    clock, settings = given.clock, given.settings
-    callers = Callers(_verifier(given, client), given.admin_key)
+    clock, settings = dependencies.clock, dependencies.settings
+    callers = Callers(_verifier(dependencies, client), dependencies.key(CRICKET_ADMIN_KEY))
     sync = _sync(tables, reading, scores, clock)
     activities = live.activities
     follows = FollowService(
@@ -121,8 +113,8 @@ def _assembled(
         follows=follows,
         activities=activities,
         follower=live.follower,
-        cursors=given.cursors,
-        hub=given.hub,
+        cursors=dependencies.cursors,
+        hub=dependencies.hub,
     )
     operators = OperatorHandlers(
         callers=callers,
@@ -132,7 +124,7 @@ def _assembled(
         sync=sync,
         admin=reading.admin,
         replays=reading.replays,
-        cursors=given.cursors,
+        cursors=dependencies.cursors,
     )
     # Without a token of SportMonks' there is nothing that time could start.
     is_fed = settings.cricket_sportmonks_token is not None
@@ -167,12 +159,12 @@ def _sync(tables: Tables, reading: Reading, scores: SportMonksGateway, clock: Cl
     )
 
 
-def _sportmonks(given: Surroundings, client: Client) -> SportMonksGateway:
-    settings = given.settings
+def _sportmonks(dependencies: Dependencies, client: Client) -> SportMonksGateway:
+    settings = dependencies.settings
     asked = SportMonksClient(
         client,
-        given.clock,
-        given.metrics,
+        dependencies.clock,
+        dependencies.metrics,
         url=settings.cricket_sportmonks_url,
         token=settings.cricket_sportmonks_token,
         timeout=settings.cricket_sportmonks_timeout,
@@ -181,15 +173,18 @@ def _sportmonks(given: Surroundings, client: Client) -> SportMonksGateway:
     marquee = [
         league.strip() for league in settings.cricket_marquee_leagues.split(",") if league.strip()
     ]
-    return SportMonksGateway(asked, given.clock, marquee)
+    return SportMonksGateway(asked, dependencies.clock, marquee)
 
 
-def _verifier(given: Surroundings, client: Client) -> TokenVerifier | None:
-    settings = given.settings
+def _verifier(dependencies: Dependencies, client: Client) -> TokenVerifier | None:
+    settings = dependencies.settings
     if settings.cricket_issuer is None:
         return None
     url = settings.cricket_jwks_url or f"{settings.cricket_issuer}/.well-known/jwks.json"
-    keys = KeySet(http_keys(client, url), given.clock)
+    keys = KeySet(http_keys(client, url), dependencies.clock)
     return TokenVerifier(
-        keys, given.clock, issuer=settings.cricket_issuer, audience=settings.cricket_client_id
+        keys,
+        dependencies.clock,
+        issuer=settings.cricket_issuer,
+        audience=settings.cricket_client_id,
     )

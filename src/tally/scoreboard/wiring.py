@@ -4,16 +4,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from tally.dependencies import SCOREBOARD_ADMIN_KEY, SCOREBOARD_INTERNAL_KEY, Dependencies
 from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import ValkeyServer, open_valkey_server
 from tally.kit.backend import Probe
-from tally.kit.clock import Clock, SystemClock
-from tally.kit.cursors import Cursors
-from tally.kit.hub import Hub
+from tally.kit.clock import SystemClock
 from tally.kit.issuing import TokenIssuer
 from tally.kit.jobs import Job
 from tally.kit.keyring import Keyring
-from tally.kit.metrics import Metrics
 from tally.kit.operations import Api
 from tally.scoreboard.api.handlers import Handlers
 from tally.scoreboard.api.routes import scoreboard_api
@@ -54,21 +52,6 @@ from tally.settings import Secret, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the backend is given: shared parts, and the secrets that are kept for it."""
-
-    settings: Settings
-    clock: Clock
-    metrics: Metrics
-    hub: Hub
-    cursors: Cursors
-    action_keys: tuple[Secret, ...]
-    session_keys: tuple[Secret, ...]
-    internal_key: Secret
-    admin_key: Secret
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scoreboard:
     """The backend, open: its routes, its jobs, and the parts that tests look into."""
 
@@ -77,7 +60,7 @@ class Scoreboard:
     probes: tuple[Probe, ...]
     database: Database
     redis: CacheServer
-    # The embedded one, where no address was given.
+    # The embedded one, where no address was dependencies.
     valkey: ValkeyServer | None
     handlers: Handlers
     catch_up: CatchUp
@@ -88,7 +71,7 @@ class Scoreboard:
 class _Base:
     """What the services stand on."""
 
-    given: Surroundings
+    dependencies: Dependencies
     database: Database
     redis: CacheServer
     scores: ScoreRepository
@@ -100,9 +83,13 @@ class _Base:
 
 
 @asynccontextmanager
-async def open_scoreboard(given: Surroundings) -> AsyncIterator[Scoreboard]:
+async def open_scoreboard(dependencies: Dependencies) -> AsyncIterator[Scoreboard]:
     """The backend for as long as this lasts, on a database that is up to date."""
-    settings, clock, figures = given.settings, given.clock, StorageFigures(given.metrics)
+    settings, clock, figures = (
+        dependencies.settings,
+        dependencies.clock,
+        StorageFigures(dependencies.metrics),
+    )
     async with AsyncExitStack() as stack:
         dsn, redis_url, valkey = await _servers(settings, stack)
         limits = PoolLimits(
@@ -116,7 +103,7 @@ async def open_scoreboard(given: Surroundings) -> AsyncIterator[Scoreboard]:
                 redis_url, clock, figures, seconds=settings.scoreboard_redis_milliseconds / 1000
             )
         )
-        base = _base(given, database, redis)
+        base = _base(dependencies, database, redis)
         passwords = await stack.enter_async_context(Passwords())
         await stack.enter_async_context(base.broadcast.running())
         yield _assembled(base, passwords, valkey)
@@ -125,7 +112,7 @@ async def open_scoreboard(given: Surroundings) -> AsyncIterator[Scoreboard]:
 async def _servers(
     settings: Settings, stack: AsyncExitStack
 ) -> tuple[str, str, ValkeyServer | None]:
-    """The addresses of PostgreSQL and Redis; those that are not given are started here, and watched by the real time."""
+    """The addresses of PostgreSQL and Redis; those that are not dependencies are started here, and watched by the real time."""
     database, redis = settings.scoreboard_database_url, settings.scoreboard_redis_url
     watch = SystemClock()
     dsn = (
@@ -139,13 +126,13 @@ async def _servers(
     return dsn, valkey.url, valkey
 
 
-def _base(given: Surroundings, database: Database, redis: CacheServer) -> _Base:
-    clock, backlog = given.clock, Backlog()
+def _base(dependencies: Dependencies, database: Database, redis: CacheServer) -> _Base:
+    clock, backlog = dependencies.clock, Backlog()
     scores, board = ScoreRepository(database, clock), BoardRepository(redis)
-    guard = RedisGuard(clock, given.metrics)
+    guard = RedisGuard(clock, dependencies.metrics)
     leaderboard = Leaderboard(board, scores, SharedRanks(scores), guard, backlog)
     return _Base(
-        given=given,
+        dependencies=dependencies,
         database=database,
         redis=redis,
         scores=scores,
@@ -153,12 +140,14 @@ def _base(given: Surroundings, database: Database, redis: CacheServer) -> _Base:
         guard=guard,
         backlog=backlog,
         leaderboard=leaderboard,
-        broadcast=Broadcast(leaderboard, UpdateChannel(redis, clock), guard, given.hub, clock),
+        broadcast=Broadcast(
+            leaderboard, UpdateChannel(redis, clock), guard, dependencies.hub, clock
+        ),
     )
 
 
 def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -> Scoreboard:
-    given, database = base.given, base.database
+    dependencies, database = base.dependencies, base.database
     catch_up = CatchUp(
         board=base.board,
         builder=BoardBuilder(base.redis, base.scores),
@@ -167,15 +156,15 @@ def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -
         backlog=base.backlog,
         guard=base.guard,
         broadcast=base.broadcast,
-        clock=given.clock,
+        clock=dependencies.clock,
     )
     retention = Retention(
         sessions=SessionRepository(database),
         events=EventRepository(database),
         scores=base.scores,
         actions=ActionRepository(database),
-        clock=given.clock,
-        events_days=given.settings.scoreboard_events_days,
+        clock=dependencies.clock,
+        events_days=dependencies.settings.scoreboard_events_days,
     )
     handlers = _handlers(base, passwords, catch_up)
     return Scoreboard(
@@ -195,19 +184,27 @@ def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -
 
 
 def _handlers(base: _Base, passwords: Passwords, catch_up: CatchUp) -> Handlers:
-    given, settings, sessions = base.given, base.given.settings, _sessions(base)
-    tokens = ActionTokens(Keyring(given.action_keys))
+    dependencies, settings, sessions = (
+        base.dependencies,
+        base.dependencies.settings,
+        _sessions(base),
+    )
+    tokens = ActionTokens(
+        _keyring(dependencies, settings.scoreboard_action_keys, "scoreboard-actions.key")
+    )
     return Handlers(
         settings=settings,
         accounts=_accounts(base, passwords, sessions),
         sessions=sessions,
-        actions=Actions(ActionRepository(base.database), tokens, given.clock),
+        actions=Actions(ActionRepository(base.database), tokens, dependencies.clock),
         scores=_score_updates(base, tokens),
         leaderboard=base.leaderboard,
         broadcast=base.broadcast,
         catch_up=catch_up,
         limits=Limits(
-            LimitRepository(base.redis, given.clock), base.guard, LocalWindows(given.clock)
+            LimitRepository(base.redis, dependencies.clock),
+            base.guard,
+            LocalWindows(dependencies.clock),
         ),
         slots=StreamSlots(
             OpenStreams(base.redis),
@@ -215,26 +212,29 @@ def _handlers(base: _Base, passwords: Passwords, catch_up: CatchUp) -> Handlers:
             per_user=settings.scoreboard_streams_per_user,
             per_address=settings.scoreboard_streams_per_address,
         ),
-        cursors=given.cursors,
-        hub=given.hub,
-        internal_key=given.internal_key,
-        admin_key=given.admin_key,
+        cursors=dependencies.cursors,
+        hub=dependencies.hub,
+        internal_key=dependencies.key(SCOREBOARD_INTERNAL_KEY),
+        admin_key=dependencies.key(SCOREBOARD_ADMIN_KEY),
     )
 
 
 def _sessions(base: _Base) -> Sessions:
-    given = base.given
+    dependencies, settings = base.dependencies, base.dependencies.settings
     return Sessions(
         sessions=SessionRepository(base.database),
         cache=SessionCache(base.redis),
         guard=base.guard,
         backlog=base.backlog,
         tokens=TokenIssuer(
-            Keyring(given.session_keys), given.clock, issuer=ISSUER, audience=AUDIENCE
+            _keyring(dependencies, settings.scoreboard_session_keys, "scoreboard-sessions.key"),
+            dependencies.clock,
+            issuer=ISSUER,
+            audience=AUDIENCE,
         ),
-        clock=given.clock,
-        access_seconds=given.settings.scoreboard_access_seconds,
-        session_days=given.settings.scoreboard_session_days,
+        clock=dependencies.clock,
+        access_seconds=dependencies.settings.scoreboard_access_seconds,
+        session_days=dependencies.settings.scoreboard_session_days,
     )
 
 
@@ -249,7 +249,7 @@ def _accounts(base: _Base, passwords: Passwords, sessions: Sessions) -> Accounts
         broadcast=base.broadcast,
         backlog=base.backlog,
         guard=base.guard,
-        clock=base.given.clock,
+        clock=base.dependencies.clock,
     )
 
 
@@ -263,5 +263,9 @@ def _score_updates(base: _Base, tokens: ActionTokens) -> ScoreUpdates:
         broadcast=base.broadcast,
         backlog=base.backlog,
         guard=base.guard,
-        clock=base.given.clock,
+        clock=base.dependencies.clock,
     )
+
+
+def _keyring(dependencies: Dependencies, configured: tuple[Secret, ...], file_name: str) -> Keyring:
+    return Keyring(configured or (dependencies.secret(None, file_name),))

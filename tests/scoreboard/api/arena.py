@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.app import Parts, assembled, build_app
+from tally.app import Application, build_app, open_application
 from tally.kit.clock import Clock, ManualClock, SystemClock
 from tally.kit.ids import new_uuid
 from tally.kit.server import serving
@@ -78,7 +78,7 @@ class Arena:
     """A server and how to reach it; `clock` is the server's."""
 
     url: str
-    parts: Parts
+    parts: Application
     clock: Clock
     client: Client
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -199,7 +199,7 @@ async def running(
     """The program on a free port, with a board that is whole, and no jobs unless they are asked for."""
     clock = clock or SystemClock()
     async with (
-        assembled(settings, clock) as parts,
+        open_application(settings, clock) as parts,
         serving(
             build_app(parts if jobs else replace(parts, jobs=())), on_stopping=parts.drain
         ) as url,

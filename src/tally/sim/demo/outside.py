@@ -1,7 +1,7 @@
 """The services that Tally calls, simulated beside it: those that the settings do not name already.
 
     async with outside_world(settings, clock, kept) as outside:
-        async with assembled(outside.settings) as parts: ...
+        async with open_application(outside.settings) as parts: ...
 
 They listen on loopback, on the ports of `tally sim …` where those are free, so that a restart finds
 them at the same place.

@@ -22,7 +22,7 @@ FIRST_ATHLETE: Final = 100_001
 FIRST_ACTIVITY: Final = 10_000_000_001
 
 
-class Application(msgspec.Struct, frozen=True):
+class OAuthApplication(msgspec.Struct, frozen=True):
     """The application that is registered; with no domain of its own, it must be on this machine."""
 
     client_id: int = 54321
@@ -45,13 +45,13 @@ class StravaWorld:
         self,
         clock: Clock,
         *,
-        application: Application | None = None,
+        application: OAuthApplication | None = None,
         chance: random.Random | None = None,
         limits: RateLimits | None = None,
         subscription_id: int = 1,
     ) -> None:
         self.clock = clock
-        self.application = application or Application()
+        self.application = application or OAuthApplication()
         chance = chance or random.SystemRandom()
         self.authorizations = Authorizations(clock, chance)
         self.limits = limits or RateLimits(clock)
