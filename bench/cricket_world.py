@@ -12,7 +12,7 @@ from pyreqwest.client import Client, ClientBuilder
 
 from bench.programs import Program, started
 from tally.cricket.repository.catalogue import REPOSITORIES
-from tally.cricket.wiring import Cricket, open_cricket
+from tally.cricket.wiring.backend import Cricket, open_cricket
 from tally.dependencies import Dependencies
 from tally.kit.clock import SystemClock
 from tally.kit.cursors import Cursors

@@ -11,10 +11,8 @@ from typing import Final
 import msgspec
 
 from tally.cricket.apns.port import Apns
-from tally.cricket.live import open_live
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.records import NEUTRAL, ActivityStatus, LiveActivity
-from tally.cricket.reading import Reading
 from tally.cricket.repository.catalogue import REPOSITORIES
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.tables import Tables
@@ -22,6 +20,8 @@ from tally.cricket.service.live.poller import LiveScore
 from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.sportmonks import wire
 from tally.cricket.sportmonks.translation import match_feed
+from tally.cricket.wiring.live import open_live
+from tally.cricket.wiring.queries import Reading
 from tally.kit.clock import SystemClock
 from tally.kit.hub import Hub
 from tally.kit.metrics import Metrics

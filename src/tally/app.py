@@ -28,7 +28,7 @@ from tally import __version__
 from tally.collect.wiring import REPOSITORIES as COLLECT_REPOSITORIES
 from tally.collect.wiring import open_collect
 from tally.cricket.repository.catalogue import REPOSITORIES as CRICKET_REPOSITORIES
-from tally.cricket.wiring import open_cricket
+from tally.cricket.wiring.backend import open_cricket
 from tally.dependencies import Dependencies
 from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES
 from tally.devices.wiring import open_devices

@@ -19,7 +19,7 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Application, build_app, open_application
-from tally.cricket.wiring import Cricket
+from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from tally.cricket.apns.port import Apns
-from tally.cricket.live import activity_service, alerts_of, match_orchestrator
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.tables import Tables
 from tally.cricket.service.activities.activities import ActivityService
@@ -15,6 +14,7 @@ from tally.cricket.service.activities.starts import Starter
 from tally.cricket.service.activities.toss import TossAnnouncer
 from tally.cricket.service.ports import Show
 from tally.cricket.service.queries.leagues import LeagueService
+from tally.cricket.wiring.live import activity_service, alerts_of, match_orchestrator
 from tally.kit.ttl_cache import TTLCache
 from tally.store.store import Store
 

@@ -50,7 +50,10 @@ def tables() -> str:
 
 
 def jobs() -> str:
-    found = (*sync_jobs(NOTHING, NOTHING, NOTHING, NOTHING), *live_jobs(NOTHING, Settings()))
+    found = (
+        *sync_jobs(NOTHING, NOTHING, NOTHING, NOTHING),
+        *live_jobs(NOTHING, NOTHING, NOTHING, Settings()),
+    )
     rows = [f"| `{job.name}` | {job.interval:g} s | {job.what} |" for job in found]
     return "\n".join(["| job | every | does |", "|---|---|---|", *rows])
 

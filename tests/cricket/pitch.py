@@ -171,13 +171,13 @@ class Scores:
 
 
 @dataclass
-class Announced:
-    """What pages were told."""
+class RecordingPublisher:
+    """Records what the pipeline publishes."""
 
     events: list[KeyEvent] = field(default_factory=list)
     displays: list[Mapping[str, Mapping[str, Any]]] = field(default_factory=list)
 
-    def __call__(
+    def publish(
         self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]
     ) -> None:
         assert match_id
@@ -192,7 +192,7 @@ class Instance:
     score: LiveScore
     pipeline: Pipeline
     workers: MatchWorkers
-    announced: Announced
+    published: RecordingPublisher
     active: ActiveMatchRepository
     activities: LiveActivityRepository
     subscriptions: SubscriptionRepository
@@ -237,10 +237,10 @@ async def instance(
         FixtureRepository(store),
         ProcessingRepository(store),
     )
-    activities, subscriptions, announced = (
+    activities, subscriptions, published = (
         LiveActivityRepository(store),
         SubscriptionRepository(store),
-        Announced(),
+        RecordingPublisher(),
     )
     feeds = FeedCache(FixtureCacheRepository(store), clock, TTLCache(clock, 1, 100))
     pipeline = Pipeline(
@@ -252,7 +252,7 @@ async def instance(
         subscriptions=subscriptions,
         feeds=feeds,
         apns=apns,
-        announce=announced,
+        publisher=published,
         clock=clock,
         owner=name,
     )
@@ -271,5 +271,5 @@ async def instance(
             clock=clock,
         )
         yield Instance(
-            score, pipeline, workers, announced, active, activities, subscriptions, fixtures, clock
+            score, pipeline, workers, published, active, activities, subscriptions, fixtures, clock
         )

@@ -212,7 +212,7 @@ async def test_a_match_that_left_the_live_scores_is_archived_with_its_last_state
     assert fixture.archived_at is not None
     assert fixture.status is MatchStatus.FINISHED
     assert phones.shown(token).event == "end"
-    assert [event.kind for event in one.announced.events][-1] is EventKind.MATCH_END
+    assert [event.kind for event in one.published.events][-1] is EventKind.MATCH_END
 
 
 async def test_an_expired_replay_is_deleted(one: Instance, clock: ManualClock) -> None:

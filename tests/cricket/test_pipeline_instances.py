@@ -62,7 +62,7 @@ async def test_each_push_and_event_is_sent_once_by_one_of_them(
             assert len({(event.identity, event.ball_id) for event in memory.told}) == len(
                 memory.told
             )
-        events = [event for each in all_of_them for event in each.announced.events]
+        events = [event for each in all_of_them for event in each.published.events]
         told = [
             event for match_id in matches for event in (await all_of_them[0].memory(match_id)).told
         ]

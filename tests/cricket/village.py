@@ -13,7 +13,7 @@ from pyreqwest.client import Client, ClientBuilder
 from tally.app import Application, build_app, open_application
 from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs, Side
 from tally.cricket.model.records import Fixture, LiveActivity, start_text
-from tally.cricket.wiring import Cricket
+from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Settings

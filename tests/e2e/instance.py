@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tally.cricket.repository.catalogue import REPOSITORIES
-from tally.cricket.wiring import open_cricket
+from tally.cricket.wiring.backend import open_cricket
 from tally.dependencies import Dependencies
 from tally.kit import logs
 from tally.kit.clock import SystemClock

@@ -14,7 +14,7 @@ from tally.app import Application, build_app, open_application
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.live import Memory
 from tally.cricket.service.live.pipeline import memory_of
-from tally.cricket.wiring import Cricket
+from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings

@@ -12,7 +12,7 @@ from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import build_app, open_application
 from tally.cricket.model.records import LiveActivity
-from tally.cricket.wiring import Cricket
+from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.sim.apns.simulator import Apns

@@ -17,7 +17,7 @@ from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import Ball, InningsFeed, MatchFeed
 from tally.cricket.model.texts import sentence_of, title_of
 from tally.cricket.service.live.pipeline import memory_of
-from tally.cricket.wiring import Cricket
+from tally.cricket.wiring.backend import Cricket
 from tally.errors import TallyError
 
 EVENTS: Final = 12

@@ -19,7 +19,7 @@ from tally.console.words import rate, several, span
 from tally.cricket.api.render import match_body
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.service.queries.matches import MatchView, Wanted
-from tally.cricket.wiring import Cricket
+from tally.cricket.wiring.backend import Cricket
 from tally.devices.wiring import Devices
 from tally.errors import NotFound
 from tally.kit.clock import Clock, rfc3339

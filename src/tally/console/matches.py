@@ -13,7 +13,7 @@ from tally.cricket.api.render import match_body
 from tally.cricket.api.schemas import MatchBody
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.service.queries.matches import Wanted
-from tally.cricket.wiring import Cricket
+from tally.cricket.wiring.backend import Cricket
 
 SHOWN: Final = 40
 REFRESH_SECONDS: Final = 3.0

@@ -11,7 +11,7 @@ from typing import Final
 
 from tally.collect.wiring import Collect
 from tally.console.context import Desk
-from tally.cricket.wiring import Cricket
+from tally.cricket.wiring.backend import Cricket
 from tally.devices.repository.readings import ReadingRepository
 from tally.devices.wiring import Devices
 from tally.kit.clock import Clock

@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from tally.cricket.live import Live
 from tally.cricket.repository.locks import LockRepository, StoreLocks
+from tally.cricket.service.activities.orchestrator import MatchOrchestrator
+from tally.cricket.service.activities.prematch import PrematchNotifier
+from tally.cricket.service.live.poller import LiveScore
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.sync.sync import SyncService
 from tally.kit.clock import Clock
@@ -60,7 +62,12 @@ def sync_jobs(
     )
 
 
-def live_jobs(live: Live, settings: Settings) -> tuple[Job, ...]:
+def live_jobs(
+    poller: LiveScore,
+    orchestrator: MatchOrchestrator,
+    prematch: PrematchNotifier,
+    settings: Settings,
+) -> tuple[Job, ...]:
     """Scores, Live Activities and notices.
 
     Every instance runs them: matches are shared by a lock for each.
@@ -69,20 +76,20 @@ def live_jobs(live: Live, settings: Settings) -> tuple[Job, ...]:
         Job(
             name="cricket-live-score",
             what="Polls the scores, and tells devices and pages what has changed",
-            run=live.poller.run,
+            run=poller.run,
             interval=settings.cricket_poll_ms / 1000,
             jitter=0.02,
         ),
         Job(
             name="cricket-orchestrator",
             what="Starts, mends and winds up the Live Activities of matches",
-            run=live.orchestrator.run,
+            run=orchestrator.run,
             interval=ORCHESTRATOR_SECONDS,
         ),
         Job(
             name="cricket-prematch",
             what="Tells followers of matches that are about to start",
-            run=live.prematch.run,
+            run=prematch.run,
             interval=PREMATCH_SECONDS,
         ),
     )

@@ -75,12 +75,12 @@ def match_follower(tables: Tables, hub: Hub, clock: Clock) -> MatchFollower:
 
 
 @dataclass(frozen=True, slots=True)
-class Announcer:
+class MatchPublisher:
     """Has those who watch a match told at once of what this process has written."""
 
     follower: MatchFollower
 
-    def __call__(
+    def publish(
         self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]
     ) -> None:
         del events  # read again with the state, together with what others may have told meanwhile

@@ -52,12 +52,13 @@ class Show(Protocol):
     async def __call__(self, match_id: str, view: str) -> Mapping[str, Any]: ...
 
 
-class Announce(Protocol):
-    """Tells those who watch the pages of a match: its display state for each view, and what has just happened."""
+class Publisher(Protocol):
+    """Publishes changes of a match to its SSE subscribers."""
 
-    def __call__(
+    def publish(
         self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]
-    ) -> None: ...
+    ) -> None:
+        """Publish the display state per view and the new key events; both are persisted already."""
 
 
 class Reference(Protocol):

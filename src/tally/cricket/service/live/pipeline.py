@@ -36,7 +36,7 @@ from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
 from tally.cricket.service.activities.delivery import Audience, FanOut, Showing
 from tally.cricket.service.live.processing import MatchProcessing
-from tally.cricket.service.ports import Announce
+from tally.cricket.service.ports import Publisher
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.errors import Conflict
 from tally.kit import logs
@@ -83,7 +83,7 @@ class Pipeline:
     subscriptions: SubscriptionRepository
     feeds: FeedCache
     apns: Apns
-    announce: Announce
+    publisher: Publisher
     clock: Clock
     owner: str
 
@@ -179,7 +179,7 @@ class Pipeline:
                 innings=event.innings,
             )
         if taken.has_changed or taken.new:
-            self.announce(feed.match_id, taken.contents, taken.new)
+            self.publisher.publish(feed.match_id, taken.contents, taken.new)
         showing = Showing(taken.contents, taken.memory.timestamp, is_end=taken.is_over)
         if taken.has_changed:
             live.fan_out.offer(showing, alert_of(taken.alert), record.channel_id)

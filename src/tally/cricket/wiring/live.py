@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tally.cricket.api.events import Announcer, MatchFollower, match_follower
+from tally.cricket.api.events import MatchFollower, MatchPublisher, match_follower
 from tally.cricket.apns.port import Apns
-from tally.cricket.reading import Reading
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.tables import Tables
 from tally.cricket.service.activities import alerts, sweeps, toss
@@ -27,6 +26,7 @@ from tally.cricket.service.live.processing import MatchProcessing
 from tally.cricket.service.live.reconciliation import Reconciliation
 from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.ports import LiveScores, Show
+from tally.cricket.wiring.queries import Reading
 from tally.kit.clock import Clock
 from tally.kit.hub import Hub
 from tally.kit.ids import new_uuid
@@ -68,7 +68,7 @@ async def open_live(
     starter = Starter(tables.activities, tables.devices, apns, clock)
     ender = Ender(tables.activities, apns, clock)
     follower = match_follower(tables, hub, clock)
-    pipeline = _pipeline(tables, reading, apns, Announcer(follower), clock=clock, owner=owner)
+    pipeline = _pipeline(tables, reading, apns, MatchPublisher(follower), clock=clock, owner=owner)
     told = alerts_of(tables, apns, clock)
     channels = MatchChannels(tables.matches, apns, clock, settings.cricket_apns_channels)
     async with follower, MatchWorkers(pipeline, locks(), clock) as workers:
@@ -112,7 +112,13 @@ async def open_live(
 
 
 def _pipeline(
-    tables: Tables, reading: Reading, apns: Apns, announcer: Announcer, *, clock: Clock, owner: str
+    tables: Tables,
+    reading: Reading,
+    apns: Apns,
+    publisher: MatchPublisher,
+    *,
+    clock: Clock,
+    owner: str,
 ) -> Pipeline:
     return Pipeline(
         active=tables.matches,
@@ -123,7 +129,7 @@ def _pipeline(
         subscriptions=tables.subscriptions,
         feeds=reading.feeds,
         apns=apns,
-        announce=announcer,
+        publisher=publisher,
         clock=clock,
         owner=owner,
     )

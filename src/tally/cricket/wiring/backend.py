@@ -15,14 +15,14 @@ from tally.cricket.api.routes import cricket_api
 from tally.cricket.apns.gateway import open_apns
 from tally.cricket.apns.port import Apns
 from tally.cricket.jobs import live_jobs, sync_jobs
-from tally.cricket.live import Live, open_live
-from tally.cricket.reading import Reading
 from tally.cricket.repository.tables import Tables
 from tally.cricket.service.activities.devices import DeviceService
 from tally.cricket.service.activities.follows import FollowService
 from tally.cricket.service.sync.sync import SyncService
 from tally.cricket.sportmonks.client import SportMonksClient
 from tally.cricket.sportmonks.gateway import SportMonksGateway
+from tally.cricket.wiring.live import Live, open_live
+from tally.cricket.wiring.queries import Reading
 from tally.dependencies import CRICKET_ADMIN_KEY, Dependencies
 from tally.kit.auth import KeySet, TokenVerifier, http_keys
 from tally.kit.backend import Probe
@@ -129,7 +129,10 @@ def _assembled(
     # Without a token of SportMonks' there is nothing that time could start.
     is_fed = settings.cricket_sportmonks_token is not None
     jobs = (
-        (*sync_jobs(sync, reading.leagues, tables.locks, clock), *live_jobs(live, settings))
+        (
+            *sync_jobs(sync, reading.leagues, tables.locks, clock),
+            *live_jobs(live.poller, live.orchestrator, live.prematch, settings),
+        )
         if is_fed
         else ()
     )

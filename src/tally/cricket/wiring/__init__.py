@@ -1,0 +1,1 @@
+"""Builds the cricket backend from `Dependencies`: gateways, services, jobs and routes."""
