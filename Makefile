@@ -11,7 +11,7 @@ PYTHON ?=
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench soak lock clean always
+.PHONY: help up test judge check bench soak lock clean always
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -21,7 +21,10 @@ up: $(READY) ## Start Tally here, and print where it listens
 
 # Three at a time, for two cores: many of the tests wait for programs that they have started.
 test: $(READY) ## Run the tests on two cores; ARGS="..." goes to pytest
-	@$(VENV)/bin/python -m pytest -n 3 $(ARGS)
+	@$(VENV)/bin/python -m pytest -n 3 -m "not judge" $(ARGS)
+
+judge: $(READY) ## Run the long tests against emulators, SDKs and generators; ARGS="..." goes to pytest
+	@$(VENV)/bin/python -m pytest -n 3 -m judge $(ARGS)
 
 check: $(READY) ## Lint, format, types, import rules
 	$(VENV)/bin/ruff check

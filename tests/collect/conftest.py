@@ -30,11 +30,18 @@ from tally.store.dynamodb import open_dynamodb
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.collect.club import Club, open_club
-from tests.store.emulators import MADE_UP, dynamodb_local, given_engine, given_url, local_engine
+from tests.store.emulators import (
+    MADE_UP,
+    dynamodb_local,
+    engines,
+    given_engine,
+    given_url,
+    local_engine,
+)
 
 LogText: TypeAlias = Callable[[], str]
 TABLES = (COMMIT_COLLECT, COMMIT_COLLECT_SESSIONS, COMMIT_COLLECT_AUDIT, COMMIT_COLLECT_IDEMPOTENCY)
-ENGINES = ("sqlite", "local", *(("given",) if given_url() else ()))
+ENGINES = engines("local")
 
 
 @pytest.fixture(scope="session", params=ENGINES)

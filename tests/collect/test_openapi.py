@@ -153,6 +153,7 @@ ALWAYS_RIGHT = {"/health", "/health/ready", "/models", "/models/{model_id}"}
 ASKED = [(*entry, mode) for entry in OPERATIONS for mode in GenerationMode]
 
 
+@pytest.mark.judge
 @pytest.mark.parametrize(
     ("method", "path", "mode"),
     [

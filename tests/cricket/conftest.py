@@ -24,10 +24,10 @@ from tally.store.catalogue import tables_of
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.cricket.stadium import Ground, Stadium, open_ground, open_stadium
-from tests.store.emulators import given_engine, given_url, local_engine
+from tests.store.emulators import engines, given_engine, given_url, local_engine
 
 LogText: TypeAlias = Callable[[], str]
-ENGINES = ("sqlite", "local", *(("given",) if given_url() else ()))
+ENGINES = engines("local")
 TABLES = tuple(table for repository in REPOSITORIES for table in tables_of(repository))
 
 

@@ -13,9 +13,9 @@ from tally.sim.apns.devices import TokenKind
 from tally.store.dynamodb import open_dynamodb
 from tests.cricket.conftest import TABLES
 from tests.cricket.ground import Answer, Caller, Ground, expect_refused, open_ground, watching
-from tests.store.emulators import MADE_UP, dynamodb_local
+from tests.store.emulators import MADE_UP, dynamodb_local, engines
 
-ENGINES = ("sqlite", "local")
+ENGINES = engines("local")
 DAYS_90 = 90 * 86_400
 _numbers = itertools.count(1)
 

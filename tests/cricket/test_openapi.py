@@ -175,6 +175,7 @@ async def test_good_requests_are_answered_as_documented(documented: Documented) 
 BREAKABLE = {entry for entry, good in OPERATIONS.items() if good.body is not None or good.query}
 
 
+@pytest.mark.judge
 @pytest.mark.parametrize(
     ("method", "path", "mode"),
     [

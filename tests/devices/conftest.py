@@ -32,10 +32,10 @@ from tally.store.dynamodb import open_dynamodb
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.devices.site import Site, running, settings_of
-from tests.store.emulators import MADE_UP, dynamodb_local, given_url
+from tests.store.emulators import MADE_UP, dynamodb_local, engines, given_url
 
 TABLES = Catalogue({"devices": CATALOGUE.backends["devices"]}).tables()
-ENGINES = ("sqlite", "local", *(("given",) if given_url() else ()))
+ENGINES = engines("local")
 
 
 @dataclass(frozen=True, slots=True)

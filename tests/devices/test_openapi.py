@@ -137,6 +137,7 @@ async def test_a_good_request_is_answered_as_documented(
     assert await asyncio.to_thread(ask) == good.status
 
 
+@pytest.mark.judge
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize(
     ("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"]

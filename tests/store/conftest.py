@@ -17,11 +17,11 @@ import pytest
 from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
 from tests.store.differences import expected_to_fail
-from tests.store.emulators import given_engine, given_url, local_engine, ministack_engine
+from tests.store.emulators import engines, given_engine, given_url, local_engine, ministack_engine
 from tests.store.features import Features, features
 from tests.store.tables import TABLES
 
-ENGINES = ("sqlite", "local", "ministack", *(("given",) if given_url() else ()))
+ENGINES = engines("local", "ministack")
 
 
 @pytest.fixture(scope="session", params=ENGINES)

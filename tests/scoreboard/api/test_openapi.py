@@ -180,6 +180,7 @@ async def test_a_good_request_is_answered_as_documented(
     assert await asyncio.to_thread(ask) == good.status
 
 
+@pytest.mark.judge
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize(("method", "path"), FUZZED)
 async def test_whatever_is_asked_the_answer_is_documented(
