@@ -23,14 +23,14 @@ from tally.kit.issuing import TokenIssuer
 from tally.kit.keyring import Keyring
 from tally.kit.metrics import Metrics
 from tally.scoreboard.model import CompletedAction, Session
-from tally.scoreboard.repository.board import BoardRepository
-from tally.scoreboard.repository.cacheserver import open_cache_server
+from tally.scoreboard.repository.leaderboard import BoardRepository
+from tally.scoreboard.repository.redis_client import open_cache_server
 from tally.scoreboard.repository.database import Database, PoolLimits, open_database
 from tally.scoreboard.repository.metrics import StorageFigures
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.sessions import SessionRepository
 from tally.scoreboard.service.sessions import AUDIENCE, ISSUER
-from tally.scoreboard.tokens import ActionTokens, hash_of, whole_second
+from tally.scoreboard.service.action_tokens import ActionTokens, hash_of, whole_second
 from tally.settings import Secret
 
 API = "/scoreboard/api/v1"

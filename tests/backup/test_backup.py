@@ -20,7 +20,7 @@ from tally.kit.clock import SystemClock
 from tally.kit.keyfile import read_or_make
 from tally.store.api import Put
 from tally.store.sqlite import open_sqlite
-from tests.backup.busy import NOTES, writing
+from tests.backup.writers import NOTES, writing
 from tests.faults.audit import audit
 
 CLOCK = SystemClock()

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tally.embedded.place import FolderLock, ServerFailed, private_folder
+from tally.embedded.server_directory import FolderLock, ServerFailed, private_folder
 from tally.embedded.postgres import Cluster, open_postgres, programs
 from tally.embedded.spawn import spawn
-from tally.embedded.stale import is_server
+from tally.embedded.stale_pid_file import is_server
 from tally.embedded.supervisor import Supervisor
 from tally.embedded.valkey import Instance
 from tally.embedded.valkey import program as valkey_program
 from tally.kit.clock import SystemClock
-from tests.embedded.held import ask, ask_again, holding, lives, ping, until
+from tests.embedded.harness import ask, ask_again, holding, lives, ping, until
 
 
 async def test_a_killed_program_leaves_no_server_behind_and_the_next_finds_all_that_was_committed(

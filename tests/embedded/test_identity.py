@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from tally.embedded.launch import NOBODY
-from tally.embedded.place import ServerFailed, private_folder
+from tally.embedded.server_directory import ServerFailed, private_folder
 from tally.embedded.postgres import Cluster, open_postgres, programs
 from tally.embedded.supervisor import Supervisor
 from tally.kit.clock import SystemClock
-from tests.embedded.held import ROOT, ask, holding, lives, owner_of, owners, ping, until
+from tests.embedded.harness import ROOT, ask, holding, lives, owner_of, owners, ping, until
 from tests.needs import need_program, skip_or_fail
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be anybody")
 # An interpreter counts only if it can also start itself again.
-TRIAL = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import tests.embedded.holder'], check=True)"
+TRIAL = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import tests.embedded.server_program'], check=True)"
 TO_NOBODY = ("--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups")
 
 

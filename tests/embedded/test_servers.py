@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tally.embedded.place import (
+from tally.embedded.server_directory import (
     LOG_BYTES,
     LONGEST_SOCKET,
     BoundedLog,
@@ -18,7 +18,7 @@ from tally.embedded.place import (
 from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
 from tally.kit.clock import SystemClock
-from tests.embedded.held import ask, mode_of, open_to_others, ping
+from tests.embedded.harness import ask, mode_of, open_to_others, ping
 
 
 async def test_postgres_keeps_what_it_was_told(folder: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tally.kit.clock import ManualClock
 from tally.scoreboard.model import Score
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.limits import LocalWindows
+from tally.scoreboard.service.rate_limits import LocalWindows
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -26,7 +26,7 @@ from tally.store.schema import Global, S, Table
 from tally.store.sqlite import SqliteEngine, writer_process
 from tally.store.sqlite.files import FILE_NAME
 from tally.store.sqlite.ipc import Line
-from tests.embedded.held import lives, until
+from tests.embedded.harness import lives, until
 from tests.faults.audit import audit
 from tests.store.tables import PLAIN, STRINGS, all_items, embedded, once, stored
 

@@ -22,9 +22,9 @@ from urllib.parse import quote
 import asyncpg
 
 from tally.embedded.launch import NOBODY, NOT_POSSIBLE
-from tally.embedded.place import ServerFailed, leave_socket_folder, private_folder, socket_folder
+from tally.embedded.server_directory import ServerFailed, leave_socket_folder, private_folder, socket_folder
 from tally.embedded.spawn import spawn
-from tally.embedded.stale import forget_stale_server
+from tally.embedded.stale_pid_file import forget_stale_server
 from tally.embedded.supervisor import Program, Supervisor
 from tally.kit import logs
 from tally.kit.clock import Clock

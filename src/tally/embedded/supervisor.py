@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from tally.embedded.place import BoundedLog, FolderLock, ServerFailed
+from tally.embedded.server_directory import BoundedLog, FolderLock, ServerFailed
 from tally.embedded.spawn import spawn
 from tally.kit import logs
 from tally.kit.clock import Clock, DeadlinePassed, finish_within

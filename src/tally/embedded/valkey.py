@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from tally.embedded.place import ServerFailed, leave_socket_folder, private_folder, socket_folder
+from tally.embedded.server_directory import ServerFailed, leave_socket_folder, private_folder, socket_folder
 from tally.embedded.supervisor import Program, Supervisor
 from tally.kit.clock import Clock
 

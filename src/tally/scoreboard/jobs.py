@@ -4,9 +4,9 @@ from typing import Final
 
 from tally.kit.jobs import Job
 from tally.kit.locks import Locks
-from tally.scoreboard.service.catch_up import CatchUp
+from tally.scoreboard.service.cache_sync import CatchUp
 from tally.scoreboard.service.retention import Retention
-from tally.scoreboard.service.streams import StreamSlots
+from tally.scoreboard.service.stream_slots import StreamSlots
 
 CATCH_UP_SECONDS: Final = 1.0
 STREAMS_SECONDS: Final = 3.0

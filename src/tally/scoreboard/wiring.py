@@ -16,38 +16,38 @@ from tally.kit.operations import Api
 from tally.scoreboard.api.handlers import Handlers
 from tally.scoreboard.api.routes import scoreboard_api
 from tally.scoreboard.jobs import scoreboard_jobs
-from tally.scoreboard.migrations import migrate
+from tally.scoreboard.repository.migrations import migrate
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.actions import ActionRepository
-from tally.scoreboard.repository.board import BoardRepository
+from tally.scoreboard.repository.leaderboard import BoardRepository
 from tally.scoreboard.repository.cache import AnswerCache, SessionCache
-from tally.scoreboard.repository.cacheserver import CacheServer, open_cache_server
+from tally.scoreboard.repository.redis_client import CacheServer, open_cache_server
 from tally.scoreboard.repository.channel import UpdateChannel
 from tally.scoreboard.repository.database import Database, PoolLimits, open_database
 from tally.scoreboard.repository.drift import DriftCheck
 from tally.scoreboard.repository.events import EventRepository
-from tally.scoreboard.repository.limits import LimitRepository
+from tally.scoreboard.repository.rate_limits import LimitRepository
 from tally.scoreboard.repository.locks import AdvisoryLocks
 from tally.scoreboard.repository.metrics import StorageFigures
-from tally.scoreboard.repository.openstreams import OpenStreams
+from tally.scoreboard.repository.stream_registry import OpenStreams
 from tally.scoreboard.repository.rebuild import BoardBuilder
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.sessions import SessionRepository
 from tally.scoreboard.service.accounts import Accounts
 from tally.scoreboard.service.actions import Actions
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcast import Broadcast
-from tally.scoreboard.service.catch_up import CatchUp
-from tally.scoreboard.service.guard import RedisGuard
+from tally.scoreboard.service.broadcaster import Broadcast
+from tally.scoreboard.service.cache_sync import CatchUp
+from tally.scoreboard.service.redis_breaker import RedisGuard
 from tally.scoreboard.service.leaderboard import Leaderboard
-from tally.scoreboard.service.limits import Limits, LocalWindows
+from tally.scoreboard.service.rate_limits import Limits, LocalWindows
 from tally.scoreboard.service.passwords import Passwords
-from tally.scoreboard.service.ranks import SharedRanks
+from tally.scoreboard.service.rank_batcher import SharedRanks
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
 from tally.scoreboard.service.sessions import AUDIENCE, ISSUER, Sessions
-from tally.scoreboard.service.streams import StreamSlots
-from tally.scoreboard.tokens import ActionTokens
+from tally.scoreboard.service.stream_slots import StreamSlots
+from tally.scoreboard.service.action_tokens import ActionTokens
 from tally.settings import Secret, Settings
 
 

@@ -13,7 +13,7 @@ from tally.embedded.valkey import open_valkey
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.settings import Settings
-from tests.scoreboard.api.arena import Arena, running, settings_of
+from tests.scoreboard.api.harness import Arena, running, settings_of
 from tests.scoreboard.api.servers import Ground
 
 

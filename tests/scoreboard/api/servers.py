@@ -10,14 +10,14 @@ from pathlib import Path
 import asyncpg
 from redis.asyncio import Redis
 
-from tally.embedded.place import private_folder
+from tally.embedded.server_directory import private_folder
 from tally.embedded.postgres import Cluster, programs
 from tally.embedded.supervisor import Program, Supervisor
 from tally.embedded.valkey import Instance
 from tally.embedded.valkey import program as valkey_program
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.migrations import migrate
+from tally.scoreboard.repository.migrations import migrate
 from tally.scoreboard.repository.database import open_database
 from tally.scoreboard.repository.metrics import StorageFigures
 

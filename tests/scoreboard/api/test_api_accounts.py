@@ -14,7 +14,7 @@ from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
 from tally.kit.keyring import Key
 from tally.settings import Secret
-from tests.scoreboard.api.arena import (
+from tests.scoreboard.api.harness import (
     SESSION_KEY,
     Answer,
     Arena,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.scoreboard.api.arena import Arena, Player, expect_refused, running, settings_of, until
+from tests.scoreboard.api.harness import Arena, Player, expect_refused, running, settings_of, until
 from tests.scoreboard.api.servers import Ground, Mortal, mortal_postgres, mortal_redis
 
 

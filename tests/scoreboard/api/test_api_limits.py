@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tally.kit.clock import ManualClock
-from tests.scoreboard.api.arena import (
+from tests.scoreboard.api.harness import (
     INTERNAL,
     Answer,
     Arena,

@@ -14,7 +14,7 @@ from tally.kit.ids import new_uuid
 from tally.kit.keyring import Key
 from tally.scoreboard.model import GREATEST_SCORE
 from tally.settings import Secret
-from tests.scoreboard.api.arena import (
+from tests.scoreboard.api.harness import (
     ACTION_KEY,
     INTERNAL,
     Arena,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.scoreboard.service.broadcast import EVENT, TOPIC, Place, Update, changed_positions
-from tests.scoreboard.api.arena import (
+from tally.scoreboard.service.broadcaster import EVENT, TOPIC, Place, Update, changed_positions
+from tests.scoreboard.api.harness import (
     ACTION_KEY,
     ADMIN,
     INTERNAL,
@@ -25,7 +25,7 @@ from tests.scoreboard.api.arena import (
     until,
 )
 from tests.scoreboard.api.servers import Ground, mortal_redis
-from tests.scoreboard.api.watcher import Watcher, connect, watching
+from tests.scoreboard.api.stream_client import Watcher, connect, watching
 
 SECONDS = 30
 

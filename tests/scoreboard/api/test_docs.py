@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.needs import need_program
-from tests.scoreboard.api.arena import ADMIN, API, INTERNAL, running, settings_of
+from tests.scoreboard.api.harness import ADMIN, API, INTERNAL, running, settings_of
 from tests.scoreboard.api.servers import Ground
 from tests.scoreboard.api.test_openapi import CODES
 

@@ -15,7 +15,7 @@ import pytest
 from schemathesis import GenerationMode
 
 from tests.openapi import Document, check_examples
-from tests.scoreboard.api.arena import (
+from tests.scoreboard.api.harness import (
     ADMIN,
     API,
     INTERNAL,

@@ -6,7 +6,7 @@ from pathlib import Path
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.settings import Settings
-from tests.scoreboard.api.arena import (
+from tests.scoreboard.api.harness import (
     ACTION_KEY,
     ADMIN,
     INTERNAL,

@@ -9,11 +9,11 @@ from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.migrations import migrate
-from tally.scoreboard.repository.cacheserver import open_cache_server
+from tally.scoreboard.repository.migrations import migrate
+from tally.scoreboard.repository.redis_client import open_cache_server
 from tally.scoreboard.repository.database import PoolLimits, open_database
 from tally.scoreboard.repository.metrics import StorageFigures
-from tests.scoreboard.repository.league import League
+from tests.scoreboard.repository.harness import League
 
 
 @dataclass(frozen=True, slots=True)

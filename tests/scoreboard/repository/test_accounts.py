@@ -18,7 +18,7 @@ from tally.scoreboard.model import (
     is_user_id,
     known_user_id,
 )
-from tests.scoreboard.repository.league import START, League, at
+from tests.scoreboard.repository.harness import START, League, at
 
 
 def new_user(username: str, email: str) -> NewUser:

@@ -18,12 +18,12 @@ from tally.scoreboard.repository.cache import (
     AnswerCache,
     SessionCache,
 )
-from tally.scoreboard.repository.cacheserver import open_cache_server
+from tally.scoreboard.repository.redis_client import open_cache_server
 from tally.scoreboard.repository.channel import UpdateChannel
-from tally.scoreboard.repository.limits import LimitRepository
+from tally.scoreboard.repository.rate_limits import LimitRepository
 from tally.scoreboard.repository.metrics import StorageFigures
 from tests.scoreboard.api.servers import mortal_redis
-from tests.scoreboard.repository.league import START, League, at
+from tests.scoreboard.repository.harness import START, League, at
 
 HOLDS = CachedSession("user", "session", at(60))
 

@@ -11,7 +11,7 @@ import pytest
 
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.migrations import Migration, SchemaRefused, known_migrations, migrate
+from tally.scoreboard.repository.migrations import Migration, SchemaRefused, known_migrations, migrate
 from tally.scoreboard.repository.database import Database, open_database
 from tally.scoreboard.repository.metrics import StorageFigures
 from tests.scoreboard.repository.conftest import Addresses

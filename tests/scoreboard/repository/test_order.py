@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tally.scoreboard.model import GREATEST_SCORE, Board, Score, User, percentile
-from tests.scoreboard.repository.league import START, League
+from tests.scoreboard.repository.harness import START, League
 
 # Many that are equal, the first that the composite score of a double loses (901), and those next to
 # the last exact one.

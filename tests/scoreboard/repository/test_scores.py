@@ -14,7 +14,7 @@ from tally.scoreboard.model import (
     TokenOfAnother,
     User,
 )
-from tests.scoreboard.repository.league import START, League, at, change
+from tests.scoreboard.repository.harness import START, League, at, change
 
 
 async def test_points_are_added_with_the_moment_the_score_was_reached(league: League) -> None:

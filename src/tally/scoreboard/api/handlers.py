@@ -16,17 +16,17 @@ from tally.kit.cursors import Cursors, fingerprint
 from tally.kit.eventstream import EventStream
 from tally.kit.hub import Hub
 from tally.scoreboard.api import render, schemas
-from tally.scoreboard.api.headers import note
+from tally.scoreboard.api.rate_limit_headers import note
 from tally.scoreboard.model import known_user_id, microseconds, moment_of
 from tally.scoreboard.service.accounts import Accounts, Registration
 from tally.scoreboard.service.actions import Actions
-from tally.scoreboard.service.broadcast import TOPIC, Broadcast
-from tally.scoreboard.service.catch_up import CatchUp
+from tally.scoreboard.service.broadcaster import TOPIC, Broadcast
+from tally.scoreboard.service.cache_sync import CatchUp
 from tally.scoreboard.service.leaderboard import Leaderboard
-from tally.scoreboard.service.limits import LimitPassed, Limits
+from tally.scoreboard.service.rate_limits import LimitPassed, Limits
 from tally.scoreboard.service.scores import ScoreUpdates
 from tally.scoreboard.service.sessions import Client, Identity, Sessions
-from tally.scoreboard.service.streams import StreamSlots
+from tally.scoreboard.service.stream_slots import StreamSlots
 from tally.settings import Secret, Settings
 
 INTERNAL_HEADER: Final = "X-Internal-API-Key"

@@ -19,8 +19,8 @@ from tally.kit.http import EnvelopeError, ErrorFormat
 from tally.kit.operations import Api, Operation
 from tally.scoreboard.api import formats, schemas
 from tally.scoreboard.api.handlers import ADMIN_HEADER, INTERNAL_HEADER, Handlers
-from tally.scoreboard.api.headers import LimitHeaders
-from tally.scoreboard.service.broadcast import Place, Update
+from tally.scoreboard.api.rate_limit_headers import LimitHeaders
+from tally.scoreboard.service.broadcaster import Place, Update
 from tally.scoreboard.service.scores import ScoreAnswer
 
 PREFIX: Final = "/api/v1"

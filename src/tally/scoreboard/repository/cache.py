@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tally.scoreboard.model import CachedSession
-from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.redis_client import CacheServer
 
 SESSION: Final = "session:"
 ACTION_TOKEN: Final = "action_token:"  # noqa: S105  (the name of a key)

@@ -14,7 +14,7 @@ from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.retry import full_jitter
 from tally.scoreboard.model import CacheAway
-from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.redis_client import CacheServer
 
 UPDATES: Final = "leaderboard:updates"
 # How long a silent connection is trusted before it is asked whether it still lives.

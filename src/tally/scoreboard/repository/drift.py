@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tally.scoreboard.model import Drift, Score
-from tally.scoreboard.repository.board import BoardRepository
+from tally.scoreboard.repository.leaderboard import BoardRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 
 PAGE: Final = 500

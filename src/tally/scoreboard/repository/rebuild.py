@@ -13,8 +13,8 @@ from typing import Final
 
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import CacheAway, RebuildUnderWay, microseconds
-from tally.scoreboard.repository.board import BOARD, KEYS, REBUILDING
-from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.leaderboard import BOARD, KEYS, REBUILDING
+from tally.scoreboard.repository.redis_client import CacheServer
 from tally.scoreboard.repository.database import Row
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.scripts import ABANDON, LOAD, SWAP

@@ -6,7 +6,7 @@ hold.
 
 from dataclasses import dataclass
 
-from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.redis_client import CacheServer
 from tally.scoreboard.repository.database import Database
 
 _DATABASE = """

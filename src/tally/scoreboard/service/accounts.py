@@ -10,11 +10,11 @@ from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import EventPage, NewUser, Score, User
 from tally.scoreboard.repository.accounts import AccountRepository
-from tally.scoreboard.repository.board import BoardRepository
+from tally.scoreboard.repository.leaderboard import BoardRepository
 from tally.scoreboard.repository.events import EventRepository
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcast import Broadcast
-from tally.scoreboard.service.guard import RedisGuard
+from tally.scoreboard.service.broadcaster import Broadcast
+from tally.scoreboard.service.redis_breaker import RedisGuard
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.passwords import Passwords
 from tally.scoreboard.service.sessions import Client, Grant, Identity, Sessions

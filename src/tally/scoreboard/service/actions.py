@@ -8,7 +8,7 @@ from typing import Any, Final
 from tally.kit.clock import Clock
 from tally.scoreboard.model import CompletedAction
 from tally.scoreboard.repository.actions import ActionRepository
-from tally.scoreboard.tokens import ActionTokens, whole_second
+from tally.scoreboard.service.action_tokens import ActionTokens, whole_second
 
 TOKEN_TIME: Final = timedelta(minutes=5)
 

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from tally.errors import NotFound
 from tally.scoreboard.model import Board, Standing
-from tally.scoreboard.repository.board import BoardRepository
+from tally.scoreboard.repository.leaderboard import BoardRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.guard import RedisGuard
-from tally.scoreboard.service.ranks import SharedRanks
+from tally.scoreboard.service.redis_breaker import RedisGuard
+from tally.scoreboard.service.rank_batcher import SharedRanks
 
 T = TypeVar("T")
 

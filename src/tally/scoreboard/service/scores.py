@@ -18,14 +18,14 @@ from tally.errors import Invalid, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.scoreboard.model import AppliedChange, Score, ScoreChange
-from tally.scoreboard.repository.board import BoardRepository
+from tally.scoreboard.repository.leaderboard import BoardRepository
 from tally.scoreboard.repository.cache import AnswerCache
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcast import Broadcast
-from tally.scoreboard.service.guard import RedisGuard
+from tally.scoreboard.service.broadcaster import Broadcast
+from tally.scoreboard.service.redis_breaker import RedisGuard
 from tally.scoreboard.service.leaderboard import Leaderboard
-from tally.scoreboard.tokens import ActionToken, ActionTokens, refusal
+from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, refusal
 
 _log = logs.logger()
 

@@ -22,8 +22,8 @@ from tally.scoreboard.model import CachedSession, Session, User
 from tally.scoreboard.repository.cache import SessionCache
 from tally.scoreboard.repository.sessions import SessionRepository
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.guard import RedisGuard
-from tally.scoreboard.tokens import hash_of, whole_second
+from tally.scoreboard.service.redis_breaker import RedisGuard
+from tally.scoreboard.service.action_tokens import hash_of, whole_second
 
 ISSUER: Final = "tally"
 AUDIENCE: Final = "scoreboard"

@@ -14,7 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from tally.scoreboard.repository.sharedredis import SharedRedis
+from tally.scoreboard.repository.multiplexed_redis import SharedRedis
 from tests.scoreboard.api.servers import mortal_redis
 from tests.scoreboard.repository.conftest import Addresses
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.scoreboard.api.arena import Arena, Json, Player, expect_refused
+from tests.scoreboard.api.harness import Arena, Json, Player, expect_refused
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.scoreboard.model import BoardMissing, CachedSession, Drift, RebuildUnderWay
-from tally.scoreboard.repository.board import BoardRepository
+from tally.scoreboard.repository.leaderboard import BoardRepository
 from tally.scoreboard.repository.cache import SessionCache
 from tally.scoreboard.repository.drift import DriftCheck
 from tally.scoreboard.repository.rebuild import BoardBuilder
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcast import Broadcast
-from tally.scoreboard.service.guard import RedisGuard
+from tally.scoreboard.service.broadcaster import Broadcast
+from tally.scoreboard.service.redis_breaker import RedisGuard
 
 _log = logs.logger()
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tally.scoreboard.model import Board, BoardMissing, Score, Standing, microseconds, moment_of
-from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.redis_client import CacheServer
 from tally.scoreboard.repository.scores import GREATEST_TIME, TIME_DIGITS
 from tally.scoreboard.repository.scripts import AROUND, HEAL, LOOK, PLACE, PUT, REMOVE, STRAYS, TOP
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from tally.errors import RateLimited
-from tally.scoreboard.repository.openstreams import OpenStreams
-from tally.scoreboard.service.guard import RedisGuard
+from tally.scoreboard.repository.stream_registry import OpenStreams
+from tally.scoreboard.service.redis_breaker import RedisGuard
 
 
 class StreamSlots:

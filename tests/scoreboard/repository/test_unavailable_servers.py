@@ -10,16 +10,16 @@ import pytest
 from tally.errors import Unavailable
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.migrations import migrate
+from tally.scoreboard.repository.migrations import migrate
 from tally.scoreboard.model import CacheAway, Score
-from tally.scoreboard.repository.board import BoardRepository
-from tally.scoreboard.repository.cacheserver import open_cache_server
+from tally.scoreboard.repository.leaderboard import BoardRepository
+from tally.scoreboard.repository.redis_client import open_cache_server
 from tally.scoreboard.repository.database import PoolLimits, open_database
-from tally.scoreboard.repository.limits import LimitRepository
+from tally.scoreboard.repository.rate_limits import LimitRepository
 from tally.scoreboard.repository.metrics import StorageFigures
 from tests.scoreboard.api.servers import mortal_postgres, mortal_redis
 from tests.scoreboard.repository.conftest import Addresses
-from tests.scoreboard.repository.league import START, League
+from tests.scoreboard.repository.harness import START, League
 
 NOWHERE = "postgresql://tally@/postgres?host=/nowhere"
 

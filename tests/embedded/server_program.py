@@ -1,4 +1,4 @@
-"""A program that holds both servers, to be killed: `python -m tests.embedded.holder FOLDER`.
+"""A program that holds both servers, to be killed: `python -m tests.embedded.server_program FOLDER`.
 
 It says their addresses and process numbers in one line of JSON, and ends when its input does.
 """
@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from tally.embedded.place import private_folder
+from tally.embedded.server_directory import private_folder
 from tally.embedded.postgres import Cluster, programs
 from tally.embedded.supervisor import Supervisor
 from tally.embedded.valkey import Instance

@@ -7,7 +7,7 @@ from tally.kit.clock import ManualClock
 from tally.kit.jobs import Outcome
 from tally.scoreboard.repository.locks import AdvisoryLocks
 from tally.scoreboard.service import retention
-from tests.scoreboard.api.arena import Arena, running, settings_of, until
+from tests.scoreboard.api.harness import Arena, running, settings_of, until
 from tests.scoreboard.api.servers import Ground
 
 TABLES = ("sessions", "consumed_tokens", "score_events", "completed_actions")

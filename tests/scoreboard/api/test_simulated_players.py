@@ -19,7 +19,7 @@ from tally.sim.players.display import summary
 from tally.sim.players.fleet import Fleet
 from tally.sim.players.player import Habits
 from tally.sim.players.server import ScoreboardServer
-from tests.scoreboard.api.arena import API, INTERNAL, Arena, running, settings_of, until
+from tests.scoreboard.api.harness import API, INTERNAL, Arena, running, settings_of, until
 from tests.scoreboard.api.servers import Ground, mortal_redis
 
 LIVELY = Habits(

@@ -9,8 +9,8 @@ from typing import Final
 from tally.errors import RateLimited
 from tally.kit.clock import Clock
 from tally.scoreboard.model import Allowance
-from tally.scoreboard.repository.limits import LimitRepository
-from tally.scoreboard.service.guard import RedisGuard
+from tally.scoreboard.repository.rate_limits import LimitRepository
+from tally.scoreboard.service.redis_breaker import RedisGuard
 
 WINDOW_SECONDS: Final = 60.0
 MAX_KEYS: Final = 50_000

@@ -10,7 +10,7 @@ from typing import Final
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import Allowance
-from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.redis_client import CacheServer
 from tally.scoreboard.repository.scripts import HIT
 
 RATE_LIMIT: Final = "rate_limit:"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from tests.scoreboard.api.arena import API, Json
+from tests.scoreboard.api.harness import API, Json
 
 
 class Watcher:

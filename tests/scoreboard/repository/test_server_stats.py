@@ -1,7 +1,7 @@
 """What the two servers say of themselves is what they are asked for, and grows with their work."""
 
 from tally.scoreboard.repository.server_stats import cache_vitals, database_vitals
-from tests.scoreboard.repository.league import League
+from tests.scoreboard.repository.harness import League
 
 
 async def test_postgresql_tells_its_size_connections_and_work(league: League) -> None:

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from tally.scoreboard.model import BoardMissing, CacheAway, RebuildUnderWay, Score
-from tally.scoreboard.repository.board import BOARD, CHANGED, PLAYERS, REBUILDING
+from tally.scoreboard.repository.leaderboard import BOARD, CHANGED, PLAYERS, REBUILDING
 from tally.scoreboard.repository.database import Row
 from tally.scoreboard.repository.rebuild import IDLE_SECONDS, BoardBuilder
 from tally.scoreboard.repository.scores import ScoreRepository
-from tests.scoreboard.repository.league import START, League, at
+from tests.scoreboard.repository.harness import START, League, at
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from tally.errors import Unavailable
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import Standing
 from tally.scoreboard.repository.scores import ScoreRepository
-from tally.scoreboard.service.ranks import SharedRanks
-from tests.scoreboard.repository.league import League
+from tally.scoreboard.service.rank_batcher import SharedRanks
+from tests.scoreboard.repository.harness import League
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tally.errors import Invalid
 from tally.kit.keyring import Key, Keyring
 from tally.scoreboard.model import MAX_ACTION_ID, MAX_ACTION_SCORE, CompletedAction
-from tally.scoreboard.tokens import MAX_TOKEN, ActionTokens, hash_of
+from tally.scoreboard.service.action_tokens import MAX_TOKEN, ActionTokens, hash_of
 from tally.settings import Secret
 
 OLD, NEW = (

@@ -9,7 +9,7 @@ seconds after it: what a process had open that was killed counts no longer.
 from typing import Final
 
 from tally.kit.ids import new_uuid
-from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.redis_client import CacheServer
 from tally.scoreboard.repository.scripts import STREAMS
 
 STREAMS_OF: Final = "streams:"

@@ -10,8 +10,8 @@ from tally.kit.ids import new_uuid
 from tally.scoreboard.model import AppliedChange, NewUser, Score, ScoreChange, User
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.actions import ActionRepository
-from tally.scoreboard.repository.board import BoardRepository
-from tally.scoreboard.repository.cacheserver import CacheServer
+from tally.scoreboard.repository.leaderboard import BoardRepository
+from tally.scoreboard.repository.redis_client import CacheServer
 from tally.scoreboard.repository.database import Database
 from tally.scoreboard.repository.drift import DriftCheck
 from tally.scoreboard.repository.events import EventRepository

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tally.embedded.place import ServerFailed
+from tally.embedded.server_directory import ServerFailed
 
 # How far the start that PostgreSQL notes may be from the start that the kernel knows, in seconds.
 START_TOLERANCE: Final = 10.0

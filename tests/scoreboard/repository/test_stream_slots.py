@@ -8,14 +8,14 @@ import pytest
 from tally.errors import RateLimited
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.repository.cacheserver import CacheServer, open_cache_server
+from tally.scoreboard.repository.redis_client import CacheServer, open_cache_server
 from tally.scoreboard.repository.metrics import StorageFigures
-from tally.scoreboard.repository.openstreams import LIVES_SECONDS, PROCESS, OpenStreams
-from tally.scoreboard.service.guard import RedisGuard
-from tally.scoreboard.service.streams import StreamSlots
-from tests.scoreboard.api.arena import until
+from tally.scoreboard.repository.stream_registry import LIVES_SECONDS, PROCESS, OpenStreams
+from tally.scoreboard.service.redis_breaker import RedisGuard
+from tally.scoreboard.service.stream_slots import StreamSlots
+from tests.scoreboard.api.harness import until
 from tests.scoreboard.api.servers import mortal_redis
-from tests.scoreboard.repository.league import League
+from tests.scoreboard.repository.harness import League
 
 
 def process(server: CacheServer, per_user: int = 1, per_address: int = 2) -> StreamSlots:

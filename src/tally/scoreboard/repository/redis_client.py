@@ -23,7 +23,7 @@ from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.scoreboard.model import CacheAway
 from tally.scoreboard.repository.metrics import StorageFigures
-from tally.scoreboard.repository.sharedredis import SharedRedis
+from tally.scoreboard.repository.multiplexed_redis import SharedRedis
 
 _log = logs.logger()
 

@@ -51,7 +51,7 @@ async def holding(
         *before,
         python,
         "-m",
-        "tests.embedded.holder",
+        "tests.embedded.server_program",
         str(folder),
         cwd=ROOT,
         env=os.environ | (environ or {}),

@@ -25,7 +25,7 @@ from tally.kit.hub import Hub
 from tally.kit.tasks import cancel_all
 from tally.scoreboard.model import Board, Standing
 from tally.scoreboard.repository.channel import UpdateChannel
-from tally.scoreboard.service.guard import RedisGuard
+from tally.scoreboard.service.redis_breaker import RedisGuard
 from tally.scoreboard.service.leaderboard import Leaderboard
 
 TOPIC: Final = "scoreboard:leaderboard"
