@@ -165,7 +165,7 @@ def _raw_update(world: World) -> Callable[[Trade], Awaitable[None]]:
         await world.board.put(
             Score(applied.user_id, applied.username, applied.score_after, applied.at)
         )
-        await world.scores.keep_response(trade.token_hash, b"x" * 160)
+        await world.scores.store_response(trade.token_hash, b"x" * 160)
 
     return send
 

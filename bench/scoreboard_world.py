@@ -22,15 +22,15 @@ from tally.kit.ids import new_uuid
 from tally.kit.issuing import TokenIssuer
 from tally.kit.keyring import Keyring
 from tally.kit.metrics import Metrics
-from tally.scoreboard.model import CompletedAction, Session
-from tally.scoreboard.repository.leaderboard import BoardRepository
-from tally.scoreboard.repository.redis_client import open_cache_server
-from tally.scoreboard.repository.database import Database, PoolLimits, open_database
-from tally.scoreboard.repository.metrics import StorageFigures
+from tally.scoreboard.model import CompletedAction, PlayerSession
+from tally.scoreboard.repository.database import Database, PoolLimits, open_database_pool
+from tally.scoreboard.repository.leaderboard import LeaderboardCache
+from tally.scoreboard.repository.metrics import StorageMetrics
+from tally.scoreboard.repository.redis_client import open_redis
 from tally.scoreboard.repository.scores import ScoreRepository
-from tally.scoreboard.repository.sessions import SessionRepository
+from tally.scoreboard.repository.sessions import PlayerSessionRepository
+from tally.scoreboard.service.action_tokens import ActionTokens, hash_token, truncate_to_second
 from tally.scoreboard.service.sessions import AUDIENCE, ISSUER
-from tally.scoreboard.service.action_tokens import ActionTokens, hash_of, whole_second
 from tally.settings import Secret
 
 API = "/scoreboard/api/v1"
@@ -81,7 +81,7 @@ class World:
     client: Client
     database: Database
     scores: ScoreRepository
-    board: BoardRepository
+    board: LeaderboardCache
     chance: Random
 
     async def fill(self, players: int) -> None:
@@ -102,14 +102,16 @@ class World:
     async def sign_in(self, count: int) -> list[Player]:
         """So many of the players, signed in."""
         rows = await self.database.rows("bench", "SELECT id FROM users LIMIT $1", count)
-        clock, sessions = SystemClock(), SessionRepository(self.database)
+        clock, sessions = SystemClock(), PlayerSessionRepository(self.database)
         issuer = TokenIssuer(Keyring([Secret(_KEY)]), clock, issuer=ISSUER, audience=AUDIENCE)
         players, now = [], clock.now()
         for row in rows:
             user_id, session_id = str(row["id"]), new_uuid()
             token = issuer.issue(user_id, seconds=3600, sid=session_id, jti=new_uuid())
             await sessions.create(
-                Session(session_id, user_id, hash_of(token), None, now, now + timedelta(days=1))
+                PlayerSession(
+                    session_id, user_id, hash_token(token), None, now, now + timedelta(days=1)
+                )
             )
             players.append(Player(user_id, token))
         return players
@@ -117,13 +119,13 @@ class World:
     async def trades(self, players: list[Player], count: int, points: int = 0) -> list[Trade]:
         """So many requests for points, vouched for; each player in turn."""
         tokens, now = ActionTokens(Keyring([Secret(_KEY)])), SystemClock().now()
-        expires = whole_second(now) + timedelta(hours=1)
+        expires = truncate_to_second(now) + timedelta(hours=1)
         made = []
         for number in range(count):
             player, action_id = players[number % len(players)], new_uuid()
             token = tokens.make(CompletedAction(action_id, player.user_id, 10_000, now, expires))
             body = {"action_token": token, "score_delta": points or self.chance.randint(1, 100)}
-            made.append(Trade(player, hash_of(token), action_id, msgspec.json.encode(body)))
+            made.append(Trade(player, hash_token(token), action_id, msgspec.json.encode(body)))
         columns = [trade.action_id for trade in made], [trade.player.user_id for trade in made]
         await self.database.value("bench", _ACTIONS, *columns, now, expires)
         return made
@@ -179,16 +181,14 @@ async def scoreboard_world(directory: Path, servers: int = 2) -> AsyncIterator[W
 
         programs = [await serve(redis_url) for _ in range(servers)]
         without_redis = await serve("unix:///nowhere")
-        figures = StorageFigures(Metrics())
+        figures = StorageMetrics(Metrics())
         limits = PoolLimits(most=10, statement_seconds=600)
-        database = await stack.enter_async_context(open_database(dsn, clock, figures, limits))
-        redis = await stack.enter_async_context(
-            open_cache_server(redis_url, clock, figures, seconds=30)
-        )
+        database = await stack.enter_async_context(open_database_pool(dsn, clock, figures, limits))
+        redis = await stack.enter_async_context(open_redis(redis_url, clock, figures, seconds=30))
         client = await stack.enter_async_context(
             ClientBuilder().max_connections(256).timeout(timedelta(minutes=5)).build()
         )
-        scores, board = ScoreRepository(database, clock), BoardRepository(redis)
+        scores, board = ScoreRepository(database, clock), LeaderboardCache(redis)
         yield World(tuple(programs), without_redis, client, database, scores, board, Random(4))
 
 

@@ -22,9 +22,9 @@ from rich.table import Table
 
 from tally import __version__
 from tally.app import CATALOGUE, build_app, open_application, open_engine
-from tally.backup.create import take
-from tally.backup.errors import Failed
-from tally.backup.restore import put_back
+from tally.backup.create import create_backup
+from tally.backup.errors import BackupFailed
+from tally.backup.restore import restore_backup
 from tally.errors import TallyError
 from tally.kit import logs
 from tally.kit.clock import SystemClock
@@ -142,7 +142,7 @@ def backup(target: Target) -> None:
     """Write what is in the data directory to one file, also while Tally runs: tables, scores, keys."""
     settings = _settings()
     with _explained():
-        taken = asyncio.run(take(settings.data_dir, target, SystemClock()))
+        taken = asyncio.run(create_backup(settings.data_dir, target, SystemClock()))
     typer.echo(f"{taken.path}: {len(taken.manifest.entries)} files, {taken.size / 1e6:.1f} MB")
     if settings.store_engine == "dynamodb":
         typer.echo("The tables are in DynamoDB: back them up there.")
@@ -155,7 +155,7 @@ def restore(source: Source) -> None:
     """Make the data directory from a back-up; there must be none yet, or an empty one."""
     settings = _settings()
     with _explained():
-        manifest = asyncio.run(put_back(source, settings.data_dir, SystemClock()))
+        manifest = asyncio.run(restore_backup(source, settings.data_dir, SystemClock()))
     typer.echo(
         f"{settings.data_dir.resolve()} is as it was at {manifest.created}, with Tally {manifest.version}."
     )
@@ -283,7 +283,7 @@ def _explained() -> Iterator[None]:
         _refuse(*error.problems)
     except CannotListen as error:
         _refuse(f"{error}. Choose another with --host and --port, or TALLY_HOST and TALLY_PORT.")
-    except Failed as error:
+    except BackupFailed as error:
         _refuse(error.message, code=1)
     except TallyError as error:
         _refuse(error.message)

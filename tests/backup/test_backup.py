@@ -11,9 +11,9 @@ import asyncpg
 import pytest
 
 from tally.backup.archive import CHECKSUM, FORMAT, MANIFEST, Manifest, describe, write_archive
-from tally.backup.create import take
-from tally.backup.errors import Failed, NotTried
-from tally.backup.restore import put_back
+from tally.backup.create import create_backup
+from tally.backup.errors import BackupFailed, BackupRejected
+from tally.backup.restore import restore_backup
 from tally.embedded.postgres import open_postgres
 from tally.kit import directory_lock
 from tally.kit.clock import SystemClock
@@ -26,25 +26,27 @@ from tests.faults.audit import audit
 CLOCK = SystemClock()
 
 
-async def small(folder: Path) -> Path:
+async def small(directory: Path) -> Path:
     """A data directory without servers: a store with a few items, and a key."""
-    async with open_sqlite(folder) as engine:
+    async with open_sqlite(directory) as engine:
         await engine.ensure_table(NOTES)
         for number in range(20):
             await engine.put(Put(NOTES, {"author": "one", "number": number}))
-    read_or_make(folder / "cursor.key")
-    return folder
+    read_or_make(directory / "cursor.key")
+    return directory
 
 
 @pytest.fixture
 async def backup(tmp_path: Path) -> Path:
     """The file of a small back-up."""
-    return (await take(await small(tmp_path / "original"), tmp_path / "backup.tar", CLOCK)).path
+    return (
+        await create_backup(await small(tmp_path / "original"), tmp_path / "backup.tar", CLOCK)
+    ).path
 
 
-def expect_nothing_left(folder: Path, *names: str) -> None:
+def expect_nothing_left(directory: Path, *names: str) -> None:
     """In the folder is only what is named: no draft."""
-    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    assert sorted(path.name for path in directory.iterdir()) == sorted(names)
 
 
 async def test_all_that_was_acknowledged_before_is_in_a_backup_taken_under_load(
@@ -54,9 +56,9 @@ async def test_all_that_was_acknowledged_before_is_in_a_backup_taken_under_load(
     async with writing(tmp_path / "data") as busy:
         await busy.until_more(50)
         pairs, rows = set(busy.pairs), set(busy.rows)
-        taken = await take(busy.folder, tmp_path / "backup.tar", CLOCK)
+        taken = await create_backup(busy.directory, tmp_path / "backup.tar", CLOCK)
         await busy.until_more(10)
-    await put_back(taken.path, tmp_path / "other", CLOCK)
+    await restore_backup(taken.path, tmp_path / "other", CLOCK)
     found = {
         (item["author"], int(item["number"])) for item in (await audit(tmp_path / "other"))["notes"]
     }
@@ -77,7 +79,7 @@ async def test_all_that_was_acknowledged_before_is_in_a_backup_taken_under_load(
 async def test_keys_and_the_backup_itself_are_their_owners_alone(
     tmp_path: Path, backup: Path
 ) -> None:
-    await put_back(backup, tmp_path / "other", CLOCK)
+    await restore_backup(backup, tmp_path / "other", CLOCK)
     made = [backup, tmp_path / "other", *(tmp_path / "other").iterdir()]
     assert {path.name: oct(stat.S_IMODE(path.stat().st_mode) & 0o077) for path in made} == {
         path.name: "0o0" for path in made
@@ -88,7 +90,7 @@ async def test_keys_and_the_backup_itself_are_their_owners_alone(
 async def test_in_a_folder_a_backup_is_named_after_the_time(tmp_path: Path) -> None:
     data = await small(tmp_path / "data")
     (tmp_path / "backups").mkdir()
-    taken = await take(data, tmp_path / "backups", CLOCK)
+    taken = await create_backup(data, tmp_path / "backups", CLOCK)
     assert taken.path.name.startswith("tally-")
     expect_nothing_left(tmp_path / "backups", taken.path.name)
 
@@ -97,14 +99,14 @@ async def test_a_backup_never_replaces_a_file_nor_lies_in_what_it_saves(
     tmp_path: Path, backup: Path
 ) -> None:
     before = inside(backup)
-    with pytest.raises(NotTried, match="is there already"):
-        await take(tmp_path / "original", backup, CLOCK)
-    with pytest.raises(NotTried, match="inside the data directory"):
-        await take(tmp_path / "original", tmp_path / "original" / "backup.tar", CLOCK)
-    with pytest.raises(NotTried, match="cannot be written"):
-        await take(tmp_path / "original", tmp_path / "nowhere" / "backup.tar", CLOCK)
-    with pytest.raises(NotTried, match="nothing to back up"):
-        await take(tmp_path / "no data", tmp_path / "other.tar", CLOCK)
+    with pytest.raises(BackupRejected, match="is there already"):
+        await create_backup(tmp_path / "original", backup, CLOCK)
+    with pytest.raises(BackupRejected, match="inside the data directory"):
+        await create_backup(tmp_path / "original", tmp_path / "original" / "backup.tar", CLOCK)
+    with pytest.raises(BackupRejected, match="cannot be written"):
+        await create_backup(tmp_path / "original", tmp_path / "nowhere" / "backup.tar", CLOCK)
+    with pytest.raises(BackupRejected, match="nothing to back up"):
+        await create_backup(tmp_path / "no data", tmp_path / "other.tar", CLOCK)
     assert inside(backup) == before
     expect_nothing_left(tmp_path, "original", "backup.tar")
 
@@ -115,7 +117,7 @@ async def test_a_damaged_store_is_not_backed_up_as_if_it_were_sound(tmp_path: Pa
     content[4096 * 2 : 4096 * 4] = b"\xff" * 8192
     (data / "store.db").write_bytes(content)
     with pytest.raises(Exception, match=r"damaged|malformed") as caught:
-        await take(data, tmp_path / "backup.tar", CLOCK)
+        await create_backup(data, tmp_path / "backup.tar", CLOCK)
     assert str(data / "store.db") in str(caught.value)
     expect_nothing_left(tmp_path, "data")
 
@@ -148,16 +150,16 @@ async def test_a_backup_that_was_cut_short_is_refused(
     tmp_path: Path, backup: Path, share: float
 ) -> None:
     cut(backup, share)
-    with pytest.raises(Failed, match=r"cut short|damaged|no back-up"):
-        await put_back(backup, tmp_path / "other", CLOCK)
+    with pytest.raises(BackupFailed, match=r"cut short|damaged|no back-up"):
+        await restore_backup(backup, tmp_path / "other", CLOCK)
     expect_nothing_left(tmp_path, "original", "backup.tar")
 
 
 @pytest.mark.parametrize("name", [MANIFEST, CHECKSUM, "cursor.key", "store.db"])
 async def test_a_single_flipped_bit_is_found(tmp_path: Path, backup: Path, name: str) -> None:
     flip(backup, name)
-    with pytest.raises(Failed, match=r"damaged|checksum"):
-        await put_back(backup, tmp_path / "other", CLOCK)
+    with pytest.raises(BackupFailed, match=r"damaged|checksum"):
+        await restore_backup(backup, tmp_path / "other", CLOCK)
     expect_nothing_left(tmp_path, "original", "backup.tar")
 
 
@@ -168,27 +170,29 @@ def tar_with(path: Path, name: str, content: bytes) -> None:
         tar.addfile(member, io.BytesIO(content))
 
 
-def forge(path: Path, folder: Path, change: Callable[[Manifest], Manifest]) -> None:
+def forge(path: Path, directory: Path, change: Callable[[Manifest], Manifest]) -> None:
     """A back-up with a list that was made up, and has a good checksum."""
-    write_archive(folder, change(Manifest(FORMAT, "0", "now", describe(folder))), path)
+    write_archive(directory, change(Manifest(FORMAT, "0", "now", describe(directory))), path)
 
 
 async def test_what_is_no_backup_of_ours_is_refused(tmp_path: Path) -> None:
     """A text, somebody's tar, a newer format, and a list that leads out of the data directory."""
-    folder, source = tmp_path / "files", tmp_path / "files" / "escape"
-    folder.mkdir()
+    directory, source = tmp_path / "files", tmp_path / "files" / "escape"
+    directory.mkdir()
     (tmp_path / "text").write_text("not a tar at all " * 1000)
     tar_with(tmp_path / "tar", "something", b"else")
     forge(
         tmp_path / "newer",
-        folder,
+        directory,
         lambda found: Manifest(FORMAT + 1, "9.9", found.created, found.entries),
     )
     source.write_text("out")
-    [entry] = describe(folder)
+    [entry] = describe(directory)
     outside = type(entry)("../files/escape", entry.size, entry.mode, entry.sha256)
     forge(
-        tmp_path / "outside", folder, lambda found: Manifest(FORMAT, "0", found.created, (outside,))
+        tmp_path / "outside",
+        directory,
+        lambda found: Manifest(FORMAT, "0", found.created, (outside,)),
     )
     for name, words in (
         ("text", "damaged"),
@@ -196,37 +200,37 @@ async def test_what_is_no_backup_of_ours_is_refused(tmp_path: Path) -> None:
         ("newer", "made by Tally 9.9 in format 2"),
         ("outside", "outside"),
     ):
-        with pytest.raises(Failed, match=words):
-            await put_back(tmp_path / name, tmp_path / "other", CLOCK)
+        with pytest.raises(BackupFailed, match=words):
+            await restore_backup(tmp_path / name, tmp_path / "other", CLOCK)
     expect_nothing_left(tmp_path, "files", "text", "tar", "newer", "outside")
 
 
 async def test_a_restore_takes_nobodys_place(tmp_path: Path, backup: Path) -> None:
-    """Not that of data, not that of a program that runs; an empty directory it does take."""
+    """Not that of data, not that of a program that runs; an empty directory it does create_backup."""
     (tmp_path / "empty").mkdir()
-    await put_back(backup, tmp_path / "empty", CLOCK)
+    await restore_backup(backup, tmp_path / "empty", CLOCK)
     assert len((await audit(tmp_path / "empty"))["notes"]) == 20
-    with pytest.raises(NotTried, match="is not empty"):
-        await put_back(backup, tmp_path / "original", CLOCK)
+    with pytest.raises(BackupRejected, match="is not empty"):
+        await restore_backup(backup, tmp_path / "original", CLOCK)
     with (
         directory_lock.used(tmp_path / "original"),
-        pytest.raises(NotTried, match="A program runs on"),
+        pytest.raises(BackupRejected, match="A program runs on"),
     ):
-        await put_back(backup, tmp_path / "original", CLOCK)
-    with pytest.raises(NotTried, match="There is no back-up"):
-        await put_back(tmp_path / "none.tar", tmp_path / "other", CLOCK)
+        await restore_backup(backup, tmp_path / "original", CLOCK)
+    with pytest.raises(BackupRejected, match="There is no back-up"):
+        await restore_backup(tmp_path / "none.tar", tmp_path / "other", CLOCK)
 
 
 async def test_who_comes_between_a_restore_and_its_end_keeps_the_directory(
     tmp_path: Path, backup: Path
 ) -> None:
     """Data that appears while a restore is under way is not replaced."""
-    restoring = asyncio.create_task(put_back(backup, tmp_path / "other", CLOCK))
+    restoring = asyncio.create_task(restore_backup(backup, tmp_path / "other", CLOCK))
     await asyncio.sleep(0)  # it has looked at the directory, and unpacks beside it in a thread now
     assert list(tmp_path.glob("other.restored-*"))  # noqa: ASYNC240  (a look at a folder of a test)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "first").write_text("I was here")
-    with pytest.raises(Failed, match="no longer empty"):
+    with pytest.raises(BackupFailed, match="no longer empty"):
         await restoring
     expect_nothing_left(tmp_path / "other", "first")
     expect_nothing_left(tmp_path, "original", "backup.tar", "other")

@@ -25,7 +25,7 @@ WRITERS = 4
 class Busy:
     """What was acknowledged so far: the numbers of the pairs in the store, and those of the rows in PostgreSQL."""
 
-    folder: Path
+    directory: Path
     pairs: set[tuple[str, int]] = field(default_factory=set)
     rows: set[int] = field(default_factory=set)
     moved: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -65,18 +65,18 @@ class Busy:
 
 
 @asynccontextmanager
-async def writing(folder: Path) -> AsyncIterator[Busy]:
+async def writing(directory: Path) -> AsyncIterator[Busy]:
     """Writers at work on the data directory until the block ends."""
-    read_or_make(folder / "cursor.key")
+    read_or_make(directory / "cursor.key")
     async with (
-        open_sqlite(folder) as engine,
-        open_postgres(folder, SystemClock(), durable=False) as address,
+        open_sqlite(directory) as engine,
+        open_postgres(directory, SystemClock(), durable=False) as address,
     ):
         await engine.ensure_table(NOTES)
         connection = await asyncpg.connect(address)
         await connection.execute("CREATE TABLE notes (number bigint PRIMARY KEY)")
         await connection.close()
-        busy = Busy(folder)
+        busy = Busy(directory)
         work = [
             asyncio.create_task(busy.write_pairs(engine, f"author {number}"))
             for number in range(WRITERS)

@@ -11,23 +11,23 @@ from tally.kit.clock import SystemClock
 
 
 @pytest.fixture(scope="session")
-async def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+async def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory whose PostgreSQL has been started and stopped.
 
     Each test leaves it so, and uses tables of its own.
     """
-    folder = tmp_path_factory.mktemp("data")
-    async with open_postgres(folder, SystemClock(), durable=False):
+    directory = tmp_path_factory.mktemp("data")
+    async with open_postgres(directory, SystemClock(), durable=False):
         pass
-    return folder
+    return directory
 
 
 @pytest.fixture
-def make(folder: Path) -> Callable[[Path], Path]:
+def make(directory: Path) -> Callable[[Path], Path]:
     """Makes a data directory like that anywhere."""
 
     def copy(other: Path) -> Path:
-        shutil.copytree(folder, other)
+        shutil.copytree(directory, other)
         return other
 
     return copy

@@ -41,7 +41,7 @@ class Held:
 
 @asynccontextmanager
 async def holding(
-    folder: Path,
+    directory: Path,
     before: tuple[str, ...] = (),
     python: str = sys.executable,
     environ: Mapping[str, str] | None = None,
@@ -52,7 +52,7 @@ async def holding(
         python,
         "-m",
         "tests.embedded.server_program",
-        str(folder),
+        str(directory),
         cwd=ROOT,
         env=os.environ | (environ or {}),
         stdin=asyncio.subprocess.PIPE,
@@ -100,14 +100,16 @@ def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def owners(folder: Path) -> set[int]:
+def owners(directory: Path) -> set[int]:
     """To whom the folder and all that is in it belong."""
-    return {path.lstat().st_uid for path in (folder, *folder.rglob("*"))}
+    return {path.lstat().st_uid for path in (directory, *directory.rglob("*"))}
 
 
-def open_to_others(folder: Path) -> list[str]:
+def open_to_others(directory: Path) -> list[str]:
     """What in the folder others than its owner may touch."""
-    return [str(path) for path in (folder, *folder.rglob("*")) if path.lstat().st_mode & 0o077]
+    return [
+        str(path) for path in (directory, *directory.rglob("*")) if path.lstat().st_mode & 0o077
+    ]
 
 
 async def ask(dsn: str, statement: str) -> Any:

@@ -8,17 +8,17 @@ import json
 import sys
 from pathlib import Path
 
-from tally.embedded.server_directory import private_folder
-from tally.embedded.postgres import Cluster, programs
+from tally.embedded.postgres import Cluster, find_postgres_binaries
+from tally.embedded.server_directory import private_directory
 from tally.embedded.supervisor import Supervisor
 from tally.embedded.valkey import Instance
 from tally.embedded.valkey import program as valkey_program
 from tally.kit.clock import SystemClock
 
 
-async def hold(folder: Path) -> None:
-    cluster = Cluster(private_folder(folder / "postgres"), programs())
-    instance = Instance(private_folder(folder / "valkey"), valkey_program())
+async def hold(directory: Path) -> None:
+    cluster = Cluster(private_directory(directory / "postgres"), find_postgres_binaries())
+    instance = Instance(private_directory(directory / "valkey"), valkey_program())
     async with (
         Supervisor(cluster.program(durable=True), SystemClock()) as postgres,
         Supervisor(instance.program(), SystemClock()) as valkey,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tally.embedded.launch import NOBODY
-from tally.embedded.server_directory import ServerFailed, private_folder
-from tally.embedded.postgres import Cluster, open_postgres, programs
+from tally.embedded.postgres import Cluster, find_postgres_binaries, open_postgres
+from tally.embedded.server_directory import EmbeddedServerError, private_directory
 from tally.embedded.supervisor import Supervisor
 from tally.kit.clock import SystemClock
 from tests.embedded.harness import ROOT, ask, holding, lives, owner_of, owners, ping, until
@@ -29,9 +29,9 @@ TO_NOBODY = ("--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups")
 def open_ground() -> Iterator[Path]:
     """A folder that anybody can get to, which pytest's own are not."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield folder
+        directory = Path(name)
+        directory.chmod(0o755)
+        yield directory
 
 
 def python_for_nobody(setpriv: Path) -> tuple[str, dict[str, str]]:
@@ -59,25 +59,25 @@ async def test_an_ordinary_user_runs_and_owns_the_servers(open_ground: Path) -> 
     """Also there a killed program leaves nothing behind."""
     setpriv = need_program("setpriv", "util-linux")
     python, environ = python_for_nobody(setpriv)
-    folder = open_ground / "of-nobody"
-    folder.mkdir()
-    os.chown(folder, NOBODY, NOBODY)
-    async with holding(folder, (str(setpriv), *TO_NOBODY), python, environ) as held:
+    directory = open_ground / "of-nobody"
+    directory.mkdir()
+    os.chown(directory, NOBODY, NOBODY)
+    async with holding(directory, (str(setpriv), *TO_NOBODY), python, environ) as held:
         assert await ask(held.dsn, "SELECT 1") == 1
         assert await ping(held.url)
-        assert owners(folder) == {NOBODY}
+        assert owners(directory) == {NOBODY}
         await held.kill()
         await until(lambda: not any(lives(process_id) for process_id in held.processes))
 
 
 @as_root
-async def test_root_runs_postgres_in_a_namespace_and_owns_its_files(folder: Path) -> None:
+async def test_root_runs_postgres_in_a_namespace_and_owns_its_files(directory: Path) -> None:
     """On disk nothing belongs to anybody else."""
-    cluster = Cluster(private_folder(folder / "postgres"), programs())
+    cluster = Cluster(private_directory(directory / "postgres"), find_postgres_binaries())
     assert cluster.identity() == "namespace"
-    async with open_postgres(folder, SystemClock(), durable=False) as dsn:
+    async with open_postgres(directory, SystemClock(), durable=False) as dsn:
         assert await ask(dsn, "SELECT current_user::text") == "tally"
-        assert owners(folder) == {0}
+        assert owners(directory) == {0}
 
 
 @as_root
@@ -85,8 +85,8 @@ async def test_without_namespaces_postgres_runs_as_nobody_in_a_folder_given_to_n
     open_ground: Path,
 ) -> None:
     """Only its own folder is given away."""
-    folder = private_folder(open_ground / "postgres")
-    cluster = Cluster(folder, programs())
+    directory = private_directory(open_ground / "postgres")
+    cluster = Cluster(directory, find_postgres_binaries())
     cluster.give_away()
     async with Supervisor(cluster.program(durable=False), SystemClock()) as supervisor:
         assert await ask(cluster.dsn, "SELECT 1") == 1
@@ -99,9 +99,9 @@ async def test_without_namespaces_postgres_runs_as_nobody_in_a_folder_given_to_n
 @as_root
 def test_a_folder_that_nobody_can_get_to_is_not_opened_up(tmp_path: Path) -> None:
     """The error names what is in the way, and what to do."""
-    closed = private_folder(tmp_path / "closed")
-    folder = private_folder(closed / "postgres")
-    with pytest.raises(ServerFailed, match=r"may enter .*closed.*another data directory"):
-        Cluster(folder, programs()).give_away()
+    closed = private_directory(tmp_path / "closed")
+    directory = private_directory(closed / "postgres")
+    with pytest.raises(EmbeddedServerError, match=r"may enter .*closed.*another data directory"):
+        Cluster(directory, find_postgres_binaries()).give_away()
     assert closed.stat().st_mode & 0o777 == 0o700
-    assert folder.stat().st_uid == 0
+    assert directory.stat().st_uid == 0

@@ -7,56 +7,56 @@ from pathlib import Path
 
 import pytest
 
+from tally.embedded.postgres import open_postgres
 from tally.embedded.server_directory import (
     LOG_BYTES,
-    LONGEST_SOCKET,
-    BoundedLog,
-    ServerFailed,
-    private_folder,
-    socket_folder,
+    MAX_SOCKET_PATH_BYTES,
+    EmbeddedServerError,
+    RotatingLog,
+    private_directory,
+    socket_directory,
 )
-from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
 from tally.kit.clock import SystemClock
 from tests.embedded.harness import ask, mode_of, open_to_others, ping
 
 
-async def test_postgres_keeps_what_it_was_told(folder: Path) -> None:
+async def test_postgres_keeps_what_it_was_told(directory: Path) -> None:
     """The next start finds what was written, and everything on the way there was durable."""
-    async with open_postgres(folder, SystemClock()) as dsn:
+    async with open_postgres(directory, SystemClock()) as dsn:
         assert str(await ask(dsn, "SHOW server_version")).startswith("18")
         await ask(dsn, "CREATE TABLE kept AS SELECT 42 AS answer")
         assert [
             await ask(dsn, f"SHOW {name}")
             for name in ("fsync", "full_page_writes", "synchronous_commit")
         ] == ["on"] * 3
-    async with open_postgres(folder, SystemClock()) as dsn:
+    async with open_postgres(directory, SystemClock()) as dsn:
         assert await ask(dsn, "SELECT answer FROM kept") == 42
 
 
-async def test_only_their_owner_can_reach_the_servers_and_their_files(folder: Path) -> None:
+async def test_only_their_owner_can_reach_the_servers_and_their_files(directory: Path) -> None:
     """No file is open to others, nothing listens on a network, and the socket is private."""
-    before = mode_of(folder)
+    before = mode_of(directory)
     async with (
-        open_postgres(folder, SystemClock()) as dsn,
-        open_valkey(folder, SystemClock()) as url,
+        open_postgres(directory, SystemClock()) as dsn,
+        open_valkey(directory, SystemClock()) as url,
     ):
         assert await ask(dsn, "SHOW listen_addresses") == ""
         assert await ping(url)
-        assert (folder / "postgres" / ".s.PGSQL.5432").is_socket()
-        assert open_to_others(folder / "postgres") == []
-        assert open_to_others(folder / "valkey") == []
-    assert mode_of(folder) == before, "folders above are left as they are"
+        assert (directory / "postgres" / ".s.PGSQL.5432").is_socket()
+        assert open_to_others(directory / "postgres") == []
+        assert open_to_others(directory / "valkey") == []
+    assert mode_of(directory) == before, "folders above are left as they are"
 
 
 async def test_a_data_directory_may_be_called_anything(
     make: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     """Its name goes through a command line, two settings and two addresses."""
-    folder = make(tmp_path / "a 'b', \"c\" %20 ü?#")
+    directory = make(tmp_path / "a 'b', \"c\" %20 ü?#")
     async with (
-        open_postgres(folder, SystemClock(), durable=False) as dsn,
-        open_valkey(folder, SystemClock()) as url,
+        open_postgres(directory, SystemClock(), durable=False) as dsn,
+        open_valkey(directory, SystemClock()) as url,
     ):
         assert await ask(dsn, "SELECT 1") == 1
         assert await ping(url)
@@ -66,15 +66,15 @@ async def test_a_name_too_long_for_a_socket_gets_a_short_folder_for_it(
     make: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     """Sockets then live in a folder that is as private."""
-    folder = make(tmp_path / ("long" * 30))
-    sockets = socket_folder((folder / "postgres").resolve(), ".s.PGSQL.5432")
+    directory = make(tmp_path / ("long" * 30))
+    sockets = socket_directory((directory / "postgres").resolve(), ".s.PGSQL.5432")
     async with (
-        open_postgres(folder, SystemClock(), durable=False) as dsn,
-        open_valkey(folder, SystemClock()) as url,
+        open_postgres(directory, SystemClock(), durable=False) as dsn,
+        open_valkey(directory, SystemClock()) as url,
     ):
         assert await ask(dsn, "SELECT 1") == 1
         assert await ping(url)
-        assert len(os.fsencode(sockets / ".s.PGSQL.5432")) <= LONGEST_SOCKET
+        assert len(os.fsencode(sockets / ".s.PGSQL.5432")) <= MAX_SOCKET_PATH_BYTES
         assert sockets.stat().st_mode & 0o777 == 0o700
         assert (sockets / ".s.PGSQL.5432").is_socket()
     assert not sockets.exists()
@@ -82,11 +82,11 @@ async def test_a_name_too_long_for_a_socket_gets_a_short_folder_for_it(
 
 def test_a_folder_for_sockets_that_others_can_enter_is_not_used(tmp_path: Path) -> None:
     """Somebody may have made it before us, to listen in."""
-    folder = private_folder(tmp_path / ("deep" * 30))
-    short = socket_folder(folder, ".s.PGSQL.5432")
+    directory = private_directory(tmp_path / ("deep" * 30))
+    short = socket_directory(directory, ".s.PGSQL.5432")
     short.chmod(0o777)
-    with pytest.raises(ServerFailed, match="belongs to somebody else"):
-        socket_folder(folder, ".s.PGSQL.5432")
+    with pytest.raises(EmbeddedServerError, match="belongs to somebody else"):
+        socket_directory(directory, ".s.PGSQL.5432")
     short.rmdir()
 
 
@@ -94,23 +94,23 @@ async def test_a_postgres_that_cannot_start_says_why(
     make: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     """The reason is PostgreSQL's own."""
-    folder = make(tmp_path / "data")
-    (folder / "postgres" / "cluster" / "PG_VERSION").write_text("9.6\n")
-    with pytest.raises(ServerFailed, match=r"did not start: .*incompatible"):
-        async with open_postgres(folder, SystemClock()):
+    directory = make(tmp_path / "data")
+    (directory / "postgres" / "cluster" / "PG_VERSION").write_text("9.6\n")
+    with pytest.raises(EmbeddedServerError, match=r"did not start: .*incompatible"):
+        async with open_postgres(directory, SystemClock()):
             pytest.fail("it cannot have started")
 
 
 async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ServerFailed, match=r"file.*cannot be made"):
+    with pytest.raises(EmbeddedServerError, match=r"file.*cannot be made"):
         async with open_valkey(tmp_path / "file", SystemClock()):
             pytest.fail("it cannot have started")
 
 
 async def test_the_socket_of_a_valkey_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
     """A stale socket is removed."""
-    stale = private_folder(tmp_path / "valkey") / "valkey.sock"
+    stale = private_directory(tmp_path / "valkey") / "valkey.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(stale))
     async with open_valkey(tmp_path, SystemClock()) as url:
@@ -119,7 +119,7 @@ async def test_the_socket_of_a_valkey_that_was_killed_is_in_nobodys_way(tmp_path
 
 def test_a_log_is_bounded(tmp_path: Path) -> None:
     """What is older than the last megabyte or two is gone; the last lines are at hand."""
-    log = BoundedLog(tmp_path / "log")
+    log = RotatingLog(tmp_path / "log")
     line = b"x" * 9_999 + b"\n"
     for _ in range(5 * LOG_BYTES // len(line)):
         log.write(line)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tally.errors import Invalid
 from tally.kit.keyring import Key, Keyring
-from tally.scoreboard.model import MAX_ACTION_ID, MAX_ACTION_SCORE, CompletedAction
-from tally.scoreboard.service.action_tokens import MAX_TOKEN, ActionTokens, hash_of
+from tally.scoreboard.model import MAX_ACTION_ID_LENGTH, MAX_ACTION_SCORE, CompletedAction
+from tally.scoreboard.service.action_tokens import MAX_TOKEN, ActionTokens, hash_token
 from tally.settings import Secret
 
 OLD, NEW = (
@@ -43,7 +43,7 @@ def check_refused(token: str, tokens: ActionTokens = TOKENS) -> None:
 
 
 @given(
-    st.text(min_size=1, max_size=MAX_ACTION_ID).filter(str.isprintable),
+    st.text(min_size=1, max_size=MAX_ACTION_ID_LENGTH).filter(str.isprintable),
     st.integers(1, MAX_ACTION_SCORE),
 )
 def test_what_was_signed_is_what_is_read(action_id: str, max_score: int) -> None:
@@ -55,7 +55,7 @@ def test_what_was_signed_is_what_is_read(action_id: str, max_score: int) -> None
         max_score,
         NOW,
     )
-    assert opened.token_hash == hash_of(token)
+    assert opened.token_hash == hash_token(token)
     assert len(token) <= MAX_TOKEN
 
 

@@ -7,7 +7,7 @@ import pytest
 from tally.kit.clock import ManualClock
 from tally.scoreboard.model import Score
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.rate_limits import LocalWindows
+from tally.scoreboard.service.rate_limits import LocalSlidingWindows
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,10 +30,10 @@ def test_a_score_that_came_while_another_was_told_still_waits() -> None:
     backlog.add_score(score("ana", 10))
     [told] = backlog.scores()
     backlog.add_score(score("ana", 20))
-    backlog.has_shown(told)
+    backlog.mark_written(told)
     assert [waiting.score for waiting in backlog.scores()] == [20]
-    backlog.has_shown(score("ana", 20))
-    assert not backlog.owes()
+    backlog.mark_written(score("ana", 20))
+    assert not backlog.has_pending_changes()
 
 
 def test_who_has_left_is_removed_and_not_shown_again() -> None:
@@ -42,31 +42,31 @@ def test_who_has_left_is_removed_and_not_shown_again() -> None:
     backlog.add_removed("ana")
     backlog.add_score(score("ana", 20))
     assert (backlog.scores(), backlog.removed()) == ([], ["ana"])
-    backlog.has_removed("ana")
-    assert not backlog.owes()
+    backlog.mark_removed("ana")
+    assert not backlog.has_pending_changes()
 
 
 def test_too_many_are_let_go_and_the_board_is_to_be_rebuilt() -> None:
     backlog = Backlog(most=3)
     for number in range(4):
         backlog.add_score(score(f"p{number}", number))
-    assert backlog.is_rebuild_due
-    assert backlog.owes()
+    assert backlog.needs_rebuild
+    assert backlog.has_pending_changes()
     assert len(backlog) == 0
 
 
 def test_of_too_many_void_tokens_the_oldest_are_let_go() -> None:
     backlog = Backlog(most=3)
     for number in range(5):
-        backlog.add_void(str(number), NOW)
+        backlog.add_revoked_token(str(number), NOW)
     assert [token_hash for token_hash, _ in backlog.void()] == ["2", "3", "4"]
-    assert backlog.is_void("4")
-    assert not backlog.is_void("1")
+    assert backlog.is_revoked_token("4")
+    assert not backlog.is_revoked_token("1")
 
 
 async def test_a_local_window_lets_one_in_as_soon_as_the_oldest_has_left() -> None:
     clock = ManualClock()
-    windows = LocalWindows(clock)
+    windows = LocalSlidingWindows(clock)
     assert [windows.hit("score", "ana", 2).is_allowed for _ in range(3)] == [True, True, False]
     await clock.advance(59.9)
     refused = windows.hit("score", "ana", 2)
@@ -77,7 +77,7 @@ async def test_a_local_window_lets_one_in_as_soon_as_the_oldest_has_left() -> No
 
 
 def test_local_windows_are_bounded_and_forget_whom_they_have_not_seen_longest() -> None:
-    windows = LocalWindows(ManualClock(), most_keys=2)
+    windows = LocalSlidingWindows(ManualClock(), most_keys=2)
     assert windows.hit("score", "ana", 1).is_allowed
     assert windows.hit("score", "ben", 1).is_allowed
     assert not windows.hit("score", "ana", 1).is_allowed

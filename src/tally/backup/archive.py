@@ -15,7 +15,7 @@ from typing import IO, Final
 
 import msgspec
 
-from tally.backup.errors import Failed
+from tally.backup.errors import BackupFailed
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
@@ -25,7 +25,7 @@ CHUNK_BYTES: Final = 1024 * 1024
 OWNER_BITS: Final = 0o700
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ArchiveEntry(msgspec.Struct, frozen=True):
     """One file: its name within the back-up, and what it must be when it is read again."""
 
     name: str
@@ -40,28 +40,30 @@ class Manifest(msgspec.Struct, frozen=True):
     format: int
     version: str
     created: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ArchiveEntry, ...]
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> ArchiveEntry | None:
         return next((entry for entry in self.entries if entry.name == name), None)
 
 
-def describe(folder: Path) -> tuple[Entry, ...]:
+def describe(directory: Path) -> tuple[ArchiveEntry, ...]:
     """The entries of all files in the folder, in the order of their names."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return tuple(_entry(folder, path) for path in files)
+    files = sorted(
+        path for path in directory.rglob("*") if path.is_file() and not path.is_symlink()
+    )
+    return tuple(_entry(directory, path) for path in files)
 
 
-def _entry(folder: Path, path: Path) -> Entry:
+def _entry(directory: Path, path: Path) -> ArchiveEntry:
     found = path.stat()
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Entry(
-        path.relative_to(folder).as_posix(), found.st_size, found.st_mode & OWNER_BITS, digest
+    return ArchiveEntry(
+        path.relative_to(directory).as_posix(), found.st_size, found.st_mode & OWNER_BITS, digest
     )
 
 
-def write_archive(folder: Path, manifest: Manifest, target: Path) -> None:
+def write_archive(directory: Path, manifest: Manifest, target: Path) -> None:
     """Write the folder's files to `target`, for its owner alone, on disk when this returns."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -71,7 +73,7 @@ def write_archive(folder: Path, manifest: Manifest, target: Path) -> None:
             checksum = (hashlib.sha256(listed).hexdigest() + "\n").encode()
             _add(tar, CHECKSUM, io.BytesIO(checksum), len(checksum), 0o600)
             for entry in manifest.entries:
-                with (folder / entry.name).open("rb") as content:
+                with (directory / entry.name).open("rb") as content:
                     _add(tar, entry.name, content, entry.size, entry.mode)
         file.flush()
         os.fsync(file.fileno())
@@ -83,30 +85,30 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int, mode: i
     tar.addfile(member, content)
 
 
-def read_archive(source: Path, folder: Path) -> Manifest:
-    """Unpack the back-up into the folder, each file checked; Failed says what is wrong with it."""
+def read_archive(source: Path, directory: Path) -> Manifest:
+    """Unpack the back-up into the folder, each file checked; BackupFailed says what is wrong with it."""
     try:
         with tarfile.open(source, mode="r:") as tar:
             manifest = _read_manifest(tar, source)
             for entry in manifest.entries:
-                _unpack(tar, entry, folder, source)
+                _unpack(tar, entry, directory, source)
     except (tarfile.TarError, EOFError) as error:
-        raise Failed(f"{source} is no back-up of Tally, or a damaged one: {error}") from error
+        raise BackupFailed(f"{source} is no back-up of Tally, or a damaged one: {error}") from error
     return manifest
 
 
 def _read_manifest(tar: tarfile.TarFile, source: Path) -> Manifest:
     listed, checksum = _read_small(tar, MANIFEST, source), _read_small(tar, CHECKSUM, source)
     if hashlib.sha256(listed).hexdigest().encode() != checksum.strip():
-        raise Failed(
+        raise BackupFailed(
             f"{source} is damaged: the list of its files does not have the checksum that it should"
         )
     try:
         manifest = msgspec.json.decode(listed, type=Manifest)
     except msgspec.DecodeError as error:
-        raise Failed(f"{source} has a list of files that cannot be read: {error}") from error
+        raise BackupFailed(f"{source} has a list of files that cannot be read: {error}") from error
     if manifest.format > FORMAT:
-        raise Failed(
+        raise BackupFailed(
             f"{source} was made by Tally {manifest.version} in format {manifest.format}; this one knows {FORMAT}"
         )
     return manifest
@@ -120,21 +122,21 @@ def _read_small(tar: tarfile.TarFile, name: str, source: Path) -> bytes:
         else None
     )
     if content is None:
-        raise Failed(
+        raise BackupFailed(
             f"{source} is no back-up of Tally: it does not begin with {MANIFEST} and {CHECKSUM}"
         )
     return content.read()
 
 
-def _unpack(tar: tarfile.TarFile, entry: Entry, folder: Path, source: Path) -> None:
+def _unpack(tar: tarfile.TarFile, entry: ArchiveEntry, directory: Path, source: Path) -> None:
     parts = PurePosixPath(entry.name).parts
     if not parts or entry.name.startswith("/") or ".." in parts:
-        raise Failed(f"{source} names a file outside of itself: {entry.name}")
+        raise BackupFailed(f"{source} names a file outside of itself: {entry.name}")
     member = tar.next()
     content = tar.extractfile(member) if member is not None and member.name == entry.name else None
     if content is None:
-        raise Failed(f"{source} is cut short or damaged: {entry.name} is missing")
-    target = folder / entry.name
+        raise BackupFailed(f"{source} is cut short or damaged: {entry.name} is missing")
+    target = directory / entry.name
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(
         target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, entry.mode & OWNER_BITS
@@ -143,11 +145,11 @@ def _unpack(tar: tarfile.TarFile, entry: Entry, folder: Path, source: Path) -> N
         try:
             shutil.copyfileobj(content, file, CHUNK_BYTES)
         except tarfile.TarError as error:
-            raise Failed(f"{source} is cut short: {entry.name} is not whole") from error
+            raise BackupFailed(f"{source} is cut short: {entry.name} is not whole") from error
         file.flush()
         os.fsync(file.fileno())
         file.seek(0)
         if hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
-            raise Failed(
+            raise BackupFailed(
                 f"{source} is damaged: {entry.name} does not have the checksum that it should"
             )

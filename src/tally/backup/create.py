@@ -11,16 +11,16 @@ from typing import Final
 from tally import __version__
 from tally.backup.archive import FORMAT, OWNER_BITS, Manifest, describe, write_archive
 from tally.backup.database import DUMP, copy_store, dump_postgres
-from tally.backup.errors import Failed, NotTried
+from tally.backup.errors import BackupFailed, BackupRejected
 from tally.kit import directory_lock
 from tally.kit.clock import Clock
 from tally.store.sqlite.files import FILE_NAME as STORE_FILE
 
 # What the folder of a back-up under way has in its name, so that one that was killed can be told
 # from a back-up.
-DRAFT: Final = ".draft"
+DRAFT_SUFFIX: Final = ".draft"
 # Copied by their own means, or not at all: servers' folders, the store, locks.
-LEFT_OUT: Final = frozenset(
+EXCLUDED_NAMES: Final = frozenset(
     {
         "postgres",
         "valkey",
@@ -33,7 +33,7 @@ LEFT_OUT: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Backup:
     """A back-up that is on disk."""
 
     path: Path
@@ -44,7 +44,7 @@ class Taken:
         return self.path.stat().st_size
 
 
-async def take(data_dir: Path, where: Path, clock: Clock) -> Taken:
+async def create_backup(data_dir: Path, where: Path, clock: Clock) -> Backup:
     """Back up the data directory to the file `where`, or to a file named after the time if `where` is a folder."""
     now = clock.now()
     target = _target(data_dir, where, f"tally-{now:%Y%m%d-%H%M%S}.tar")
@@ -57,30 +57,30 @@ async def take(data_dir: Path, where: Path, clock: Clock) -> Taken:
         )
         await asyncio.to_thread(_finish, draft, manifest, target)
     except OSError as error:
-        raise Failed(f"{target} could not be written: {error}") from error
+        raise BackupFailed(f"{target} could not be written: {error}") from error
     finally:
         shutil.rmtree(draft)
-    return Taken(target, manifest)
+    return Backup(target, manifest)
 
 
 def _target(data_dir: Path, where: Path, name: str) -> Path:
     """The file to write, if there is something to write and nothing in the way."""
     if not data_dir.is_dir() or not any(data_dir.iterdir()):
-        raise NotTried(f"There is nothing to back up in {data_dir.resolve()}")
+        raise BackupRejected(f"There is nothing to back up in {data_dir.resolve()}")
     target = where / name if where.is_dir() else where
     if target.exists():
-        raise NotTried(f"{target} is there already")
+        raise BackupRejected(f"{target} is there already")
     if target.resolve().is_relative_to(data_dir.resolve()):
-        raise NotTried(f"{target} is inside the data directory, which it is to outlive")
+        raise BackupRejected(f"{target} is inside the data directory, which it is to outlive")
     return target
 
 
 def _make_draft(target: Path) -> Path:
-    draft = target.with_name(f"{target.name}.{os.getpid()}{DRAFT}")
+    draft = target.with_name(f"{target.name}.{os.getpid()}{DRAFT_SUFFIX}")
     try:
         draft.mkdir(mode=0o700)
     except OSError as error:
-        raise NotTried(f"{target} cannot be written: {error.strerror}") from error
+        raise BackupRejected(f"{target} cannot be written: {error.strerror}") from error
     return draft
 
 
@@ -105,12 +105,12 @@ async def _copy_databases(data_dir: Path, files: Path, clock: Clock) -> None:
 
 def _plain_files(data_dir: Path) -> Iterator[Path]:
     for top in sorted(data_dir.iterdir()):
-        if top.name not in LEFT_OUT and not top.is_symlink():
+        if top.name not in EXCLUDED_NAMES and not top.is_symlink():
             inside = sorted(top.rglob("*")) if top.is_dir() else [top]
             yield from (
                 path
                 for path in inside
-                if path.is_file() and not path.is_symlink() and path.suffix != DRAFT
+                if path.is_file() and not path.is_symlink() and path.suffix != DRAFT_SUFFIX
             )
 
 
@@ -119,12 +119,12 @@ def _finish(draft: Path, manifest: Manifest, target: Path) -> None:
     whole = draft / target.name
     write_archive(draft / "files", manifest, whole)
     os.link(whole, target)  # unlike a rename, it never replaces a file that came meanwhile
-    sync_folder(target.parent)
+    sync_directory(target.parent)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Have the names in a folder on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -12,8 +12,8 @@ from typing import Final
 
 import apsw
 
-from tally.backup.errors import Failed
-from tally.embedded.postgres import open_postgres, programs
+from tally.backup.errors import BackupFailed
+from tally.embedded.postgres import find_postgres_binaries, open_postgres
 from tally.kit.clock import Clock
 from tally.store.sqlite.files import connect, translate
 
@@ -37,7 +37,7 @@ def copy_store(source: Path, target: Path) -> None:
     finally:
         reading.close()
     if found != ("ok",):
-        raise Failed(
+        raise BackupFailed(
             f"{source} is damaged, and so would be its back-up: {found[0] if found else 'it cannot be checked'}"
         )
 
@@ -66,7 +66,7 @@ async def load_postgres(data_dir: Path, source: Path, clock: Clock) -> None:
 async def _run(program: str, *arguments: str) -> None:
     """Run one of PostgreSQL's programs to its end; if it or we fail, neither is left."""
     process = await asyncio.create_subprocess_exec(
-        str(programs() / program),
+        str(find_postgres_binaries() / program),
         *arguments,
         stdin=DEVNULL,
         stdout=DEVNULL,
@@ -80,4 +80,4 @@ async def _run(program: str, *arguments: str) -> None:
         await process.wait()
         raise
     if process.returncode != 0:
-        raise Failed(f"{program} failed: {said.decode(errors='replace').strip()}")
+        raise BackupFailed(f"{program} failed: {said.decode(errors='replace').strip()}")

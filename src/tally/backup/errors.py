@@ -3,13 +3,13 @@
 from tally.errors import TallyError
 
 
-class NotTried(TallyError):
+class BackupRejected(TallyError):
     """Nothing was done, since something is in the way that a person can mend."""
 
     default_code = "backup_not_tried"
 
 
-class Failed(TallyError):
+class BackupFailed(TallyError):
     """It was begun, and did not succeed; nothing of it is left behind."""
 
     default_code = "backup_failed"

@@ -12,14 +12,14 @@ import tempfile
 from pathlib import Path
 
 from tally.backup.archive import Manifest, read_archive
-from tally.backup.create import sync_folder
+from tally.backup.create import sync_directory
 from tally.backup.database import DUMP, load_postgres
-from tally.backup.errors import Failed, NotTried
+from tally.backup.errors import BackupFailed, BackupRejected
 from tally.kit import directory_lock
 from tally.kit.clock import Clock
 
 
-async def put_back(source: Path, data_dir: Path, clock: Clock) -> Manifest:
+async def restore_backup(source: Path, data_dir: Path, clock: Clock) -> Manifest:
     """Make the data directory from the back-up; there must be none yet, or an empty one."""
     _check(source, data_dir)
     draft = _make_draft(data_dir)
@@ -30,7 +30,7 @@ async def put_back(source: Path, data_dir: Path, clock: Clock) -> Manifest:
             (draft / DUMP).unlink()
         _put_in_place(draft, data_dir)
     except OSError as error:
-        raise Failed(f"{data_dir} could not be restored: {error}") from error
+        raise BackupFailed(f"{data_dir} could not be restored: {error}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # it has moved, if all went well
     return manifest
@@ -38,13 +38,13 @@ async def put_back(source: Path, data_dir: Path, clock: Clock) -> Manifest:
 
 def _check(source: Path, data_dir: Path) -> None:
     if not source.is_file():
-        raise NotTried(f"There is no back-up {source}")
+        raise BackupRejected(f"There is no back-up {source}")
     if directory_lock.is_used(data_dir):
-        raise NotTried(
+        raise BackupRejected(
             f"A program runs on {data_dir.resolve()}: stop it first, and move the directory out of the way"
         )
     if data_dir.exists() and not (data_dir.is_dir() and not any(data_dir.iterdir())):
-        raise NotTried(
+        raise BackupRejected(
             f"{data_dir.resolve()} is not empty: move it out of the way, or set TALLY_DATA_DIR to another place"
         )
 
@@ -56,27 +56,27 @@ def _make_draft(data_dir: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f"{target.name}.restored-", dir=target.parent))
     except OSError as error:
-        raise NotTried(f"{data_dir} cannot be made: {error.strerror}") from error
+        raise BackupRejected(f"{data_dir} cannot be made: {error.strerror}") from error
 
 
 def _put_in_place(draft: Path, data_dir: Path) -> None:
     """The kernel refuses it if somebody has put something into the directory meanwhile."""
     target = data_dir.resolve()
-    for folder in (
+    for directory in (
         draft,
         *(path for path in draft.rglob("*") if path.is_dir() and not path.is_symlink()),
     ):
-        sync_folder(folder)
+        sync_directory(directory)
     try:
         draft.rename(target)
     except OSError as error:
         if error.errno in {errno.EBUSY, errno.EXDEV}:
-            raise Failed(
+            raise BackupFailed(
                 f"{data_dir} is the top of a disk and cannot be replaced: choose a directory in it"
             ) from error
         if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
-            raise Failed(
+            raise BackupFailed(
                 f"{data_dir} is no longer empty: another program has begun to use it"
             ) from error
         raise
-    sync_folder(target.parent)
+    sync_directory(target.parent)

@@ -11,7 +11,11 @@ from tally.console.words import duration, rate, size
 from tally.errors import TallyError, Unavailable
 from tally.kit import logs
 from tally.kit.clock import DeadlinePassed, finish_within
-from tally.scoreboard.repository.server_stats import DatabaseVitals, cache_vitals, database_vitals
+from tally.scoreboard.repository.server_stats import (
+    DatabaseStats,
+    read_cache_stats,
+    read_database_stats,
+)
 from tally.scoreboard.wiring import Scoreboard
 from tally.store.errors import StoreError
 from tally.store.sqlite.engine import SqliteEngine
@@ -99,7 +103,7 @@ class Engines:
     async def _postgresql(self) -> Facts:
         if self._scoreboard is None:
             raise Unavailable("The scoreboard does not run here")
-        told = await database_vitals(self._scoreboard.database)
+        told = await read_database_stats(self._scoreboard.database)
         return (
             ("Size", size(told.size)),
             ("Connections", str(told.connections)),
@@ -107,7 +111,7 @@ class Engines:
             ("From memory", f"{told.from_memory:.1%}"),
         )
 
-    def _transactions(self, told: DatabaseVitals) -> str:
+    def _transactions(self, told: DatabaseStats) -> str:
         now, before = self._desk.clock.monotonic(), self._before
         self._before = (now, told.transactions)
         if before is None or now <= before[0]:
@@ -120,7 +124,7 @@ class Engines:
         if (
             scoreboard is not None
             and scoreboard.valkey is not None
-            and scoreboard.valkey.supervisor.is_held_back
+            and scoreboard.valkey.supervisor.is_paused
         ):
             return EngineNow(
                 "redis", "Redis", kind, "away: switched off on the scoreboard's page", is_well=False
@@ -130,7 +134,7 @@ class Engines:
     async def _redis_facts(self) -> Facts:
         if self._scoreboard is None:
             raise Unavailable("The scoreboard does not run here")
-        told = await cache_vitals(self._scoreboard.redis)
+        told = await read_cache_stats(self._scoreboard.redis)
         return (
             ("Program", told.program),
             ("Memory", size(told.memory)),

@@ -158,7 +158,7 @@ class MintHeadline:
 async def of_scoreboard(scoreboard: Scoreboard) -> Headline:
     board = await scoreboard.handlers.leaderboard.top(1)
     watching = scoreboard.handlers.slots.open
-    worry = "Redis is away" if scoreboard.handlers.leaderboard.guard.is_away else ""
+    worry = "Redis is away" if scoreboard.handlers.leaderboard.guard.is_failing else ""
     if not board.standings:
         return Headline("0", "players", ("nobody has signed up yet",), worry)
     first = board.standings[0]

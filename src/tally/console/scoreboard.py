@@ -12,7 +12,7 @@ from tally.console.shell import Place, Shell, card, not_started, nothing_here
 from tally.errors import TallyError
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import Standing
-from tally.scoreboard.service.accounts import Registration
+from tally.scoreboard.service.accounts import AccountRegistration
 from tally.scoreboard.service.sessions import Client
 from tally.scoreboard.wiring import Scoreboard
 
@@ -84,11 +84,11 @@ class BoardView:
 
             def turn(event: Any) -> None:
                 if event.value:
-                    valkey.supervisor.let_run()
+                    valkey.supervisor.resume()
                 else:
-                    valkey.supervisor.hold_back()
+                    valkey.supervisor.pause()
 
-            is_on = not valkey.supervisor.is_held_back
+            is_on = not valkey.supervisor.is_paused
             ui.switch("Redis runs", value=is_on, on_change=turn).props("aria-label='Redis runs'")
 
     def put_history(self) -> None:
@@ -157,7 +157,7 @@ class BoardView:
         handlers = self.scoreboard.handlers
         if self.guest_id is None:
             name = f"guest_{new_uuid()[:8]}"
-            asked = Registration(name, f"{name}@example.org", new_uuid())
+            asked = AccountRegistration(name, f"{name}@example.org", new_uuid())
             user, _ = await handlers.accounts.register(asked, Client(None, "the console"))
             self.guest_id = user.user_id
         token, _ = await handlers.actions.complete(

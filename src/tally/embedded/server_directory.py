@@ -12,53 +12,53 @@ from tally.errors import Unavailable
 
 # What fits into the address of a Unix socket, with the zero at its end: 108 bytes on Linux, 104 on
 # macOS.
-LONGEST_SOCKET: Final = 103
+MAX_SOCKET_PATH_BYTES: Final = 103
 LOG_BYTES: Final = 1_000_000
 
 
-class ServerFailed(Unavailable):
+class EmbeddedServerError(Unavailable):
     """A server that comes with Tally does not run; the message says why, and what to do."""
 
     default_code = "server_failed"
 
 
-def private_folder(path: Path) -> Path:
+def private_directory(path: Path) -> Path:
     """The folder, made if need be, for its owner alone."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.chmod(0o700)
     except OSError as error:
-        raise ServerFailed(f"{path} cannot be made: {error.strerror}") from error
+        raise EmbeddedServerError(f"{path} cannot be made: {error.strerror}") from error
     return path.resolve()
 
 
-def socket_folder(folder: Path, file_name: str) -> Path:
+def socket_directory(directory: Path, file_name: str) -> Path:
     """The folder for a socket called `file_name`: `folder`, or a short one in its stead if its name is too long for a socket."""
-    if len(os.fsencode(folder / file_name)) <= LONGEST_SOCKET:
-        return folder
-    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    if len(os.fsencode(directory / file_name)) <= MAX_SOCKET_PATH_BYTES:
+        return directory
+    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     # Always the same place, whatever TMPDIR says, so that two programs on one data directory find
     # it.
     short = Path("/tmp") / f"tally-{digest}"  # noqa: S108  (it is made for us alone, and not used if somebody else made it)
     short.mkdir(exist_ok=True, mode=0o700)
-    found, wanted = short.lstat(), folder.stat()
+    found, wanted = short.lstat(), directory.stat()
     if (
         not stat.S_ISDIR(found.st_mode)
         or found.st_uid not in {os.geteuid(), wanted.st_uid}
         or found.st_mode & 0o077
     ):
-        raise ServerFailed(f"{short} is needed for a socket, and belongs to somebody else")
+        raise EmbeddedServerError(f"{short} is needed for a socket, and belongs to somebody else")
     return short
 
 
-def leave_socket_folder(folder: Path, sockets: Path) -> None:
+def remove_socket_directory(directory: Path, sockets: Path) -> None:
     """Remove the short folder, if there was one and nobody else has a socket in it."""
-    if sockets != folder:
+    if sockets != directory:
         with suppress(OSError):
             sockets.rmdir()
 
 
-class FolderLock:
+class DirectoryLock:
     """A lock on a file, held by the program and by the server that it started, until both are gone.
 
     The server inherits the open file. So whoever gets the lock knows that no server of ours is left
@@ -91,13 +91,13 @@ class FolderLock:
         self._descriptor = descriptor
         return True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
-class BoundedLog:
+class RotatingLog:
     """What a server says, in a file of bounded size and one older than it; the last lines are also kept at hand."""
 
     def __init__(self, path: Path) -> None:

@@ -12,7 +12,7 @@ from tally.embedded import launch
 
 
 async def spawn(
-    command: Sequence[str], folder: Path, identity: str, ends_by: signal.Signals, lock: int
+    command: Sequence[str], directory: Path, identity: str, ends_by: signal.Signals, lock: int
 ) -> Process:
     """The child, whose output is piped to us.
 
@@ -30,7 +30,7 @@ async def spawn(
         str(int(ends_by)),
         identity,
         *command,
-        cwd=folder,
+        cwd=directory,
         env={"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)},
         stdin=DEVNULL,
         stdout=PIPE,

@@ -11,25 +11,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tally.embedded.server_directory import ServerFailed
+from tally.embedded.server_directory import EmbeddedServerError
 
 # How far the start that PostgreSQL notes may be from the start that the kernel knows, in seconds.
 START_TOLERANCE: Final = 10.0
 
 
-def forget_stale_server(files: Path, socket_folder: Path) -> None:
-    """Remove the notes and sockets of a server that is gone; ServerFailed if it is not gone at all."""
+def remove_stale_pid_file(files: Path, socket_directory: Path) -> None:
+    """Remove the notes and sockets of a server that is gone; EmbeddedServerError if it is not gone at all."""
     note = files / "postmaster.pid"
     if note.exists():
         lines = note.read_text(errors="replace").splitlines()
         process_id = int(lines[0]) if lines and lines[0].strip().lstrip("-").isdigit() else 0
         started_at = int(lines[2]) if len(lines) > 2 and lines[2].strip().isdigit() else 0
         if process_id > 0 and is_server(process_id, files, started_at):
-            raise ServerFailed(
+            raise EmbeddedServerError(
                 f"Another PostgreSQL, process {process_id}, runs on {files}: stop it first"
             )
         note.unlink()
-    for socket in socket_folder.glob(".s.PGSQL.*"):
+    for socket in socket_directory.glob(".s.PGSQL.*"):
         socket.unlink()
 
 

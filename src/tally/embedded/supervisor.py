@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from tally.embedded.server_directory import BoundedLog, FolderLock, ServerFailed
+from tally.embedded.server_directory import DirectoryLock, EmbeddedServerError, RotatingLog
 from tally.embedded.spawn import spawn
 from tally.kit import logs
 from tally.kit.clock import Clock, DeadlinePassed, finish_within
 
 _log = logs.logger()
 
-LONGEST_START: Final = 120.0
-LONGEST_STOP: Final = 20.0
-JOIN_POLL: Final = 0.05
-TAKE_OVER_POLL: Final = 0.2
-LONGEST_BACK_OFF: Final = 10.0
+START_TIMEOUT_SECONDS: Final = 120.0
+STOP_TIMEOUT_SECONDS: Final = 20.0
+JOIN_POLL_SECONDS: Final = 0.05
+TAKEOVER_POLL_SECONDS: Final = 0.2
+MAX_BACKOFF_SECONDS: Final = 10.0
 # A server that ran this long is not one that cannot start.
-STEADY_SECONDS: Final = 60.0
+STABLE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Program:
     """
 
     name: str
-    folder: Path
+    directory: Path
     command: Sequence[str]
     ready_line: bytes
     stop_signal: signal.Signals
@@ -54,30 +54,30 @@ class Supervisor:
 
     program: Program
     clock: Clock
-    _lock: FolderLock = field(init=False)
-    _said: BoundedLog = field(init=False)
+    _lock: DirectoryLock = field(init=False)
+    _said: RotatingLog = field(init=False)
     _process: Process | None = None
     _reading: asyncio.Task[None] | None = None
     _watching: asyncio.Task[None] | None = None
     _may_run: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self._lock = FolderLock(self.program.folder / "lock")
-        self._said = BoundedLog(self.program.folder / "log")
+        self._lock = DirectoryLock(self.program.directory / "lock")
+        self._said = RotatingLog(self.program.directory / "log")
         self._may_run.set()
 
     @property
-    def is_held_back(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether the server is stopped because somebody wanted to see what happens then."""
         return not self._may_run.is_set()
 
-    def hold_back(self) -> None:
+    def pause(self) -> None:
         """Stop the server, and start it again no sooner than `let_run`; one of another program goes on."""
         self._may_run.clear()
         if self._process is not None and self._process.returncode is None:
             _signal(self._process, self.program.stop_signal)
 
-    def let_run(self) -> None:
+    def resume(self) -> None:
         self._may_run.set()
 
     @property
@@ -91,11 +91,11 @@ class Supervisor:
 
     async def __aenter__(self) -> Self:
         try:
-            await finish_within(self.clock, LONGEST_START, self._start_or_join())
+            await finish_within(self.clock, START_TIMEOUT_SECONDS, self._start_or_join())
         except DeadlinePassed as late:
             await self._end()
-            raise ServerFailed(
-                f"{self.program.name} in {self.program.folder} is not ready: {self._why()}"
+            raise EmbeddedServerError(
+                f"{self.program.name} in {self.program.directory} is not ready: {self._why()}"
             ) from late
         except BaseException:
             await self._end()
@@ -115,17 +115,17 @@ class Supervisor:
                 _log.info(
                     f"{self.program.name} of another program is used",
                     action="server_join",
-                    folder=str(self.program.folder),
+                    directory=str(self.program.directory),
                 )
                 return
-            await self.clock.sleep(JOIN_POLL)
+            await self.clock.sleep(JOIN_POLL_SECONDS)
         await self._start()
 
     async def _start(self) -> None:
         program, lock = self.program, self._lock.descriptor
         identity = await program.prepare(lock)
         self._process = await spawn(
-            program.command, program.folder, identity, program.stop_signal, lock
+            program.command, program.directory, identity, program.stop_signal, lock
         )
         ready = asyncio.Event()
         self._reading = asyncio.create_task(self._read(self._process, ready))
@@ -138,8 +138,8 @@ class Supervisor:
             await asyncio.wait(waits)
         if not ready.is_set():
             await self._reading
-            raise ServerFailed(
-                f"{self.program.name} in {self.program.folder} did not start: {self._why()}"
+            raise EmbeddedServerError(
+                f"{self.program.name} in {self.program.directory} did not start: {self._why()}"
             )
 
     def _why(self) -> str:
@@ -167,9 +167,9 @@ class Supervisor:
             if self._lock.is_held:
                 failed = await self._until_dead(failed)
                 await self._may_run.wait()
-                await self.clock.sleep(min(LONGEST_BACK_OFF, 0.1 * (2.0 ** min(failed, 20) - 1)))
+                await self.clock.sleep(min(MAX_BACKOFF_SECONDS, 0.1 * (2.0 ** min(failed, 20) - 1)))
             else:
-                await self.clock.sleep(TAKE_OVER_POLL)
+                await self.clock.sleep(TAKEOVER_POLL_SECONDS)
                 if not self._lock.take():
                     continue
                 _log.warning(
@@ -178,7 +178,7 @@ class Supervisor:
                 )
             try:
                 await self._start()
-            except (ServerFailed, OSError) as error:
+            except (EmbeddedServerError, OSError) as error:
                 _log.error(
                     f"{self.program.name} does not start", action="server_restart", error=error
                 )
@@ -194,7 +194,7 @@ class Supervisor:
             action="server_restart",
             status=status,
         )
-        return 0 if self.clock.monotonic() - started > STEADY_SECONDS else failed + 1
+        return 0 if self.clock.monotonic() - started > STABLE_SECONDS else failed + 1
 
     async def _end(self) -> None:
         """Stop the server if it is ours, first kindly, and let go of the folder."""
@@ -202,7 +202,7 @@ class Supervisor:
             for number in (self.program.stop_signal, signal.SIGQUIT, signal.SIGKILL):
                 _signal(self._process, number)
                 try:
-                    await finish_within(self.clock, LONGEST_STOP, self._process.wait())
+                    await finish_within(self.clock, STOP_TIMEOUT_SECONDS, self._process.wait())
                     break
                 except DeadlinePassed:
                     _log.warning(
@@ -212,7 +212,7 @@ class Supervisor:
                     )
         if self._reading is not None:
             await asyncio.wait({self._reading})
-        self._lock.let_go()
+        self._lock.release()
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from tally.embedded.server_directory import ServerFailed, leave_socket_folder, private_folder, socket_folder
+from tally.embedded.server_directory import (
+    EmbeddedServerError,
+    private_directory,
+    remove_socket_directory,
+    socket_directory,
+)
 from tally.embedded.supervisor import Program, Supervisor
 from tally.kit.clock import Clock
 
@@ -43,14 +48,14 @@ class ValkeyServer:
 
 @asynccontextmanager
 async def open_valkey_server(data_dir: Path, clock: Clock) -> AsyncIterator[ValkeyServer]:
-    """A Valkey that runs for as long as this lasts; ServerFailed says why there is none."""
-    instance = Instance(private_folder(data_dir / "valkey"), program())
+    """A Valkey that runs for as long as this lasts; EmbeddedServerError says why there is none."""
+    instance = Instance(private_directory(data_dir / "valkey"), program())
     sockets = instance.socket.parent
     try:
         async with Supervisor(instance.program(), clock) as supervisor:
             yield ValkeyServer(instance.url, supervisor)
     finally:
-        leave_socket_folder(instance.folder, sockets)
+        remove_socket_directory(instance.directory, sockets)
 
 
 @asynccontextmanager
@@ -69,7 +74,7 @@ def program() -> Path:
         else []
     )
     if not found:
-        raise ServerFailed(
+        raise EmbeddedServerError(
             "Valkey does not come with Tally on this system: give the address of a Redis"
         )
     return found[0]
@@ -79,22 +84,22 @@ def program() -> Path:
 class Instance:
     """Valkey's folder and program."""
 
-    folder: Path
+    directory: Path
     executable: Path
 
     @property
     def socket(self) -> Path:
-        return socket_folder(self.folder, SOCKET) / SOCKET
+        return socket_directory(self.directory, SOCKET) / SOCKET
 
     @property
     def url(self) -> str:
         return f"unix://{quote(str(self.socket))}"
 
     def program(self) -> Program:
-        chosen = {**SETTINGS, "unixsocket": str(self.socket), "dir": str(self.folder)}
+        chosen = {**SETTINGS, "unixsocket": str(self.socket), "dir": str(self.directory)}
         return Program(
             name="Valkey",
-            folder=self.folder,
+            directory=self.directory,
             command=[
                 str(self.executable),
                 *(part for name, value in chosen.items() for part in (f"--{name}", value)),

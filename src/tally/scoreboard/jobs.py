@@ -4,7 +4,7 @@ from typing import Final
 
 from tally.kit.jobs import Job
 from tally.kit.locks import Locks
-from tally.scoreboard.service.cache_sync import CatchUp
+from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.stream_slots import StreamSlots
 
@@ -16,7 +16,7 @@ LOCK_SECONDS: Final = 30.0
 
 
 def scoreboard_jobs(
-    catch_up: CatchUp, slots: StreamSlots, retention: Retention, locks: Locks
+    catch_up: CacheSync, slots: StreamSlots, retention: Retention, locks: Locks
 ) -> tuple[Job, ...]:
     """The first two run in every process, for what is that process's own; the others in one process at a time."""
     return (

@@ -16,20 +16,20 @@ from tally.errors import Conflict, Invalid, Unavailable
 
 # The greatest whole number that a double, and with it Redis and every JSON reader, tells from its
 # neighbours.
-GREATEST_SCORE: Final = 2**53 - 1
+MAX_SCORE: Final = 2**53 - 1
 MAX_ACTION_SCORE: Final = 10_000
-MAX_ACTION_ID: Final = 100
-MAX_USERNAME: Final = 50
-MAX_EMAIL: Final = 255
-MAX_AVATAR_URL: Final = 500
-MAX_USER_AGENT: Final = 500
-MAX_PAGE: Final = 100
+MAX_ACTION_ID_LENGTH: Final = 100
+MAX_USERNAME_LENGTH: Final = 50
+MAX_EMAIL_LENGTH: Final = 255
+MAX_AVATAR_URL_LENGTH: Final = 500
+MAX_USER_AGENT_LENGTH: Final = 500
+MAX_PAGE_SIZE: Final = 100
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-class CacheAway(Unavailable):
+class CacheUnavailable(Unavailable):
     """Redis does not answer.
 
     PostgreSQL knows everything that Redis does, so this is a reason to ask there, not to give up.
@@ -38,7 +38,7 @@ class CacheAway(Unavailable):
     default_code = "cache_away"
 
 
-class BoardMissing(CacheAway):
+class LeaderboardNotCached(CacheUnavailable):
     """Redis answers, but has no whole board: it was restarted, or nobody has built one yet.
 
     A rebuild is called for.
@@ -47,13 +47,13 @@ class BoardMissing(CacheAway):
     default_code = "board_missing"
 
 
-class TokenOfAnother(Invalid):
+class ForeignActionToken(Invalid):
     """The action token was already used, by somebody else."""
 
     default_code = "invalid_action_token"
 
 
-class ScoreTooGreat(Conflict):
+class ScoreOverflow(Conflict):
     """With these points the score would pass the greatest number that everyone can read; nothing was added."""
 
     default_code = "score_too_great"
@@ -67,13 +67,13 @@ class EmailTaken(Conflict):
     default_code = "email_taken"
 
 
-class RebuildUnderWay(Conflict):
+class RebuildInProgress(Conflict):
     """Somebody is rebuilding the board already."""
 
     default_code = "rebuild_under_way"
 
 
-class ActionKnown(Conflict):
+class ActionExists(Conflict):
     """This action was vouched for before."""
 
     default_code = "action_exists"
@@ -81,7 +81,7 @@ class ActionKnown(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A player's account. The hash of the password is not part of it: see `Credentials`."""
+    """A player's account. The hash of the password is not part of it: see `UserCredentials`."""
 
     user_id: str
     username: str
@@ -92,7 +92,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class UserCredentials:
     """What a login is checked against."""
 
     user: User
@@ -111,7 +111,7 @@ class NewUser:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class PlayerSession:
     """A login.
 
     `token_hash` is the SHA-256, in hex, of the access token in force; `refresh_hash` of what renews
@@ -133,7 +133,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Renewal:
+class SessionRenewal:
     """How an attempt to renew a session ended.
 
     `session` is the renewed session, or None where the refresh token was not good. `void_hashes`
@@ -141,9 +141,9 @@ class Renewal:
     had been used before, so that somebody has a copy: the session has been revoked.
     """
 
-    session: Session | None
-    void_hashes: tuple[str, ...] = ()
-    is_theft: bool = False
+    session: PlayerSession | None
+    revoked_hashes: tuple[str, ...] = ()
+    is_reuse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class ScoreChange:
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedChange:
+class AppliedScoreChange:
     """What came of an action token: now, or the first time it was used.
 
     `score_delta`, `score_before`, `score_after` and `at` are those of the first use. `response` is
@@ -215,7 +215,7 @@ class ScoreEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class EventPage:
+class ScoreEventPage:
     """Events, newest first; `next_key` says where the next page starts, None after the last."""
 
     events: tuple[ScoreEvent, ...]
@@ -252,7 +252,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class LeaderboardPage:
     """A stretch of the board, how many players it has in all, and when a score last changed (None: never, or long ago)."""
 
     standings: tuple[Standing, ...]
@@ -261,7 +261,7 @@ class Board:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class DriftReport:
     """How the board in Redis differs from PostgreSQL: how many players were compared, and what was found.
 
     `missing` have no place in Redis, `wrong` another score, time or name, `extra` no account;
@@ -274,7 +274,7 @@ class Drift:
     wrong: int = 0
     extra: int = 0
     strays: int = 0
-    healed: int = 0
+    repaired: int = 0
     examples: tuple[str, ...] = ()
 
     @property
@@ -283,7 +283,7 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class RateLimitStatus:
     """What a limit says of a request: `reset_after` are the seconds until the window is empty, `retry_after` until one fits."""
 
     is_allowed: bool
@@ -300,7 +300,7 @@ def percentile(rank: int, total_players: int) -> float:
     return round(100 * (total_players - rank) / (total_players - 1), 2)
 
 
-def is_user_id(text: str) -> bool:
+def is_canonical_user_id(text: str) -> bool:
     """Whether that is an id in its one spelling."""
     try:
         return str(uuid.UUID(text)) == text
@@ -308,7 +308,7 @@ def is_user_id(text: str) -> bool:
         return False
 
 
-def known_user_id(text: str) -> str:
+def parse_user_id(text: str) -> str:
     """The id in its one spelling, or Invalid."""
     try:
         return str(uuid.UUID(text))
@@ -316,10 +316,10 @@ def known_user_id(text: str) -> str:
         raise Invalid("user_id must be a UUID", field="user_id") from error
 
 
-def microseconds(moment: datetime) -> int:
+def to_microseconds(moment: datetime) -> int:
     """Whole microseconds since 1970."""
     return (moment - EPOCH) // _MICROSECOND
 
 
-def moment_of(microseconds_since_1970: int) -> datetime:
+def from_microseconds(microseconds_since_1970: int) -> datetime:
     return EPOCH + microseconds_since_1970 * _MICROSECOND

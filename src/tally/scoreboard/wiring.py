@@ -16,38 +16,38 @@ from tally.kit.operations import Api
 from tally.scoreboard.api.handlers import Handlers
 from tally.scoreboard.api.routes import scoreboard_api
 from tally.scoreboard.jobs import scoreboard_jobs
-from tally.scoreboard.repository.migrations import migrate
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.actions import ActionRepository
-from tally.scoreboard.repository.leaderboard import BoardRepository
-from tally.scoreboard.repository.cache import AnswerCache, SessionCache
-from tally.scoreboard.repository.redis_client import CacheServer, open_cache_server
+from tally.scoreboard.repository.cache import ResponseCache, SessionCache
 from tally.scoreboard.repository.channel import UpdateChannel
-from tally.scoreboard.repository.database import Database, PoolLimits, open_database
-from tally.scoreboard.repository.drift import DriftCheck
+from tally.scoreboard.repository.database import Database, PoolLimits, open_database_pool
+from tally.scoreboard.repository.drift import DriftChecker
 from tally.scoreboard.repository.events import EventRepository
-from tally.scoreboard.repository.rate_limits import LimitRepository
+from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.locks import AdvisoryLocks
-from tally.scoreboard.repository.metrics import StorageFigures
-from tally.scoreboard.repository.stream_registry import OpenStreams
-from tally.scoreboard.repository.rebuild import BoardBuilder
+from tally.scoreboard.repository.metrics import StorageMetrics
+from tally.scoreboard.repository.migrations import migrate
+from tally.scoreboard.repository.rate_limits import RateLimitRepository
+from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
+from tally.scoreboard.repository.redis_client import InstrumentedRedis, open_redis
 from tally.scoreboard.repository.scores import ScoreRepository
-from tally.scoreboard.repository.sessions import SessionRepository
-from tally.scoreboard.service.accounts import Accounts
+from tally.scoreboard.repository.sessions import PlayerSessionRepository
+from tally.scoreboard.repository.stream_registry import StreamRegistry
+from tally.scoreboard.service.accounts import PlayerAccounts
+from tally.scoreboard.service.action_tokens import ActionTokens
 from tally.scoreboard.service.actions import Actions
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcaster import Broadcast
-from tally.scoreboard.service.cache_sync import CatchUp
-from tally.scoreboard.service.redis_breaker import RedisGuard
+from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
+from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
-from tally.scoreboard.service.rate_limits import Limits, LocalWindows
-from tally.scoreboard.service.passwords import Passwords
-from tally.scoreboard.service.rank_batcher import SharedRanks
+from tally.scoreboard.service.passwords import ThreadedPasswordHasher
+from tally.scoreboard.service.rank_batcher import RankBatcher
+from tally.scoreboard.service.rate_limits import LocalSlidingWindows, RateLimiter
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
-from tally.scoreboard.service.sessions import AUDIENCE, ISSUER, Sessions
+from tally.scoreboard.service.sessions import AUDIENCE, ISSUER, PlayerSessions
 from tally.scoreboard.service.stream_slots import StreamSlots
-from tally.scoreboard.service.action_tokens import ActionTokens
 from tally.settings import Secret, Settings
 
 
@@ -59,11 +59,11 @@ class Scoreboard:
     jobs: tuple[Job, ...]
     probes: tuple[Probe, ...]
     database: Database
-    redis: CacheServer
+    redis: InstrumentedRedis
     # The embedded one, where no address was dependencies.
     valkey: ValkeyServer | None
     handlers: Handlers
-    catch_up: CatchUp
+    catch_up: CacheSync
     retention: Retention
 
 
@@ -73,13 +73,13 @@ class _Base:
 
     dependencies: Dependencies
     database: Database
-    redis: CacheServer
+    redis: InstrumentedRedis
     scores: ScoreRepository
-    board: BoardRepository
-    guard: RedisGuard
+    board: LeaderboardCache
+    guard: RedisBreaker
     backlog: Backlog
     leaderboard: Leaderboard
-    broadcast: Broadcast
+    broadcast: LeaderboardBroadcaster
 
 
 @asynccontextmanager
@@ -88,7 +88,7 @@ async def open_scoreboard(dependencies: Dependencies) -> AsyncIterator[Scoreboar
     settings, clock, figures = (
         dependencies.settings,
         dependencies.clock,
-        StorageFigures(dependencies.metrics),
+        StorageMetrics(dependencies.metrics),
     )
     async with AsyncExitStack() as stack:
         dsn, redis_url, valkey = await _servers(settings, stack)
@@ -96,15 +96,15 @@ async def open_scoreboard(dependencies: Dependencies) -> AsyncIterator[Scoreboar
             most=settings.scoreboard_database_connections,
             statement_seconds=settings.scoreboard_database_seconds,
         )
-        database = await stack.enter_async_context(open_database(dsn, clock, figures, limits))
+        database = await stack.enter_async_context(open_database_pool(dsn, clock, figures, limits))
         await migrate(database)
         redis = await stack.enter_async_context(
-            open_cache_server(
+            open_redis(
                 redis_url, clock, figures, seconds=settings.scoreboard_redis_milliseconds / 1000
             )
         )
         base = _base(dependencies, database, redis)
-        passwords = await stack.enter_async_context(Passwords())
+        passwords = await stack.enter_async_context(ThreadedPasswordHasher())
         await stack.enter_async_context(base.broadcast.running())
         yield _assembled(base, passwords, valkey)
 
@@ -126,11 +126,11 @@ async def _servers(
     return dsn, valkey.url, valkey
 
 
-def _base(dependencies: Dependencies, database: Database, redis: CacheServer) -> _Base:
+def _base(dependencies: Dependencies, database: Database, redis: InstrumentedRedis) -> _Base:
     clock, backlog = dependencies.clock, Backlog()
-    scores, board = ScoreRepository(database, clock), BoardRepository(redis)
-    guard = RedisGuard(clock, dependencies.metrics)
-    leaderboard = Leaderboard(board, scores, SharedRanks(scores), guard, backlog)
+    scores, board = ScoreRepository(database, clock), LeaderboardCache(redis)
+    guard = RedisBreaker(clock, dependencies.metrics)
+    leaderboard = Leaderboard(board, scores, RankBatcher(scores), guard, backlog)
     return _Base(
         dependencies=dependencies,
         database=database,
@@ -140,18 +140,20 @@ def _base(dependencies: Dependencies, database: Database, redis: CacheServer) ->
         guard=guard,
         backlog=backlog,
         leaderboard=leaderboard,
-        broadcast=Broadcast(
+        broadcast=LeaderboardBroadcaster(
             leaderboard, UpdateChannel(redis, clock), guard, dependencies.hub, clock
         ),
     )
 
 
-def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -> Scoreboard:
+def _assembled(
+    base: _Base, passwords: ThreadedPasswordHasher, valkey: ValkeyServer | None
+) -> Scoreboard:
     dependencies, database = base.dependencies, base.database
-    catch_up = CatchUp(
+    catch_up = CacheSync(
         board=base.board,
-        builder=BoardBuilder(base.redis, base.scores),
-        check=DriftCheck(base.board, base.scores),
+        builder=LeaderboardRebuilder(base.redis, base.scores),
+        check=DriftChecker(base.board, base.scores),
         sessions=SessionCache(base.redis),
         backlog=base.backlog,
         guard=base.guard,
@@ -159,7 +161,7 @@ def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -
         clock=dependencies.clock,
     )
     retention = Retention(
-        sessions=SessionRepository(database),
+        sessions=PlayerSessionRepository(database),
         events=EventRepository(database),
         scores=base.scores,
         actions=ActionRepository(database),
@@ -183,7 +185,7 @@ def _assembled(base: _Base, passwords: Passwords, valkey: ValkeyServer | None) -
     )
 
 
-def _handlers(base: _Base, passwords: Passwords, catch_up: CatchUp) -> Handlers:
+def _handlers(base: _Base, passwords: ThreadedPasswordHasher, catch_up: CacheSync) -> Handlers:
     dependencies, settings, sessions = (
         base.dependencies,
         base.dependencies.settings,
@@ -201,13 +203,13 @@ def _handlers(base: _Base, passwords: Passwords, catch_up: CatchUp) -> Handlers:
         leaderboard=base.leaderboard,
         broadcast=base.broadcast,
         catch_up=catch_up,
-        limits=Limits(
-            LimitRepository(base.redis, dependencies.clock),
+        limits=RateLimiter(
+            RateLimitRepository(base.redis, dependencies.clock),
             base.guard,
-            LocalWindows(dependencies.clock),
+            LocalSlidingWindows(dependencies.clock),
         ),
         slots=StreamSlots(
-            OpenStreams(base.redis),
+            StreamRegistry(base.redis),
             base.guard,
             per_user=settings.scoreboard_streams_per_user,
             per_address=settings.scoreboard_streams_per_address,
@@ -219,10 +221,10 @@ def _handlers(base: _Base, passwords: Passwords, catch_up: CatchUp) -> Handlers:
     )
 
 
-def _sessions(base: _Base) -> Sessions:
+def _sessions(base: _Base) -> PlayerSessions:
     dependencies, settings = base.dependencies, base.dependencies.settings
-    return Sessions(
-        sessions=SessionRepository(base.database),
+    return PlayerSessions(
+        sessions=PlayerSessionRepository(base.database),
         cache=SessionCache(base.redis),
         guard=base.guard,
         backlog=base.backlog,
@@ -238,8 +240,10 @@ def _sessions(base: _Base) -> Sessions:
     )
 
 
-def _accounts(base: _Base, passwords: Passwords, sessions: Sessions) -> Accounts:
-    return Accounts(
+def _accounts(
+    base: _Base, passwords: ThreadedPasswordHasher, sessions: PlayerSessions
+) -> PlayerAccounts:
+    return PlayerAccounts(
         accounts=AccountRepository(base.database),
         events=EventRepository(base.database),
         board=base.board,
@@ -258,7 +262,7 @@ def _score_updates(base: _Base, tokens: ActionTokens) -> ScoreUpdates:
         tokens=tokens,
         scores=base.scores,
         board=base.board,
-        answers=AnswerCache(base.redis),
+        answers=ResponseCache(base.redis),
         leaderboard=base.leaderboard,
         broadcast=base.broadcast,
         backlog=base.backlog,

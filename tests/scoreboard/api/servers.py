@@ -10,16 +10,16 @@ from pathlib import Path
 import asyncpg
 from redis.asyncio import Redis
 
-from tally.embedded.server_directory import private_folder
-from tally.embedded.postgres import Cluster, programs
+from tally.embedded.postgres import Cluster, find_postgres_binaries
+from tally.embedded.server_directory import private_directory
 from tally.embedded.supervisor import Program, Supervisor
 from tally.embedded.valkey import Instance
 from tally.embedded.valkey import program as valkey_program
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
+from tally.scoreboard.repository.database import open_database_pool
+from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import migrate
-from tally.scoreboard.repository.database import open_database
-from tally.scoreboard.repository.metrics import StorageFigures
 
 TEMPLATE = "with_tables"
 
@@ -72,7 +72,7 @@ class Mortal:
 @asynccontextmanager
 async def mortal_redis(folder: Path) -> AsyncIterator[Mortal]:
     """A Redis of one's own."""
-    instance = Instance(private_folder(folder / "valkey"), valkey_program())
+    instance = Instance(private_directory(folder / "valkey"), valkey_program())
     mortal = Mortal(instance.program(), instance.url)
     await mortal.start()
     try:
@@ -84,7 +84,7 @@ async def mortal_redis(folder: Path) -> AsyncIterator[Mortal]:
 @asynccontextmanager
 async def mortal_postgres(folder: Path) -> AsyncIterator[Mortal]:
     """A PostgreSQL of one's own, which keeps what it has promised."""
-    cluster = Cluster(private_folder(folder / "postgres"), programs())
+    cluster = Cluster(private_directory(folder / "postgres"), find_postgres_binaries())
     mortal = Mortal(cluster.program(durable=True), cluster.dsn)
     await mortal.start()
     try:
@@ -104,8 +104,8 @@ class Ground:
     async def prepare(self) -> None:
         """Make the tables once; databases are then copies, which takes no time."""
         await self._run(f"CREATE DATABASE {TEMPLATE}")
-        async with open_database(
-            self._at(TEMPLATE), SystemClock(), StorageFigures(Metrics())
+        async with open_database_pool(
+            self._at(TEMPLATE), SystemClock(), StorageMetrics(Metrics())
         ) as database:
             await migrate(database)
 

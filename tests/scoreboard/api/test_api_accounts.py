@@ -1,4 +1,4 @@
-"""Accounts and sessions: signing up, in and out, tokens that are renewed once, and sessions that end at once."""
+"""PlayerAccounts and sessions: signing up, in and out, tokens that are renewed once, and sessions that end at once."""
 
 import asyncio
 import base64

@@ -32,7 +32,7 @@ async def is_caught_up(arena: Arena) -> bool:
     return (
         answer.status == 200
         and answer.data["found"] == 0
-        and not arena.scoreboard.catch_up.backlog.owes()
+        and not arena.scoreboard.catch_up.backlog.has_pending_changes()
     )
 
 

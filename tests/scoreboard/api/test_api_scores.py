@@ -12,7 +12,7 @@ import pytest
 from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
 from tally.kit.keyring import Key
-from tally.scoreboard.model import GREATEST_SCORE
+from tally.scoreboard.model import MAX_SCORE
 from tally.settings import Secret
 from tests.scoreboard.api.harness import (
     ACTION_KEY,
@@ -171,11 +171,11 @@ async def test_a_score_never_passes_the_greatest_safe_integer(arena: Arena) -> N
         "test",
         "UPDATE scores SET total_score = $2 WHERE user_id = $1",
         player.user_id,
-        GREATEST_SCORE - 5,
+        MAX_SCORE - 5,
     )
     token = await arena.vouch(player)
     expect_refused(await arena.trade(player, token, 6), 409, "SCORE_TOO_GREAT")
-    assert (await arena.trade(player, token, 5)).data["new_score"] == GREATEST_SCORE
+    assert (await arena.trade(player, token, 5)).data["new_score"] == MAX_SCORE
 
 
 async def test_an_action_is_vouched_for_once(arena: Arena) -> None:

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.scoreboard.service.broadcaster import EVENT, TOPIC, Place, Update, changed_positions
+from tally.scoreboard.service.broadcaster import (
+    EVENT,
+    TOPIC,
+    LeaderboardUpdate,
+    Place,
+    changed_positions,
+)
 from tests.scoreboard.api.harness import (
     ACTION_KEY,
     ADMIN,
@@ -187,7 +193,7 @@ async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(fresh: Are
         while figure("tally_stream_clients") == 2:
             number += 1
             fresh.parts.hub.publish(
-                TOPIC, EVENT, Update(places, (1,), number, "2026-01-01T00:00:00Z")
+                TOPIC, EVENT, LeaderboardUpdate(places, (1,), number, "2026-01-01T00:00:00Z")
             )
             assert (await reading.update())["total_players"] == number
         assert figure("tally_stream_dropped_total") == 1

@@ -76,10 +76,10 @@ async def test_a_backlog_that_was_too_long_ends_in_a_rebuild(fresh: Arena) -> No
     right = await fresh.board()
     catch_up = fresh.scoreboard.catch_up
     await fresh.scoreboard.redis.client.zremrangebyrank("leaderboard:global", 0, 2)
-    catch_up.backlog.is_rebuild_due = True
+    catch_up.backlog.needs_rebuild = True
     assert await fresh.board() == right, "from PostgreSQL, while Redis is known to be behind"
     await catch_up.run()
-    assert not catch_up.backlog.owes()
+    assert not catch_up.backlog.has_pending_changes()
     assert await fresh.board() == right
     assert (await fresh.admin("GET", "/drift")).data["found"] == 0
 

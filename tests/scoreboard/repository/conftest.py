@@ -9,10 +9,10 @@ from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
+from tally.scoreboard.repository.database import PoolLimits, open_database_pool
+from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import migrate
-from tally.scoreboard.repository.redis_client import open_cache_server
-from tally.scoreboard.repository.database import PoolLimits, open_database
-from tally.scoreboard.repository.metrics import StorageFigures
+from tally.scoreboard.repository.redis_client import open_redis
 from tests.scoreboard.repository.harness import League
 
 
@@ -35,11 +35,11 @@ async def addresses(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[A
 @pytest.fixture(scope="session")
 async def shared(addresses: Addresses) -> AsyncIterator[League]:
     """The repositories, for tests that make up their own input and clear up after each round."""
-    clock, figures = SystemClock(), StorageFigures(Metrics())
+    clock, figures = SystemClock(), StorageMetrics(Metrics())
     limits = PoolLimits(most=10, wait_seconds=60, statement_seconds=60)
     async with (
-        open_database(addresses.dsn, clock, figures, limits) as database,
-        open_cache_server(addresses.url, clock, figures, seconds=30) as server,
+        open_database_pool(addresses.dsn, clock, figures, limits) as database,
+        open_redis(addresses.url, clock, figures, seconds=30) as server,
     ):
         await migrate(database)
         yield League(database, server)

@@ -7,17 +7,17 @@ from datetime import UTC, datetime, timedelta
 
 from tally.kit.clock import SystemClock
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import AppliedChange, NewUser, Score, ScoreChange, User
+from tally.scoreboard.model import AppliedScoreChange, NewUser, Score, ScoreChange, User
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.actions import ActionRepository
-from tally.scoreboard.repository.leaderboard import BoardRepository
-from tally.scoreboard.repository.redis_client import CacheServer
 from tally.scoreboard.repository.database import Database
-from tally.scoreboard.repository.drift import DriftCheck
+from tally.scoreboard.repository.drift import DriftChecker
 from tally.scoreboard.repository.events import EventRepository
-from tally.scoreboard.repository.rebuild import BoardBuilder
+from tally.scoreboard.repository.leaderboard import LeaderboardCache
+from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
+from tally.scoreboard.repository.redis_client import InstrumentedRedis
 from tally.scoreboard.repository.scores import ScoreRepository
-from tally.scoreboard.repository.sessions import SessionRepository
+from tally.scoreboard.repository.sessions import PlayerSessionRepository
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _numbers = itertools.count(1)
@@ -31,15 +31,15 @@ def at(seconds: float) -> datetime:
 @dataclass(frozen=True, slots=True)
 class League:
     database: Database
-    server: CacheServer
+    server: InstrumentedRedis
 
     @property
     def accounts(self) -> AccountRepository:
         return AccountRepository(self.database)
 
     @property
-    def sessions(self) -> SessionRepository:
-        return SessionRepository(self.database)
+    def sessions(self) -> PlayerSessionRepository:
+        return PlayerSessionRepository(self.database)
 
     @property
     def actions(self) -> ActionRepository:
@@ -54,16 +54,16 @@ class League:
         return EventRepository(self.database)
 
     @property
-    def board(self) -> BoardRepository:
-        return BoardRepository(self.server)
+    def board(self) -> LeaderboardCache:
+        return LeaderboardCache(self.server)
 
     @property
-    def builder(self) -> BoardBuilder:
-        return BoardBuilder(self.server, self.scores)
+    def builder(self) -> LeaderboardRebuilder:
+        return LeaderboardRebuilder(self.server, self.scores)
 
     @property
-    def check(self) -> DriftCheck:
-        return DriftCheck(self.board, self.scores)
+    def check(self) -> DriftChecker:
+        return DriftChecker(self.board, self.scores)
 
     async def clear(self) -> None:
         """Nobody anywhere, and a board that is whole and empty."""
@@ -90,7 +90,7 @@ class League:
 
     async def add(
         self, user: User, points: int, moment: datetime = START, token_hash: str | None = None
-    ) -> AppliedChange:
+    ) -> AppliedScoreChange:
         return await self.scores.apply(change(user, points, moment, token_hash))
 
     async def set_score(self, score: Score) -> None:

@@ -1,4 +1,4 @@
-"""Accounts, sessions and completed actions in PostgreSQL."""
+"""PlayerAccounts, sessions and completed actions in PostgreSQL."""
 
 import uuid
 from dataclasses import replace
@@ -8,15 +8,15 @@ import pytest
 
 from tally.errors import Invalid, NotFound
 from tally.scoreboard.model import (
-    ActionKnown,
+    ActionExists,
     CompletedAction,
     EmailTaken,
     NewUser,
-    Session,
+    PlayerSession,
     User,
     UsernameTaken,
-    is_user_id,
-    known_user_id,
+    is_canonical_user_id,
+    parse_user_id,
 )
 from tests.scoreboard.repository.harness import START, League, at
 
@@ -25,8 +25,8 @@ def new_user(username: str, email: str) -> NewUser:
     return NewUser(str(uuid.uuid4()), username, email, "hash")
 
 
-def session_of(user: User, number: int = 1, **changes: object) -> Session:
-    made = Session(
+def session_of(user: User, number: int = 1, **changes: object) -> PlayerSession:
+    made = PlayerSession(
         session_id=str(uuid.uuid4()),
         user_id=user.user_id,
         token_hash=f"{number:064x}",
@@ -108,11 +108,11 @@ async def test_what_cannot_be_stored_is_the_callers_mistake(league: League) -> N
 
 def test_an_id_has_one_spelling() -> None:
     spelt = "0a1b2c3d-0000-4000-8000-00000000000f"
-    assert known_user_id(spelt.upper()) == known_user_id(f"{{{spelt}}}") == spelt
-    assert is_user_id(spelt)
-    assert not is_user_id(spelt.upper())
+    assert parse_user_id(spelt.upper()) == parse_user_id(f"{{{spelt}}}") == spelt
+    assert is_canonical_user_id(spelt)
+    assert not is_canonical_user_id(spelt.upper())
     with pytest.raises(Invalid, match="UUID"):
-        known_user_id("usr_abc123")
+        parse_user_id("usr_abc123")
 
 
 async def test_a_session_is_found_by_its_token_until_it_is_revoked_or_expires(
@@ -152,12 +152,12 @@ async def test_a_refresh_token_works_once_and_ends_the_session_when_it_comes_aga
     assert session.refresh_hash is not None
     renewal = await league.sessions.renew(session.refresh_hash, "a" * 64, "b" * 64, at(20))
     assert renewal.session == replace(session, token_hash="a" * 64, refresh_hash="b" * 64)
-    assert renewal.void_hashes == (session.token_hash,)
+    assert renewal.revoked_hashes == (session.token_hash,)
     stolen = await league.sessions.renew(session.refresh_hash, "c" * 64, "d" * 64, at(21))
-    assert (stolen.session, stolen.void_hashes, stolen.is_theft) == (None, ("a" * 64,), True)
+    assert (stolen.session, stolen.revoked_hashes, stolen.is_reuse) == (None, ("a" * 64,), True)
     assert (await league.sessions.renew("b" * 64, "e" * 64, "f" * 64, at(22))).session is None
     unknown = await league.sessions.renew("9" * 64, "e" * 64, "f" * 64, at(22))
-    assert (unknown.session, unknown.is_theft) == (None, False)
+    assert (unknown.session, unknown.is_reuse) == (None, False)
 
 
 async def test_all_sessions_of_a_person_can_be_ended_and_old_ones_are_deleted(
@@ -192,7 +192,7 @@ async def test_an_action_is_vouched_for_once_and_for_somebody(league: League) ->
         "match-1", player.user_id, 100, START, START + timedelta(minutes=5), {"level": 1}
     )
     await league.actions.complete(action)
-    with pytest.raises(ActionKnown):
+    with pytest.raises(ActionExists):
         await league.actions.complete(action)
     with pytest.raises(NotFound):
         await league.actions.complete(

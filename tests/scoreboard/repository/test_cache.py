@@ -15,13 +15,13 @@ from tally.scoreboard.repository.cache import (
     ACTION_TOKEN,
     CONSUMED,
     SESSION,
-    AnswerCache,
+    ResponseCache,
     SessionCache,
 )
-from tally.scoreboard.repository.redis_client import open_cache_server
 from tally.scoreboard.repository.channel import UpdateChannel
-from tally.scoreboard.repository.rate_limits import LimitRepository
-from tally.scoreboard.repository.metrics import StorageFigures
+from tally.scoreboard.repository.metrics import StorageMetrics
+from tally.scoreboard.repository.rate_limits import RateLimitRepository
+from tally.scoreboard.repository.redis_client import open_redis
 from tests.scoreboard.api.servers import mortal_redis
 from tests.scoreboard.repository.harness import START, League, at
 
@@ -31,7 +31,7 @@ HOLDS = CachedSession("user", "session", at(60))
 async def test_a_window_slides_and_is_exact_at_its_edge(league: League) -> None:
     """The eleventh waits until the first is a minute old, to the microsecond; then one fits, and no more."""
     clock = ManualClock()
-    limits = LimitRepository(league.server, clock)
+    limits = RateLimitRepository(league.server, clock)
     for number in range(10):
         allowance = await limits.hit("score", "ana", 10, 60)
         assert (allowance.is_allowed, allowance.limit, allowance.remaining) == (
@@ -63,7 +63,7 @@ async def test_whoever_is_refused_is_not_counted_and_others_have_their_own_windo
 ) -> None:
     """Who keeps knocking gets in no later for it."""
     clock = ManualClock()
-    limits = LimitRepository(league.server, clock)
+    limits = RateLimitRepository(league.server, clock)
     assert (await limits.hit("score", "ana", 1, 60)).is_allowed
     for _ in range(5):
         await clock.advance(10)
@@ -75,7 +75,7 @@ async def test_whoever_is_refused_is_not_counted_and_others_have_their_own_windo
 
 
 async def test_of_many_at_once_only_as_many_as_the_limit_get_in(league: League) -> None:
-    limits = LimitRepository(league.server, ManualClock())
+    limits = RateLimitRepository(league.server, ManualClock())
     answers = await asyncio.gather(*(limits.hit("score", "ana", 10, 60) for _ in range(50)))
     assert [answer.is_allowed for answer in answers].count(True) == 10
     assert sorted(answer.remaining for answer in answers if answer.is_allowed) == list(range(10))
@@ -104,7 +104,7 @@ async def test_a_revoked_session_stays_revoked_whatever_is_remembered_late(leagu
 
 
 async def test_an_answer_is_remembered_for_an_hour_longer_than_its_token(league: League) -> None:
-    cache = AnswerCache(league.server)
+    cache = ResponseCache(league.server)
     assert await cache.find("hash") is None
     await cache.remember("hash", b'{"rank":1}', START + timedelta(minutes=5), START)
     assert await cache.find("hash") == b'{"rank":1}'
@@ -121,10 +121,10 @@ async def test_what_is_published_is_heard_also_after_redis_was_gone(tmp_path: Pa
     async def on_join() -> None:
         joined.put_nowait(None)
 
-    clock, figures = SystemClock(), StorageFigures(Metrics())
+    clock, figures = SystemClock(), StorageMetrics(Metrics())
     async with (
         mortal_redis(tmp_path) as redis,
-        open_cache_server(redis.address, clock, figures) as server,
+        open_redis(redis.address, clock, figures) as server,
     ):
         channel = UpdateChannel(server, clock)
         listening = asyncio.create_task(channel.listen(heard.put, on_join))

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from tally.scoreboard.model import BoardMissing, CacheAway, RebuildUnderWay, Score
-from tally.scoreboard.repository.leaderboard import BOARD, CHANGED, PLAYERS, REBUILDING
+from tally.scoreboard.model import CacheUnavailable, LeaderboardNotCached, RebuildInProgress, Score
 from tally.scoreboard.repository.database import Row
-from tally.scoreboard.repository.rebuild import IDLE_SECONDS, BoardBuilder
+from tally.scoreboard.repository.leaderboard import BOARD, CHANGED, PLAYERS, REBUILDING
+from tally.scoreboard.repository.rebuild import IDLE_SECONDS, LeaderboardRebuilder
 from tally.scoreboard.repository.scores import ScoreRepository
 from tests.scoreboard.repository.harness import START, League, at
 
@@ -30,8 +30,12 @@ class Interrupted(ScoreRepository):
             yield rows
 
 
-def builder_with(league: League, meanwhile: Callable[[], Awaitable[object]]) -> BoardBuilder:
-    return BoardBuilder(league.server, Interrupted(league.database, league.scores.clock, meanwhile))
+def builder_with(
+    league: League, meanwhile: Callable[[], Awaitable[object]]
+) -> LeaderboardRebuilder:
+    return LeaderboardRebuilder(
+        league.server, Interrupted(league.database, league.scores.clock, meanwhile)
+    )
 
 
 async def keys_of(league: League) -> set[bytes]:
@@ -73,18 +77,18 @@ async def test_a_redis_that_forgot_says_so_instead_of_showing_a_part(league: Lea
     player = await league.player()
     await league.server.client.flushdb()
     assert await league.board.put(Score(player.user_id, "x", 1, START)) is None
-    assert not await league.board.is_whole()
+    assert not await league.board.is_built()
     for read in (
         league.board.top(10),
         league.board.around(player.user_id, 3),
         league.board.place(player.user_id),
     ):
-        with pytest.raises(BoardMissing):
+        with pytest.raises(LeaderboardNotCached):
             await read
-    with pytest.raises(BoardMissing):
-        await league.check.run(heal=True)
+    with pytest.raises(LeaderboardNotCached):
+        await league.check.run(repair=True)
     assert await league.builder.rebuild() == 1
-    assert await league.board.is_whole()
+    assert await league.board.is_built()
     assert (await league.board.top(10)).standings == (await league.scores.top(10)).standings
 
 
@@ -134,7 +138,7 @@ async def test_only_one_rebuilds_at_a_time(league: League) -> None:
     await league.player()
 
     async def meanwhile() -> None:
-        with pytest.raises(RebuildUnderWay):
+        with pytest.raises(RebuildInProgress):
             await league.builder.rebuild()
 
     assert await builder_with(league, meanwhile).rebuild() == 1
@@ -144,9 +148,9 @@ async def test_only_one_rebuilds_at_a_time(league: League) -> None:
 async def test_a_rebuild_that_redis_forgot_fails_and_can_be_begun_again(league: League) -> None:
     await league.player()
     await league.player()
-    with pytest.raises(CacheAway, match="forgot the board"):
+    with pytest.raises(CacheUnavailable, match="forgot the board"):
         await builder_with(league, league.server.client.flushdb).rebuild()
-    assert not await league.board.is_whole()
+    assert not await league.board.is_built()
     assert await league.builder.rebuild() == 2
 
 
@@ -192,7 +196,7 @@ async def test_more_players_than_fit_a_page_are_all_loaded(league: League) -> No
     assert (await league.board.top(100, 600)).standings == (
         await league.scores.top(100, 600)
     ).standings
-    drift = await league.check.run(heal=False)
+    drift = await league.check.run(repair=False)
     assert (drift.compared, drift.found) == (1203, 0)
     best = (await league.board.top(1)).standings[0]
     seen = (await league.board.look([best.user_id]))[0]
@@ -226,8 +230,8 @@ async def test_drift_of_every_kind_is_found_told_and_healed(league: League) -> N
     await client.zadd(BOARD, {b"0" * 16 + missing.user_id.encode(): 77, b"rubbish": 1})
     await client.hset(PLAYERS, "not an id", "0" * 16 + "x")
 
-    told = await league.check.run(heal=False)
-    assert (told.compared, told.missing, told.wrong, told.extra, told.strays, told.healed) == (
+    told = await league.check.run(repair=False)
+    assert (told.compared, told.missing, told.wrong, told.extra, told.strays, told.repaired) == (
         7,
         2,
         3,
@@ -236,9 +240,9 @@ async def test_drift_of_every_kind_is_found_told_and_healed(league: League) -> N
         0,
     )
     assert {missing.user_id, wrong.user_id, stranger} <= set(told.examples)
-    healed = await league.check.run(heal=True)
-    assert healed.found == healed.healed == told.found
-    assert (await league.check.run(heal=True)).found == 0
+    repaired = await league.check.run(repair=True)
+    assert repaired.found == repaired.repaired == told.found
+    assert (await league.check.run(repair=True)).found == 0
     assert (await league.board.top(10)).standings == (await league.scores.top(10)).standings
 
 
@@ -249,10 +253,10 @@ async def test_healing_never_undoes_what_came_after_it_was_seen(league: League) 
     seen = (await league.board.look([player.user_id]))[0]
     newer = Score(player.user_id, player.username, 50, at(5))
     await league.board.put(newer)
-    assert not await league.board.heal(
+    assert not await league.board.repair(
         player.user_id, seen, Score(player.user_id, player.username, 20, at(2))
     )
-    assert not await league.board.heal(player.user_id, seen, None)
+    assert not await league.board.repair(player.user_id, seen, None)
     place = await league.board.place(player.user_id)
     assert place is not None
     assert (place[0].score, place[0].reached_at) == (50, at(5))
@@ -272,8 +276,8 @@ async def test_comparing_while_scores_change_finds_nothing_that_stays(league: Le
 
     async def compare() -> None:
         for _ in range(5):
-            await league.check.run(heal=True)
+            await league.check.run(repair=True)
 
     await asyncio.gather(play(), compare())
-    assert (await league.check.run(heal=False)).found == 0
+    assert (await league.check.run(repair=False)).found == 0
     assert await league.board.top(10) == await league.scores.top(10)

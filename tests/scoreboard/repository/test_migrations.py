@@ -11,9 +11,14 @@ import pytest
 
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.repository.migrations import Migration, SchemaRefused, known_migrations, migrate
-from tally.scoreboard.repository.database import Database, open_database
-from tally.scoreboard.repository.metrics import StorageFigures
+from tally.scoreboard.repository.database import Database, open_database_pool
+from tally.scoreboard.repository.metrics import StorageMetrics
+from tally.scoreboard.repository.migrations import (
+    Migration,
+    SchemaMismatch,
+    known_migrations,
+    migrate,
+)
 from tests.scoreboard.repository.conftest import Addresses
 
 FIRST = Migration(1, "first", "CREATE TABLE first (id INTEGER PRIMARY KEY);")
@@ -26,8 +31,8 @@ async def empty(addresses: Addresses) -> AsyncIterator[Database]:
     name = f"empty_{secrets.token_hex(4)}"
     connection = await asyncpg.connect(addresses.dsn)
     await connection.execute(f"CREATE DATABASE {name}")
-    async with open_database(
-        addresses.dsn.replace("/postgres?", f"/{name}?"), SystemClock(), StorageFigures(Metrics())
+    async with open_database_pool(
+        addresses.dsn.replace("/postgres?", f"/{name}?"), SystemClock(), StorageMetrics(Metrics())
     ) as database:
         yield database
     await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
@@ -102,7 +107,7 @@ async def test_a_newer_database_is_refused(empty: Database) -> None:
     """By a sentence that says what it has, what we know, and what to do."""
     await migrate(empty, (FIRST, SECOND))
     with pytest.raises(
-        SchemaRefused,
+        SchemaMismatch,
         match=r"newer than this program: it has the migration 2 \(second\).*Run a newer Tally",
     ):
         await migrate(empty, (FIRST,))
@@ -110,14 +115,14 @@ async def test_a_newer_database_is_refused(empty: Database) -> None:
 
 async def test_a_migration_that_was_changed_afterwards_is_refused(empty: Database) -> None:
     await migrate(empty, (FIRST,))
-    with pytest.raises(SchemaRefused, match=r"migration 1 \(first\) was changed"):
+    with pytest.raises(SchemaMismatch, match=r"migration 1 \(first\) was changed"):
         await migrate(empty, (replace(FIRST, sql=FIRST.sql + " -- better"),))
 
 
 async def test_a_migration_that_does_not_apply_leaves_nothing_behind(empty: Database) -> None:
     """Not even those before it in the same run."""
     broken = Migration(2, "broken", "CREATE TABLE half (id INTEGER); SELECT * FROM nowhere;")
-    with pytest.raises(SchemaRefused, match=r"migration 2 \(broken\) does not apply: .*nowhere"):
+    with pytest.raises(SchemaMismatch, match=r"migration 2 \(broken\) does not apply: .*nowhere"):
         await migrate(empty, (FIRST, broken))
     assert await tables_of(empty) == set()
     assert await migrate(empty, (FIRST, SECOND)) == 2

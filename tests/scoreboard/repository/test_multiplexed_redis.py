@@ -14,14 +14,14 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from tally.scoreboard.repository.multiplexed_redis import SharedRedis
+from tally.scoreboard.repository.multiplexed_redis import MultiplexedRedis
 from tests.scoreboard.api.servers import mortal_redis
 from tests.scoreboard.repository.conftest import Addresses
 
 
 @asynccontextmanager
-async def shared(url: str, seconds: float = 5.0) -> AsyncIterator[SharedRedis]:
-    client = SharedRedis(
+async def shared(url: str, seconds: float = 5.0) -> AsyncIterator[MultiplexedRedis]:
+    client = MultiplexedRedis(
         ConnectionPool.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2), seconds
     )
     try:

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.scoreboard.model import GREATEST_SCORE, Board, Score, User, percentile
+from tally.scoreboard.model import MAX_SCORE, LeaderboardPage, Score, User, percentile
 from tests.scoreboard.repository.harness import START, League
 
 # Many that are equal, the first that the composite score of a double loses (901), and those next to
 # the last exact one.
 POINTS = st.one_of(
-    st.sampled_from(
-        [1, 1, 2, 900, 901, 9_007_199, GREATEST_SCORE // 2, GREATEST_SCORE - 1, GREATEST_SCORE]
-    ),
-    st.integers(1, GREATEST_SCORE),
+    st.sampled_from([1, 1, 2, 900, 901, 9_007_199, MAX_SCORE // 2, MAX_SCORE - 1, MAX_SCORE]),
+    st.integers(1, MAX_SCORE),
 )
 MICROSECONDS = st.one_of(
     st.integers(0, 3), st.sampled_from([999, 1000, 10**6]), st.integers(0, 10**14)
@@ -68,7 +66,7 @@ class World:
                     self.league.builder.rebuild(), self.raise_and_tell(player, points, moment)
                 )
             case ("heal",):
-                await self.league.check.run(heal=True)
+                await self.league.check.run(repair=True)
             case ("forget",):
                 await self.league.server.client.flushdb()
                 await self.league.builder.rebuild()
@@ -77,7 +75,7 @@ class World:
         """A score as the transaction leaves it: greater than before, unless there is no greater one."""
         before = await self.league.scores.find(player.user_id)
         assert before is not None
-        total = min(GREATEST_SCORE, before.score + points)
+        total = min(MAX_SCORE, before.score + points)
         if total > before.score:
             after = replace(before, score=total, reached_at=START + timedelta(microseconds=moment))
             await self.league.set_score(after)
@@ -100,7 +98,7 @@ class World:
         await self.league.check.refresh(self.removed)
 
 
-async def check_same_order(league: League, players: list[User]) -> Board:
+async def check_same_order(league: League, players: list[User]) -> LeaderboardPage:
     """PostgreSQL, Redis and the rule itself agree on every place."""
     known = [await league.scores.find(player.user_id) for player in players]
     ruled = sorted((score for score in known if score is not None), key=lambda score: score.order)
@@ -133,7 +131,7 @@ async def test_redis_has_the_order_of_postgres(
         await world.take(step)
     await world.settle()
     await check_same_order(shared, world.players)
-    assert (await shared.check.run(heal=False)).found == 0
+    assert (await shared.check.run(repair=False)).found == 0
 
 
 @settings(max_examples=15)
@@ -161,13 +159,13 @@ async def test_stretches_of_the_board_are_the_same(
 async def test_a_score_beyond_901_keeps_its_tie_break(league: League) -> None:
     """Where a composite score in a double would say that the later one came first, or lose whole points."""
     early, late = await league.player(), await league.player()
-    for points in (902, 10**6, GREATEST_SCORE):
-        for player, microseconds in ((late, 1), (early, 0)):
+    for points in (902, 10**6, MAX_SCORE):
+        for player, to_microseconds in ((late, 1), (early, 0)):
             score = Score(
                 player.user_id,
                 player.username,
                 points,
-                START + timedelta(microseconds=microseconds),
+                START + timedelta(microseconds=to_microseconds),
             )
             await league.set_score(score)
             await league.board.put(score)

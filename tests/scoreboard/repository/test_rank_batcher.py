@@ -10,7 +10,7 @@ from tally.errors import Unavailable
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import Standing
 from tally.scoreboard.repository.scores import ScoreRepository
-from tally.scoreboard.service.rank_batcher import SharedRanks
+from tally.scoreboard.service.rank_batcher import RankBatcher
 from tests.scoreboard.repository.harness import League
 
 
@@ -41,7 +41,7 @@ async def test_all_who_ask_during_a_count_share_the_next_and_each_sees_its_own_p
     """Far fewer counts than players, and the rank is that of the score just committed."""
     players = [await league.player() for _ in range(20)]
     scores = Counted(league.database, league.scores.clock)
-    ranks = SharedRanks(scores)
+    ranks = RankBatcher(scores)
 
     async def play(number: int) -> int:
         await league.add(players[number], 100 - number)
@@ -59,7 +59,7 @@ async def test_all_who_ask_during_a_count_share_the_next_and_each_sees_its_own_p
 
 
 async def test_nobody_is_told_of_a_player_who_is_not_there(league: League) -> None:
-    player, ranks = await league.player(), SharedRanks(league.scores)
+    player, ranks = await league.player(), RankBatcher(league.scores)
     found = await asyncio.gather(
         ranks.place(player.user_id), ranks.place(new_uuid()), ranks.place(player.user_id)
     )
@@ -70,7 +70,7 @@ async def test_a_count_that_fails_fails_all_who_wait_for_it_and_nobody_after(
     league: League,
 ) -> None:
     player, scores = await league.player(), Counted(league.database, league.scores.clock)
-    ranks = SharedRanks(scores)
+    ranks = RankBatcher(scores)
     scores.away.append(Unavailable("Away"))
     failed = await asyncio.gather(
         *(ranks.place(user) for user in (player.user_id, new_uuid())), return_exceptions=True
@@ -83,7 +83,7 @@ async def test_a_count_that_fails_fails_all_who_wait_for_it_and_nobody_after(
 
 
 async def test_one_who_gives_up_takes_nothing_from_the_others(league: League) -> None:
-    player, ranks = await league.player(), SharedRanks(league.scores)
+    player, ranks = await league.player(), RankBatcher(league.scores)
     impatient, patient = (asyncio.create_task(ranks.place(player.user_id)) for _ in range(2))
     await asyncio.sleep(0)
     impatient.cancel()

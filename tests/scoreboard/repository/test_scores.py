@@ -7,11 +7,11 @@ import pytest
 
 from tally.errors import NotFound
 from tally.scoreboard.model import (
-    GREATEST_SCORE,
+    MAX_SCORE,
     CompletedAction,
+    ForeignActionToken,
     Score,
-    ScoreTooGreat,
-    TokenOfAnother,
+    ScoreOverflow,
     User,
 )
 from tests.scoreboard.repository.harness import START, League, at, change
@@ -47,8 +47,8 @@ async def test_a_token_counts_once_and_is_answered_the_same_ever_after(league: L
     player = await league.player()
     used = secrets.token_hex(32)
     first = await league.add(player, 10, at(1), used)
-    assert await league.scores.keep_response(used, b'{"rank":1}') == b'{"rank":1}'
-    assert await league.scores.keep_response(used, b'{"rank":2}') == b'{"rank":1}', (
+    assert await league.scores.store_response(used, b'{"rank":1}') == b'{"rank":1}'
+    assert await league.scores.store_response(used, b'{"rank":2}') == b'{"rank":1}', (
         "the first answer stands"
     )
     again = await league.add(player, 9999, at(60), used)
@@ -60,8 +60,8 @@ async def test_a_token_counts_once_and_is_answered_the_same_ever_after(league: L
         first.at,
     )
     assert again.response == b'{"rank":1}'
-    assert await league.scores.response_of(used) == (player.user_id, b'{"rank":1}')
-    assert await league.scores.response_of("f" * 64) is None
+    assert await league.scores.find_response(used) == (player.user_id, b'{"rank":1}')
+    assert await league.scores.find_response("f" * 64) is None
 
 
 async def test_a_hundred_uses_of_one_token_at_once_add_once_and_get_one_answer(
@@ -73,7 +73,7 @@ async def test_a_hundred_uses_of_one_token_at_once_add_once_and_get_one_answer(
 
     async def use(number: int) -> tuple[bool, bytes]:
         applied = await league.add(player, 7, at(number), used)
-        answer = applied.response or await league.scores.keep_response(
+        answer = applied.response or await league.scores.store_response(
             used, f"answer {number}".encode()
         )
         return applied.is_replay, answer
@@ -101,12 +101,12 @@ async def test_many_tokens_of_one_player_at_once_all_count(league: League) -> No
 async def test_a_score_never_passes_the_greatest_safe_number(league: League) -> None:
     """What would is refused, and the token can still be used for less."""
     player = await league.player()
-    await league.set_score(Score(player.user_id, player.username, GREATEST_SCORE - 5, START))
+    await league.set_score(Score(player.user_id, player.username, MAX_SCORE - 5, START))
     used = secrets.token_hex(32)
-    with pytest.raises(ScoreTooGreat):
+    with pytest.raises(ScoreOverflow):
         await league.add(player, 6, at(1), used)
-    assert (await league.add(player, 5, at(2), used)).score_after == GREATEST_SCORE
-    with pytest.raises(ScoreTooGreat):
+    assert (await league.add(player, 5, at(2), used)).score_after == MAX_SCORE
+    with pytest.raises(ScoreOverflow):
         await league.add(player, 1, at(3))
 
 
@@ -115,13 +115,13 @@ async def test_a_token_of_another_and_a_player_who_is_not_there_are_refused(leag
     player, other = await league.player(), await league.player()
     used = secrets.token_hex(32)
     await league.add(player, 1, at(1), used)
-    with pytest.raises(TokenOfAnother):
+    with pytest.raises(ForeignActionToken):
         await league.add(other, 1, at(2), used)
     stranger = User("00000000-0000-4000-8000-000000000000", "nobody", "n@example.org", START, START)
     unused = secrets.token_hex(32)
     with pytest.raises(NotFound):
         await league.add(stranger, 1, at(1), unused)
-    assert await league.scores.response_of(unused) is None
+    assert await league.scores.find_response(unused) is None
 
 
 async def test_what_the_game_server_said_of_an_action_becomes_part_of_the_event(

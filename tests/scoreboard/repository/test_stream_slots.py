@@ -8,19 +8,19 @@ import pytest
 from tally.errors import RateLimited
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.repository.redis_client import CacheServer, open_cache_server
-from tally.scoreboard.repository.metrics import StorageFigures
-from tally.scoreboard.repository.stream_registry import LIVES_SECONDS, PROCESS, OpenStreams
-from tally.scoreboard.service.redis_breaker import RedisGuard
+from tally.scoreboard.repository.metrics import StorageMetrics
+from tally.scoreboard.repository.redis_client import InstrumentedRedis, open_redis
+from tally.scoreboard.repository.stream_registry import LIVES_SECONDS, PROCESS, StreamRegistry
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 from tally.scoreboard.service.stream_slots import StreamSlots
 from tests.scoreboard.api.harness import until
 from tests.scoreboard.api.servers import mortal_redis
 from tests.scoreboard.repository.harness import League
 
 
-def process(server: CacheServer, per_user: int = 1, per_address: int = 2) -> StreamSlots:
-    guard = RedisGuard(SystemClock(), Metrics())
-    return StreamSlots(OpenStreams(server), guard, per_user=per_user, per_address=per_address)
+def process(server: InstrumentedRedis, per_user: int = 1, per_address: int = 2) -> StreamSlots:
+    guard = RedisBreaker(SystemClock(), Metrics())
+    return StreamSlots(StreamRegistry(server), guard, per_user=per_user, per_address=per_address)
 
 
 async def expect_refused(slots: StreamSlots, user_id: str | None, address: str, most: int) -> None:
@@ -78,9 +78,9 @@ async def test_a_redis_that_forgot_everything_is_told_again(league: League) -> N
 
 async def test_without_redis_each_process_counts_for_itself(tmp_path: Path) -> None:
     """And when it is back, the streams that were opened meanwhile are in the count."""
-    clock, figures = SystemClock(), StorageFigures(Metrics())
+    clock, figures = SystemClock(), StorageMetrics(Metrics())
     async with mortal_redis(tmp_path) as redis, AsyncExitStack() as stack:
-        server = await stack.enter_async_context(open_cache_server(redis.address, clock, figures))
+        server = await stack.enter_async_context(open_redis(redis.address, clock, figures))
         one, two = process(server), process(server)
         await redis.kill()
         await stack.enter_async_context(one.taken("ana", "here"))

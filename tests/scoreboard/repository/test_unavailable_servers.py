@@ -10,13 +10,13 @@ import pytest
 from tally.errors import Unavailable
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
+from tally.scoreboard.model import CacheUnavailable, Score
+from tally.scoreboard.repository.database import PoolLimits, open_database_pool
+from tally.scoreboard.repository.leaderboard import LeaderboardCache
+from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import migrate
-from tally.scoreboard.model import CacheAway, Score
-from tally.scoreboard.repository.leaderboard import BoardRepository
-from tally.scoreboard.repository.redis_client import open_cache_server
-from tally.scoreboard.repository.database import PoolLimits, open_database
-from tally.scoreboard.repository.rate_limits import LimitRepository
-from tally.scoreboard.repository.metrics import StorageFigures
+from tally.scoreboard.repository.rate_limits import RateLimitRepository
+from tally.scoreboard.repository.redis_client import open_redis
 from tests.scoreboard.api.servers import mortal_postgres, mortal_redis
 from tests.scoreboard.repository.conftest import Addresses
 from tests.scoreboard.repository.harness import START, League
@@ -28,12 +28,12 @@ async def test_a_redis_that_is_killed_is_away_at_once_and_back_as_soon_as_it_is(
     tmp_path: Path,
 ) -> None:
     """No call hangs, and none fails once Redis is there again."""
-    clock, figures = SystemClock(), StorageFigures(Metrics())
+    clock, figures = SystemClock(), StorageMetrics(Metrics())
     async with (
         mortal_redis(tmp_path) as redis,
-        open_cache_server(redis.address, clock, figures) as server,
+        open_redis(redis.address, clock, figures) as server,
     ):
-        board, limits = BoardRepository(server), LimitRepository(server, clock)
+        board, limits = LeaderboardCache(server), RateLimitRepository(server, clock)
         await asyncio.gather(*(server.ping() for _ in range(20)))
         await redis.kill()
         for call in (
@@ -42,7 +42,7 @@ async def test_a_redis_that_is_killed_is_away_at_once_and_back_as_soon_as_it_is(
             limits.hit("score", "u", 1, 60),
             server.ping(),
         ):
-            with pytest.raises(CacheAway):
+            with pytest.raises(CacheUnavailable):
                 await call
         await redis.start()
         assert [
@@ -53,17 +53,17 @@ async def test_a_redis_that_is_killed_is_away_at_once_and_back_as_soon_as_it_is(
 
 async def test_a_redis_that_hangs_is_away_after_its_time(tmp_path: Path) -> None:
     """A stopped process accepts connections and never answers."""
-    clock, figures = SystemClock(), StorageFigures(Metrics())
+    clock, figures = SystemClock(), StorageMetrics(Metrics())
     async with (
         mortal_redis(tmp_path) as redis,
-        open_cache_server(redis.address, clock, figures, seconds=0.1) as server,
+        open_redis(redis.address, clock, figures, seconds=0.1) as server,
     ):
         await server.ping()
         process_id = redis._supervisor.process_id if redis._supervisor else None
         assert process_id is not None
         os.kill(process_id, signal.SIGSTOP)
         try:
-            with pytest.raises(CacheAway, match="Timeout"):
+            with pytest.raises(CacheUnavailable, match="Timeout"):
                 await server.ping()
         finally:
             os.kill(process_id, signal.SIGCONT)
@@ -74,14 +74,14 @@ async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_
     tmp_path: Path,
 ) -> None:
     """What was committed is there, and the pool mends itself."""
-    clock, figures = SystemClock(), StorageFigures(Metrics())
+    clock, figures = SystemClock(), StorageMetrics(Metrics())
     limits = PoolLimits(wait_seconds=1, connect_seconds=1)
     async with (
         mortal_postgres(tmp_path) as postgres,
-        open_database(postgres.address, clock, figures, limits) as database,
+        open_database_pool(postgres.address, clock, figures, limits) as database,
     ):
         await migrate(database)
-        async with open_cache_server("unix:///nowhere", clock, figures) as server:
+        async with open_redis("unix:///nowhere", clock, figures) as server:
             league = League(database, server)
             player = await league.player()
             await league.add(player, 5)
@@ -105,8 +105,8 @@ async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_
 async def test_a_statement_that_takes_too_long_is_given_up(addresses: Addresses) -> None:
     """By PostgreSQL itself, so that it costs nobody anything after that; the connection goes on."""
     limits = PoolLimits(most=1, statement_seconds=0.05)
-    async with open_database(
-        addresses.dsn, SystemClock(), StorageFigures(Metrics()), limits
+    async with open_database_pool(
+        addresses.dsn, SystemClock(), StorageMetrics(Metrics()), limits
     ) as database:
         with pytest.raises(Unavailable):
             await database.value("slow", "SELECT pg_sleep(10)")
@@ -114,16 +114,18 @@ async def test_a_statement_that_takes_too_long_is_given_up(addresses: Addresses)
 
 
 async def test_a_server_that_is_not_there_at_the_start_is_told(tmp_path: Path) -> None:
-    figures = StorageFigures(Metrics())
+    figures = StorageMetrics(Metrics())
     with pytest.raises(Unavailable):
-        async with open_database(NOWHERE, SystemClock(), figures, PoolLimits(connect_seconds=1)):
+        async with open_database_pool(
+            NOWHERE, SystemClock(), figures, PoolLimits(connect_seconds=1)
+        ):
             pytest.fail("there is no such server")
 
 
 async def test_calls_are_measured_by_name_and_outcome(tmp_path: Path) -> None:
     metrics, clock = Metrics(), SystemClock()
-    async with open_cache_server("unix:///nowhere", clock, StorageFigures(metrics)) as server:
-        with pytest.raises(CacheAway):
+    async with open_redis("unix:///nowhere", clock, StorageMetrics(metrics)) as server:
+        with pytest.raises(CacheUnavailable):
             await server.ping()
     assert (
         b'tally_scoreboard_storage_seconds_count{call="ping",outcome="away",server="redis"} 1.0'

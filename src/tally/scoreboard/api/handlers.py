@@ -17,15 +17,15 @@ from tally.kit.eventstream import EventStream
 from tally.kit.hub import Hub
 from tally.scoreboard.api import render, schemas
 from tally.scoreboard.api.rate_limit_headers import note
-from tally.scoreboard.model import known_user_id, microseconds, moment_of
-from tally.scoreboard.service.accounts import Accounts, Registration
+from tally.scoreboard.model import from_microseconds, parse_user_id, to_microseconds
+from tally.scoreboard.service.accounts import AccountRegistration, PlayerAccounts
 from tally.scoreboard.service.actions import Actions
-from tally.scoreboard.service.broadcaster import TOPIC, Broadcast
-from tally.scoreboard.service.cache_sync import CatchUp
+from tally.scoreboard.service.broadcaster import TOPIC, LeaderboardBroadcaster
+from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
-from tally.scoreboard.service.rate_limits import LimitPassed, Limits
+from tally.scoreboard.service.rate_limits import RateLimiter, RateLimitExceeded
 from tally.scoreboard.service.scores import ScoreUpdates
-from tally.scoreboard.service.sessions import Client, Identity, Sessions
+from tally.scoreboard.service.sessions import AuthenticatedPlayer, Client, PlayerSessions
 from tally.scoreboard.service.stream_slots import StreamSlots
 from tally.settings import Secret, Settings
 
@@ -42,14 +42,14 @@ class Handlers:
     """The handlers, with all they need."""
 
     settings: Settings
-    accounts: Accounts
-    sessions: Sessions
+    accounts: PlayerAccounts
+    sessions: PlayerSessions
     actions: Actions
     scores: ScoreUpdates
     leaderboard: Leaderboard
-    broadcast: Broadcast
-    catch_up: CatchUp
-    limits: Limits
+    broadcast: LeaderboardBroadcaster
+    catch_up: CacheSync
+    limits: RateLimiter
     slots: StreamSlots
     cursors: Cursors
     hub: Hub
@@ -62,7 +62,7 @@ class Handlers:
     async def register(self, request: Request) -> ASGIApp:
         await self._count_sign_in(request)
         body = await read_json(request, schemas.RegisterBody, limit=MAX_BODY)
-        asked = Registration(body.username, body.email, body.password, body.avatar_url)
+        asked = AccountRegistration(body.username, body.email, body.password, body.avatar_url)
         user, grant = await self.accounts.register(asked, _client(request))
         return render.enveloped(schemas.SignedIn(render.player(user), render.tokens(grant)), 201)
 
@@ -107,7 +107,7 @@ class Handlers:
                 code="invalid_field",
                 field="metadata",
             )
-        user_id = known_user_id(body.user_id)
+        user_id = parse_user_id(body.user_id)
         token, expires_at = await self.actions.complete(
             body.action_id, user_id, body.max_score, body.metadata
         )
@@ -152,7 +152,7 @@ class Handlers:
         following = None
         if page.next_key is not None:
             moment, event_id = page.next_key
-            following = self.cursors.seal(purpose, {"at": microseconds(moment), "id": event_id})
+            following = self.cursors.seal(purpose, {"at": to_microseconds(moment), "id": event_id})
         return render.enveloped(render.event_page(page, following))
 
     async def delete_me(self, request: Request) -> ASGIApp:
@@ -173,9 +173,9 @@ class Handlers:
 
     async def show_drift(self, request: Request) -> ASGIApp:
         require_key(request, self.admin_key, ADMIN_HEADER)
-        return render.enveloped(render.drift(await self.catch_up.drift(heal=False)))
+        return render.enveloped(render.drift(await self.catch_up.drift(repair=False)))
 
-    async def _player(self, request: Request) -> Identity:
+    async def _player(self, request: Request) -> AuthenticatedPlayer:
         return await self.sessions.authenticate(bearer_token(request))
 
     async def _count_sign_in(self, request: Request) -> None:
@@ -184,7 +184,7 @@ class Handlers:
     async def _count(self, request: Request, what: str, who: str, limit: int) -> None:
         try:
             note(request, await self.limits.take(what, who, limit))
-        except LimitPassed as passed:
+        except RateLimitExceeded as passed:
             note(request, passed.allowance)
             raise
 
@@ -224,10 +224,10 @@ def _client_info(client: Client) -> dict[str, Any]:
 
 def _uuid(text: str, field: str) -> str:
     try:
-        return known_user_id(text)
+        return parse_user_id(text)
     except Invalid as error:
         raise Invalid(f"{field} must be a UUID", code="invalid_field", field=field) from error
 
 
 def _position(page_key: dict[str, Any]) -> tuple[datetime, str]:
-    return moment_of(int(page_key["at"])), str(page_key["id"])
+    return from_microseconds(int(page_key["at"])), str(page_key["id"])

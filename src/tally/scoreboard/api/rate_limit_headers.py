@@ -10,12 +10,12 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tally.scoreboard.model import Allowance
+from tally.scoreboard.model import RateLimitStatus
 
 _NOTED: Final = "tally.scoreboard.allowance"
 
 
-def note(request: Request, allowance: Allowance) -> None:
+def note(request: Request, allowance: RateLimitStatus) -> None:
     """Tell the client what it has left."""
     request.scope[_NOTED].append(allowance)
 
@@ -27,7 +27,7 @@ class LimitHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        noted: list[Allowance] = []
+        noted: list[RateLimitStatus] = []
         scope[_NOTED] = noted
 
         async def telling_send(message: Message) -> None:
@@ -38,7 +38,7 @@ class LimitHeaders:
         await self._app(scope, receive, telling_send)
 
 
-def _headers(allowance: Allowance) -> list[tuple[bytes, bytes]]:
+def _headers(allowance: RateLimitStatus) -> list[tuple[bytes, bytes]]:
     figures = {
         "limit": allowance.limit,
         "remaining": allowance.remaining,

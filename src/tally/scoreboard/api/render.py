@@ -3,16 +3,16 @@
 from tally.kit.http import Json
 from tally.scoreboard.api import schemas
 from tally.scoreboard.model import (
-    Board,
-    Drift,
-    EventPage,
+    DriftReport,
+    LeaderboardPage,
+    PlayerSession,
     ScoreEvent,
-    Session,
+    ScoreEventPage,
     Standing,
     User,
     percentile,
 )
-from tally.scoreboard.service.sessions import Grant
+from tally.scoreboard.service.sessions import SessionTokens
 
 
 def enveloped(data: object, status: int = 200) -> Json:
@@ -24,14 +24,14 @@ def player(user: User) -> schemas.Player:
     return schemas.Player(user.user_id, user.username, user.email, user.avatar_url, user.created_at)
 
 
-def tokens(grant: Grant) -> schemas.Tokens:
+def tokens(grant: SessionTokens) -> schemas.Tokens:
     session_id = grant.session.session_id
     return schemas.Tokens(
         grant.access_token, "Bearer", grant.access_expires_at, grant.refresh_token, session_id
     )
 
 
-def session(held: Session, current_id: str) -> schemas.SessionShown:
+def session(held: PlayerSession, current_id: str) -> schemas.SessionShown:
     return schemas.SessionShown(
         session_id=held.session_id,
         is_current=held.session_id == current_id,
@@ -48,7 +48,7 @@ def place(standing: Standing) -> schemas.Place:
     )
 
 
-def board(found: Board) -> schemas.BoardShown:
+def board(found: LeaderboardPage) -> schemas.BoardShown:
     return schemas.BoardShown(
         [place(standing) for standing in found.standings], found.total_players, found.changed_at
     )
@@ -66,7 +66,7 @@ def my_score(standing: Standing, total_players: int) -> schemas.MyScore:
     )
 
 
-def event_page(page: EventPage, next_cursor: str | None) -> schemas.EventPageShown:
+def event_page(page: ScoreEventPage, next_cursor: str | None) -> schemas.EventPageShown:
     return schemas.EventPageShown([event(each) for each in page.events], next_cursor)
 
 
@@ -82,7 +82,7 @@ def event(happened: ScoreEvent) -> schemas.EventShown:
     )
 
 
-def drift(found: Drift) -> schemas.DriftShown:
+def drift(found: DriftReport) -> schemas.DriftShown:
     return schemas.DriftShown(
         compared=found.compared,
         found=found.found,

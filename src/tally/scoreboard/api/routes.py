@@ -20,8 +20,8 @@ from tally.kit.operations import Api, Operation
 from tally.scoreboard.api import formats, schemas
 from tally.scoreboard.api.handlers import ADMIN_HEADER, INTERNAL_HEADER, Handlers
 from tally.scoreboard.api.rate_limit_headers import LimitHeaders
-from tally.scoreboard.service.broadcaster import Place, Update
-from tally.scoreboard.service.scores import ScoreAnswer
+from tally.scoreboard.service.broadcaster import LeaderboardUpdate, Place
+from tally.scoreboard.service.scores import ScoreUpdateResponse
 
 PREFIX: Final = "/api/v1"
 SERVICE: Final = "scoreboard-api"
@@ -81,7 +81,9 @@ _SESSION: Final = schemas.SessionShown(
 )
 _PLACE: Final = schemas.Place(1, _USER_ID, "ana_99", 1500, _MOMENT)
 _EVENT: Final = schemas.EventShown(_SESSION_ID, "level-3", 100, 1400, 1500, {"level": 3}, _MOMENT)
-_UPDATE: Final = Update((Place(1, _USER_ID, "ana_99", 1500),), (1,), 1, "2026-01-15T10:30:00Z")
+_UPDATE: Final = LeaderboardUpdate(
+    (Place(1, _USER_ID, "ana_99", 1500),), (1,), 1, "2026-01-15T10:30:00Z"
+)
 
 _BAD: Final = Invalid("limit: Expected `int` <= 100", code="invalid_field", field="limit")
 _UNAVAILABLE: Final = Unavailable("The database is not available", retry_after=1)
@@ -276,7 +278,7 @@ def _scores(handlers: Handlers) -> tuple[Operation, ...]:
                 ),
             ),
             security=("player",),
-            **_enveloped(ScoreAnswer, ScoreAnswer(_USER_ID, 1500, 100, 5, _MOMENT)),
+            **_enveloped(ScoreUpdateResponse, ScoreUpdateResponse(_USER_ID, 1500, 100, 5, _MOMENT)),
         ),
         Operation(
             "GET",

@@ -9,7 +9,7 @@ from typing import Final
 
 import asyncpg
 
-from tally.scoreboard.model import Credentials, EmailTaken, NewUser, User, UsernameTaken
+from tally.scoreboard.model import EmailTaken, NewUser, User, UserCredentials, UsernameTaken
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = "id, username, email, avatar_url, created_at, updated_at"
@@ -28,7 +28,7 @@ SELECT * FROM account
 
 @dataclass(frozen=True, slots=True)
 class AccountRepository:
-    """Accounts by id, by name and by address."""
+    """PlayerAccounts by id, by name and by address."""
 
     database: Database
 
@@ -59,7 +59,7 @@ class AccountRepository:
         )
         return None if row is None else _user(row)
 
-    async def credentials(self, login: str) -> Credentials | None:
+    async def credentials(self, login: str) -> UserCredentials | None:
         """The account whose username or e-mail address is `login`, in any case, with its password's hash."""
         row = await self.database.row(
             "find_credentials",
@@ -67,7 +67,7 @@ class AccountRepository:
             f"SELECT {_COLUMNS}, password_hash FROM users WHERE lower(username) = lower($1) OR lower(email) = lower($1)",
             login,
         )
-        return None if row is None else Credentials(_user(row), row["password_hash"])
+        return None if row is None else UserCredentials(_user(row), row["password_hash"])
 
     async def change_password_hash(self, user_id: str, password_hash: str, at: datetime) -> None:
         """Keep another hash of the password, when it was changed or hashed anew with stronger parameters."""

@@ -7,7 +7,7 @@ from typing import Final
 import asyncpg
 
 from tally.errors import NotFound
-from tally.scoreboard.model import ActionKnown, CompletedAction
+from tally.scoreboard.model import ActionExists, CompletedAction
 from tally.scoreboard.repository.database import Database
 
 _COMPLETE: Final = """
@@ -24,7 +24,7 @@ class ActionRepository:
     database: Database
 
     async def complete(self, action: CompletedAction) -> None:
-        """Keep the action; ActionKnown if its id was there before, NotFound if there is no such player."""
+        """Keep the action; ActionExists if its id was there before, NotFound if there is no such player."""
         try:
             kept = await self.database.value(
                 "complete_action",
@@ -37,7 +37,7 @@ class ActionRepository:
                 action.expires_at,
             )
         except asyncpg.UniqueViolationError as error:
-            raise ActionKnown("This action was completed before", field="action_id") from error
+            raise ActionExists("This action was completed before", field="action_id") from error
         if kept is None:
             raise NotFound("No such user", code="user_not_found", field="user_id")
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tally.scoreboard.model import CachedSession
-from tally.scoreboard.repository.redis_client import CacheServer
+from tally.scoreboard.repository.redis_client import InstrumentedRedis
 
 SESSION: Final = "session:"
 ACTION_TOKEN: Final = "action_token:"  # noqa: S105  (the name of a key)
@@ -32,12 +32,12 @@ _decoder = msgspec.json.Decoder(_Entry)
 
 @dataclass(frozen=True, slots=True)
 class SessionCache:
-    """Sessions by the hash of their access token.
+    """PlayerSessions by the hash of their access token.
 
-    Every method raises CacheAway where Redis does not answer.
+    Every method raises CacheUnavailable where Redis does not answer.
     """
 
-    server: CacheServer
+    server: InstrumentedRedis
 
     async def find(self, token_hash: str) -> CachedSession | None:
         """What is remembered, also of a revoked session; None if nothing is, or nothing that can be read."""
@@ -76,13 +76,13 @@ class SessionCache:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerCache:
+class ResponseCache:
     """Answers by the hash of the action token.
 
-    Every method raises CacheAway where Redis does not answer.
+    Every method raises CacheUnavailable where Redis does not answer.
     """
 
-    server: CacheServer
+    server: InstrumentedRedis
 
     async def find(self, token_hash: str) -> bytes | None:
         """The answer that was given; None if none is remembered, or the token is known as used and nothing more."""

@@ -13,8 +13,8 @@ from typing import Any, Final
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.retry import full_jitter
-from tally.scoreboard.model import CacheAway
-from tally.scoreboard.repository.redis_client import CacheServer
+from tally.scoreboard.model import CacheUnavailable
+from tally.scoreboard.repository.redis_client import InstrumentedRedis
 
 UPDATES: Final = "leaderboard:updates"
 # How long a silent connection is trusted before it is asked whether it still lives.
@@ -28,12 +28,12 @@ _log = logs.logger()
 class UpdateChannel:
     """Publishes to and listens on the channel."""
 
-    server: CacheServer
+    server: InstrumentedRedis
     clock: Clock
     name: str = UPDATES
 
     async def publish(self, message: bytes) -> int:
-        """Tell all processes; how many were listening. CacheAway without Redis."""
+        """Tell all processes; how many were listening. CacheUnavailable without Redis."""
         async with self.server.use("publish") as client:
             return int(await client.publish(self.name, message))
 
@@ -49,7 +49,7 @@ class UpdateChannel:
                 async with self.server.use("subscribe") as client, client.pubsub() as subscription:
                     await subscription.subscribe(self.name)
                     failed = await self._hear(subscription, heard, joined)
-            except CacheAway as away:
+            except CacheUnavailable as away:
                 failed += 1
                 if failed == 1:
                     _log.warning(
@@ -70,7 +70,7 @@ class UpdateChannel:
             message = await subscription.get_message(timeout=QUIET_SECONDS)
             if message is None:
                 if is_asked:
-                    raise CacheAway("Redis has gone silent")
+                    raise CacheUnavailable("Redis has gone silent")
                 await subscription.ping()
                 is_asked = True
                 continue

@@ -19,7 +19,7 @@ import msgspec
 from tally.errors import Invalid, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.repository.metrics import StorageFigures
+from tally.scoreboard.repository.metrics import StorageMetrics
 
 _log = logs.logger()
 
@@ -56,7 +56,7 @@ class Database:
 
     pool: Any
     clock: Clock
-    figures: StorageFigures
+    figures: StorageMetrics
     limits: PoolLimits
 
     @asynccontextmanager
@@ -67,11 +67,11 @@ class Database:
             async with self.pool.acquire(timeout=self.limits.wait_seconds) as connection:
                 yield connection
         except BaseException as error:
-            translated = translate(error)
+            translated = translate_postgres_error(error)
             outcome = "away" if isinstance(translated, Unavailable) else "refused"
             if translated is None:
                 raise
-            if outcome == "away" and self.figures.is_news("postgresql", started):
+            if outcome == "away" and self.figures.should_log("postgresql", started):
                 _log.warning("PostgreSQL did not answer", action=call, error=error)
             raise translated from error
         finally:
@@ -109,7 +109,7 @@ class Database:
         await self.value("ping", "SELECT 1")
 
 
-def translate(error: BaseException) -> Exception | None:
+def translate_postgres_error(error: BaseException) -> Exception | None:
     """The error in the domain's words, or None where it is for the caller to judge."""
     if isinstance(error, asyncpg.PostgresError):
         code = error.sqlstate or ""
@@ -128,8 +128,8 @@ def translate(error: BaseException) -> Exception | None:
 
 
 @asynccontextmanager
-async def open_database(
-    dsn: str, clock: Clock, figures: StorageFigures, limits: PoolLimits = USUAL_LIMITS
+async def open_database_pool(
+    dsn: str, clock: Clock, figures: StorageMetrics, limits: PoolLimits = USUAL_LIMITS
 ) -> AsyncIterator[Database]:
     """The database for as long as this lasts; Unavailable if it cannot be reached at the start."""
     try:
@@ -152,7 +152,7 @@ async def open_database(
             },
         )
     except (asyncpg.PostgresError, OSError, TimeoutError, asyncpg.InterfaceError) as error:
-        raise translate(error) or Unavailable("The database refuses us") from error
+        raise translate_postgres_error(error) or Unavailable("The database refuses us") from error
     try:
         yield Database(pool, clock, figures, limits)
     finally:

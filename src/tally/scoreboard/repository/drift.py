@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tally.scoreboard.model import Drift, Score
-from tally.scoreboard.repository.leaderboard import BoardRepository
+from tally.scoreboard.model import DriftReport, Score
+from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.scores import ScoreRepository
 
 PAGE: Final = 500
@@ -19,18 +19,18 @@ MAX_EXAMPLES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class DriftCheck:
+class DriftChecker:
     """Compares and heals; memory is bounded by the size of a page."""
 
-    board: BoardRepository
+    board: LeaderboardCache
     scores: ScoreRepository
 
-    async def run(self, *, heal: bool) -> Drift:
+    async def run(self, *, repair: bool) -> DriftReport:
         """What differs, set right if so wished.
 
-        BoardMissing where there is no board to compare with.
+        LeaderboardNotCached where there is no board to compare with.
         """
-        drift = Drift()
+        drift = DriftReport()
         async for user_ids, scores, entries in self.scores.comparable(PAGE):
             seen_entries, seen_scores = await self.board.stored(user_ids)
             drift = replace(drift, compared=drift.compared + len(user_ids))
@@ -44,37 +44,43 @@ class DriftCheck:
                     strict=True,
                 )
                 drift = await self._judge(
-                    drift, [user_id for user_id, right, seen in rows if seen != right], heal=heal
+                    drift,
+                    [user_id for user_id, right, seen in rows if seen != right],
+                    repair=repair,
                 )
-        shown = drift.compared - (0 if heal else drift.missing)
+        shown = drift.compared - (0 if repair else drift.missing)
         # Everybody who should be there is. If that is as many as there are, nobody else can be.
         if await self.board.sizes() != (shown, shown):
-            drift = await self._strays(drift, heal=heal)
-            drift = await self._extras(drift, heal=heal)
+            drift = await self._strays(drift, repair=repair)
+            drift = await self._extras(drift, repair=repair)
         return drift
 
-    async def refresh(self, user_ids: Sequence[str]) -> Drift:
+    async def refresh(self, user_ids: Sequence[str]) -> DriftReport:
         """Set these players right, whatever Redis was told of them: also such as were deleted and have come back by late news."""
-        return await self._judge(Drift(compared=len(user_ids)), user_ids, heal=True)
+        return await self._judge(DriftReport(compared=len(user_ids)), user_ids, repair=True)
 
-    async def _strays(self, drift: Drift, *, heal: bool) -> Drift:
+    async def _strays(self, drift: DriftReport, *, repair: bool) -> DriftReport:
         async for members in self.board.member_pages(PAGE):
-            found = len(await self.board.strays(members, remove=heal))
+            found = len(await self.board.strays(members, remove=repair))
             drift = replace(
-                drift, strays=drift.strays + found, healed=drift.healed + (found if heal else 0)
+                drift,
+                strays=drift.strays + found,
+                repaired=drift.repaired + (found if repair else 0),
             )
         return drift
 
-    async def _extras(self, drift: Drift, *, heal: bool) -> Drift:
+    async def _extras(self, drift: DriftReport, *, repair: bool) -> DriftReport:
         async for page in self.board.player_pages(PAGE):
             user_ids = sorted(set(page))
             known = await self.scores.find_many(user_ids)
             drift = await self._judge(
-                drift, [user_id for user_id in user_ids if user_id not in known], heal=heal
+                drift, [user_id for user_id in user_ids if user_id not in known], repair=repair
             )
         return drift
 
-    async def _judge(self, drift: Drift, user_ids: Sequence[str], *, heal: bool) -> Drift:
+    async def _judge(
+        self, drift: DriftReport, user_ids: Sequence[str], *, repair: bool
+    ) -> DriftReport:
         """Look again at those who seem wrong, and add what they are to the drift."""
         if not user_ids:
             return drift
@@ -84,20 +90,20 @@ class DriftCheck:
             score = right.get(user_id)
             if found.shows(score):
                 continue
-            healed = heal and await self.board.heal(user_id, found, score)
-            drift = _with(drift, user_id, score, is_missing=not found.score, healed=healed)
+            repaired = repair and await self.board.repair(user_id, found, score)
+            drift = _with(drift, user_id, score, is_missing=not found.score, repaired=repaired)
         return drift
 
 
 def _with(
-    drift: Drift, user_id: str, score: Score | None, *, is_missing: bool, healed: bool
-) -> Drift:
+    drift: DriftReport, user_id: str, score: Score | None, *, is_missing: bool, repaired: bool
+) -> DriftReport:
     examples = drift.examples if len(drift.examples) >= MAX_EXAMPLES else (*drift.examples, user_id)
     return replace(
         drift,
         extra=drift.extra + (score is None),
         missing=drift.missing + (score is not None and is_missing),
         wrong=drift.wrong + (score is not None and not is_missing),
-        healed=drift.healed + healed,
+        repaired=drift.repaired + repaired,
         examples=examples,
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tally.scoreboard.model import EventPage, ScoreEvent
+from tally.scoreboard.model import ScoreEvent, ScoreEventPage
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = "id, user_id, action_id, score_delta, score_before, score_after, metadata, client_info, created_at"
@@ -23,7 +23,7 @@ class EventRepository:
 
     async def of_user(
         self, user_id: str, limit: int, after: tuple[datetime, str] | None = None
-    ) -> EventPage:
+    ) -> ScoreEventPage:
         """A page of a player's history; `after` is the `next_key` of the page before."""
         if after is None:
             rows = await self.database.rows("events_of_user", _FIRST, user_id, limit + 1)
@@ -31,7 +31,9 @@ class EventRepository:
             rows = await self.database.rows("events_of_user", _NEXT, user_id, limit + 1, *after)
         events = tuple(_event(row) for row in rows[:limit])
         is_more = len(rows) > limit
-        return EventPage(events, (events[-1].created_at, events[-1].event_id) if is_more else None)
+        return ScoreEventPage(
+            events, (events[-1].created_at, events[-1].event_id) if is_more else None
+        )
 
     async def delete_old(self, before: datetime, limit: int) -> int:
         """Delete up to `limit` events from before that moment, the oldest first, and say how many."""

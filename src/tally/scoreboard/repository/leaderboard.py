@@ -17,8 +17,15 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tally.scoreboard.model import Board, BoardMissing, Score, Standing, microseconds, moment_of
-from tally.scoreboard.repository.redis_client import CacheServer
+from tally.scoreboard.model import (
+    LeaderboardNotCached,
+    LeaderboardPage,
+    Score,
+    Standing,
+    from_microseconds,
+    to_microseconds,
+)
+from tally.scoreboard.repository.redis_client import InstrumentedRedis
 from tally.scoreboard.repository.scores import GREATEST_TIME, TIME_DIGITS
 from tally.scoreboard.repository.scripts import AROUND, HEAL, LOOK, PLACE, PUT, REMOVE, STRAYS, TOP
 
@@ -32,7 +39,7 @@ REMOVED_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CachedEntry:
     """What Redis has of a player, as it is stored there; empty where it has nothing."""
 
     entry: bytes
@@ -44,17 +51,17 @@ class Seen:
             return not self.entry and not self.score
         return (
             self.score == str(score.score).encode()
-            and self.entry == (digits_of(score) + score.username).encode()
+            and self.entry == (sortable_time(score) + score.username).encode()
         )
 
 
-class BoardRepository:
+class LeaderboardCache:
     """The board as Redis has it.
 
-    CacheAway where Redis does not answer, BoardMissing where a read finds no whole board.
+    CacheUnavailable where Redis does not answer, LeaderboardNotCached where a read finds no whole board.
     """
 
-    def __init__(self, server: CacheServer) -> None:
+    def __init__(self, server: InstrumentedRedis) -> None:
         self.server = server
         self._put = server.script(PUT)
         self._remove = server.script(REMOVE)
@@ -70,12 +77,12 @@ class BoardRepository:
 
         None where there is no whole board to have a rank on, or the player was removed.
         """
-        moment = microseconds(score.reached_at)
+        moment = to_microseconds(score.reached_at)
         rank = await self.server.run(
             "board_put",
             self._put,
             (*KEYS, REMOVED + score.user_id),
-            (score.user_id, score.score, digits_of(score), score.username, moment),
+            (score.user_id, score.score, sortable_time(score), score.username, moment),
         )
         return None if rank is None or rank < 0 else rank + 1
 
@@ -85,11 +92,11 @@ class BoardRepository:
         rank = await self.server.run("board_remove", self._remove, keys, (user_id, REMOVED_SECONDS))
         return None if rank < 0 else rank + 1
 
-    async def top(self, limit: int, offset: int = 0) -> Board:
+    async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:
         """A stretch of the board, from the rank `offset` + 1 on."""
         return _board(await self.server.run("board_top", self._top, KEYS, (offset, limit)))
 
-    async def around(self, user_id: str, limit: int) -> Board | None:
+    async def around(self, user_id: str, limit: int) -> LeaderboardPage | None:
         """A stretch of the board with the player in its middle, as far as the ends allow; None if there is no such player."""
         found = await self.server.run("board_around", self._around, KEYS, (user_id, limit))
         return None if found == 0 else _board(found)
@@ -104,15 +111,15 @@ class BoardRepository:
         rank, total, score, entry = found
         return _standing(rank + 1, user_id, score, entry), total
 
-    async def is_whole(self) -> bool:
+    async def is_built(self) -> bool:
         """Whether there is a board that was built since Redis was started."""
         async with self.server.use("board_is_whole") as client:
             return bool(await client.exists(CHANGED))
 
-    async def look(self, user_ids: Sequence[str]) -> list[Seen]:
+    async def look(self, user_ids: Sequence[str]) -> list[CachedEntry]:
         """What is stored of each of these players, for comparison."""
         return [
-            Seen(entry or b"", score or b"")
+            CachedEntry(entry or b"", score or b"")
             for entry, score in zip(*await self.stored(user_ids), strict=True)
         ]
 
@@ -126,9 +133,11 @@ class BoardRepository:
         entries, scores = found
         return entries, scores
 
-    async def heal(self, user_id: str, seen: Seen, right: Score | None) -> bool:
+    async def repair(self, user_id: str, seen: CachedEntry, right: Score | None) -> bool:
         """Set a player right (None: remove) who is still as `seen`; false where somebody else changed it in the meantime."""
-        wanted = ("", "", "") if right is None else (right.score, digits_of(right), right.username)
+        wanted = (
+            ("", "", "") if right is None else (right.score, sortable_time(right), right.username)
+        )
         return bool(
             await self.server.run(
                 "board_heal", self._heal, KEYS, (user_id, seen.entry, seen.score, *wanted)
@@ -166,16 +175,16 @@ class BoardRepository:
         return found
 
 
-def digits_of(score: Score) -> str:
+def sortable_time(score: Score) -> str:
     """The moment as a sorted set wants it: the earlier, the greater, always as long."""
-    return f"{GREATEST_TIME - microseconds(score.reached_at):0{TIME_DIGITS}}"
+    return f"{GREATEST_TIME - to_microseconds(score.reached_at):0{TIME_DIGITS}}"
 
 
-def _missing() -> BoardMissing:
-    return BoardMissing("The board is not in Redis", retry_after=1)
+def _missing() -> LeaderboardNotCached:
+    return LeaderboardNotCached("The board is not in Redis", retry_after=1)
 
 
-def _board(found: list[Any] | None) -> Board:
+def _board(found: list[Any] | None) -> LeaderboardPage:
     if found is None:
         raise _missing()
     total, changed, start, *players = found
@@ -184,9 +193,11 @@ def _board(found: list[Any] | None) -> Board:
         _standing(start + index, user.decode(), score, entry)
         for index, (user, score, entry) in enumerate(rows, start=1)
     ]
-    return Board(tuple(standings), total, moment_of(int(changed)) if int(changed) else None)
+    return LeaderboardPage(
+        tuple(standings), total, from_microseconds(int(changed)) if int(changed) else None
+    )
 
 
 def _standing(rank: int, user_id: str, score: bytes, entry: bytes) -> Standing:
-    reached_at = moment_of(GREATEST_TIME - int(entry[:TIME_DIGITS]))
+    reached_at = from_microseconds(GREATEST_TIME - int(entry[:TIME_DIGITS]))
     return Standing(rank, user_id, entry[TIME_DIGITS:].decode(), int(score), reached_at)

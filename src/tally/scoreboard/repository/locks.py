@@ -35,7 +35,9 @@ class AdvisoryLocks:
             return False
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._database.use("hold_lock"))
-            if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", key_of(name)):
+            if not await connection.fetchval(
+                "SELECT pg_try_advisory_lock($1)", advisory_lock_key(name)
+            ):
                 return False
             self._held[name] = (stack.pop_all(), connection)
         return True
@@ -62,13 +64,15 @@ class AdvisoryLocks:
         try:
             async with stack:
                 if not connection.is_closed():
-                    await connection.fetchval("SELECT pg_advisory_unlock($1)", key_of(name))
+                    await connection.fetchval(
+                        "SELECT pg_advisory_unlock($1)", advisory_lock_key(name)
+                    )
         except Unavailable as error:
             _log.warning(
                 "A lock went with its connection", action="lock_release", lock=name, error=error
             )
 
 
-def key_of(name: str) -> int:
+def advisory_lock_key(name: str) -> int:
     """The number that PostgreSQL knows the lock by."""
     return int.from_bytes(hashlib.sha256(f"tally lock {name}".encode()).digest()[:8], signed=True)

@@ -10,7 +10,7 @@ from tally.kit.metrics import REQUEST_BUCKETS, Metrics
 NEWS_SECONDS: Final = 5.0
 
 
-class StorageFigures:
+class StorageMetrics:
     """One histogram for both servers; the series are kept at hand, since every request makes several calls."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -31,7 +31,7 @@ class StorageFigures:
             series = self._series[server, call, outcome] = self._calls.labels(server, call, outcome)
         series.observe(seconds)
 
-    def is_news(self, server: str, now: float) -> bool:
+    def should_log(self, server: str, now: float) -> bool:
         """Whether trouble with the server is worth a line in the log: not if it had one a moment ago."""
         if now - self._told_at.get(server, -NEWS_SECONDS) < NEWS_SECONDS:
             return False

@@ -1,6 +1,6 @@
 """A Redis client whose calls share one connection: each is written as it comes, and the answers come back in the same order.
 
-    client = SharedRedis(ConnectionPool.from_url(url), seconds=0.5)
+    client = MultiplexedRedis(ConnectionPool.from_url(url), seconds=0.5)
     await client.get("a")
 
 redis-py gives a call a connection of its own for as long as it lasts, and guards each of its steps
@@ -26,7 +26,7 @@ from tally.kit.tasks import cancel_all
 GRACE_SECONDS: Final = 0.02
 
 
-class Line:
+class MultiplexedConnection:
     """One connection for as long as it holds.
 
     It breaks once, and then fails whoever waits for an answer on it.
@@ -73,8 +73,8 @@ class Line:
                     found = await self._connection.read_response(
                         timeout=math.inf, disconnect_on_error=False
                     )
-                except ResponseError as refusal:
-                    found = refusal
+                except ResponseError as invalid_action_token:
+                    found = invalid_action_token
                 _, answer = self._waiting.popleft()
                 if answer.done():
                     continue  # who asked has gone
@@ -122,7 +122,7 @@ class Line:
                 answer.set_exception(told)
 
 
-class SharedRedis(Redis):
+class MultiplexedRedis(Redis):
     """The client.
 
     A broken line is replaced at the next call, and a call that it broke under is made once more, at
@@ -134,7 +134,7 @@ class SharedRedis(Redis):
         super().__init__(connection_pool=pool)
         self.auto_close_connection_pool = True  # nobody else has it
         self._seconds = seconds
-        self._line: Line | None = None
+        self._line: MultiplexedConnection | None = None
         self._opening = asyncio.Lock()
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
@@ -153,7 +153,7 @@ class SharedRedis(Redis):
             await self._line.close()
         await super().aclose(close_connection_pool)
 
-    async def _whole_line(self) -> Line:
+    async def _whole_line(self) -> MultiplexedConnection:
         if self._line is not None and not self._line.is_broken:
             return self._line
         async with self._opening:
@@ -162,7 +162,7 @@ class SharedRedis(Redis):
             ):  # and nobody else has opened one meanwhile
                 if self._line is not None:
                     await self._line.close()
-                self._line = Line(await self._connected(), self._seconds)
+                self._line = MultiplexedConnection(await self._connected(), self._seconds)
             return self._line
 
     async def _connected(self) -> Any:

@@ -12,10 +12,10 @@ import asyncio
 from typing import Final
 
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import CacheAway, RebuildUnderWay, microseconds
-from tally.scoreboard.repository.leaderboard import BOARD, KEYS, REBUILDING
-from tally.scoreboard.repository.redis_client import CacheServer
+from tally.scoreboard.model import CacheUnavailable, RebuildInProgress, to_microseconds
 from tally.scoreboard.repository.database import Row
+from tally.scoreboard.repository.leaderboard import BOARD, KEYS, REBUILDING
+from tally.scoreboard.repository.redis_client import InstrumentedRedis
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.scripts import ABANDON, LOAD, SWAP
 
@@ -23,10 +23,10 @@ PAGE: Final = 500
 IDLE_SECONDS: Final = 60
 
 
-class BoardBuilder:
+class LeaderboardRebuilder:
     """Rebuilds the board of `server` from `scores`."""
 
-    def __init__(self, server: CacheServer, scores: ScoreRepository) -> None:
+    def __init__(self, server: InstrumentedRedis, scores: ScoreRepository) -> None:
         self._server = server
         self._scores = scores
         self._load_script = server.script(LOAD)
@@ -36,16 +36,16 @@ class BoardBuilder:
     async def rebuild(self) -> int:
         """How many players the new board has.
 
-        RebuildUnderWay if somebody else is at it, CacheAway if Redis lost it halfway.
+        RebuildInProgress if somebody else is at it, CacheUnavailable if Redis lost it halfway.
         """
         new = f"{BOARD}:new:{new_uuid()}"
         async with self._server.use("rebuild_begin") as client:
             if not await client.set(REBUILDING, new, nx=True, ex=IDLE_SECONDS):
-                raise RebuildUnderWay("The board is being rebuilt already")
+                raise RebuildInProgress("The board is being rebuilt already")
         try:
             changed_at = await self._scores.last_change()
             await self._load_all(new)
-            moment = 0 if changed_at is None else microseconds(changed_at)
+            moment = 0 if changed_at is None else to_microseconds(changed_at)
             count: int = await self._server.run(
                 "rebuild_swap", self._swap_script, KEYS, (new, moment)
             )
@@ -81,9 +81,9 @@ class BoardBuilder:
     async def _abandon(self, new: str) -> None:
         try:
             await self._server.run("rebuild_abandon", self._abandon_script, (REBUILDING,), (new,))
-        except CacheAway:
+        except CacheUnavailable:
             return  # then the mark is gone with Redis, or goes away by itself
 
 
-def _lost() -> CacheAway:
-    return CacheAway("Redis forgot the board while it was built", retry_after=1)
+def _lost() -> CacheUnavailable:
+    return CacheUnavailable("Redis forgot the board while it was built", retry_after=1)

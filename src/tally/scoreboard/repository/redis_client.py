@@ -1,9 +1,9 @@
-"""Redis, or Valkey, which speaks the same: one connection for all, bounded in time, measured, its trouble told as `CacheAway`.
+"""Redis, or Valkey, which speaks the same: one connection for all, bounded in time, measured, its trouble told as `CacheUnavailable`.
 
-    async with open_cache_server(url, clock, figures) as server:
+    async with open_redis(url, clock, figures) as server:
         async with server.use("board_top") as client: …
 
-Whatever goes wrong here is `CacheAway`: Redis is a cache, PostgreSQL knows the same, and who
+Whatever goes wrong here is `CacheUnavailable`: Redis is a cache, PostgreSQL knows the same, and who
 catches it asks there. That includes answers that Redis should never give, such as that a key is of
 another type: a rebuild mends those.
 """
@@ -21,9 +21,9 @@ from redis.exceptions import RedisError
 
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model import CacheAway
-from tally.scoreboard.repository.metrics import StorageFigures
-from tally.scoreboard.repository.multiplexed_redis import SharedRedis
+from tally.scoreboard.model import CacheUnavailable
+from tally.scoreboard.repository.metrics import StorageMetrics
+from tally.scoreboard.repository.multiplexed_redis import MultiplexedRedis
 
 _log = logs.logger()
 
@@ -35,12 +35,12 @@ RETRY_AFTER: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class CacheServer:
+class InstrumentedRedis:
     """A client, the clock that times it, and the figures."""
 
     client: Client
     clock: Clock
-    figures: StorageFigures
+    figures: StorageMetrics
 
     @asynccontextmanager
     async def use(self, call: str) -> AsyncIterator[Client]:
@@ -50,9 +50,9 @@ class CacheServer:
             yield self.client
         except (RedisError, OSError, TimeoutError) as error:
             outcome = "away"
-            if self.figures.is_news("redis", started):
+            if self.figures.should_log("redis", started):
                 _log.warning("Redis did not answer", action=call, error=error)
-            raise CacheAway(
+            raise CacheUnavailable(
                 f"Redis: {type(error).__name__} {error}", retry_after=RETRY_AFTER
             ) from error
         except BaseException:
@@ -77,15 +77,15 @@ class CacheServer:
         return script
 
     async def ping(self) -> None:
-        """Return if Redis answers; CacheAway if not."""
+        """Return if Redis answers; CacheUnavailable if not."""
         async with self.use("ping") as client:
             await client.ping()
 
 
 @asynccontextmanager
-async def open_cache_server(
-    url: str, clock: Clock, figures: StorageFigures, *, seconds: float = 1.0
-) -> AsyncIterator[CacheServer]:
+async def open_redis(
+    url: str, clock: Clock, figures: StorageMetrics, *, seconds: float = 1.0
+) -> AsyncIterator[InstrumentedRedis]:
     """The server for as long as this lasts. It need not be there: nothing is asked of it yet."""
     pool = ConnectionPool.from_url(
         url,
@@ -95,8 +95,8 @@ async def open_cache_server(
         decode_responses=False,
         protocol=2,
     )
-    client: Client = SharedRedis(pool, seconds)
+    client: Client = MultiplexedRedis(pool, seconds)
     try:
-        yield CacheServer(client, clock, figures)
+        yield InstrumentedRedis(client, clock, figures)
     finally:
         await client.aclose()

@@ -17,14 +17,14 @@ from tally.errors import NotFound, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.retry import RetryPolicy
 from tally.scoreboard.model import (
-    AppliedChange,
-    Board,
+    AppliedScoreChange,
+    ForeignActionToken,
+    LeaderboardPage,
     Score,
     ScoreChange,
-    ScoreTooGreat,
+    ScoreOverflow,
     Standing,
-    TokenOfAnother,
-    is_user_id,
+    is_canonical_user_id,
 )
 from tally.scoreboard.repository.database import Database, Row
 
@@ -139,15 +139,15 @@ class ScoreRepository:
     database: Database
     clock: Clock
 
-    async def apply(self, change: ScoreChange) -> AppliedChange:
+    async def apply(self, change: ScoreChange) -> AppliedScoreChange:
         """Use up the token and add the points, in one transaction and one round trip; or tell what came of its first use.
 
         All uses of one token, also at the same time, add once. NotFound where there is no such
-        player, ScoreTooGreat, TokenOfAnother: then nothing was added, and the token is as it was.
+        player, ScoreOverflow, ForeignActionToken: then nothing was added, and the token is as it was.
         """
         return await _AGAIN.call(lambda: self._apply(change), self.clock)
 
-    async def _apply(self, change: ScoreChange) -> AppliedChange:
+    async def _apply(self, change: ScoreChange) -> AppliedScoreChange:
         try:
             row = await self.database.row(
                 "apply_score_change",
@@ -164,16 +164,16 @@ class ScoreRepository:
             if error.sqlstate == NO_PLAYER:
                 raise NotFound("No such user", code="user_not_found") from error
             if error.sqlstate == TOO_GREAT:
-                raise ScoreTooGreat("The score would be too great", field="score_delta") from error
+                raise ScoreOverflow("The score would be too great", field="score_delta") from error
             raise
         if row is None:  # used up long ago, and forgotten between two statements
             raise Unavailable("The action token is being forgotten", retry_after=1)
         if str(row["user_id"]) != change.user_id:
-            raise TokenOfAnother(
+            raise ForeignActionToken(
                 "The action token was used by another player", field="action_token"
             )
         response = row["response"]
-        return AppliedChange(
+        return AppliedScoreChange(
             change.user_id,
             row["username"],
             row["score_delta"],
@@ -184,14 +184,14 @@ class ScoreRepository:
             None if response is None else response.encode(),
         )
 
-    async def keep_response(self, token_hash: str, response: bytes) -> bytes:
+    async def store_response(self, token_hash: str, response: bytes) -> bytes:
         """Keep the answer that a token was given, for those who send it again; the first that is kept stands, and is returned."""
         kept = await self.database.value(
             "keep_response", _KEEP_RESPONSE, token_hash, response.decode()
         )
         return response if kept is None else str(kept).encode()
 
-    async def response_of(self, token_hash: str) -> tuple[str, bytes | None] | None:
+    async def find_response(self, token_hash: str) -> tuple[str, bytes | None] | None:
         """Who used up the token, and the answer kept for it; None if nobody has."""
         row = await self.database.row(
             "find_response",
@@ -202,11 +202,11 @@ class ScoreRepository:
             return None
         return str(row["user_id"]), None if row["response"] is None else row["response"].encode()
 
-    async def top(self, limit: int, offset: int = 0) -> Board:
+    async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:
         """A stretch of the board, from the rank `offset` + 1 on."""
         return _board(await self.database.rows("top", _TOP, limit, offset))
 
-    async def around(self, user_id: str, limit: int) -> Board | None:
+    async def around(self, user_id: str, limit: int) -> LeaderboardPage | None:
         """A stretch of the board with the player in its middle, as far as the ends allow; None if there is no such player."""
         rows = await self.database.rows("around", _AROUND, user_id, limit)
         return None if rows[0]["user_id"] is None else _board(rows)
@@ -230,7 +230,7 @@ class ScoreRepository:
 
     async def find_many(self, user_ids: Sequence[str]) -> dict[str, Score]:
         """The scores of those of the players who exist; who has no good id does not."""
-        good = [user_id for user_id in user_ids if is_user_id(user_id)]
+        good = [user_id for user_id in user_ids if is_canonical_user_id(user_id)]
         rows = await self.database.rows(
             "find_scores", f"{_SCORES} WHERE user_id = ANY($1::uuid[])", good
         )
@@ -288,10 +288,10 @@ def _standing(row: Row, rank: int) -> Standing:
     )
 
 
-def _board(rows: Sequence[Row]) -> Board:
+def _board(rows: Sequence[Row]) -> LeaderboardPage:
     first = rows[0]
     found = [row for row in rows if row["user_id"] is not None]
     standings = tuple(
         _standing(row, first["start"] + index) for index, row in enumerate(found, start=1)
     )
-    return Board(standings, first["players"], first["changed_at"])
+    return LeaderboardPage(standings, first["players"], first["changed_at"])

@@ -6,8 +6,8 @@ hold.
 
 from dataclasses import dataclass
 
-from tally.scoreboard.repository.redis_client import CacheServer
 from tally.scoreboard.repository.database import Database
+from tally.scoreboard.repository.redis_client import InstrumentedRedis
 
 _DATABASE = """
 SELECT pg_database_size(datname) AS size, numbackends, xact_commit + xact_rollback AS transactions, blks_hit, blks_read
@@ -16,7 +16,7 @@ FROM pg_stat_database WHERE datname = current_database()
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseVitals:
+class DatabaseStats:
     """PostgreSQL: bytes on disk, connections, transactions so far, and of the blocks asked for, how many were in its memory."""
 
     size: int
@@ -26,7 +26,7 @@ class DatabaseVitals:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheVitals:
+class CacheStats:
     """Redis: what it calls itself, bytes in memory, keys, operations a second, and of the keys asked for, how many were there."""
 
     program: str
@@ -36,10 +36,10 @@ class CacheVitals:
     hits: float
 
 
-async def database_vitals(database: Database) -> DatabaseVitals:
+async def read_database_stats(database: Database) -> DatabaseStats:
     """PostgreSQL's own figures; Unavailable where it does not answer."""
     (row,) = await database.rows("vitals", _DATABASE)
-    return DatabaseVitals(
+    return DatabaseStats(
         row["size"],
         row["numbackends"],
         row["transactions"],
@@ -47,8 +47,8 @@ async def database_vitals(database: Database) -> DatabaseVitals:
     )
 
 
-async def cache_vitals(redis: CacheServer) -> CacheVitals:
-    """Redis' own figures; CacheAway where it does not answer."""
+async def read_cache_stats(redis: InstrumentedRedis) -> CacheStats:
+    """Redis' own figures; CacheUnavailable where it does not answer."""
     async with redis.use("vitals") as client:
         told = await client.info()
         keys = await client.dbsize()
@@ -58,7 +58,7 @@ async def cache_vitals(redis: CacheServer) -> CacheVitals:
         if "valkey_version" in told
         else f"Redis {told.get('redis_version', '')}".strip()
     )
-    return CacheVitals(
+    return CacheStats(
         program,
         told["used_memory"],
         keys,

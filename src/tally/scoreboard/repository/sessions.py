@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tally.scoreboard.model import MAX_USER_AGENT, Renewal, Session
+from tally.scoreboard.model import MAX_USER_AGENT_LENGTH, PlayerSession, SessionRenewal
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = "id, user_id, token_hash, refresh_hash, ip_address, user_agent, expires_at, created_at, revoked_at"
@@ -30,12 +30,12 @@ RETURNING {", ".join(f"sessions.{name}" for name in _COLUMNS.split(", "))}, void
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRepository:
-    """Sessions by token and by person."""
+class PlayerSessionRepository:
+    """PlayerSessions by token and by person."""
 
     database: Database
 
-    async def create(self, session: Session) -> None:
+    async def create(self, session: PlayerSession) -> None:
         await self.database.value(
             "create_session",
             f"INSERT INTO sessions ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
@@ -44,20 +44,20 @@ class SessionRepository:
             session.token_hash,
             session.refresh_hash,
             _address(session.ip_address),
-            session.user_agent and session.user_agent[:MAX_USER_AGENT],
+            session.user_agent and session.user_agent[:MAX_USER_AGENT_LENGTH],
             session.expires_at,
             session.created_at,
             session.revoked_at,
         )
 
-    async def find(self, token_hash: str) -> Session | None:
+    async def find(self, token_hash: str) -> PlayerSession | None:
         """The session of an access token, whether or not it still holds: ask `is_active`."""
         row = await self.database.row(
             "find_session", f"SELECT {_COLUMNS} FROM sessions WHERE token_hash = $1", token_hash
         )
         return None if row is None else _session(row)
 
-    async def find_by_refresh(self, refresh_hash: str) -> Session | None:
+    async def find_by_refresh(self, refresh_hash: str) -> PlayerSession | None:
         """The session that a refresh token would renew, whether or not it still holds."""
         row = await self.database.row(
             "find_session_by_refresh",
@@ -66,7 +66,7 @@ class SessionRepository:
         )
         return None if row is None else _session(row)
 
-    async def active_of(self, user_id: str, now: datetime, limit: int = 100) -> list[Session]:
+    async def active_of(self, user_id: str, now: datetime, limit: int = 100) -> list[PlayerSession]:
         """A person's sessions that hold, newest first."""
         rows = await self.database.rows(
             "list_sessions",
@@ -80,7 +80,7 @@ class SessionRepository:
 
     async def renew(
         self, refresh_hash: str, token_hash: str, new_refresh_hash: str, now: datetime
-    ) -> Renewal:
+    ) -> SessionRenewal:
         """Trade a refresh token in: the session goes on under `token_hash` and `new_refresh_hash`.
 
         Each refresh token works once. One that comes a second time has been copied, and ends the
@@ -89,11 +89,13 @@ class SessionRepository:
         async with self.database.use("renew_session") as connection:
             row = await connection.fetchrow(_RENEW, refresh_hash, token_hash, new_refresh_hash, now)
             if row is not None:
-                return Renewal(_session(row), (row["void_hash"],))
+                return SessionRenewal(_session(row), (row["void_hash"],))
             stolen = await connection.fetch(_REVOKE_STOLEN, refresh_hash, now)
-        return Renewal(None, tuple(found["token_hash"] for found in stolen), is_theft=bool(stolen))
+        return SessionRenewal(
+            None, tuple(found["token_hash"] for found in stolen), is_reuse=bool(stolen)
+        )
 
-    async def revoke(self, session_id: str, user_id: str, now: datetime) -> Session | None:
+    async def revoke(self, session_id: str, user_id: str, now: datetime) -> PlayerSession | None:
         """End a session of this person's; None if there is none that holds."""
         row = await self.database.row(
             "revoke_session",
@@ -105,7 +107,7 @@ class SessionRepository:
         )
         return None if row is None else _session(row)
 
-    async def revoke_all(self, user_id: str, now: datetime) -> list[Session]:
+    async def revoke_all(self, user_id: str, now: datetime) -> list[PlayerSession]:
         """End all sessions of this person's, and say which they were."""
         rows = await self.database.rows(
             "revoke_sessions",
@@ -137,8 +139,8 @@ def _address(text: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address 
         return None
 
 
-def _session(row: Row) -> Session:
-    return Session(
+def _session(row: Row) -> PlayerSession:
+    return PlayerSession(
         session_id=str(row["id"]),
         user_id=str(row["user_id"]),
         token_hash=row["token_hash"],

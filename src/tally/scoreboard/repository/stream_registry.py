@@ -9,7 +9,7 @@ seconds after it: what a process had open that was killed counts no longer.
 from typing import Final
 
 from tally.kit.ids import new_uuid
-from tally.scoreboard.repository.redis_client import CacheServer
+from tally.scoreboard.repository.redis_client import InstrumentedRedis
 from tally.scoreboard.repository.scripts import STREAMS
 
 STREAMS_OF: Final = "streams:"
@@ -19,13 +19,13 @@ LIVES_SECONDS: Final = 10
 KEPT_SECONDS: Final = 7 * 86_400
 
 
-class OpenStreams:
+class StreamRegistry:
     """What this process tells of its streams.
 
-    Every method raises CacheAway where Redis does not answer.
+    Every method raises CacheUnavailable where Redis does not answer.
     """
 
-    def __init__(self, server: CacheServer) -> None:
+    def __init__(self, server: InstrumentedRedis) -> None:
         self._server = server
         self._process = new_uuid()
         self._script = server.script(STREAMS)

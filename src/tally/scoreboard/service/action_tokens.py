@@ -19,11 +19,11 @@ import msgspec
 from tally.errors import Invalid
 from tally.kit.keyring import Keyring
 from tally.scoreboard.model import (
-    MAX_ACTION_ID,
+    MAX_ACTION_ID_LENGTH,
     MAX_ACTION_SCORE,
     CompletedAction,
-    microseconds,
-    moment_of,
+    from_microseconds,
+    to_microseconds,
 )
 
 # The longest that is made here has about 500 characters.
@@ -44,7 +44,7 @@ class ActionToken:
 
 
 class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    action_id: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ACTION_ID)]
+    action_id: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ACTION_ID_LENGTH)]
     user_id: Annotated[str, msgspec.Meta(min_length=36, max_length=36)]
     max_score: Annotated[int, msgspec.Meta(ge=1, le=MAX_ACTION_SCORE)]
     # Seconds since 1970.
@@ -64,7 +64,7 @@ class ActionTokens:
     def make(self, action: CompletedAction) -> str:
         """The token of an action; the expiry is told in whole seconds."""
         key = self._keys.signing
-        expires = microseconds(action.expires_at) // _SECOND
+        expires = to_microseconds(action.expires_at) // _SECOND
         payload = msgspec.json.encode(
             _Payload(action.action_id, action.user_id, action.max_score, expires, key.key_id)
         )
@@ -73,32 +73,34 @@ class ActionTokens:
     def open(self, token: str) -> ActionToken:
         """What the token says, or Invalid with one and the same message, whatever is wrong with it."""
         if len(token) > MAX_TOKEN or not token.isascii():
-            raise refusal()
+            raise invalid_action_token()
         encoded, dot, encoded_signature = token.partition(".")
         payload, signature = _decode(encoded), _decode(encoded_signature)
         if not dot or payload is None or signature is None:
-            raise refusal()
+            raise invalid_action_token()
         try:
             told = _decoder.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise refusal() from error
+            raise invalid_action_token() from error
         key = self._keys.get(told.key_id)
         if key is None or not hmac.compare_digest(signature, key.signature(payload)):
-            raise refusal()
-        expires_at = moment_of(told.expires_at * _SECOND)
-        return ActionToken(hash_of(token), told.action_id, told.user_id, told.max_score, expires_at)
+            raise invalid_action_token()
+        expires_at = from_microseconds(told.expires_at * _SECOND)
+        return ActionToken(
+            hash_token(token), told.action_id, told.user_id, told.max_score, expires_at
+        )
 
 
-def refusal(message: str = "The action token does not hold") -> Invalid:
+def invalid_action_token(message: str = "The action token does not hold") -> Invalid:
     return Invalid(message, code="invalid_action_token", field="action_token")
 
 
-def hash_of(token: str) -> str:
+def hash_token(token: str) -> str:
     """What stands for a token wherever it is kept: its SHA-256, in hex."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def whole_second(moment: datetime) -> datetime:
+def truncate_to_second(moment: datetime) -> datetime:
     """The moment without its fraction, as a token tells it."""
     return moment.replace(microsecond=0)
 

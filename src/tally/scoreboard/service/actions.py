@@ -8,7 +8,7 @@ from typing import Any, Final
 from tally.kit.clock import Clock
 from tally.scoreboard.model import CompletedAction
 from tally.scoreboard.repository.actions import ActionRepository
-from tally.scoreboard.service.action_tokens import ActionTokens, whole_second
+from tally.scoreboard.service.action_tokens import ActionTokens, truncate_to_second
 
 TOKEN_TIME: Final = timedelta(minutes=5)
 
@@ -24,10 +24,10 @@ class Actions:
     async def complete(
         self, action_id: str, user_id: str, max_score: int, metadata: Mapping[str, Any]
     ) -> tuple[str, datetime]:
-        """The token of the action and when it expires; ActionKnown if the action was vouched for before."""
+        """The token of the action and when it expires; ActionExists if the action was vouched for before."""
         now = self.clock.now()
         action = CompletedAction(
-            action_id, user_id, max_score, now, whole_second(now) + TOKEN_TIME, metadata
+            action_id, user_id, max_score, now, truncate_to_second(now) + TOKEN_TIME, metadata
         )
         await self.actions.complete(action)
         return self.tokens.make(action), action.expires_at

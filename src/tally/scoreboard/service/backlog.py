@@ -26,11 +26,11 @@ class Backlog:
         self._removed: dict[str, None] = {}
         self._void: dict[str, datetime] = {}
         # Whether more was let go than can be caught up one by one.
-        self.is_rebuild_due = False
+        self.needs_rebuild = False
 
-    def owes(self) -> bool:
+    def has_pending_changes(self) -> bool:
         """Whether the board in Redis is behind what this process knows."""
-        return bool(self._scores or self._removed or self.is_rebuild_due)
+        return bool(self._scores or self._removed or self.needs_rebuild)
 
     def __len__(self) -> int:
         return len(self._scores) + len(self._removed) + len(self._void)
@@ -46,13 +46,13 @@ class Backlog:
         self._removed[user_id] = None
         self._bound()
 
-    def add_void(self, token_hash: str, until: datetime) -> None:
+    def add_revoked_token(self, token_hash: str, until: datetime) -> None:
         """The oldest are let go where there are too many: those have the least time left to be misused."""
         self._void[token_hash] = until
         while len(self._void) > self._most:
             del self._void[next(iter(self._void))]
 
-    def is_void(self, token_hash: str) -> bool:
+    def is_revoked_token(self, token_hash: str) -> bool:
         """Whether Redis may still think well of a token that no longer holds."""
         return token_hash in self._void
 
@@ -65,15 +65,15 @@ class Backlog:
     def void(self) -> Iterator[tuple[str, datetime]]:
         yield from list(self._void.items())
 
-    def has_shown(self, score: Score) -> None:
+    def mark_written(self, score: Score) -> None:
         """Redis shows it; a greater one that came meanwhile still waits."""
         if self._scores.get(score.user_id) == score:
             del self._scores[score.user_id]
 
-    def has_removed(self, user_id: str) -> None:
+    def mark_removed(self, user_id: str) -> None:
         self._removed.pop(user_id, None)
 
-    def has_made_void(self, token_hash: str) -> None:
+    def mark_token_revoked(self, token_hash: str) -> None:
         self._void.pop(token_hash, None)
 
     def _bound(self) -> None:
@@ -85,4 +85,4 @@ class Backlog:
             )
             self._scores.clear()
             self._removed.clear()
-            self.is_rebuild_due = True
+            self.needs_rebuild = True

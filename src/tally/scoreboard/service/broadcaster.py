@@ -23,10 +23,10 @@ from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.hub import Hub
 from tally.kit.tasks import cancel_all
-from tally.scoreboard.model import Board, Standing
+from tally.scoreboard.model import LeaderboardPage, Standing
 from tally.scoreboard.repository.channel import UpdateChannel
-from tally.scoreboard.service.redis_breaker import RedisGuard
 from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 TOPIC: Final = "scoreboard:leaderboard"
 EVENT: Final = "leaderboard"
@@ -49,7 +49,7 @@ class Place(msgspec.Struct, frozen=True):
     score: int
 
 
-class Update(msgspec.Struct, frozen=True):
+class LeaderboardUpdate(msgspec.Struct, frozen=True):
     """The top of the board; `changed_positions` are the ranks at which somebody else, or another score, stands than before."""
 
     leaderboard: tuple[Place, ...]
@@ -58,7 +58,7 @@ class Update(msgspec.Struct, frozen=True):
     timestamp: str
 
 
-def place_of(standing: Standing) -> Place:
+def ranked_player(standing: Standing) -> Place:
     return Place(standing.rank, standing.user_id, standing.username, standing.score)
 
 
@@ -72,14 +72,14 @@ def changed_positions(before: Sequence[Place], after: Sequence[Place]) -> tuple[
     )
 
 
-class Broadcast:
+class LeaderboardBroadcaster:
     """The one place of a process through which changes of the board pass to clients."""
 
     def __init__(
         self,
         leaderboard: Leaderboard,
         channel: UpdateChannel,
-        guard: RedisGuard,
+        guard: RedisBreaker,
         hub: Hub,
         clock: Clock,
     ) -> None:
@@ -91,19 +91,19 @@ class Broadcast:
         self._to_tell = asyncio.Event()
         self._to_deliver = asyncio.Event()
         self._told: tuple[Place, ...] = ()
-        self._latest: Update | None = None
+        self._latest: LeaderboardUpdate | None = None
 
-    def note_rank(self, *ranks: int | None) -> None:
+    def notify_rank(self, *ranks: int | None) -> None:
         """Somebody came to, or left, one of these ranks: news only if it is watched."""
         if any(rank is not None and rank <= WATCHED for rank in ranks):
-            self.note_change()
+            self.notify_change()
 
-    def note_change(self) -> None:
+    def notify_change(self) -> None:
         """The top of the board may have changed."""
         self._to_tell.set()
         self._to_deliver.set()
 
-    async def snapshot(self) -> tuple[str, Update]:
+    async def snapshot(self) -> tuple[str, LeaderboardUpdate]:
         """The event for a client that has just come: what all others have, or a first look."""
         latest = self._latest
         if latest is None:
@@ -172,7 +172,7 @@ class Broadcast:
             self._publish(board)
             await self._clock.sleep(DELIVER_SECONDS)
 
-    def _publish(self, board: Board) -> None:
+    def _publish(self, board: LeaderboardPage) -> None:
         before = () if self._latest is None else self._latest.leaderboard
         update = self._update(board, before)
         if update.changed_positions:
@@ -182,12 +182,12 @@ class Broadcast:
     async def _poll(self) -> None:
         while True:
             await self._clock.sleep(POLL_SECONDS)
-            if self._guard.is_away:
+            if self._guard.is_failing:
                 self._to_deliver.set()
 
-    def _update(self, board: Board, before: Sequence[Place]) -> Update:
-        places = tuple(place_of(standing) for standing in board.standings)
-        return Update(
+    def _update(self, board: LeaderboardPage, before: Sequence[Place]) -> LeaderboardUpdate:
+        places = tuple(ranked_player(standing) for standing in board.standings)
+        return LeaderboardUpdate(
             places,
             changed_positions(before, places),
             board.total_players,

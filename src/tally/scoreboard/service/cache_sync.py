@@ -6,37 +6,42 @@ from functools import partial
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model import BoardMissing, CachedSession, Drift, RebuildUnderWay
-from tally.scoreboard.repository.leaderboard import BoardRepository
+from tally.scoreboard.model import (
+    CachedSession,
+    DriftReport,
+    LeaderboardNotCached,
+    RebuildInProgress,
+)
 from tally.scoreboard.repository.cache import SessionCache
-from tally.scoreboard.repository.drift import DriftCheck
-from tally.scoreboard.repository.rebuild import BoardBuilder
+from tally.scoreboard.repository.drift import DriftChecker
+from tally.scoreboard.repository.leaderboard import LeaderboardCache
+from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcaster import Broadcast
-from tally.scoreboard.service.redis_breaker import RedisGuard
+from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatchUp:
+class CacheSync:
     """What jobs do for Redis, and operators too."""
 
-    board: BoardRepository
-    builder: BoardBuilder
-    check: DriftCheck
+    board: LeaderboardCache
+    builder: LeaderboardRebuilder
+    check: DriftChecker
     sessions: SessionCache
     backlog: Backlog
-    guard: RedisGuard
-    broadcast: Broadcast
+    guard: RedisBreaker
+    broadcast: LeaderboardBroadcaster
     clock: Clock
 
     async def run(self) -> None:
         """Tell Redis what it missed, if it is there; this is also the call that finds out that it is back."""
         try:
-            is_whole = await self.guard.call(self.board.is_whole)
+            is_built = await self.guard.call(self.board.is_built)
             await self._make_void()
-            if self.backlog.is_rebuild_due or not is_whole:
+            if self.backlog.needs_rebuild or not is_built:
                 await self._rebuild_for_all()
             await self._catch_up()
         except Unavailable as away:
@@ -50,40 +55,40 @@ class CatchUp:
     async def _rebuild_for_all(self) -> None:
         try:
             players = await self.rebuild()
-        except RebuildUnderWay:
+        except RebuildInProgress:
             return  # by another process, whose board will have what this one has put since
         _log.info("The board was built anew", action="board_rebuilt", players=players)
 
     async def rebuild(self) -> int:
         """Build the board anew from PostgreSQL, and say how many players it has."""
-        was_due, self.backlog.is_rebuild_due = self.backlog.is_rebuild_due, False
+        was_due, self.backlog.needs_rebuild = self.backlog.needs_rebuild, False
         try:
             players = await self.guard.call(self.builder.rebuild)
         except BaseException:
-            self.backlog.is_rebuild_due = self.backlog.is_rebuild_due or was_due
+            self.backlog.needs_rebuild = self.backlog.needs_rebuild or was_due
             raise
-        self.broadcast.note_change()
+        self.broadcast.notify_change()
         return players
 
-    async def drift(self, *, heal: bool) -> Drift:
+    async def drift(self, *, repair: bool) -> DriftReport:
         """How the board differs from PostgreSQL, set right if so wished."""
-        found = await self.guard.call(lambda: self.check.run(heal=heal))
+        found = await self.guard.call(lambda: self.check.run(repair=repair))
         if found.found:
             _log.warning(
                 "The board in Redis had drifted",
                 action="board_drift",
                 found=found.found,
-                healed=found.healed,
+                repaired=found.repaired,
             )
-        if found.healed:
-            self.broadcast.note_change()
+        if found.repaired:
+            self.broadcast.notify_change()
         return found
 
     async def verify(self) -> None:
         """Find drift and heal it; without a board, one is built."""
         try:
-            await self.drift(heal=True)
-        except BoardMissing:
+            await self.drift(repair=True)
+        except LeaderboardNotCached:
             await self._rebuild_for_all()
         except Unavailable as away:
             _log.warning("The board could not be verified", action="board_verify", error=away)
@@ -94,17 +99,17 @@ class CatchUp:
             gone = CachedSession("", "", until, revoked=True)
             if until > now:
                 await self.guard.call(partial(self.sessions.revoke, token_hash, gone, now))
-            self.backlog.has_made_void(token_hash)
+            self.backlog.mark_token_revoked(token_hash)
 
     async def _catch_up(self) -> None:
-        if not self.backlog.owes():
+        if not self.backlog.has_pending_changes():
             return
         for user_id in self.backlog.removed():
             await self.guard.call(partial(self.board.remove, user_id))
-            self.backlog.has_removed(user_id)
+            self.backlog.mark_removed(user_id)
         scores = self.backlog.scores()
         for score in scores:
             await self.guard.call(partial(self.board.put, score))
-            self.backlog.has_shown(score)
+            self.backlog.mark_written(score)
         _log.info("Redis was told what it missed", action="catch_up", scores=len(scores))
-        self.broadcast.note_change()
+        self.broadcast.notify_change()

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tally.errors import NotFound
-from tally.scoreboard.model import Board, Standing
-from tally.scoreboard.repository.leaderboard import BoardRepository
+from tally.scoreboard.model import LeaderboardPage, Standing
+from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.redis_breaker import RedisGuard
-from tally.scoreboard.service.rank_batcher import SharedRanks
+from tally.scoreboard.service.rank_batcher import RankBatcher
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 T = TypeVar("T")
 
@@ -23,19 +23,19 @@ T = TypeVar("T")
 class Leaderboard:
     """Reads the board."""
 
-    board: BoardRepository
+    board: LeaderboardCache
     scores: ScoreRepository
-    ranks: SharedRanks
-    guard: RedisGuard
+    ranks: RankBatcher
+    guard: RedisBreaker
     backlog: Backlog
 
-    async def top(self, limit: int, offset: int = 0) -> Board:
+    async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:
         """A stretch of the board, from the rank `offset` + 1 on."""
         return await self._read(
             lambda: self.board.top(limit, offset), lambda: self.scores.top(limit, offset)
         )
 
-    async def around(self, user_id: str, limit: int) -> Board:
+    async def around(self, user_id: str, limit: int) -> LeaderboardPage:
         """A stretch of the board with the player in its middle."""
         found = await self._read(
             lambda: self.board.around(user_id, limit), lambda: self.scores.around(user_id, limit)
@@ -59,7 +59,7 @@ class Leaderboard:
     async def _read(
         self, in_redis: Callable[[], Awaitable[T]], in_postgresql: Callable[[], Awaitable[T]]
     ) -> T:
-        if self.backlog.owes():
+        if self.backlog.has_pending_changes():
             return await in_postgresql()
         return await self.guard.ask(in_redis, otherwise=in_postgresql)
 

@@ -1,4 +1,4 @@
-"""Passwords: hashed with Argon2id in threads of their own, a few at a time, and checked in the same time for everyone.
+"""ThreadedPasswordHasher: hashed with Argon2id in threads of their own, a few at a time, and checked in the same time for everyone.
 
 A hash takes some tens of milliseconds and 19 MiB on purpose. So only as many are made at once as
 there are threads, and only so many may wait: beyond that, signing in is refused for a moment, and
@@ -21,7 +21,7 @@ THREADS: Final = 2
 MAX_WAITING: Final = 100
 
 
-class Passwords:
+class ThreadedPasswordHasher:
     """Hashes passwords and checks them, for as long as it is open."""
 
     def __init__(self) -> None:
@@ -43,12 +43,12 @@ class Passwords:
         """What to keep of the password."""
         return await self._apart(lambda: self._hasher.hash(password))
 
-    async def is_right(self, password: str, password_hash: str | None) -> bool:
+    async def verify(self, password: str, password_hash: str | None) -> bool:
         """Whether it is the password; where there is no account (None) this takes as long, and the answer is no."""
         found = await self._apart(lambda: self._verify(password_hash or self._nobodys, password))
         return found and password_hash is not None
 
-    def is_outdated(self, password_hash: str) -> bool:
+    def needs_rehash(self, password_hash: str) -> bool:
         """Whether the hash was made with other parameters than those of today."""
         return self._hasher.check_needs_rehash(password_hash)
 

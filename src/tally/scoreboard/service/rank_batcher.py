@@ -12,7 +12,7 @@ from tally.scoreboard.model import Standing
 from tally.scoreboard.repository.scores import ScoreRepository
 
 
-class SharedRanks:
+class RankBatcher:
     """Finds players' places on the board in PostgreSQL."""
 
     def __init__(self, scores: ScoreRepository) -> None:

@@ -8,20 +8,20 @@ from typing import Final
 
 from tally.errors import RateLimited
 from tally.kit.clock import Clock
-from tally.scoreboard.model import Allowance
-from tally.scoreboard.repository.rate_limits import LimitRepository
-from tally.scoreboard.service.redis_breaker import RedisGuard
+from tally.scoreboard.model import RateLimitStatus
+from tally.scoreboard.repository.rate_limits import RateLimitRepository
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 WINDOW_SECONDS: Final = 60.0
 MAX_KEYS: Final = 50_000
 
 
-class LimitPassed(RateLimited):
+class RateLimitExceeded(RateLimited):
     """Too many requests within a minute."""
 
     default_code = "rate_limit_exceeded"
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: RateLimitStatus) -> None:
         super().__init__(
             f"At most {allowance.limit} requests a minute",
             retry_after=allowance.retry_after,
@@ -30,7 +30,7 @@ class LimitPassed(RateLimited):
         self.allowance = allowance
 
 
-class LocalWindows:
+class LocalSlidingWindows:
     """The same windows in this process's memory; when there are too many, those that were used longest ago are forgotten."""
 
     def __init__(self, clock: Clock, most_keys: int = MAX_KEYS) -> None:
@@ -45,13 +45,13 @@ class LocalWindows:
         while len(hits) > limit:
             hits.popleft()
 
-    def hit(self, what: str, who: str, limit: int) -> Allowance:
+    def hit(self, what: str, who: str, limit: int) -> RateLimitStatus:
         """Count a request, and say whether it is allowed; one that is refused is not counted."""
         now, hits = self._clock.monotonic(), self._window((what, who))
         is_allowed = len(hits) < limit
         if is_allowed:
             hits.append(now)
-        return Allowance(
+        return RateLimitStatus(
             is_allowed=is_allowed,
             limit=limit,
             remaining=max(0, limit - len(hits)),
@@ -72,21 +72,23 @@ class LocalWindows:
         return hits
 
 
-class Limits:
+class RateLimiter:
     """Counts requests in Redis, and here."""
 
-    def __init__(self, windows: LimitRepository, guard: RedisGuard, local: LocalWindows) -> None:
+    def __init__(
+        self, windows: RateLimitRepository, guard: RedisBreaker, local: LocalSlidingWindows
+    ) -> None:
         self._windows = windows
         self._guard = guard
         self._local = local
 
-    async def take(self, what: str, who: str, limit: int) -> Allowance:
-        """What is left of the allowance, or LimitPassed."""
+    async def take(self, what: str, who: str, limit: int) -> RateLimitStatus:
+        """What is left of the allowance, or RateLimitExceeded."""
 
-        async def here() -> Allowance:
+        async def here() -> RateLimitStatus:
             return self._local.hit(what, who, limit)
 
-        async def for_all() -> Allowance:
+        async def for_all() -> RateLimitStatus:
             allowance = await self._windows.hit(what, who, limit, WINDOW_SECONDS)
             if allowance.is_allowed:
                 self._local.note(what, who, limit)
@@ -94,5 +96,5 @@ class Limits:
 
         allowance = await self._guard.ask(for_all, otherwise=here)
         if not allowance.is_allowed:
-            raise LimitPassed(allowance)
+            raise RateLimitExceeded(allowance)
         return allowance

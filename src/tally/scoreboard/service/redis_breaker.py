@@ -13,7 +13,7 @@ from tally.errors import Unavailable
 from tally.kit.breaker import Breaker, State
 from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.model import BoardMissing, CacheAway
+from tally.scoreboard.model import CacheUnavailable, LeaderboardNotCached
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -22,7 +22,7 @@ FAILURES: Final = 3
 OPEN_SECONDS: Final = 1.0
 
 
-class RedisGuard:
+class RedisBreaker:
     """The one breaker of a process around everything that asks Redis."""
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
@@ -34,12 +34,12 @@ class RedisGuard:
             open_seconds=OPEN_SECONDS,
             # One without a board is well, and waits for us to build it.
             counts=lambda error: (
-                isinstance(error, CacheAway) and not isinstance(error, BoardMissing)
+                isinstance(error, CacheUnavailable) and not isinstance(error, LeaderboardNotCached)
             ),
         )
 
     @property
-    def is_away(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether Redis has been failing; no news of it is good news."""
         return self._breaker.state is not State.CLOSED
 

@@ -10,7 +10,7 @@ from tally.kit.clock import Clock
 from tally.scoreboard.repository.actions import ActionRepository
 from tally.scoreboard.repository.events import EventRepository
 from tally.scoreboard.repository.scores import ScoreRepository
-from tally.scoreboard.repository.sessions import SessionRepository
+from tally.scoreboard.repository.sessions import PlayerSessionRepository
 
 BITE: Final = 500
 PAUSE_SECONDS: Final = 0.05
@@ -22,9 +22,9 @@ _log = logs.logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Sessions a day after their end, used tokens an hour after theirs, history and actions after so many days."""
+    """PlayerSessions a day after their end, used tokens an hour after theirs, history and actions after so many days."""
 
-    sessions: SessionRepository
+    sessions: PlayerSessionRepository
     events: EventRepository
     scores: ScoreRepository
     actions: ActionRepository

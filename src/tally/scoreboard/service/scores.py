@@ -17,20 +17,20 @@ import msgspec
 from tally.errors import Invalid, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model import AppliedChange, Score, ScoreChange
-from tally.scoreboard.repository.leaderboard import BoardRepository
-from tally.scoreboard.repository.cache import AnswerCache
+from tally.scoreboard.model import AppliedScoreChange, Score, ScoreChange
+from tally.scoreboard.repository.cache import ResponseCache
+from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.scores import ScoreRepository
+from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, invalid_action_token
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcaster import Broadcast
-from tally.scoreboard.service.redis_breaker import RedisGuard
+from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.leaderboard import Leaderboard
-from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, refusal
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 _log = logs.logger()
 
 
-class ScoreAnswer(msgspec.Struct, frozen=True):
+class ScoreUpdateResponse(msgspec.Struct, frozen=True):
     """What came of an action token."""
 
     user_id: str
@@ -46,21 +46,21 @@ class ScoreUpdates:
 
     tokens: ActionTokens
     scores: ScoreRepository
-    board: BoardRepository
-    answers: AnswerCache
+    board: LeaderboardCache
+    answers: ResponseCache
     leaderboard: Leaderboard
-    broadcast: Broadcast
+    broadcast: LeaderboardBroadcaster
     backlog: Backlog
-    guard: RedisGuard
+    guard: RedisBreaker
     clock: Clock
 
     async def update(
         self, user_id: str, action_token: str, score_delta: int, client_info: Mapping[str, Any]
     ) -> bytes:
-        """The answer, a `ScoreAnswer` as JSON: the same, byte for byte, however often the token is sent."""
+        """The answer, a `ScoreUpdateResponse` as JSON: the same, byte for byte, however often the token is sent."""
         token = self.tokens.open(action_token)
         if token.user_id != user_id:
-            raise refusal("The action token is for another player")
+            raise invalid_action_token("The action token is for another player")
         answer = await self.guard.ask(
             partial(self.answers.find, token.token_hash), otherwise=_unknown
         )
@@ -86,20 +86,20 @@ class ScoreUpdates:
 
     async def _answered_before(self, token: ActionToken, trouble: Invalid) -> bytes:
         """What cannot be traded any more, or not for so much, may have been traded already: then that answer stands."""
-        used = await self.scores.response_of(token.token_hash)
+        used = await self.scores.find_response(token.token_hash)
         if used is None or used[0] != token.user_id or used[1] is None:
             raise trouble
         return used[1]
 
-    async def _settle(self, token: ActionToken, applied: AppliedChange) -> bytes:
+    async def _settle(self, token: ActionToken, applied: AppliedScoreChange) -> bytes:
         """Show the score on the board, and keep the answer that says so."""
         rank = await self._show(
             Score(applied.user_id, applied.username, applied.score_after, applied.at)
         )
-        answer = ScoreAnswer(
+        answer = ScoreUpdateResponse(
             applied.user_id, applied.score_after, applied.score_delta, rank, applied.at
         )
-        kept = await self.scores.keep_response(token.token_hash, msgspec.json.encode(answer))
+        kept = await self.scores.store_response(token.token_hash, msgspec.json.encode(answer))
         if not applied.is_replay:
             told = {
                 "scoreDelta": applied.score_delta,
@@ -119,7 +119,7 @@ class ScoreUpdates:
         if rank is None:
             standing, _ = await self.leaderboard.place(score.user_id)
             rank = standing.rank
-        self.broadcast.note_rank(rank)
+        self.broadcast.notify_rank(rank)
         return rank
 
     async def _remember(self, token: ActionToken, answer: bytes) -> None:
@@ -132,7 +132,7 @@ class ScoreUpdates:
 
 def _trouble(token: ActionToken, score_delta: int, now: datetime) -> Invalid | None:
     if token.expires_at <= now:
-        return refusal("The action token has expired")
+        return invalid_action_token("The action token has expired")
     if score_delta > token.max_score:
         message = f"score_delta must be at most {token.max_score}"
         return Invalid(

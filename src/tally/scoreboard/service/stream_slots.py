@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from tally.errors import RateLimited
-from tally.scoreboard.repository.stream_registry import OpenStreams
-from tally.scoreboard.service.redis_breaker import RedisGuard
+from tally.scoreboard.repository.stream_registry import StreamRegistry
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 
 class StreamSlots:
     """Counts open streams, and refuses one too many."""
 
     def __init__(
-        self, streams: OpenStreams, guard: RedisGuard, *, per_user: int, per_address: int
+        self, streams: StreamRegistry, guard: RedisBreaker, *, per_user: int, per_address: int
     ) -> None:
         self._streams = streams
         self._guard = guard

@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS scoreboard_migrations (
 """
 
 
-class SchemaRefused(Unavailable):
+class SchemaMismatch(Unavailable):
     """The database is not one that this program can work on; the message says why."""
 
     default_code = "schema_refused"
@@ -65,7 +65,7 @@ def known_migrations() -> tuple[Migration, ...]:
 
 
 async def migrate(database: Database, migrations: tuple[Migration, ...] | None = None) -> int:
-    """Apply what the database lacks, and say how many files that were; SchemaRefused if it cannot be worked on."""
+    """Apply what the database lacks, and say how many files that were; SchemaMismatch if it cannot be worked on."""
     migrations = known_migrations() if migrations is None else migrations
     async with database.use("migrate") as connection, connection.transaction():
         # Statements of a migration, and the wait for somebody else's, may take longer than those of
@@ -93,13 +93,13 @@ async def _missing(connection: Connection, migrations: tuple[Migration, ...]) ->
     }
     known = {migration.version: migration for migration in migrations}
     if unknown := sorted(set(applied) - set(known)):
-        raise SchemaRefused(
+        raise SchemaMismatch(
             f"The database is newer than this program: it has the migration {unknown[-1]} ({applied[unknown[-1]]['name']}), "
             f"and this program knows {max(known, default=0)} of them. Run a newer Tally."
         )
     for version, row in sorted(applied.items()):
         if row["checksum"] != known[version].checksum:
-            raise SchemaRefused(
+            raise SchemaMismatch(
                 f"The migration {version} ({row['name']}) was changed after it had been applied: what the database has and what "
                 "this program expects may differ. Restore the file, and put the change into a new one."
             )
@@ -112,7 +112,7 @@ async def _apply(connection: Connection, migration: Migration) -> None:
     except asyncpg.PostgresError as error:
         if error.sqlstate and error.sqlstate[:2] in {"08", "57"}:
             raise
-        raise SchemaRefused(
+        raise SchemaMismatch(
             f"The migration {migration.version} ({migration.name}) does not apply: {error}"
         ) from error
     await connection.execute(
