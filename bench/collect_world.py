@@ -20,7 +20,7 @@ from tally.collect.service.linking import sealed_tokens
 from tally.collect.service.sign_in import hashed
 from tally.kit.clock import SystemClock, rfc3339
 from tally.kit.encryption import Encryptor
-from tally.kit.keyfile import read_or_make
+from tally.kit.keyfile import read_or_create
 from tally.sim.strava.authorizations import ACCESS_SECONDS, Grant
 from tally.sim.strava.model import Activity, Athlete
 from tally.sim.strava.snapshot import Snapshot
@@ -71,7 +71,7 @@ class World:
         """Put them into the store."""
         store = Store(engine)
         main, sessions = CollectRepository(store), SessionRepository(store)
-        sealer = Encryptor(read_or_make(directory / "collect.key"), "collect")
+        sealer = Encryptor(read_or_create(directory / "collect.key"), "collect")
         for person, past in zip(self.people, self.pasts, strict=True):
             moment = rfc3339(SystemClock().now())
             await main.create_profile(Profile(person.user_id, None, "free", moment))

@@ -19,9 +19,9 @@ from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
 from tally.kit.clock import SystemClock
 from tally.kit.ids import new_uuid
-from tally.kit.issuing import TokenIssuer
 from tally.kit.keyring import Keyring
 from tally.kit.metrics import Metrics
+from tally.kit.token_issuer import TokenIssuer
 from tally.scoreboard.model import CompletedAction, PlayerSession
 from tally.scoreboard.repository.database import Database, PoolLimits, open_database_pool
 from tally.scoreboard.repository.leaderboard import LeaderboardCache

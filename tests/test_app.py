@@ -17,10 +17,10 @@ from tally import __version__
 from tally.app import Application, build_app, open_application
 from tally.kit.backend import Probe
 from tally.kit.clock import ManualClock
-from tally.kit.eventstream import EventStream
+from tally.kit.endpoints import Api, Endpoint
+from tally.kit.event_stream import EventStream
 from tally.kit.http import Json
 from tally.kit.jobs import Job
-from tally.kit.operations import Api, Operation
 from tally.kit.server import serving
 from tally.settings import Settings
 from tally.store.errors import StorageUnwritable
@@ -124,7 +124,10 @@ async def test_metrics_are_served(client: Client, parts: Application) -> None:
         response = await client.get(f"{url}/metrics").build().send()
         assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
         page = await response.text()
-    assert 'tally_http_request_seconds_count{method="GET",route="/health",status="200"} 1.0' in page
+    assert (
+        'tally_http_request_duration_seconds_count{method="GET",route="/health",status="200"} 1.0'
+        in page
+    )
 
 
 async def test_the_documents_are_served(client: Client, parts: Application) -> None:
@@ -146,7 +149,7 @@ async def test_a_backend_is_served_under_its_name(client: Client, parts: Applica
         return Json({"devices": []})
 
     api = Api(
-        name="things", description="Things.", operations=(Operation("GET", "/all", handler, "All"),)
+        name="things", description="Things.", endpoints=(Endpoint("GET", "/all", handler, "All"),)
     )
     async with running(replace(parts, apis=(*parts.apis, api))) as url:
         assert await get(client, f"{url}/things/all") == (200, {"devices": []})
@@ -164,7 +167,7 @@ async def test_jobs_run_while_the_app_does(
     async def run() -> None:
         runs.append(clock.monotonic())
 
-    job = Job(name="sweep", what="Sweeps", run=run, interval=60, jitter=0)
+    job = Job(name="sweep", description="Sweeps", run=run, interval=60, jitter=0)
     async with running(replace(parts, jobs=(job,))):
         await clock.advance(120)
     await clock.advance(600)
@@ -185,7 +188,7 @@ async def test_a_stop_ends_streams_and_then_what_was_opened(
         return EventStream(parts.hub, "board", request, snapshot)
 
     api = Api(
-        name="things", description="", operations=(Operation("GET", "/stream", stream, "A stream"),)
+        name="things", description="", endpoints=(Endpoint("GET", "/stream", stream, "A stream"),)
     )
     async with running(replace(parts, apis=(api,))) as url:
         reading = asyncio.create_task(client.get(f"{url}/things/stream").build().send())
@@ -206,9 +209,9 @@ async def test_an_instance_that_stops_says_so(client: Client, parts: Application
 async def test_the_cursor_secret_is_made_once_and_can_be_given(tmp_path: Path) -> None:
     """The same after a restart; a secret of one's own needs no file."""
     async with open_application(Settings(data_dir=tmp_path / "a", backends=("devices",))) as first:
-        cursor = first.cursors.seal("x", {"pk": "1"})
+        cursor = first.cursors.encode("x", {"pk": "1"})
     async with open_application(Settings(data_dir=tmp_path / "a", backends=("devices",))) as again:
-        assert again.cursors.open("x", cursor) == {"pk": "1"}
+        assert again.cursors.decode("x", cursor) == {"pk": "1"}
     assert (tmp_path / "a" / "cursor.key").stat().st_mode & 0o777 == 0o600
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from tally import __version__
 from tally.cli import cli
-from tally.settings import TABLE, markdown
+from tally.settings import SETTINGS, settings_markdown
 
 PROGRAM = [sys.executable, "-m", "tally.cli"]
 LONG_ENOUGH = 60
@@ -188,12 +188,12 @@ def test_settings_can_be_had_as_json() -> None:
     code, output, _ = run("settings", "--json", TALLY_PORT="9000")
     told = {row["variable"]: row for row in json.loads(output)}
     assert code == 0
-    assert set(told) == {setting.variable for setting in TABLE}
+    assert set(told) == {setting.variable for setting in SETTINGS}
     assert (told["TALLY_PORT"]["value"], told["TALLY_PORT"]["source"]) == ("9000", "environment")
 
 
 def test_settings_can_be_had_as_their_page() -> None:
-    assert run("settings", "--markdown", TALLY_PORT="wrong") == (0, markdown(), "")
+    assert run("settings", "--markdown", TALLY_PORT="wrong") == (0, settings_markdown(), "")
 
 
 def test_a_person_at_a_terminal_gets_a_table(tmp_path: Path) -> None:

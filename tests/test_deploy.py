@@ -20,14 +20,14 @@ from typer.main import get_group
 
 from tally.cli import cli
 from tally.embedded.launch import NOBODY
-from tally.settings import TABLE
+from tally.settings import SETTINGS
 from tests.needs import need_program, skip_or_fail
 from tests.test_cli import read_until
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
-VARIABLES = {setting.variable for setting in TABLE} | {
-    setting.also for setting in TABLE if setting.also
+VARIABLES = {setting.variable for setting in SETTINGS} | {
+    setting.alias for setting in SETTINGS if setting.alias
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tally.settings import TABLE
+from tally.settings import SETTINGS
 from tally.store.collector import _COUNTERS
 from tests.test_docs import make_targets
 
@@ -60,7 +60,7 @@ def test_the_picture_is_one_and_not_large() -> None:
 
 
 def test_every_setting_that_is_named_is_one() -> None:
-    known = {setting.variable for setting in TABLE}
+    known = {setting.variable for setting in SETTINGS}
     assert {
         name for name in re.findall(r"TALLY_[A-Z_]+[A-Z]", README) if name not in known
     } == set()

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from tally.settings import (
     MASK,
-    TABLE,
+    SETTINGS,
     Secret,
     Setting,
     Settings,
     SettingsError,
-    markdown,
+    format_value,
     read_settings,
-    rows,
-    shown,
+    setting_rows,
+    settings_markdown,
     unknown_variables,
 )
 
@@ -65,10 +65,10 @@ def test_each_kind_of_setting_can_be_given() -> None:
     )
 
 
-@pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.variable)
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.variable)
 def test_a_default_can_be_given_as_it_is_shown(setting: Setting) -> None:
     """So that a line of the page can be copied into the environment, and changes nothing."""
-    as_shown = shown(setting.default)
+    as_shown = format_value(setting.default)
     assert getattr(read_settings({setting.variable: as_shown}), setting.name) == setting.default
 
 
@@ -161,21 +161,24 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_the_rows_say_where_each_value_comes_from() -> None:
     environ = {"TALLY_PORT": "9000", "TALLY_CURSOR_SECRET": KEY}
-    told = {row.variable: (row.value, row.source) for row in rows(read_settings(environ), environ)}
+    told = {
+        row.variable: (row.value, row.source)
+        for row in setting_rows(read_settings(environ), environ)
+    }
     assert told["TALLY_PORT"] == ("9000", "environment")
     assert told["TALLY_HOST"] == ("127.0.0.1", "default")
     assert told["TALLY_CURSOR_SECRET"] == (MASK, "environment")
     assert told["TALLY_ACCESS_LOG"] == ("no", "default")
-    assert len(told) == len(TABLE)
+    assert len(told) == len(SETTINGS)
 
 
 def test_every_setting_has_help() -> None:
-    assert [setting.variable for setting in TABLE if not setting.help.endswith(".")] == []
+    assert [setting.variable for setting in SETTINGS if not setting.help.endswith(".")] == []
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:
     """Made by: tally settings --markdown > docs/settings.md."""
-    assert (ROOT / "docs" / "settings.md").read_text() == markdown()
+    assert (ROOT / "docs" / "settings.md").read_text() == settings_markdown()
 
 
 def test_several_secrets_and_addresses_with_passwords_are_taken_and_masked() -> None:
@@ -187,7 +190,7 @@ def test_several_secrets_and_addresses_with_passwords_are_taken_and_masked() -> 
     given = read_settings(environ)
     assert given.scoreboard_action_keys == (Secret(KEY), Secret(other))
     assert given.scoreboard_database_url == Secret(address)
-    told = {row.variable: row.value for row in rows(given, environ)}
+    told = {row.variable: row.value for row in setting_rows(given, environ)}
     assert (told["TALLY_SCOREBOARD_ACTION_KEYS"], told["TALLY_SCOREBOARD_DATABASE_URL"]) == (
         f"{MASK},{MASK}",
         MASK,
@@ -215,7 +218,7 @@ def test_the_usual_names_of_a_database_and_a_redis_are_read_where_ours_are_not_s
     assert given.scoreboard_redis_url == Secret("redis://cache/0")
     ours = read_settings(usual | {"TALLY_SCOREBOARD_DATABASE_URL": "postgresql://db/ours"})
     assert ours.scoreboard_database_url == Secret("postgresql://db/ours")
-    sources = {row.variable: row.source for row in rows(given, usual)}
+    sources = {row.variable: row.source for row in setting_rows(given, usual)}
     assert sources["TALLY_SCOREBOARD_REDIS_URL"] == "environment"
     with pytest.raises(
         SettingsError, match=r"^DATABASE_URL must be a URL that starts with postgresql://$"

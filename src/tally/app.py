@@ -34,16 +34,16 @@ from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES
 from tally.devices.wiring import open_devices
 from tally.kit import directory_lock, keyfile, logs
 from tally.kit.backend import Backend, Probe
-from tally.kit.clock import Clock, DeadlinePassed, SystemClock, finish_within
+from tally.kit.clock import Clock, DeadlineExceeded, SystemClock, finish_within
 from tally.kit.cursors import Cursors
-from tally.kit.docs import page
+from tally.kit.docs import render_docs
+from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import Json, RequestContextMiddleware
 from tally.kit.hub import Hub
 from tally.kit.jobs import Job, JobRunner
 from tally.kit.locks import Locks
 from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
-from tally.kit.operations import Api, Operation
 from tally.scoreboard.wiring import open_scoreboard
 from tally.settings import Settings
 from tally.store.api import Engine
@@ -120,7 +120,7 @@ async def open_application(
         hub = Hub(clock, metrics, ping_seconds=PING_SECONDS)
         stack.callback(hub.close)
         cursors = Cursors(
-            settings.cursor_secret or keyfile.read_or_make(settings.data_dir / "cursor.key")
+            settings.cursor_secret or keyfile.read_or_create(settings.data_dir / "cursor.key")
         )
         dependencies = Dependencies(
             settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=cursors, store=store
@@ -129,10 +129,10 @@ async def open_application(
             name: await stack.enter_async_context(BACKENDS[name](dependencies))
             for name in settings.backends
         }
-        stack.enter_context(directory_lock.used(settings.data_dir))
+        stack.enter_context(directory_lock.shared_lock(settings.data_dir))
         sweep = Job(
             name="ttl-sweep",
-            what="Deletes what has expired",
+            description="Deletes what has expired",
             run=partial(_sweep, engine, clock),
             interval=60,
         )
@@ -169,7 +169,7 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
         ) as engine:
             yield engine
         return
-    busy = settings.store_scribe_at or None
+    busy = settings.store_writer_process_threshold or None
     async with open_sqlite(
         settings.data_dir, clock=lambda: clock.time_ns() / 1e9, busy=busy
     ) as embedded:
@@ -186,7 +186,7 @@ async def _sweep(engine: Engine, clock: Clock) -> None:
             swept = await engine.sweep(table, clock.seconds(), SWEEP_BITE)
 
 
-class Beside(Protocol):
+class MountedApp(Protocol):
     """Something else that the app serves, with a start and an end of its own: the console."""
 
     @property
@@ -196,16 +196,16 @@ class Beside(Protocol):
 
 
 def build_app(
-    application: Application, *, beside: Callable[[JobRunner], Beside] | None = None
+    application: Application, *, build_extra: Callable[[JobRunner], MountedApp] | None = None
 ) -> Starlette:
     """The app that serves the parts: every backend under its name, and the routes of the instance itself."""
     runner = application.job_runner()
-    extra = None if beside is None else beside(runner)
+    extra = None if build_extra is None else build_extra(runner)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(_Background(application.hub.run()))
+            await stack.enter_async_context(_BackgroundTask(application.hub.run()))
             await stack.enter_async_context(runner)
             if extra is not None:
                 await stack.enter_async_context(extra.running())
@@ -214,7 +214,7 @@ def build_app(
     mounts = [api.mount() for api in application.apis]
     if extra is not None:
         mounts.append(extra.mount)
-    mounts.append(_Instance(application).api.mount())
+    mounts.append(_InstanceRoutes(application).api.mount())
     scope = Middleware(
         RequestContextMiddleware,
         application.metrics,
@@ -224,7 +224,7 @@ def build_app(
     return Starlette(routes=mounts, middleware=[scope], lifespan=lifespan)
 
 
-class _Background:
+class _BackgroundTask:
     """Runs a coroutine for as long as the context lasts."""
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
@@ -238,7 +238,7 @@ class _Background:
         await asyncio.wait({self._task})
 
 
-class Health(msgspec.Struct, frozen=True):
+class Liveness(msgspec.Struct, frozen=True):
     status: str
 
 
@@ -249,7 +249,7 @@ class Readiness(msgspec.Struct, frozen=True):
     checks: dict[str, str]
 
 
-class _Instance:
+class _InstanceRoutes:
     """The routes of the instance itself, at the root, last: what no backend answers is answered here."""
 
     def __init__(self, application: Application) -> None:
@@ -257,16 +257,16 @@ class _Instance:
         self.api = Api(
             name="",
             description="The instance itself: whether it is well, its figures, and this page.",
-            operations=(
-                Operation(
+            endpoints=(
+                Endpoint(
                     "GET",
                     "/health",
                     self.health,
                     "Alive",
-                    response=Health,
-                    response_example=Health("ok"),
+                    response=Liveness,
+                    response_example=Liveness("ok"),
                 ),
-                Operation(
+                Endpoint(
                     "GET",
                     "/health/ready",
                     self.ready,
@@ -275,24 +275,24 @@ class _Instance:
                     response_example=Readiness("ready", {"store": "ok"}),
                     other_responses={503: Readiness("not_ready", {"store": "failed"})},
                 ),
-                Operation(
+                Endpoint(
                     "GET",
                     "/metrics",
                     self.metrics,
                     "Figures for Prometheus",
                     media_type="text/plain",
                 ),
-                Operation(
+                Endpoint(
                     "GET",
                     "/patterns",
                     self.patterns,
                     "Access patterns and what they cost",
                     response=list[PatternRow],
                 ),
-                Operation(
+                Endpoint(
                     "GET", "/openapi.json", self.openapi, "The OpenAPI document", response=dict
                 ),
-                Operation(
+                Endpoint(
                     "GET",
                     "/docs",
                     self.docs,
@@ -303,10 +303,10 @@ class _Instance:
         )
         told = document("Tally", __version__, DESCRIPTION, [*application.apis, self.api])
         self._document = msgspec.json.encode(told)
-        self._page = page(told)
+        self._page = render_docs(told)
 
     async def health(self, _: Request) -> Response:
-        return Json(Health("ok"))
+        return Json(Liveness("ok"))
 
     async def ready(self, _: Request) -> Response:
         probes = self._parts.probes
@@ -324,7 +324,7 @@ class _Instance:
     async def _check(self, probe: Probe) -> str:
         try:
             await finish_within(self._parts.clock, PROBE_SECONDS, probe.check())
-        except DeadlinePassed:
+        except DeadlineExceeded:
             return "timed_out"
         except Exception as error:  # noqa: BLE001  (whatever it is, the answer is that this does not work)
             _log.warning("Not ready", action="readiness", check=probe.name, error=error)

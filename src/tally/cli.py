@@ -28,13 +28,20 @@ from tally.backup.restore import restore_backup
 from tally.errors import TallyError
 from tally.kit import logs
 from tally.kit.clock import SystemClock
-from tally.kit.jobs import Job, Outcome, Run
-from tally.kit.server import CannotListen, Server, listen, run_until_stopped, url_of
-from tally.settings import Settings, SettingsError, markdown, read_settings, rows, unknown_variables
+from tally.kit.jobs import Job, JobOutcome, JobRun
+from tally.kit.server import ListenError, Server, listen, run_until_stopped, socket_url
+from tally.settings import (
+    Settings,
+    SettingsError,
+    read_settings,
+    setting_rows,
+    settings_markdown,
+    unknown_variables,
+)
 from tally.sim.commands import sim
 from tally.store.commands import StoreCommands
 from tally.store.errors import StoreError
-from tally.up import Up, console_of, set_aside
+from tally.up import Up, archive_data_dir, build_console
 
 cli = typer.Typer(
     help="Keeps score of live things, and tells everyone who is watching.",
@@ -119,7 +126,7 @@ def up(
     settings = _settings(host, port, only, quiet=True)
     with _explained():
         listening = listen(settings.host, settings.port)
-        if fresh and (aside := set_aside(settings.data_dir)):
+        if fresh and (aside := archive_data_dir(settings.data_dir)):
             typer.echo(f"What was in {settings.data_dir} is in {aside} now.")
         running = Up(settings, with_simulators=sim)
         run_until_stopped(lambda stop: running.run(listening, stop))
@@ -170,9 +177,9 @@ def show_settings(
 ) -> None:
     """Print every setting, its value and where the value comes from."""
     if as_markdown:
-        typer.echo(markdown(), nl=False)
+        typer.echo(settings_markdown(), nl=False)
         return
-    found = rows(_settings(), os.environ)
+    found = setting_rows(_settings(), os.environ)
     if as_json:
         typer.echo(msgspec.json.encode(found))
     elif sys.stdout.isatty():
@@ -196,20 +203,20 @@ def list_jobs(as_json: AsJson = False) -> None:
     with _explained():
         jobs = asyncio.run(read())
     if as_json:
-        fields = ("name", "what", "interval", "lock_seconds", "deadline")
+        fields = ("name", "description", "interval", "lock_seconds", "deadline")
         typer.echo(
             msgspec.json.encode([{field: getattr(job, field) for field in fields} for job in jobs])
         )
         return
     for job in jobs:
-        typer.echo(f"{job.name}  every {job.interval:g} s  {job.what}")
+        typer.echo(f"{job.name}  every {job.interval:g} s  {job.description}")
 
 
 @job_commands.command("run")
 def run_job(name: str) -> None:
     """Run a job once, now, beside the instances that are running."""
 
-    async def run() -> Run:
+    async def run() -> JobRun:
         async with open_application(_settings()) as application:
             return await application.job_runner().run(name)
 
@@ -218,7 +225,7 @@ def run_job(name: str) -> None:
     typer.echo(
         f"{name} {done.outcome} in {done.seconds:.3f} s" + (f": {done.error}" if done.error else "")
     )
-    if done.outcome is not Outcome.SUCCEEDED:
+    if done.outcome is not JobOutcome.SUCCEEDED:
         raise typer.Exit(1)
 
 
@@ -227,22 +234,24 @@ def _serve(
 ) -> None:
     with _explained():
         listening = listen(settings.host, settings.port)
-        url = url_of(listening)
+        url = socket_url(listening)
 
         async def serve_until(stop: asyncio.Event) -> None:
             async with open_application(settings) as application:
                 server = Server(
                     build_app(
                         application,
-                        beside=partial(console_of, application, None) if with_console else None,
+                        build_extra=partial(build_console, application, None)
+                        if with_console
+                        else None,
                     ),
                     grace=settings.shutdown_grace,
                     trusted_proxies=settings.trusted_proxies,
-                    has_process=True,
+                    owns_process=True,
                     on_listening=lambda: announce(url, settings),
                     on_stopping=application.drain,
                 )
-                await server.run_on(listening, stop)
+                await server.serve_on(listening, stop)
 
         run_until_stopped(serve_until)
 
@@ -281,7 +290,7 @@ def _explained() -> Iterator[None]:
         yield
     except SettingsError as error:
         _refuse(*error.problems)
-    except CannotListen as error:
+    except ListenError as error:
         _refuse(f"{error}. Choose another with --host and --port, or TALLY_HOST and TALLY_PORT.")
     except BackupFailed as error:
         _refuse(error.message, code=1)

@@ -59,7 +59,7 @@ class Dependencies:
 
     def secret(self, configured: Secret | None, file_name: str) -> Secret:
         """Return the configured secret, or one from the data directory, generated on first use."""
-        return configured or keyfile.read_or_make(self.settings.data_dir / file_name)
+        return configured or keyfile.read_or_create(self.settings.data_dir / file_name)
 
     def key(self, key_file: KeyFile) -> Secret:
         """Return the configured key, or the generated one from its file."""

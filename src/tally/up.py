@@ -17,14 +17,14 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tally.app import CATALOGUE, Application, Beside, build_app, open_application
+from tally.app import CATALOGUE, Application, MountedApp, build_app, open_application
 from tally.dependencies import KEY_FILES
 from tally.errors import Conflict
 from tally.kit import directory_lock
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.jobs import JobRunner
-from tally.kit.keyfile import read_or_make
-from tally.kit.server import Server, url_of
+from tally.kit.keyfile import read_or_create
+from tally.kit.server import Server, socket_url
 from tally.settings import Settings
 from tally.sim.demo.kept import Kept, open_kept
 from tally.sim.demo.outside import Outside, outside_world
@@ -77,13 +77,13 @@ class Up:
         listening: socket,
         stop: asyncio.Event,
     ) -> None:
-        url = url_of(listening)
+        url = socket_url(listening)
         server_stop = asyncio.Event()
         server = Server(
-            build_app(application, beside=partial(console_of, application, outside)),
+            build_app(application, build_extra=partial(build_console, application, outside)),
             grace=self._settings.shutdown_grace,
             trusted_proxies=self._settings.trusted_proxies,
-            has_process=True,
+            owns_process=True,
             on_listening=lambda: self._announce(url, outside),
             on_stopping=application.drain,
         )
@@ -97,7 +97,7 @@ class Up:
 
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(server.run_on(listening, server_stop))
+                tasks.create_task(server.serve_on(listening, server_stop))
                 tasks.create_task(live())
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
@@ -127,7 +127,9 @@ class Up:
         self._console.print(f"{what}: {self._clock.monotonic() - started:.1f} s")
 
 
-def console_of(application: Application, outside: Outside | None, runner: JobRunner) -> Beside:
+def build_console(
+    application: Application, outside: Outside | None, runner: JobRunner
+) -> MountedApp:
     """The console of a program.
 
     In a demo on this machine alone, whoever can open it may look; elsewhere it has a password.
@@ -140,7 +142,7 @@ def console_of(application: Application, outside: Outside | None, runner: JobRun
     is_open = (
         outside is not None and settings.console_password is None and settings.host in LOOPBACK
     )
-    made: Beside = mount.make_console(
+    made: MountedApp = mount.make_console(
         desk.Desk(
             settings=settings,
             clock=application.clock,
@@ -154,18 +156,18 @@ def console_of(application: Application, outside: Outside | None, runner: JobRun
             outside=outside,
             password=None
             if is_open
-            else settings.console_password or read_or_make(settings.data_dir / "console.key"),
+            else settings.console_password or read_or_create(settings.data_dir / "console.key"),
         ),
-        read_or_make(settings.data_dir / "console-cookies.key"),
+        read_or_create(settings.data_dir / "console-cookies.key"),
     )
     return made
 
 
-def set_aside(data_dir: Path) -> Path | None:
+def archive_data_dir(data_dir: Path) -> Path | None:
     """Move what is in the data directory out of the way, and say where it is now; None if there is nothing."""
     if not data_dir.is_dir() or not any(data_dir.iterdir()):
         return None
-    if directory_lock.is_used(data_dir):
+    if directory_lock.is_locked(data_dir):
         raise Conflict(f"A program runs on {data_dir.resolve()}: stop it first")
     aside = data_dir.with_name(f"{data_dir.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
     data_dir.rename(aside)

@@ -17,7 +17,7 @@ from tally.backup.restore import restore_backup
 from tally.embedded.postgres import open_postgres
 from tally.kit import directory_lock
 from tally.kit.clock import SystemClock
-from tally.kit.keyfile import read_or_make
+from tally.kit.keyfile import read_or_create
 from tally.store.api import Put
 from tally.store.sqlite import open_sqlite
 from tests.backup.writers import NOTES, writing
@@ -32,7 +32,7 @@ async def small(directory: Path) -> Path:
         await engine.ensure_table(NOTES)
         for number in range(20):
             await engine.put(Put(NOTES, {"author": "one", "number": number}))
-    read_or_make(directory / "cursor.key")
+    read_or_create(directory / "cursor.key")
     return directory
 
 
@@ -213,7 +213,7 @@ async def test_a_restore_takes_nobodys_place(tmp_path: Path, backup: Path) -> No
     with pytest.raises(BackupRejected, match="is not empty"):
         await restore_backup(backup, tmp_path / "original", CLOCK)
     with (
-        directory_lock.used(tmp_path / "original"),
+        directory_lock.shared_lock(tmp_path / "original"),
         pytest.raises(BackupRejected, match="A program runs on"),
     ):
         await restore_backup(backup, tmp_path / "original", CLOCK)

@@ -12,7 +12,7 @@ import asyncpg
 
 from tally.embedded.postgres import open_postgres
 from tally.kit.clock import SystemClock
-from tally.kit.keyfile import read_or_make
+from tally.kit.keyfile import read_or_create
 from tally.store.api import Engine, Put, Transaction
 from tally.store.schema import N, S, Table
 from tally.store.sqlite import open_sqlite
@@ -67,7 +67,7 @@ class Busy:
 @asynccontextmanager
 async def writing(directory: Path) -> AsyncIterator[Busy]:
     """Writers at work on the data directory until the block ends."""
-    read_or_make(directory / "cursor.key")
+    read_or_create(directory / "cursor.key")
     async with (
         open_sqlite(directory) as engine,
         open_postgres(directory, SystemClock(), durable=False) as address,

@@ -127,7 +127,7 @@ async def member(shop: Workshop) -> tuple[str, int]:
     name = people.user_id()
     assert await shop.stage.main.create_profile(people.profile(name))
     linked = people.connection(name)
-    sealed = SEALER.seal(
+    sealed = SEALER.encrypt(
         msgspec.json.encode(["old", "refresh", 0]).decode(), f"{name} {linked.athlete_id}"
     )
     assert await shop.stage.main.link(replace(linked, sealed=sealed, expires_at=0), None)

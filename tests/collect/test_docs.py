@@ -9,7 +9,7 @@ import pytest
 
 from tally.collect.api.handlers import Handlers
 from tally.collect.api.routes import collect_api
-from tally.kit.operations import Api
+from tally.kit.endpoints import Api
 from tests.collect.club import Club, open_club
 from tests.needs import need_program
 
@@ -80,16 +80,14 @@ def test_every_code_of_the_routes_is_on_the_page() -> None:
     """Whoever meets an error finds it explained."""
     usual = {"unavailable", "invalid_field"}
     codes = {
-        error.code for operation in operations().operations for error in operation.errors
+        error.code for operation in operations().endpoints for error in operation.errors
     } - usual
     assert {code for code in codes if f"`{code}`" not in PAGE} == set()
 
 
 def test_every_session_route_says_so() -> None:
     """What wants a cookie is declared to want one, and the rest is meant to be open."""
-    open_to_all = {
-        operation.path for operation in operations().operations if not operation.security
-    }
+    open_to_all = {operation.path for operation in operations().endpoints if not operation.security}
     assert open_to_all == {
         "/health",
         "/health/ready",

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tally.app import CATALOGUE
 from tally.cli import cli
 from tally.collect.repository.table import COMMIT_COLLECT, OWNER, at, athlete
-from tally.kit.change_poller import LOOK_SECONDS
+from tally.kit.change_poller import POLL_SECONDS
 from tally.sim.faults import Fault
 from tally.store.api import Update
 from tally.store.catalogue import Catalogue, find_problems
@@ -131,7 +131,7 @@ async def watch(club: Club, member: Member, milestone_id: str) -> None:
         while b"event: minted" not in told:
             told += bytes(await stream.body_reader.read_chunk() or b"")
         await club.clock.until_sleeping()
-        await club.clock.advance(LOOK_SECONDS)
+        await club.clock.advance(POLL_SECONDS)
 
 
 async def misadventures(club: Club, member: Member) -> None:
@@ -198,10 +198,10 @@ async def test_every_pattern_is_what_collect_does(fresh: Club) -> None:
     """A life in the club goes through every route, makes every declared operation of every pattern, and tries no other one."""
     await tour(fresh)
     answer = await fresh.browser().get(f"{fresh.url.removesuffix('/collect')}/metrics")
-    series = r'tally_http_request_seconds_count\{method="(\w+)",route="/collect(/[^"]*)",status="[23]\d\d"\}'
+    series = r'tally_http_request_duration_seconds_count\{method="(\w+)",route="/collect(/[^"]*)",status="[23]\d\d"\}'
     answered = set(re.findall(series, answer.body.decode()))
     assert {
-        (operation.method, operation.path) for operation in fresh.collect.api.operations
+        (operation.method, operation.path) for operation in fresh.collect.api.endpoints
     } - answered == set()
     for name, row in (await fresh.patterns()).items():
         assert row["calls"] > 0, name

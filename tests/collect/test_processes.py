@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from pyreqwest.response import Response
 
-from tally.kit.change_poller import LOOK_SECONDS
+from tally.kit.change_poller import POLL_SECONDS
 from tests.collect.club import Club, Member, open_club
 from tests.collect.programs import second_server
 
@@ -48,7 +48,7 @@ async def test_whoever_watches_here_sees_what_was_minted_there(pair: Club) -> No
         await pair.strava.webhooks.settled()
         await asyncio.wait_for(until_shown(ann, milestone_id, 3), 30)
         await pair.clock.until_sleeping()
-        await pair.clock.advance(LOOK_SECONDS)
+        await pair.clock.advance(POLL_SECONDS)
         for number, stream in enumerate((first, second)):
             told[number] += await heard_until(stream, b"event: minted", 3)
     for text in told:

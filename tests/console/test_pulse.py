@@ -16,7 +16,7 @@ from tally.console.figures import Figures
 from tally.devices.model import Capabilities
 from tally.kit.clock import ManualClock, rfc3339
 from tally.kit.ids import new_uuid
-from tally.kit.jobs import Outcome, Run
+from tally.kit.jobs import JobOutcome, JobRun
 from tally.settings import Settings
 from tests.collect import people
 
@@ -151,7 +151,7 @@ async def test_a_backend_that_hangs_or_breaks_does_not_hold_up_the_others(
 async def test_failed_requests_and_jobs_are_a_worry(
     desk: Desk, parts: Application, clock: ManualClock
 ) -> None:
-    desk.runner.last_runs["collect-inbox"] = Run(clock.now(), 0.1, Outcome.FAILED, "it broke")
+    desk.runner.last_runs["collect-inbox"] = JobRun(clock.now(), 0.1, JobOutcome.FAILED, "it broke")
     desk.figures.sample()
     for _ in range(3):
         parts.metrics.observe_request("POST", "/devices/data", 503, 0.01)

@@ -61,7 +61,7 @@ def log_text() -> Iterator[LogText]:
     yield stream.getvalue
     structlog.reset_defaults()
     root.handlers[:], root.level = handlers, level
-    logs.start(logs.Context())
+    logs.set_context(logs.Context())
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ NOTHING: Any = cast("Any", _Anything())
 
 def routes() -> str:
     rows = ["| method and path | for | does |", "|---|---|---|"]
-    for operation in cricket_api(NOTHING, NOTHING).operations:
+    for operation in cricket_api(NOTHING, NOTHING).endpoints:
         who = (
             "operators"
             if "admin_key" in operation.security
@@ -54,7 +54,7 @@ def jobs() -> str:
         *sync_jobs(NOTHING, NOTHING, NOTHING, NOTHING),
         *live_jobs(NOTHING, NOTHING, NOTHING, Settings()),
     )
-    rows = [f"| `{job.name}` | {job.interval:g} s | {job.what} |" for job in found]
+    rows = [f"| `{job.name}` | {job.interval:g} s | {job.description} |" for job in found]
     return "\n".join(["| job | every | does |", "|---|---|---|", *rows])
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tally.cricket.repository.locks import LockRepository, StoreLocks
 from tally.kit.clock import ManualClock
-from tally.kit.locks import LockedElsewhere, LockLost, holding
+from tally.kit.locks import LockedElsewhere, LockLost, run_with_lock
 from tally.store.store import Store
 from tests.cricket import made_up
 
@@ -98,7 +98,9 @@ async def test_work_under_a_lock_never_overlaps(locks: LockRepository, clock: Ma
     async def insist(owner: str) -> None:
         while owner not in turns:
             with contextlib.suppress(LockedElsewhere):
-                await holding(of(locks, clock, owner), clock, name, SECONDS, lambda: work(owner))
+                await run_with_lock(
+                    of(locks, clock, owner), clock, name, SECONDS, lambda: work(owner)
+                )
 
     owners = [f"instance-{number}" for number in range(8)]
     await asyncio.gather(*(insist(owner) for owner in owners))
@@ -115,7 +117,7 @@ async def test_who_loses_the_lock_stops_working(locks: LockRepository, clock: Ma
         await asyncio.Event().wait()
         finished.set()
 
-    held = asyncio.create_task(holding(of(locks, clock, "slow"), clock, name, SECONDS, work))
+    held = asyncio.create_task(run_with_lock(of(locks, clock, "slow"), clock, name, SECONDS, work))
     await started.wait()
     # What a long pause amounts to: the lock was over, and another has it.
     now = clock.milliseconds() + SECONDS * 1000 + 1

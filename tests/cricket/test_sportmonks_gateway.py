@@ -12,7 +12,7 @@ import pytest
 from tally.cricket.model.records import League
 from tally.errors import RateLimited, TallyError, Unavailable
 from tally.kit import logs
-from tally.kit.breaker import State
+from tally.kit.breaker import BreakerState
 from tally.kit.clock import SystemClock
 from tally.settings import Secret, Settings
 from tally.sim.faults import Fault
@@ -70,14 +70,14 @@ async def test_a_service_that_is_down_is_left_alone_and_found_again() -> None:
         scores.sportmonks.faults.add(Fault(path=LIVESCORES, status=503, times=None))
         await expect_trouble(scores)
         await expect_trouble(scores)
-        assert (scores.client.breaker.state, scores.polls) == (State.OPEN, 5)
+        assert (scores.client.breaker.state, scores.polls) == (BreakerState.OPEN, 5)
         error = await expect_trouble(scores)
         assert "not called while it is failing" in str(error)
         assert scores.polls == 5
         scores.sportmonks.faults.clear()
         await scores.clock.advance(31)
         assert len((await scores.gateway.live()).feeds) == 1
-        assert scores.client.breaker.state is State.CLOSED
+        assert scores.client.breaker.state is BreakerState.CLOSED
 
 
 async def test_a_slow_service_is_given_up_on() -> None:
@@ -106,7 +106,7 @@ async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
         assert {"1", "3"} <= poll.listed <= {"1", "2", "3"}
         lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
         assert "sportmonks_unreadable" in {line["action"] for line in lines}
-        assert scores.client.breaker.state is State.CLOSED
+        assert scores.client.breaker.state is BreakerState.CLOSED
 
 
 async def test_a_match_that_cannot_be_read_is_still_known_to_be_live() -> None:
@@ -160,7 +160,7 @@ async def test_a_refused_token_is_not_tried_again(status: int) -> None:
         troubles = [await expect_trouble(scores) for _ in range(8)]
         assert {trouble.code for trouble in troubles} == {"sportmonks_refused"}
         assert scores.polls == 8
-        assert scores.client.breaker.state is State.CLOSED
+        assert scores.client.breaker.state is BreakerState.CLOSED
 
 
 async def test_without_a_token_nothing_is_sent() -> None:

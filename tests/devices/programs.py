@@ -57,7 +57,7 @@ async def serving(folder: Path, scribe_at: int = 3_000) -> AsyncIterator[Program
         "TALLY_LOG_FORMAT": "json",
         "TALLY_DEVICES_ADMIN_TOKEN": ADMIN,
         "TALLY_DEVICES_RATE_LIMIT": "1000000",
-        "TALLY_STORE_SCRIBE_AT": str(scribe_at),
+        "TALLY_STORE_WRITER_PROCESS_THRESHOLD": str(scribe_at),
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.kit.cursors import Cursors, fingerprint
+from tally.kit.cursors import Cursors, query_fingerprint
 from tally.settings import Secret
 from tests.devices.conftest import Ground
 from tests.devices.site import (
@@ -149,7 +149,7 @@ async def test_a_forged_cursor_is_refused(site: Site, board: Board) -> None:
     stranger = Cursors(Secret("another secret, as long as one must be"))
     page_key = {"hardware_id": board.hardware_id, "ts_batch": "0000000000000#"}
     forged = [
-        stranger.seal(fingerprint("devices.readings", **purpose), page_key),
+        stranger.encode(query_fingerprint("devices.readings", **purpose), page_key),
         "x",
         "AAAA",
         cursor[:-2],

@@ -142,7 +142,7 @@ async def test_every_pattern_is_what_the_routes_do(fresh: Site) -> None:
     """One request to each route makes every declared operation of every pattern, and no other one is tried."""
     answered = await tour(fresh)
     [api] = [api for api in fresh.parts.apis if api.name == "devices"]
-    assert answered == {(operation.method, operation.path) for operation in api.operations}
+    assert answered == {(operation.method, operation.path) for operation in api.endpoints}
     for name, row in (await fresh.patterns()).items():
         assert row["calls"] > 0, name
         assert row["errors"] == 0, name

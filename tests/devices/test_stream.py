@@ -113,7 +113,7 @@ async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(tmp_path: 
                     each["batch_id"] for each in batch
                 ]
                 number += 100
-            assert figure("tally_stream_dropped_total") == 1
+            assert figure("tally_stream_clients_dropped_total") == 1
             stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]
             with suppress(ConnectionResetError):
                 await stalled.reader.read()  # until the end, which the server made

@@ -21,7 +21,7 @@ from pyreqwest.client import Client, ClientBuilder
 from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
 from tally.kit.clock import SystemClock
-from tally.kit.keyfile import read_or_make
+from tally.kit.keyfile import read_or_create
 from tally.sim.boards.command import make_key
 from tally.sim.players.server import ScoreboardServer
 from tests.store.emulators import dynamodb_local
@@ -88,13 +88,13 @@ async def ask(client: Client, url: str, **headers: str) -> Any:
 
 
 def scoreboard(client: Client, url: str, data: Path) -> ScoreboardServer:
-    key = read_or_make(data / "scoreboard-internal.key")
+    key = read_or_create(data / "scoreboard-internal.key")
     return ScoreboardServer(client, f"{url}/scoreboard/api/v1", key, SystemClock())
 
 
 async def play(client: Client, url: str, data: Path) -> None:
     """An API key is made, an item in DynamoDB, and a player scores, a row in PostgreSQL and a place in Redis."""
-    await make_key(client, f"{url}/devices", read_or_make(data / "devices-admin.key"))
+    await make_key(client, f"{url}/devices", read_or_create(data / "devices-admin.key"))
     server = scoreboard(client, url, data)
     player = await server.sign_up("ana", "a password of ana's", "198.18.0.2")
     token = await server.vouch("action-1", player.user.user_id, 50, {})
@@ -123,7 +123,7 @@ async def test_with_the_servers_of_production_all_backends_work_and_what_was_don
             assert ready["checks"] == {"store": "ok", "postgresql": "ok", "redis": "ok"}
             await play(client, url, data)
         with running(command, variables) as url:
-            operator = f"Bearer {read_or_make(data / 'devices-admin.key').reveal()}"
+            operator = f"Bearer {read_or_create(data / 'devices-admin.key').reveal()}"
             keys = await ask(client, f"{url}/devices/api-keys", authorization=operator)
             assert [key["description"] for key in keys["api_keys"]] == ["virtual boards"]
             board = await scoreboard(client, url, data).board()

@@ -44,4 +44,4 @@ def log_lines(clock: ManualClock) -> Iterator[LogLines]:
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     structlog.reset_defaults()
     root.handlers[:], root.level = handlers, level
-    logs.start(logs.Context())
+    logs.set_context(logs.Context())

@@ -7,19 +7,19 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from tally.kit.clock import Clock, SystemClock
+from tally.kit.endpoints import Api, Endpoint, Handler
 from tally.kit.http import ErrorFormat, RequestContextMiddleware
 from tally.kit.metrics import Metrics
-from tally.kit.operations import Api, Handler, Operation
 from tally.kit.server import serving
 
 
 def api_of(
-    *operations: Operation, error_format: ErrorFormat | None = None, name: str = "devices"
+    *operations: Endpoint, error_format: ErrorFormat | None = None, name: str = "devices"
 ) -> Api:
     return Api(
         name=name,
         description="Under test.",
-        operations=operations,
+        endpoints=operations,
         error_format=error_format or ErrorFormat(),
     )
 
@@ -45,7 +45,7 @@ async def served(
     on_stopping: Callable[[], object] = lambda: None,
 ) -> AsyncIterator[str]:
     """The URL at which `handler` is served: `/devices/thing/{thing_id}`."""
-    operation = Operation(method, "/thing/{thing_id}", handler, "A thing")
+    operation = Endpoint(method, "/thing/{thing_id}", handler, "A thing")
     app = app_of(api_of(operation, error_format=error_format), metrics=metrics)
     async with serving(app, grace=grace, on_stopping=on_stopping) as url:
         yield f"{url}/devices/thing/1"

@@ -22,7 +22,7 @@ from tally.kit.auth import (
     TokenVerifier,
     bearer_token,
     http_keys,
-    is_same,
+    matches_secret,
     require_bearer,
     require_key,
 )
@@ -88,7 +88,7 @@ async def refusal(verifier: TokenVerifier, token: str) -> str:
 
 @given(st.text(), st.text())
 def test_equality_is_equality(given_text: str, expected: str) -> None:
-    assert is_same(given_text, Secret(expected)) == (given_text == expected)
+    assert matches_secret(given_text, Secret(expected)) == (given_text == expected)
 
 
 def is_let_in(check: Callable[..., None], request: HTTPConnection, *arguments: object) -> bool:

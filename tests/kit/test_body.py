@@ -13,25 +13,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tally.errors import Invalid
-from tally.kit.body import Strict, decode_json, read_json, read_query
+from tally.kit.body import StrictStruct, decode_json, read_json, read_query
 from tally.kit.http import EnvelopeError, ErrorFormat, Json
 from tests.kit.serving import served
 
 LIMIT = 1000
 
 
-class Reading(Strict, frozen=True):
+class Reading(StrictStruct, frozen=True):
     timestamp_ms: int
     sensors: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-class Batch(Strict, frozen=True):
+class Batch(StrictStruct, frozen=True):
     hardware_id: str
     readings: list[Reading]
     note: Any = None
 
 
-class PageQuery(Strict, frozen=True):
+class PageQuery(StrictStruct, frozen=True):
     limit: int = 10
     since: int | None = msgspec.field(default=None, name="from")
     newest_first: bool = False

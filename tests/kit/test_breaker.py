@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tally.errors import NotFound, Unavailable
-from tally.kit.breaker import Breaker, State
+from tally.kit.breaker import Breaker, BreakerState
 from tally.kit.clock import ManualClock
 from tally.kit.metrics import Metrics
 
@@ -40,7 +40,7 @@ def breaker(clock: ManualClock, metrics: Metrics) -> Breaker:
         metrics,
         failures=3,
         open_seconds=30,
-        counts=lambda error: not isinstance(error, NotFound),
+        is_failure=lambda error: not isinstance(error, NotFound),
     )
 
 
@@ -58,7 +58,7 @@ async def test_a_success_in_between_starts_the_count_again(
     service.error = None
     assert await breaker.call(service.call) == "answer"
     await fail(breaker, service, 2)
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 async def test_after_failures_in_a_row_calls_are_refused_at_once(
@@ -66,7 +66,7 @@ async def test_after_failures_in_a_row_calls_are_refused_at_once(
 ) -> None:
     await fail(breaker, service, 3)
     await clock.advance(10)
-    with pytest.raises(Unavailable, match="sportmonks is not called") as caught:
+    with pytest.raises(Unavailable, match="sportmonks is unavailable") as caught:
         await breaker.call(service.call)
     assert service.calls == 3
     assert caught.value.retry_after == 20
@@ -79,9 +79,9 @@ async def test_a_probe_that_succeeds_closes_it(
     await clock.advance(30)
     service.error = None
     assert await breaker.call(service.call) == "answer"
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
     await fail(breaker, service, 2)
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 async def test_a_probe_that_fails_opens_it_for_as_long_again(
@@ -124,7 +124,7 @@ async def test_a_probe_that_is_cancelled_leaves_its_place_to_the_next(
     await asyncio.wait({probe})
     service.gate = None
     assert await breaker.call(service.call) == "answer"
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 async def test_news_from_before_it_opened_is_old(breaker: Breaker, service: Service) -> None:
@@ -137,7 +137,7 @@ async def test_news_from_before_it_opened_is_old(breaker: Breaker, service: Serv
     service.error = None
     gate.set()
     assert await slow == "answer"
-    assert breaker.state is State.OPEN
+    assert breaker.state is BreakerState.OPEN
 
 
 async def test_an_error_that_does_not_count_is_a_sign_of_life(
@@ -147,7 +147,7 @@ async def test_an_error_that_does_not_count_is_a_sign_of_life(
     for _ in range(10):
         with pytest.raises(NotFound):
             await breaker.call(service.call)
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 async def test_its_state_and_calls_are_figures(
@@ -166,7 +166,7 @@ async def test_its_state_and_calls_are_figures(
     assert state() == 2
     with pytest.raises(Unavailable):
         await breaker.call(service.call)
-    assert (calls("succeeded"), calls("failed"), calls("refused")) == (1, 3, 1)
+    assert (calls("succeeded"), calls("failed"), calls("rejected")) == (1, 3, 1)
     await clock.advance(30)
     service.error = None
     await breaker.call(service.call)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tally.kit.clock import DeadlinePassed, ManualClock, SystemClock, finish_within, rfc3339
+from tally.kit.clock import DeadlineExceeded, ManualClock, SystemClock, finish_within, rfc3339
 
 
 def test_the_forms_of_one_moment_agree() -> None:
@@ -112,7 +112,7 @@ async def test_work_that_takes_too_long_is_cancelled_and_over_before_the_error()
     task = asyncio.create_task(finish_within(clock, 2, work()))
     await clock.until_sleeping(2)
     await clock.advance(2)
-    with pytest.raises(DeadlinePassed, match="not finished within 2 s"):
+    with pytest.raises(DeadlineExceeded, match="not finished within 2 s"):
         await task
     assert cleaned_up
 

@@ -26,7 +26,7 @@ async def test_an_answer_has_status_headers_and_body(client: Client) -> None:
     async with served(handler, method="GET") as url:
         answer = await fetch(client.get(url), "Strava")
     assert (answer.status, answer.headers["x-ratelimit-limit"]) == (404, "100,1000")
-    assert answer.decoded(Thing, "Strava") == Thing("x")
+    assert answer.decode(Thing, "Strava") == Thing("x")
 
 
 @pytest.mark.parametrize("body", ["", "<html>", '{"name": 5}', "[" * 100_000])
@@ -39,7 +39,7 @@ async def test_something_unreadable_is_unavailable(client: Client, body: str) ->
     async with served(handler, method="GET") as url:
         answer = await fetch(client.get(url), "Strava")
     with pytest.raises(Unavailable, match="Strava answered with something"):
-        answer.decoded(Thing, "Strava")
+        answer.decode(Thing, "Strava")
 
 
 async def test_an_answer_without_end_is_cut_off(client: Client) -> None:

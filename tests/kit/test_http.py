@@ -13,9 +13,9 @@ from starlette.responses import Response, StreamingResponse
 
 from tally import errors
 from tally.kit import logs
+from tally.kit.endpoints import Handler
 from tally.kit.http import STATUS, EnvelopeError, ErrorFormat, FlatError, Json, NestedError
 from tally.kit.metrics import Metrics
-from tally.kit.operations import Handler
 from tally.kit.server import serving
 from tests.kit.conftest import LogLines
 from tests.kit.serving import api_of, app_of, served
@@ -168,9 +168,7 @@ async def test_what_no_backend_has_is_a_404_of_the_root(client: Client) -> None:
         root = url.split("/devices")[0]
         for path in ("/nothing", "/devices", "/"):
             body = await body_of(client, root + path, 404)
-            assert body == {
-                "error": {"code": "not_found", "message": "There is nothing at this path"}
-            }
+            assert body == {"error": {"code": "not_found", "message": "No route matches this path"}}
 
 
 @pytest.mark.parametrize(("wait", "told"), [(0.2, "1"), (1.0, "1"), (2.1, "3"), (60, "60")])
@@ -247,12 +245,14 @@ async def test_requests_are_counted_by_template(client: Client, metrics: Metrics
 
     def count(method: str, route: str, status: str) -> float | None:
         labels = {"method": method, "route": route, "status": status}
-        return metrics.registry.get_sample_value("tally_http_request_seconds_count", labels)
+        return metrics.registry.get_sample_value(
+            "tally_http_request_duration_seconds_count", labels
+        )
 
     assert count("POST", "/devices/thing/{thing_id}", "200") == 2
     assert count("POST", "unmatched", "404") == 2
     assert count("DELETE", "/devices/thing/{thing_id}", "405") == 1
-    assert metrics.requests_under_way == 0
+    assert metrics.requests_in_flight == 0
 
 
 async def test_a_client_that_leaves_is_counted_and_no_error(
@@ -276,7 +276,9 @@ async def test_a_client_that_leaves_is_counted_and_no_error(
             await arrived.wait()
         await gone.wait()
     labels = {"method": "POST", "route": "/devices/thing/{thing_id}", "status": "499"}
-    assert metrics.registry.get_sample_value("tally_http_request_seconds_count", labels) == 1
+    assert (
+        metrics.registry.get_sample_value("tally_http_request_duration_seconds_count", labels) == 1
+    )
     assert [line["level"] for line in log_lines() if line["action"] == "client_gone"] == ["debug"]
     assert not [line for line in log_lines() if line["level"] == "error"]
 

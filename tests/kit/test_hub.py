@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
-from tally.kit.hub import MAX_WAITING, PING, Hub, Subscription
+from tally.kit.hub import MAX_WAITING, PING, Hub, StreamSubscription
 from tally.kit.metrics import Metrics
 
 
@@ -19,7 +19,7 @@ def hub_of(clock: ManualClock | None = None, metrics: Metrics | None = None, **o
     return Hub(clock or ManualClock(), metrics or Metrics(), **options)
 
 
-async def events_of(subscription: Subscription) -> list[dict[str, str]]:
+async def events_of(subscription: StreamSubscription) -> list[dict[str, str]]:
     """What waits for the client now, taken apart as a browser would."""
     return parse((await subscription.next()).decode())
 
@@ -78,7 +78,7 @@ async def test_a_client_that_does_not_keep_up_is_dropped_and_others_are_not(
         nonlocal dropped
         dropped = True
 
-    slow.when_dropped = drop
+    slow.on_dropped = drop
     received = []
     for number in range(5):
         hub.publish("board", "update", number)
@@ -86,7 +86,7 @@ async def test_a_client_that_does_not_keep_up_is_dropped_and_others_are_not(
     assert dropped
     assert await slow.next() == b""
     assert [int(event["data"]) for event in received] == [0, 1, 2, 3, 4]
-    assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 1
+    assert metrics.registry.get_sample_value("tally_stream_clients_dropped_total") == 1
     assert metrics.registry.get_sample_value("tally_stream_clients") == 1
 
 
@@ -137,9 +137,9 @@ async def test_a_client_that_does_not_read_is_dropped_for_bytes_too() -> None:
     hub.subscribe("board")
     for _ in range(2):
         hub.publish("board", "update", "x" * (MAX_WAITING // 2))
-    assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 0
+    assert metrics.registry.get_sample_value("tally_stream_clients_dropped_total") == 0
     hub.publish("board", "update", "x")
-    assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 1
+    assert metrics.registry.get_sample_value("tally_stream_clients_dropped_total") == 1
 
 
 async def test_who_missed_more_than_is_kept_needs_a_snapshot() -> None:
@@ -216,7 +216,7 @@ class Viewer:
         self.published = published
         self.seen: list[int] = []
         self.last: str | None = None
-        self.subscription: Subscription | None = None
+        self.subscription: StreamSubscription | None = None
 
     def come(self) -> None:
         if self.subscription is None:

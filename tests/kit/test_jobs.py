@@ -8,7 +8,7 @@ import pytest
 
 from tally.errors import NotFound
 from tally.kit.clock import ManualClock
-from tally.kit.jobs import Job, JobRunner, Outcome
+from tally.kit.jobs import Job, JobOutcome, JobRunner
 from tally.kit.metrics import Metrics
 from tests.kit.conftest import LogLines
 from tests.kit.test_locks import TableOfLocks
@@ -16,7 +16,7 @@ from tests.kit.test_locks import TableOfLocks
 
 def job_of(run: Callable[[], Awaitable[float | None]], **options: float | None) -> Job:
     given: dict[str, float | None] = {"interval": 60, "jitter": 0, **options}
-    return Job(name="sync", what="Fetches things", run=run, **given)  # type: ignore[arg-type]
+    return Job(name="sync", description="Fetches things", run=run, **given)  # type: ignore[arg-type]
 
 
 class Recorder:
@@ -110,8 +110,8 @@ async def test_a_run_that_fails_is_told_and_the_timer_goes_on(
         recorder.error = None
         await clock.advance(60)
         succeeded = runner.last_runs["sync"]
-    assert (failed.outcome, failed.error) == (Outcome.FAILED, "ValueError: bad fixture")
-    assert (succeeded.outcome, succeeded.error) == (Outcome.SUCCEEDED, None)
+    assert (failed.outcome, failed.error) == (JobOutcome.FAILED, "ValueError: bad fixture")
+    assert (succeeded.outcome, succeeded.error) == (JobOutcome.SUCCEEDED, None)
     [line] = [line for line in log_lines() if line["level"] == "error"]
     assert line["action"] == "sync"
     assert line["requestId"]
@@ -133,7 +133,7 @@ async def test_a_run_past_its_deadline_is_cancelled(clock: ManualClock, metrics:
     recorder = Recorder(clock, seconds=100)
     async with JobRunner([job_of(recorder.run, interval=60, deadline=5)], clock, metrics) as runner:
         await clock.advance(6)
-        assert runner.last_runs["sync"].outcome is Outcome.TIMED_OUT
+        assert runner.last_runs["sync"].outcome is JobOutcome.TIMED_OUT
         assert runner.last_runs["sync"].seconds == 5
         assert recorder.at_once == 0
         await clock.advance(54)
@@ -147,7 +147,7 @@ async def test_a_timeout_of_the_jobs_own_is_a_failure(
 ) -> None:
     recorder.error = TimeoutError("the service did not answer")
     runner = JobRunner([job_of(recorder.run, deadline=5)], clock, metrics)
-    assert (await runner.run("sync")).outcome is Outcome.FAILED
+    assert (await runner.run("sync")).outcome is JobOutcome.FAILED
 
 
 async def test_of_two_instances_one_runs(clock: ManualClock, metrics: Metrics) -> None:
@@ -158,7 +158,7 @@ async def test_of_two_instances_one_runs(clock: ManualClock, metrics: Metrics) -
     async with first, second:
         await clock.advance(25)
         outcomes = {first.last_runs["sync"].outcome, second.last_runs["sync"].outcome}
-    assert outcomes == {Outcome.SUCCEEDED, Outcome.LOCKED_ELSEWHERE}
+    assert outcomes == {JobOutcome.SUCCEEDED, JobOutcome.LOCKED_ELSEWHERE}
     assert recorder.most_at_once == 1
     assert recorder.finished == 1
 
@@ -170,7 +170,7 @@ async def test_a_run_that_loses_its_lock_stops(clock: ManualClock, metrics: Metr
         await clock.advance(1)
         table.held["sync"] = ("b", 1000)
         await clock.advance(10)
-        assert runner.last_runs["sync"].outcome is Outcome.LOCK_LOST
+        assert runner.last_runs["sync"].outcome is JobOutcome.LOCK_LOST
     assert recorder.finished == 0
 
 
@@ -179,7 +179,7 @@ async def test_a_job_can_be_run_by_hand(
 ) -> None:
     runner = JobRunner([job_of(recorder.run)], clock, metrics)
     run = await runner.run("sync")
-    assert run.outcome is Outcome.SUCCEEDED
+    assert run.outcome is JobOutcome.SUCCEEDED
     assert run.started_at == clock.now()
     assert recorder.started == [0]
 
@@ -193,7 +193,7 @@ async def test_a_run_by_hand_waits_for_the_one_under_way(
         assert runner.is_running("sync")
         by_hand = asyncio.create_task(runner.run("sync"))
         await clock.advance(30)
-        assert (await by_hand).outcome is Outcome.SUCCEEDED
+        assert (await by_hand).outcome is JobOutcome.SUCCEEDED
     assert recorder.most_at_once == 1
     assert recorder.started == [0, 10]
 
@@ -233,7 +233,7 @@ async def test_a_run_that_outlasts_the_grace_is_cancelled_and_lets_go_of_its_loc
     await stopping
     assert recorder.finished == 0
     assert table.held == {}
-    assert runner.last_runs["sync"].outcome is Outcome.CANCELLED
+    assert runner.last_runs["sync"].outcome is JobOutcome.CANCELLED
     assert clock.sleeping == 0
 
 
@@ -245,11 +245,11 @@ async def test_runs_are_figures(clock: ManualClock, metrics: Metrics) -> None:
         await clock.advance(60)
 
     def value(name: str, **labels: str) -> float | None:
-        return metrics.registry.get_sample_value(name, {"job": "sync", **labels})
+        return metrics.registry.get_sample_value(name, {"job_name": "sync", **labels})
 
     assert value("tally_job_runs_total", outcome="succeeded") == 1
     assert value("tally_job_runs_total", outcome="failed") == 1
-    assert value("tally_job_seconds_sum") == 4
+    assert value("tally_job_duration_seconds_sum") == 4
     assert value("tally_job_last_run_timestamp_seconds") == clock.time_ns() / 1e9 - 8
 
 

@@ -12,21 +12,21 @@ from tally.settings import SettingsError
 
 def test_the_key_is_made_once(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "cursor.key"
-    first = keyfile.read_or_make(path)
-    assert keyfile.read_or_make(path) == first
+    first = keyfile.read_or_create(path)
+    assert keyfile.read_or_create(path) == first
     assert len(first.reveal()) == 64
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in path.parent.iterdir()] == ["cursor.key"]
 
 
 def test_two_directories_have_two_keys(tmp_path: Path) -> None:
-    assert keyfile.read_or_make(tmp_path / "a.key") != keyfile.read_or_make(tmp_path / "b.key")
+    assert keyfile.read_or_create(tmp_path / "a.key") != keyfile.read_or_create(tmp_path / "b.key")
 
 
 def test_all_who_start_at_once_have_the_same_key(tmp_path: Path) -> None:
     path = tmp_path / "cursor.key"
     with ThreadPoolExecutor(8) as pool:
-        keys = list(pool.map(lambda _: keyfile.read_or_make(path).reveal(), range(64)))
+        keys = list(pool.map(lambda _: keyfile.read_or_create(path).reveal(), range(64)))
     assert len(set(keys)) == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["cursor.key"]
 
@@ -35,11 +35,11 @@ def test_a_file_that_holds_no_key_is_named(tmp_path: Path) -> None:
     path = tmp_path / "cursor.key"
     path.write_text("short\n")
     with pytest.raises(SettingsError, match=r"TALLY_DATA_DIR: .*cursor.key holds no key"):
-        keyfile.read_or_make(path)
+        keyfile.read_or_create(path)
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     in_the_way = tmp_path / "data"
     in_the_way.write_text("a file")
     with pytest.raises(SettingsError, match=r"TALLY_DATA_DIR: .*cannot be made or read"):
-        keyfile.read_or_make(in_the_way / "cursor.key")
+        keyfile.read_or_create(in_the_way / "cursor.key")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.kit.locks import LockedElsewhere, LockLost, Locks, holding
+from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 
 
 class TableOfLocks:
@@ -69,7 +69,7 @@ def working(clock: ManualClock, locks: Locks, seconds: float) -> "asyncio.Task[s
         await clock.sleep(seconds)
         return "done"
 
-    return asyncio.create_task(holding(locks, clock, "match:1", 10, work))
+    return asyncio.create_task(run_with_lock(locks, clock, "match:1", 10, work))
 
 
 async def test_the_lock_is_let_go_when_the_work_is_done(
@@ -168,7 +168,7 @@ async def test_the_error_of_the_work_is_its_own_and_the_lock_is_let_go(
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        await holding(table.owner("a"), clock, "match:1", 10, work)
+        await run_with_lock(table.owner("a"), clock, "match:1", 10, work)
     assert table.held == {}
 
 

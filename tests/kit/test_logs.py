@@ -69,7 +69,7 @@ async def test_each_task_has_a_context_of_its_own(log_lines: LogLines) -> None:
     """Requests that run at once do not write on each other's lines."""
 
     async def request(number: int) -> None:
-        logs.start(logs.Context(request_id=f"r-{number}"))
+        logs.set_context(logs.Context(request_id=f"r-{number}"))
         await asyncio.sleep(0)
         logs.bind(user_id=f"u-{number}")
         await asyncio.sleep(0)

@@ -4,7 +4,7 @@ from tally.kit.metrics import Metrics
 
 
 def count(metrics: Metrics, **labels: str) -> float | None:
-    return metrics.registry.get_sample_value("tally_http_request_seconds_count", labels)
+    return metrics.registry.get_sample_value("tally_http_request_duration_seconds_count", labels)
 
 
 def test_two_apps_count_apart() -> None:
@@ -20,10 +20,13 @@ def test_requests_are_counted_by_route_with_their_time() -> None:
         metrics.observe_request("POST", "/devices/data", 200, seconds)
     labels = {"method": "POST", "route": "/devices/data", "status": "200"}
     assert count(metrics, **labels) == 2
-    assert metrics.registry.get_sample_value("tally_http_request_seconds_sum", labels) == 0.022
+    assert (
+        metrics.registry.get_sample_value("tally_http_request_duration_seconds_sum", labels)
+        == 0.022
+    )
     assert (
         metrics.registry.get_sample_value(
-            "tally_http_request_seconds_bucket", labels | {"le": "0.005"}
+            "tally_http_request_duration_seconds_bucket", labels | {"le": "0.005"}
         )
         == 1
     )
@@ -39,7 +42,7 @@ def test_a_made_up_method_is_other() -> None:
 
 def test_the_page_has_the_process_and_the_kits_figures() -> None:
     metrics = Metrics()
-    metrics.requests_under_way += 1
+    metrics.requests_in_flight += 1
     page = metrics.render().decode()
-    assert "tally_http_requests_under_way 1.0" in page
+    assert "tally_http_requests_in_flight 1.0" in page
     assert "process_resident_memory_bytes" in page

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tally.errors import Invalid, RateLimited, Unavailable
 from tally.kit.clock import ManualClock, SystemClock
-from tally.kit.retry import RetryPolicy, full_jitter, is_passing
+from tally.kit.retry import RetryPolicy, full_jitter, is_transient
 
 
 class InstantClock(SystemClock):
@@ -71,7 +71,7 @@ async def test_an_error_that_will_not_pass_is_not_tried_again() -> None:
 
 
 async def test_which_errors_pass_can_be_said() -> None:
-    policy = RetryPolicy(retries=lambda error: isinstance(error, KeyError))
+    policy = RetryPolicy(is_retryable=lambda error: isinstance(error, KeyError))
     assert await policy.call(Failing(KeyError("a")), InstantClock()) == "done"
     with pytest.raises(Unavailable):
         await policy.call(Failing(Unavailable("Away")), InstantClock())
@@ -116,7 +116,7 @@ async def test_a_cancellation_inside_is_never_tried_again() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await RetryPolicy(retries=lambda _: True).call(operation, InstantClock())
+        await RetryPolicy(is_retryable=lambda _: True).call(operation, InstantClock())
     assert calls == 1
 
 
@@ -130,7 +130,7 @@ policies = st.builds(
     base=seconds,
     cap=seconds,
     deadline=st.floats(0, 300),
-    retries=st.just(is_passing),
+    is_retryable=st.just(is_transient),
 )
 
 

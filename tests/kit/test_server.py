@@ -24,11 +24,11 @@ from tally.kit.server import (
     TIDY_TICKS,
     TURN_SECONDS,
     YOUNG_OBJECTS,
-    CannotListen,
+    ListenError,
     Server,
     listen,
     serving,
-    url_of,
+    socket_url,
 )
 from tests.kit.serving import served
 
@@ -37,7 +37,7 @@ def test_a_free_port_is_found_and_told() -> None:
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         assert port > 0
-        assert url_of(listening) == f"http://127.0.0.1:{port}"
+        assert socket_url(listening) == f"http://127.0.0.1:{port}"
         with socket.create_connection(("127.0.0.1", port)) as connection:
             assert connection.getpeername()[1] == port
 
@@ -52,34 +52,34 @@ def test_no_answer_waits_for_the_receipt_of_its_first_half() -> None:
 
 def test_a_name_is_an_address_too() -> None:
     with listen("localhost", 0) as listening:
-        assert url_of(listening).startswith("http://127.0.0.1:")
+        assert socket_url(listening).startswith("http://127.0.0.1:")
 
 
 def test_an_ipv6_address_stands_in_brackets() -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 on this machine")
     with listen("::1", 0) as listening:
-        assert url_of(listening).startswith("http://[::1]:")
+        assert socket_url(listening).startswith("http://[::1]:")
 
 
 def test_a_port_in_use_is_said_to_be() -> None:
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(CannotListen, match=f"Port {port} on 127.0.0.1 is in use"):
+        with pytest.raises(ListenError, match=f"Port {port} on 127.0.0.1 is in use"):
             listen("127.0.0.1", port)
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(CannotListen, match=r"Cannot listen on port 0 of 192\.0\.2\.1"):
+    with pytest.raises(ListenError, match=r"Cannot listen on port 0 of 192\.0\.2\.1"):
         listen("192.0.2.1", 0)
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(CannotListen, match="is no address"):
+    with pytest.raises(ListenError, match="is no address"):
         listen("no such host", 0)
 
 
-async def test_a_stop_lets_requests_under_way_finish(client: Client) -> None:
+async def test_a_stop_lets_requests_in_flight_finish(client: Client) -> None:
     """New connections are refused meanwhile, and the lifespan ends last."""
     order: list[str] = []
     arrived, go_on = asyncio.Event(), asyncio.Event()
@@ -98,9 +98,9 @@ async def test_a_stop_lets_requests_under_way_finish(client: Client) -> None:
 
     app = Starlette(routes=[Route("/", slow)], lifespan=lifespan)
     listening, stop, stopping = listen("127.0.0.1", 0), asyncio.Event(), asyncio.Event()
-    url = url_of(listening)
+    url = socket_url(listening)
     server = Server(app, on_stopping=stopping.set)
-    running = asyncio.create_task(server.run_on(listening, stop))
+    running = asyncio.create_task(server.serve_on(listening, stop))
     under_way = asyncio.create_task(client.get(url).build().send())
     await arrived.wait()
     stop.set()
@@ -150,7 +150,7 @@ async def test_a_program_looks_for_garbage_once_a_minute_however_little_it_does(
         def __init__(self) -> None:
             self.myself = self
 
-    server = Server(Starlette(), has_process=True)
+    server = Server(Starlette(), owns_process=True)
     gc.disable()
     try:
         found = weakref.ref(Loop())
@@ -199,7 +199,7 @@ async def test_what_goes_wrong_at_the_start_is_raised() -> None:
 async def test_a_stop_before_the_start_is_over_is_a_stop() -> None:
     listening, stop = listen("127.0.0.1", 0), asyncio.Event()
     stop.set()
-    await Server(Starlette()).run_on(listening, stop)
+    await Server(Starlette()).serve_on(listening, stop)
     assert listening.fileno() == -1
 
 

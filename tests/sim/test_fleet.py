@@ -205,7 +205,7 @@ def test_boards_post_to_a_server_and_ctrl_c_ends_them_cleanly(tmp_path: Path) ->
         ), done.stdout
         with started(tmp_path, *words, *key, TALLY_LOG_FORMAT="json") as boards:
             metrics = re.compile(
-                r'tally_http_request_seconds_count\{method="POST",route="/devices/data",status="200"\} (\d+)\.0'
+                r'tally_http_request_duration_seconds_count\{method="POST",route="/devices/data",status="200"\} (\d+)\.0'
             )
             before = _count(url, metrics)
             while _count(url, metrics) < before + 5:

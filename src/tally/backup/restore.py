@@ -39,7 +39,7 @@ async def restore_backup(source: Path, data_dir: Path, clock: Clock) -> Manifest
 def _check(source: Path, data_dir: Path) -> None:
     if not source.is_file():
         raise BackupRejected(f"There is no back-up {source}")
-    if directory_lock.is_used(data_dir):
+    if directory_lock.is_locked(data_dir):
         raise BackupRejected(
             f"A program runs on {data_dir.resolve()}: stop it first, and move the directory out of the way"
         )

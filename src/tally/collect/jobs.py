@@ -17,13 +17,13 @@ def collect_jobs(worker: InboxWorker, shelf: ModelShelf) -> tuple[Job, ...]:
     return (
         Job(
             name="collect-inbox",
-            what="Applies what Strava told by webhook",
+            description="Applies what Strava told by webhook",
             run=worker.run,
             interval=INBOX_SECONDS,
         ),
         Job(
             name="collect-models",
-            what="Writes the shipped models",
+            description="Writes the shipped models",
             run=stock,
             interval=STOCK_SECONDS,
             jitter=0.0,

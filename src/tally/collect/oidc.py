@@ -15,7 +15,7 @@ from tally.collect.model import Identity, check_user_id
 from tally.errors import Invalid, Unauthenticated, Unavailable
 from tally.kit.auth import KeySet, TokenVerifier, http_keys
 from tally.kit.clock import Clock
-from tally.kit.fetch import Answer, fetch
+from tally.kit.fetch import HttpResponse, fetch
 from tally.settings import Secret
 
 WHO: Final = "The issuer"
@@ -126,7 +126,7 @@ class OidcIssuer:
         answer = await fetch(request.form({"client_id": self._client_id, **form}), WHO)
         if answer.status in {400, 401, 403}:
             raise _refused("The issuer does not accept the code")
-        return _expect(answer).decoded(_Tokens, WHO)
+        return _expect(answer).decode(_Tokens, WHO)
 
     async def _discover(self) -> tuple[_Discovery, TokenVerifier]:
         """The issuer's endpoints and keys, read again once an hour; what is known serves while it cannot be reached."""
@@ -147,7 +147,7 @@ class OidcIssuer:
 
     async def _read(self, issuer: str) -> _Discovery:
         answer = await fetch(self._client.get(f"{issuer}/.well-known/openid-configuration"), WHO)
-        discovered = _expect(answer).decoded(_Discovery, WHO)
+        discovered = _expect(answer).decode(_Discovery, WHO)
         if discovered.issuer.rstrip("/") != issuer:
             raise Unavailable("The issuer calls itself by another name")
         return discovered
@@ -163,7 +163,7 @@ def _refused(message: str) -> Unauthenticated:
     return Unauthenticated(message, code="login_refused")
 
 
-def _expect(answer: Answer) -> Answer:
+def _expect(answer: HttpResponse) -> HttpResponse:
     if answer.status != 200:
         raise Unavailable(f"The issuer answered with {answer.status}")
     return answer

@@ -19,7 +19,7 @@ from tally.collect.service.ports import Revoked
 from tally.errors import Invalid, RateLimited, Unavailable
 from tally.kit.breaker import Breaker
 from tally.kit.clock import Clock
-from tally.kit.fetch import Answer, fetch
+from tally.kit.fetch import HttpResponse, fetch
 from tally.kit.metrics import Metrics
 from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
@@ -31,7 +31,11 @@ DAY: Final = 86_400
 MAX_NAME: Final = 256
 
 _reading = RetryPolicy(
-    attempts=3, base=0.2, cap=2, deadline=8, retries=lambda error: isinstance(error, Unavailable)
+    attempts=3,
+    base=0.2,
+    cap=2,
+    deadline=8,
+    is_retryable=lambda error: isinstance(error, Unavailable),
 )
 
 
@@ -78,7 +82,7 @@ class StravaGateway:
         self._client_id = client_id
         self._client_secret = client_secret
         self._breaker = Breaker(
-            "strava", clock, metrics, counts=lambda error: isinstance(error, Unavailable)
+            "strava", clock, metrics, is_failure=lambda error: isinstance(error, Unavailable)
         )
         self._paused_until = 0.0
 
@@ -103,7 +107,7 @@ class StravaGateway:
             raise Invalid(
                 "Strava does not accept the code", code="strava_code_refused", field="code"
             )
-        token = _expect(answer).decoded(_Token, WHO)
+        token = _expect(answer).decode(_Token, WHO)
         if token.athlete is None:
             raise Unavailable("Strava did not say whose tokens these are")
         return Grant(token.athlete.id, _tokens(token))
@@ -112,7 +116,7 @@ class StravaGateway:
         answer = await self._token({"grant_type": "refresh_token", "refresh_token": refresh_token})
         if answer.status in {400, 401, 403}:
             raise Revoked
-        return _tokens(_expect(answer).decoded(_Token, WHO))
+        return _tokens(_expect(answer).decode(_Token, WHO))
 
     async def deauthorize(self, access_token: str) -> None:
         request = self._client.post(f"{self._url}/oauth/deauthorize").form(
@@ -131,7 +135,7 @@ class StravaGateway:
         if wait > 0:
             raise RateLimited("Strava's limit is used up", retry_after=wait)
 
-        async def read() -> Answer:
+        async def read() -> HttpResponse:
             request = self._client.get(f"{self._url}/api/v3/activities/{activity_id}").bearer_auth(
                 access_token
             )
@@ -143,13 +147,13 @@ class StravaGateway:
             return None
         if answer.status in {401, 403}:
             raise Revoked
-        found = _expect(answer).decoded(_Activity, WHO)
+        found = _expect(answer).decode(_Activity, WHO)
         is_theirs = found.id == activity_id and (
             found.athlete is None or found.athlete.id == athlete_id
         )
         return _workout(found) if is_theirs else None
 
-    async def _token(self, form: dict[str, str]) -> Answer:
+    async def _token(self, form: dict[str, str]) -> HttpResponse:
         whole = {"client_id": self._client_id, "client_secret": self._secret().reveal(), **form}
         request = self._client.post(f"{self._url}/oauth/token").form(whole)
         return await self._breaker.call(lambda: _sent(request))
@@ -159,7 +163,7 @@ class StravaGateway:
             raise Unavailable("Strava is not set up here", code="strava_not_set_up")
         return self._client_secret
 
-    def _note_limits(self, answer: Answer) -> None:
+    def _note_limits(self, answer: HttpResponse) -> None:
         wait = seconds_to_wait(answer, self._clock.seconds())
         if wait:
             self._paused_until = self._clock.monotonic() + wait
@@ -167,7 +171,7 @@ class StravaGateway:
             raise RateLimited("Strava's limit is used up", retry_after=wait)
 
 
-def seconds_to_wait(answer: Answer, now: int) -> float:
+def seconds_to_wait(answer: HttpResponse, now: int) -> float:
     """How long no more may be read: told by Retry-After, or by which of the limits is used up; 0 if none is."""
     told = answer.headers.get("retry-after", "")
     if answer.status == 429 and told.isascii() and told.isdigit():
@@ -195,14 +199,14 @@ def _pair(headers: Mapping[str, str], name: str) -> tuple[int, int] | None:
     return int(numbers[0]), int(numbers[1])
 
 
-async def _sent(request: RequestBuilder) -> Answer:
+async def _sent(request: RequestBuilder) -> HttpResponse:
     answer = await fetch(request, WHO)
     if answer.status >= 500:
         raise Unavailable(f"Strava answered with {answer.status}")
     return answer
 
 
-def _expect(answer: Answer) -> Answer:
+def _expect(answer: HttpResponse) -> HttpResponse:
     if answer.status == 429:
         raise RateLimited("Strava's limit is used up", retry_after=60)
     if answer.status != 200:

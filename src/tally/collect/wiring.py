@@ -35,9 +35,9 @@ from tally.collect.strava import StravaGateway
 from tally.dependencies import COLLECT_ADMIN_KEY, Dependencies
 from tally.kit.backend import Probe
 from tally.kit.encryption import Encryptor
+from tally.kit.endpoints import Api
 from tally.kit.ids import SortableIds
 from tally.kit.jobs import Job
-from tally.kit.operations import Api
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import SettingsError
 

@@ -18,14 +18,14 @@ from tally.console.shared import Shared
 from tally.console.words import rate
 from tally.errors import TallyError
 from tally.kit import logs
-from tally.kit.clock import DeadlinePassed, finish_within
-from tally.kit.jobs import Outcome
+from tally.kit.clock import DeadlineExceeded, finish_within
+from tally.kit.jobs import JobOutcome
 from tally.kit.tasks import cancel_all
 
 LOOK_SECONDS: Final = 2.0
 ENGINE_SECONDS: Final = 4.0
 ASK_SECONDS: Final = 2.0
-BAD: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.LOCK_LOST})
+BAD: Final = frozenset({JobOutcome.FAILED, JobOutcome.TIMED_OUT, JobOutcome.LOCK_LOST})
 
 _log = logs.logger()
 
@@ -75,7 +75,7 @@ class Pulse:
         """A backend in trouble is told as such, and the other tiles are as ever."""
         try:
             headline = await finish_within(self._desk.clock, ASK_SECONDS, ask())
-        except DeadlinePassed:
+        except DeadlineExceeded:
             return Tile(None, Health.TROUBLE, "It does not answer")
         except TallyError as error:
             return Tile(None, Health.TROUBLE, error.message)

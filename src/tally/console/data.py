@@ -13,7 +13,7 @@ from nicegui import ui
 
 from tally.console.context import Desk
 from tally.console.shell import Shell, card, nothing_here
-from tally.kit.jsonable import plain
+from tally.kit.jsonable import to_jsonable
 from tally.store import api
 from tally.store.errors import StoreError
 from tally.store.expressions import F
@@ -169,5 +169,5 @@ def _typed(table: Table, text: str) -> str | Decimal:
 
 
 def _as_json(item: Item) -> str:
-    shown = plain(item, binary=lambda content: f"{len(content)} bytes")
+    shown = to_jsonable(item, binary=lambda content: f"{len(content)} bytes")
     return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()

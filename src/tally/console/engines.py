@@ -10,7 +10,7 @@ from tally.console.rates import Rates
 from tally.console.words import duration, rate, size
 from tally.errors import TallyError, Unavailable
 from tally.kit import logs
-from tally.kit.clock import DeadlinePassed, finish_within
+from tally.kit.clock import DeadlineExceeded, finish_within
 from tally.scoreboard.repository.server_stats import (
     DatabaseStats,
     read_cache_stats,
@@ -63,7 +63,7 @@ class Engines:
     ) -> EngineNow:
         try:
             facts = await finish_within(self._desk.clock, ASK_SECONDS, ask())
-        except (TallyError, StoreError, DeadlinePassed, OSError) as error:
+        except (TallyError, StoreError, DeadlineExceeded, OSError) as error:
             _log.debug(
                 "An engine does not answer", action="console_engines", engine=key, error=error
             )

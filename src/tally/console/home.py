@@ -13,7 +13,7 @@ from tally.console.engines import EngineNow
 from tally.console.shell import Place, Shell, card
 from tally.console.tiles import MARKS, TILES, BackendTile, absent_tile
 from tally.console.words import ago, duration
-from tally.kit.jobs import Outcome
+from tally.kit.jobs import JobOutcome
 
 ABOUT: Final = (
     "Scores, workouts, games and sensors, as they happen. Every tile leads to a page with more."
@@ -159,7 +159,7 @@ def _job_row(desk: Desk, name: str) -> dict[str, str]:
     job, run = desk.runner.jobs[name], desk.runner.last_runs.get(name)
     row = {
         "name": name,
-        "what": job.what,
+        "what": job.description,
         "outcome": "not yet",
         "took": "",
         "error": "",
@@ -170,7 +170,7 @@ def _job_row(desk: Desk, name: str) -> dict[str, str]:
         return row
     if run.outcome is None:
         return row | {"outcome": "runs now", "sign": "autorenew", "colour": "text-primary"}
-    sign, colour = SIGNS[run.outcome in {Outcome.SUCCEEDED, Outcome.LOCKED_ELSEWHERE}]
+    sign, colour = SIGNS[run.outcome in {JobOutcome.SUCCEEDED, JobOutcome.LOCKED_ELSEWHERE}]
     when = ago((desk.clock.now() - run.started_at).total_seconds())
     told = run.outcome.value.replace("_", " ")
     return row | {

@@ -8,7 +8,7 @@ from nicegui import app, ui
 from tally.console.context import Desk
 from tally.console.look import dress
 from tally.console.shell import HOME, LOGIN, PLACES, Shell
-from tally.kit.auth import is_same
+from tally.kit.auth import matches_secret
 
 # Before a wrong password is said to be wrong: nobody tries many.
 PAUSE_SECONDS: Final = 1.0
@@ -26,7 +26,7 @@ def put_login(shell: Shell, desk: Desk) -> None:
         following = wanted if wanted in {place for place, *_ in PLACES} else HOME
 
         async def sign_in() -> None:
-            if desk.password is not None and is_same(password.value or "", desk.password):
+            if desk.password is not None and matches_secret(password.value or "", desk.password):
                 app.storage.user["is_signed_in"] = True
                 ui.navigate.to(following)
                 return

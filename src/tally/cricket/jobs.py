@@ -11,8 +11,8 @@ from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.sync.sync import SyncService
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
-from tally.kit.jobs import Job, Work
-from tally.kit.locks import holding
+from tally.kit.jobs import Job, JobFunction
+from tally.kit.locks import run_with_lock
 from tally.settings import Settings
 
 LOCK_SECONDS: Final = 10.0
@@ -34,27 +34,27 @@ def sync_jobs(
             await sync.sync_teams()
         await sync.sync_fixtures()
 
-    def locked(name: str, work: Callable[[], Awaitable[object]]) -> Work:
+    def locked(name: str, work: Callable[[], Awaitable[object]]) -> JobFunction:
         return _alone(name, work, locks, clock)
 
     return (
         Job(
             name="cricket-leagues",
-            what="Leagues from SportMonks",
+            description="Leagues from SportMonks",
             run=locked("sync:leagues", sync.sync_leagues),
             interval=REFERENCE_SECONDS,
             jitter=0.01,
         ),
         Job(
             name="cricket-teams",
-            what="Teams and seasons from SportMonks",
+            description="Teams and seasons from SportMonks",
             run=locked("sync:teams", sync.sync_teams),
             interval=REFERENCE_SECONDS,
             jitter=0.01,
         ),
         Job(
             name="cricket-fixtures",
-            what="Fixtures from SportMonks",
+            description="Fixtures from SportMonks",
             run=locked("sync:fixtures", sync_fixtures),
             interval=FIXTURES_SECONDS,
             jitter=0.05,
@@ -75,20 +75,20 @@ def live_jobs(
     return (
         Job(
             name="cricket-live-score",
-            what="Polls the scores, and tells devices and pages what has changed",
+            description="Polls the scores, and tells devices and pages what has changed",
             run=poller.run,
             interval=settings.cricket_poll_ms / 1000,
             jitter=0.02,
         ),
         Job(
             name="cricket-orchestrator",
-            what="Starts, mends and winds up the Live Activities of matches",
+            description="Starts, mends and winds up the Live Activities of matches",
             run=orchestrator.run,
             interval=ORCHESTRATOR_SECONDS,
         ),
         Job(
             name="cricket-prematch",
-            what="Tells followers of matches that are about to start",
+            description="Tells followers of matches that are about to start",
             run=prematch.run,
             interval=PREMATCH_SECONDS,
         ),
@@ -97,12 +97,12 @@ def live_jobs(
 
 def _alone(
     name: str, work: Callable[[], Awaitable[object]], locks: LockRepository, clock: Clock
-) -> Work:
+) -> JobFunction:
     """Run it under the lock; where another instance has that, it is in good hands."""
     # An owner of its own for each job: two jobs of an instance must not extend each other's lock.
     mine = StoreLocks(locks, clock, new_uuid())
 
     async def run() -> None:
-        await holding(mine, clock, name, LOCK_SECONDS, work)
+        await run_with_lock(mine, clock, name, LOCK_SECONDS, work)
 
     return run

@@ -16,9 +16,9 @@ from tally.devices.service.ingestion import Ingestion
 from tally.devices.service.keys import KNOWN_SECONDS, KeyService
 from tally.devices.service.registry import NAME_SECONDS, Registry
 from tally.kit.backend import Probe
+from tally.kit.endpoints import Api
 from tally.kit.jobs import Job
-from tally.kit.limits import RateLimiter
-from tally.kit.operations import Api
+from tally.kit.rate_limiter import RateLimiter
 from tally.kit.ttl_cache import TTLCache
 
 REPOSITORIES: Final = (DeviceRepository, ReadingRepository, KeyRepository)

@@ -17,7 +17,7 @@ from typing import Final, Self
 from tally.embedded.server_directory import DirectoryLock, EmbeddedServerError, RotatingLog
 from tally.embedded.spawn import spawn
 from tally.kit import logs
-from tally.kit.clock import Clock, DeadlinePassed, finish_within
+from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 
 _log = logs.logger()
 
@@ -92,7 +92,7 @@ class Supervisor:
     async def __aenter__(self) -> Self:
         try:
             await finish_within(self.clock, START_TIMEOUT_SECONDS, self._start_or_join())
-        except DeadlinePassed as late:
+        except DeadlineExceeded as late:
             await self._end()
             raise EmbeddedServerError(
                 f"{self.program.name} in {self.program.directory} is not ready: {self._why()}"
@@ -204,7 +204,7 @@ class Supervisor:
                 try:
                     await finish_within(self.clock, STOP_TIMEOUT_SECONDS, self._process.wait())
                     break
-                except DeadlinePassed:
+                except DeadlineExceeded:
                     _log.warning(
                         f"{self.program.name} does not stop",
                         action="server_stop",

@@ -44,7 +44,7 @@ OPTIONS: Final[Any] = {
 _log = logs.logger()
 
 
-def is_same(given: str, expected: Secret) -> bool:
+def matches_secret(given: str, expected: Secret) -> bool:
     """Whether they are equal; how long this takes tells neither where they differ nor how long the secret is."""
     return hmac.compare_digest(_digest(given), _digest(expected.reveal()))
 
@@ -62,8 +62,8 @@ def api_key(request: HTTPConnection, header: str = "X-API-Key") -> str:
 
 
 def require_key(request: HTTPConnection, expected: Secret, header: str = "X-API-Key") -> None:
-    if not is_same(api_key(request, header), expected):
-        raise Unauthenticated(f"The key in {header} does not hold", code="invalid_api_key")
+    if not matches_secret(api_key(request, header), expected):
+        raise Unauthenticated(f"Invalid API key in {header}", code="invalid_api_key")
 
 
 def bearer_token(request: HTTPConnection) -> str:
@@ -77,8 +77,8 @@ def bearer_token(request: HTTPConnection) -> str:
 
 
 def require_bearer(request: HTTPConnection, expected: Secret) -> None:
-    if not is_same(bearer_token(request), expected):
-        raise invalid_token("The token does not hold")
+    if not matches_secret(bearer_token(request), expected):
+        raise invalid_token("Invalid token")
 
 
 def invalid_token(message: str) -> Unauthenticated:
@@ -211,7 +211,7 @@ class TokenVerifier:
         except jwt.InvalidIssuerError as error:
             raise invalid_token("The token is another issuer's") from error
         except jwt.PyJWTError as error:
-            raise invalid_token("The token does not hold") from error
+            raise invalid_token("Invalid token") from error
         self._check_audience(claims)
         check_times(claims, self._clock, self._leeway)
         return claims
@@ -237,14 +237,14 @@ def check_times(claims: Claims, clock: Clock, leeway: float) -> None:
 
 
 def _key_id(token: str) -> str:
-    header = header_of(token)
+    header = unverified_header(token)
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS or not isinstance(kid, str):
         raise invalid_token("The token is not signed in a way that is accepted here")
     return kid
 
 
-def header_of(token: str) -> Claims:
+def unverified_header(token: str) -> Claims:
     """What a token says of itself, which nobody has signed for yet."""
     if len(token) > MAX_TOKEN:
         raise invalid_token("The token is too long")

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from tally.kit.endpoints import Api
 from tally.kit.jobs import Job
-from tally.kit.operations import Api
 
 
 @dataclass(frozen=True, slots=True)

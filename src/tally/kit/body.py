@@ -20,7 +20,7 @@ from tally.errors import Invalid, TooLarge, UnsupportedMedia
 
 T = TypeVar("T")
 
-MAX_BODY: Final = 1024 * 1024
+MAX_BODY_BYTES: Final = 1024 * 1024
 PLAIN: Final = (b"", b"identity")
 GZIPPED: Final = (*PLAIN, b"gzip")
 
@@ -34,18 +34,18 @@ _unknown = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StrictStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A wire body that refuses fields it does not know."""
 
 
 async def read_json(
-    request: Request, kind: type[T], *, limit: int = MAX_BODY, gzip: bool = False
+    request: Request, kind: type[T], *, limit: int = MAX_BODY_BYTES, gzip: bool = False
 ) -> T:
     """The body of `request` as a `kind`; at most `limit` bytes of it, before and after unpacking."""
     return decode_json(await read_body(request, limit=limit, gzip=gzip), kind)
 
 
-async def read_body(request: Request, *, limit: int = MAX_BODY, gzip: bool = False) -> bytes:
+async def read_body(request: Request, *, limit: int = MAX_BODY_BYTES, gzip: bool = False) -> bytes:
     """The JSON that is the body of `request`, as it came, but unpacked."""
     told = dict(request.scope["headers"])
     content_type = told.get(b"content-type", b"")

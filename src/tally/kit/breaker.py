@@ -1,9 +1,9 @@
-"""A circuit breaker: stops calling what is down, and finds out gently when it is back.
+"""A circuit breaker: stops calls to a failing service and probes for its recovery.
 
-Closed, calls go through; after `failures` in a row it opens. Open, calls are refused at once with
-`Unavailable`, so that a dead service costs nobody a time-out. After `open_seconds` it is half-open:
-one call goes through as a probe while others are still refused; if it succeeds the breaker closes,
-if it fails it is open again.
+While closed, calls pass; after `failures` consecutive failures the breaker opens. While open,
+calls fail immediately with `Unavailable`, so that no caller waits for a time-out. After
+`open_seconds` the breaker is half-open: one call passes as a probe and others are still rejected.
+The probe's success closes the breaker; its failure opens it again.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,8 +20,8 @@ T = TypeVar("T")
 _log = logs.logger()
 
 
-class State(Enum):
-    """The value is what the metric shows."""
+class BreakerState(Enum):
+    """The states; the values are those of the metric."""
 
     CLOSED = 0
     HALF_OPEN = 1
@@ -29,7 +29,7 @@ class State(Enum):
 
 
 class Breaker:
-    """Guards the calls to one outside system."""
+    """Guards the calls to one external service."""
 
     def __init__(
         self,
@@ -39,77 +39,78 @@ class Breaker:
         *,
         failures: int = 5,
         open_seconds: float = 30,
-        counts: Callable[[Exception], bool] = lambda _: True,
+        is_failure: Callable[[Exception], bool] = lambda _: True,
     ) -> None:
         self.name = name
-        self.state = State.CLOSED
+        self.state = BreakerState.CLOSED
         self._clock = clock
         self._metrics = metrics
-        self._limit = failures
+        self._failure_threshold = failures
         self._open_seconds = open_seconds
-        self._counts = counts
-        self._failed_in_a_row = 0
+        self._is_failure = is_failure
+        self._consecutive_failures = 0
         self._opened_at = 0.0
         self._is_probing = False
-        self._show()
+        self._export_state()
 
     async def call(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """The result of `operation`, or Unavailable without a call.
+        """Return the result of `operation`, or raise Unavailable without calling it.
 
-        Errors that do not count are successes here.
+        An exception that `is_failure` does not accept counts as a success.
         """
         is_probe = self._admit()
         try:
             result = await operation()
         except Exception as error:
-            self._note(failed=self._counts(error), is_probe=is_probe)
+            self._record(has_failed=self._is_failure(error), is_probe=is_probe)
             raise
         except BaseException:
-            self._is_probing = (
-                self._is_probing and not is_probe
-            )  # cancelled: it proved nothing, the next call may
+            # A cancelled probe proves nothing: the next call becomes the probe.
+            self._is_probing = self._is_probing and not is_probe
             raise
-        self._note(failed=False, is_probe=is_probe)
+        self._record(has_failed=False, is_probe=is_probe)
         return result
 
     def _admit(self) -> bool:
-        """Let a call through, or raise; true if the call is the probe."""
+        """Admit a call or raise Unavailable; return whether the call is the probe."""
         wait = self._opened_at + self._open_seconds - self._clock.monotonic()
-        if self.state is State.OPEN and wait <= 0:
-            self._become(State.HALF_OPEN)
-        if self.state is State.CLOSED:
+        if self.state is BreakerState.OPEN and wait <= 0:
+            self._transition(BreakerState.HALF_OPEN)
+        if self.state is BreakerState.CLOSED:
             return False
-        if self.state is State.OPEN or self._is_probing:
-            self._metrics.breaker_calls.labels(self.name, "refused").inc()
+        if self.state is BreakerState.OPEN or self._is_probing:
+            self._metrics.breaker_calls.labels(self.name, "rejected").inc()
             raise Unavailable(
-                f"{self.name} is not called while it is failing", retry_after=max(wait, 1.0)
+                f"{self.name} is unavailable: its circuit breaker is open",
+                retry_after=max(wait, 1.0),
             )
         self._is_probing = True
         return True
 
-    def _note(self, *, failed: bool, is_probe: bool) -> None:
-        self._metrics.breaker_calls.labels(self.name, "failed" if failed else "succeeded").inc()
+    def _record(self, *, has_failed: bool, is_probe: bool) -> None:
+        outcome = "failed" if has_failed else "succeeded"
+        self._metrics.breaker_calls.labels(self.name, outcome).inc()
         if is_probe:
             self._is_probing = False
-        elif self.state is not State.CLOSED:
-            return  # it began before the breaker opened, and its news is old
-        self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
-        if failed and (is_probe or self._failed_in_a_row >= self._limit):
+        elif self.state is not BreakerState.CLOSED:
+            return  # the call began before the breaker opened, so its outcome is out of date
+        self._consecutive_failures = self._consecutive_failures + 1 if has_failed else 0
+        if has_failed and (is_probe or self._consecutive_failures >= self._failure_threshold):
             self._opened_at = self._clock.monotonic()
-            self._become(State.OPEN)
+            self._transition(BreakerState.OPEN)
         elif is_probe:
-            self._become(State.CLOSED)
+            self._transition(BreakerState.CLOSED)
 
-    def _become(self, state: State) -> None:
+    def _transition(self, state: BreakerState) -> None:
         _log.warning(
-            "Breaker changed",
-            action="breaker",
+            "Circuit breaker changed state",
+            action="breaker_changed",
             breaker=self.name,
-            was=self.state.name,
-            now=state.name,
+            previous=self.state.name,
+            state=state.name,
         )
         self.state = state
-        self._show()
+        self._export_state()
 
-    def _show(self) -> None:
+    def _export_state(self) -> None:
         self._metrics.breaker_state.labels(self.name).set(self.state.value)

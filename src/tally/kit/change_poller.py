@@ -1,13 +1,16 @@
-"""Whoever watches something is told of its changes, whichever process made them.
+"""Polls watched objects for changes, whichever process made them.
 
-    follower = ChangePoller(clock, marks=versions, read=milestone, mark_of=lambda milestone: milestone.version, tell=publish)
-    async with follower:
-        with follower.following(key, milestone): ...    # while somebody watches it here
-        follower.nudge(key)                             # changed by this process: look at once
+    poller = ChangePoller(
+        clock, versions=versions, read=milestone, version=lambda milestone: milestone.version,
+        on_change=publish,
+    )
+    async with poller:
+        with poller.watch(key, milestone): ...    # while a client of this process watches it
+        poller.refresh(key)                       # changed by this process: read it now
 
-For each thing that is watched in this process there is one look a second, however many watch it:
-`marks` asks for the marks of all of them together, and only what has a higher mark than it had is
-read. `tell` hears how it was and how it is.
+One poll a second covers all objects watched in this process, however many clients watch them:
+`versions` returns the versions of all keys in one call, and only objects with a higher version are
+read. `on_change` receives the previous and the current state.
 """
 
 import asyncio
@@ -21,107 +24,107 @@ from tally.kit.clock import Clock
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 
 _log = logs.logger()
 
 
-class _Followed(Generic[V]):
-    """Something that is watched: by how many, how it was when they were last told, and whether it is being read."""
+class _Watched(Generic[V]):
+    """A watched object: its last published state, its watchers and the read in progress."""
 
-    __slots__ = ("is_stale", "reading", "state", "watchers")
+    __slots__ = ("is_stale", "read_task", "state", "watchers")
 
     def __init__(self, state: V) -> None:
         self.state = state
         self.watchers = 0
         self.is_stale = False
-        self.reading: asyncio.Task[None] | None = None
+        self.read_task: asyncio.Task[None] | None = None
 
 
 class ChangePoller(Generic[K, V]):
-    """An async context manager, between whose start and end those who watch are told."""
+    """An async context manager that polls while it is open."""
 
     def __init__(
         self,
         clock: Clock,
         *,
-        marks: Callable[[Sequence[K]], Awaitable[Mapping[K, int]]],
+        versions: Callable[[Sequence[K]], Awaitable[Mapping[K, int]]],
         read: Callable[[K], Awaitable[V | None]],
-        mark_of: Callable[[V], int],
-        tell: Callable[[K, V, V], None],
-        seconds: float = LOOK_SECONDS,
+        version: Callable[[V], int],
+        on_change: Callable[[K, V, V], None],
+        interval: float = POLL_SECONDS,
     ) -> None:
         self._clock = clock
-        self._marks = marks
+        self._versions = versions
         self.read = read
-        self._mark_of = mark_of
-        self._tell = tell
-        self._seconds = seconds
-        self._followed: dict[K, _Followed[V]] = {}
-        self._is_watched = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
+        self._version = version
+        self._on_change = on_change
+        self._interval = interval
+        self._watched: dict[K, _Watched[V]] = {}
+        self._has_watchers = asyncio.Event()
+        self._poll_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._looking = asyncio.create_task(self._look_again_and_again(), name="follower")
+        self._poll_task = asyncio.create_task(self._poll_forever(), name="change-poller")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = [each.reading for each in self._followed.values()] + [self._looking]
-        under_way = {task for task in tasks if task is not None}
-        for task in under_way:
+        tasks = [watched.read_task for watched in self._watched.values()] + [self._poll_task]
+        running = {task for task in tasks if task is not None}
+        for task in running:
             task.cancel()
-        await asyncio.wait(under_way)
+        await asyncio.wait(running)
 
     @contextmanager
-    def following(self, key: K, state: V) -> Iterator[None]:
-        """Watch for as long as this lasts; `state` is what the one who watches knows already."""
-        followed = self._followed.setdefault(key, _Followed(state))
-        followed.watchers += 1
-        self._is_watched.set()
+    def watch(self, key: K, state: V) -> Iterator[None]:
+        """Watch `key` inside the block; `state` is the state that the watcher already has."""
+        watched = self._watched.setdefault(key, _Watched(state))
+        watched.watchers += 1
+        self._has_watchers.set()
         try:
             yield
         finally:
-            followed.watchers -= 1
-            if followed.watchers == 0:
-                del self._followed[key]
-                if followed.reading is not None:
-                    followed.reading.cancel()
-                if not self._followed:
-                    self._is_watched.clear()
+            watched.watchers -= 1
+            if watched.watchers == 0:
+                del self._watched[key]
+                if watched.read_task is not None:
+                    watched.read_task.cancel()
+                if not self._watched:
+                    self._has_watchers.clear()
 
-    def nudge(self, key: K) -> None:
-        """Look at this one now, if anybody watches it: it was changed."""
-        followed = self._followed.get(key)
-        if followed is None:
+    def refresh(self, key: K) -> None:
+        """Read `key` now if it is watched, because this process changed it."""
+        watched = self._watched.get(key)
+        if watched is None:
             return
-        followed.is_stale = True
-        if followed.reading is None:
-            followed.reading = asyncio.create_task(self._renew(key, followed))
+        watched.is_stale = True
+        if watched.read_task is None:
+            watched.read_task = asyncio.create_task(self._read(key, watched))
 
-    async def _look_again_and_again(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
-            await self._is_watched.wait()
-            await self._clock.sleep(self._seconds)
+            await self._has_watchers.wait()
+            await self._clock.sleep(self._interval)
             try:
-                found = await self._marks(list(self._followed)) if self._followed else {}
-            except Exception as error:  # noqa: BLE001  (whatever it is, the next look may work)
-                _log.warning("Nobody can see what is new", action="follow", error=error)
+                found = await self._versions(list(self._watched)) if self._watched else {}
+            except Exception as error:  # noqa: BLE001  (the next poll may succeed)
+                _log.warning("Polling for changes failed", action="poll_failed", error=error)
                 continue
-            for key, mark in found.items():
-                followed = self._followed.get(key)
-                if followed is not None and mark > self._mark_of(followed.state):
-                    self.nudge(key)
+            for key, version in found.items():
+                watched = self._watched.get(key)
+                if watched is not None and version > self._version(watched.state):
+                    self.refresh(key)
 
-    async def _renew(self, key: K, followed: _Followed[V]) -> None:
+    async def _read(self, key: K, watched: _Watched[V]) -> None:
         try:
-            # A change that comes while one is being read has the reading done once more.
-            while followed.is_stale:
-                followed.is_stale = False
+            # A change that arrives during a read causes another read.
+            while watched.is_stale:
+                watched.is_stale = False
                 state = await self.read(key)
-                if state is not None and self._mark_of(state) > self._mark_of(followed.state):
-                    before, followed.state = followed.state, state
-                    self._tell(key, before, state)
-        except Exception as error:  # noqa: BLE001  (the next look finds the change again)
-            _log.warning("A change could not be told", action="follow", error=error)
+                if state is not None and self._version(state) > self._version(watched.state):
+                    previous, watched.state = watched.state, state
+                    self._on_change(key, previous, state)
+        except Exception as error:  # noqa: BLE001  (the next poll finds the change again)
+            _log.warning("Publishing a change failed", action="change_publish_failed", error=error)
         finally:
-            followed.reading = None
+            watched.read_task = None

@@ -118,18 +118,18 @@ class ManualClock(Clock):
             await asyncio.sleep(0)
 
 
-class DeadlinePassed(TimeoutError):
+class DeadlineExceeded(TimeoutError):
     """Work was cancelled because its time was over."""
 
 
 async def finish_within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
-    """The result of `work`, or DeadlinePassed after `seconds` on `clock`; by then `work` has been cancelled."""
+    """The result of `work`, or DeadlineExceeded after `seconds` on `clock`; by then `work` has been cancelled."""
     task = asyncio.ensure_future(work)
     timer = asyncio.ensure_future(clock.sleep(seconds))
     try:
         await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise DeadlinePassed(f"not finished within {seconds:g} s")
+            raise DeadlineExceeded(f"not finished within {seconds:g} s")
         return task.result()
     finally:
         timer.cancel()

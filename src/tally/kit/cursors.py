@@ -5,8 +5,8 @@ which filters), so that a client can neither invent one nor carry one over to an
 it would start in a place that is not its own.
 
     purpose = fingerprint("devices.readings", hardware_id=hardware_id, order=order)
-    cursor = cursors.seal(purpose, page.next_key)
-    page_key = cursors.open(purpose, cursor)
+    cursor = cursors.encode(purpose, page.next_key)
+    page_key = cursors.decode(purpose, cursor)
 """
 
 import base64
@@ -33,7 +33,7 @@ MAX_LENGTH: Final = 16_384
 _decoder = msgspec.msgpack.Decoder(list[tuple[str, Tag, bytes]])
 
 
-def fingerprint(name: str, **query: str | int | None) -> str:
+def query_fingerprint(name: str, **query: str | int | None) -> str:
     """One string for a list and its filters; two queries have the same one only if they are the same."""
     return msgspec.json.encode([name, sorted(query.items())]).decode()
 
@@ -44,13 +44,13 @@ class Cursors:
     def __init__(self, secret: Secret) -> None:
         self._key = hashlib.sha256(b"tally cursors " + secret.reveal().encode()).digest()
 
-    def seal(self, purpose: str, page_key: Mapping[str, KeyValue]) -> str:
+    def encode(self, purpose: str, page_key: Mapping[str, KeyValue]) -> str:
         body = VERSION + msgspec.msgpack.encode(
             [(name, *_tagged(value)) for name, value in page_key.items()]
         )
         return base64.urlsafe_b64encode(self._signature(purpose, body) + body).rstrip(b"=").decode()
 
-    def open(self, purpose: str, cursor: str) -> dict[str, KeyValue]:
+    def decode(self, purpose: str, cursor: str) -> dict[str, KeyValue]:
         """The page key in `cursor`, or Invalid if it was not sealed here for this purpose."""
         sealed = _decoded(cursor)
         signature, body = sealed[:SIGNATURE_BYTES], sealed[SIGNATURE_BYTES:]

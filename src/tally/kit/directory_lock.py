@@ -1,7 +1,7 @@
 """Who uses a data directory: every program that runs on it says so, with a lock that ends with the program.
 
-    with used(data_dir): ...          # any number of programs at once
-    if is_used(data_dir): ...         # asked by whoever wants to move or replace the directory
+    with shared_lock(data_dir): ...          # any number of programs at once
+    if is_locked(data_dir): ...         # asked by whoever wants to move or replace the directory
 
 The kernel lets go of the lock when its program ends, however it ends, so nothing stale is ever
 found.
@@ -18,7 +18,7 @@ FILE_NAME: Final = "in-use.lock"
 
 
 @contextmanager
-def used(data_dir: Path) -> Iterator[None]:
+def shared_lock(data_dir: Path) -> Iterator[None]:
     """The directory counts as used while the block runs; where there is none, there is nothing to tell."""
     if not data_dir.is_dir() or not os.access(data_dir, os.W_OK | os.X_OK):
         yield
@@ -31,7 +31,7 @@ def used(data_dir: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_used(data_dir: Path) -> bool:
+def is_locked(data_dir: Path) -> bool:
     """Whether a program runs on the directory now."""
     try:
         descriptor = os.open(data_dir / FILE_NAME, os.O_RDWR | os.O_CLOEXEC)

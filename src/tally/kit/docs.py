@@ -61,7 +61,7 @@ def element(name: str, *children: str, **attributes: str) -> Html:
     return Html(f"<{name}{told}>{inner}</{name}>")
 
 
-def page(document: Json) -> str:
+def render_docs(document: Json) -> str:
     """The whole page."""
     info = document["info"]
     tags = [tag for tag in document["tags"] if _operations(document, tag["name"])]

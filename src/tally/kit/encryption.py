@@ -1,8 +1,8 @@
 """Secrets that have to be stored: encrypted with AES-GCM, and bound to what they belong to.
 
     sealer = Encryptor(secret, "strava tokens")
-    sealed = sealer.seal(token, f"user:{user_id}")
-    token = sealer.open(sealed, f"user:{user_id}")
+    sealed = sealer.encrypt(token, f"user:{user_id}")
+    token = sealer.decrypt(sealed, f"user:{user_id}")
 
 Each purpose has a key of its own, derived from the one secret. What was sealed for one context does
 not open in another.
@@ -34,12 +34,12 @@ class Encryptor:
             hashlib.sha256(f"tally sealing {purpose}\n{secret.reveal()}".encode()).digest()
         )
 
-    def seal(self, text: str, context: str) -> str:
+    def encrypt(self, text: str, context: str) -> str:
         nonce = secrets.token_bytes(NONCE_BYTES)
         sealed = self._cipher.encrypt(nonce, text.encode(), context.encode())
         return base64.urlsafe_b64encode(nonce + sealed).decode()
 
-    def open(self, sealed: str, context: str) -> str:
+    def decrypt(self, sealed: str, context: str) -> str:
         """What was sealed, or DecryptionError."""
         try:
             whole = base64.urlsafe_b64decode(sealed.encode())

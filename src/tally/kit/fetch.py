@@ -19,18 +19,18 @@ from tally.errors import Unavailable
 
 T = TypeVar("T")
 
-MAX_ANSWER: Final = 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What came back. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
-    def decoded(self, kind: type[T], who: str) -> T:
+    def decode(self, kind: type[T], who: str) -> T:
         """The body as a `kind`; Unavailable where it is something else, since it is the other side that is wrong."""
         try:
             return msgspec.json.decode(self.body, type=kind)
@@ -38,7 +38,7 @@ class Answer:
             raise Unavailable(f"{who} answered with something that cannot be read") from error
 
 
-async def fetch(request: RequestBuilder, who: str, limit: int = MAX_ANSWER) -> Answer:
+async def fetch(request: RequestBuilder, who: str, limit: int = MAX_RESPONSE_BYTES) -> HttpResponse:
     """The answer to a request, of at most `limit` bytes."""
     try:
         async with request.build_streamed() as response:
@@ -48,7 +48,7 @@ async def fetch(request: RequestBuilder, who: str, limit: int = MAX_ANSWER) -> A
                 if len(body) > limit:
                     raise Unavailable(f"{who} answered with more than {limit} bytes")
             headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status, headers, bytes(body))
+            return HttpResponse(response.status, headers, bytes(body))
     except PyreqwestError as error:
         # Without the cause: its words have the address in them, and some addresses hold a token.
         raise Unavailable(f"{who} cannot be reached: {type(error).__name__}") from None

@@ -41,7 +41,7 @@ STATUS: Final[Mapping[type[errors.TallyError], int]] = {
 }
 # What the router's own refusals are called.
 CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed"}
-NOTHING_HERE: Final = "There is nothing at this path"
+NO_ROUTE: Final = "No route matches this path"
 # The client was gone before there was an answer; the figure that proxies log for it.
 CLIENT_GONE: Final = 499
 
@@ -146,11 +146,11 @@ UNEXPECTED: Final = Problem(
 )
 
 
-def problem_of(error: Exception) -> Problem | None:
+def to_problem(error: Exception) -> Problem | None:
     """What to tell a client about `error`, or None if it was not foreseen and is nobody's business outside."""
     if isinstance(error, HTTPException):
         code = CODES.get(error.status_code, "http_error")
-        message = NOTHING_HERE if error.status_code == 404 else error.detail
+        message = NO_ROUTE if error.status_code == 404 else error.detail
         return Problem(error.status_code, code, message, headers=error.headers or {})
     if not isinstance(error, errors.TallyError):
         return None
@@ -193,7 +193,7 @@ class ErrorMiddleware:
             await self._answer(error, scope, receive, send)
 
     async def _answer(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = problem_of(error)
+        problem = to_problem(error)
         if problem is None:
             problem = UNEXPECTED
             where = {"method": scope["method"], "path": scope["path"]}
@@ -217,7 +217,7 @@ class RequestContextMiddleware:
             await self._app(scope, receive, send)
             return
         request_id, correlation_id = _ids(scope["headers"])
-        logs.start(logs.Context(request_id=request_id, correlation_id=correlation_id))
+        logs.set_context(logs.Context(request_id=request_id, correlation_id=correlation_id))
         header = (b"x-request-id", request_id.encode())
         status = CLIENT_GONE
 
@@ -229,15 +229,15 @@ class RequestContextMiddleware:
             await send(message)
 
         started = self._clock.monotonic()
-        self._metrics.requests_under_way += 1
+        self._metrics.requests_in_flight += 1
         try:
             await self._app(scope, receive, identified_send)
         finally:
-            self._metrics.requests_under_way -= 1
+            self._metrics.requests_in_flight -= 1
             self._record(scope, status, self._clock.monotonic() - started)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        route = route_of(scope)
+        route = route_template(scope)
         self._metrics.observe_request(scope["method"], route, status, seconds)
         if self._access_log:
             where = {"method": scope["method"], "route": route, "path": scope["path"]}
@@ -247,7 +247,7 @@ class RequestContextMiddleware:
             )
 
 
-def route_of(scope: Scope) -> str:
+def route_template(scope: Scope) -> str:
     """The template of the route that matched, such as `/devices/devices/{hardware_id}`, or `unmatched`."""
     route = scope.get("route")
     return (

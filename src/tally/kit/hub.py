@@ -4,7 +4,7 @@ A message is serialised once, however many clients there are. Each client has a 
 that does not keep up is dropped, never waited for. A client that comes back with `Last-Event-ID`
 gets what it missed from the topic's ring of recent messages; if that is not enough, or it was with
 another process before, it gets a snapshot instead. At shutdown everyone is told when to reconnect.
-The HTTP side is `tally.kit.eventstream`.
+The HTTP side is `tally.kit.event_stream`.
 
     hub.publish(f"match:{match_id}", "display", display_state)
 """
@@ -27,7 +27,7 @@ PING: Final = b": ping\n\n"
 MAX_WAITING: Final = 1024 * 1024
 
 
-class Message:
+class TopicMessage:
     """An event of a topic; its bytes are made when first needed, and then shared by all clients."""
 
     __slots__ = ("_bytes", "_content", "_event", "_id", "number")
@@ -52,7 +52,7 @@ def encode_event(event: str, content: object, identity: str | None = None) -> by
     return head.encode() + msgspec.json.encode(content) + b"\n\n"
 
 
-class Subscription:
+class StreamSubscription:
     """What waits for one client.
 
     `needs_snapshot` says that it does not know all that went before.
@@ -61,7 +61,7 @@ class Subscription:
     def __init__(self, capacity: int, replay: bytes | None, position: str) -> None:
         self.needs_snapshot = replay is None
         self.position = position
-        self.when_dropped: Callable[[], object] = nothing
+        self.on_dropped: Callable[[], object] = noop
         self._capacity = capacity
         self._waiting: deque[bytes] = deque([replay] if replay else [])
         self._size = 0
@@ -74,7 +74,7 @@ class Subscription:
             self._waiting.clear()
             self._is_over = True
             self._ready.set()
-            self.when_dropped()
+            self.on_dropped()
             return False
         self._waiting.append(chunk)
         self._size += len(chunk)
@@ -98,7 +98,7 @@ class Subscription:
         return chunk
 
 
-def nothing() -> None:
+def noop() -> None:
     pass
 
 
@@ -106,13 +106,13 @@ class Topic:
     """Those who listen to one topic, and its recent messages."""
 
     def __init__(self, number: int, history: int) -> None:
-        self.subscriptions: set[Subscription] = set()
+        self.subscriptions: set[StreamSubscription] = set()
         self.expires_at: float | None = None
-        self._recent: deque[Message] = deque(maxlen=history)
+        self._recent: deque[TopicMessage] = deque(maxlen=history)
         # Of the messages up to this one, not all are here.
         self._forgotten = number
 
-    def append(self, message: Message) -> None:
+    def append(self, message: TopicMessage) -> None:
         if len(self._recent) == self._recent.maxlen:
             self._forgotten = self._recent[0].number
         self._recent.append(message)
@@ -173,18 +173,18 @@ class Hub:
         if held.subscriptions:
             self._deliver(held, b"".join(message.encoded() for message in messages))
 
-    def _message(self, topic: Topic, event: str, content: object) -> Message:
+    def _message(self, topic: Topic, event: str, content: object) -> TopicMessage:
         self._number += 1
-        message = Message(self._origin, self._number, event, content)
+        message = TopicMessage(self._origin, self._number, event, content)
         topic.append(message)
         self._metrics.stream_messages.inc()
         return message
 
-    def is_watched(self, topic: str) -> bool:
+    def is_active(self, topic: str) -> bool:
         """Whether anybody listens, or has until a moment ago and may come back: whether it is worth making news for."""
         return topic in self._topics
 
-    def subscribe(self, topic: str, last_event_id: str | None = None) -> Subscription:
+    def subscribe(self, topic: str, last_event_id: str | None = None) -> StreamSubscription:
         """Start to listen; what came after `last_event_id` waits already, if it is known."""
         if self._is_closed:
             raise Unavailable("The server is stopping", retry_after=1)
@@ -196,12 +196,12 @@ class Hub:
             held = self._topics[topic] = Topic(self._number, self._history)
         held.expires_at = None
         replay = self._replay(held, last_event_id or "")
-        subscription = Subscription(self._queue, replay, f"{self._origin}-{self._number}")
+        subscription = StreamSubscription(self._queue, replay, f"{self._origin}-{self._number}")
         held.subscriptions.add(subscription)
         self._metrics.stream_clients.inc()
         return subscription
 
-    def unsubscribe(self, topic: str, subscription: Subscription) -> None:
+    def unsubscribe(self, topic: str, subscription: StreamSubscription) -> None:
         held = self._topics.get(topic)
         if held is not None and subscription in held.subscriptions:
             self._leave(held, subscription)
@@ -240,7 +240,7 @@ class Hub:
             self._leave(topic, subscription)
             self._metrics.stream_dropped.inc()
 
-    def _leave(self, topic: Topic, subscription: Subscription) -> None:
+    def _leave(self, topic: Topic, subscription: StreamSubscription) -> None:
         topic.subscriptions.discard(subscription)
         self._metrics.stream_clients.dec()
         if not topic.subscriptions:

@@ -1,6 +1,6 @@
 """What time starts: jobs, each on its own timer with jitter, one run at a time, and stopped cleanly.
 
-    Job(name="fixture-sync", what="Fixtures from SportMonks into the store", run=sync, interval=60, lock_seconds=10)
+    Job(name="fixture-sync", description="Fixtures from SportMonks into the store", run=sync, interval=60, lock_seconds=10)
 
 A run may be under a lock that all instances share, and has a deadline if one is given. A run that
 fails, takes too long or finds the lock taken is logged and counted, and the timer goes on.
@@ -18,12 +18,12 @@ from typing import Self, TypeAlias
 
 from tally.errors import NotFound
 from tally.kit import logs
-from tally.kit.clock import Clock, DeadlinePassed, finish_within
+from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 from tally.kit.ids import new_uuid
-from tally.kit.locks import LockedElsewhere, LockLost, Locks, holding
+from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 from tally.kit.metrics import Metrics
 
-Work: TypeAlias = Callable[[], Awaitable[float | None]]
+JobFunction: TypeAlias = Callable[[], Awaitable[float | None]]
 
 _log = logs.logger()
 _chance = random.SystemRandom()
@@ -37,8 +37,8 @@ class Job:
     """
 
     name: str
-    what: str
-    run: Work
+    description: str
+    run: JobFunction
     interval: float
     jitter: float = 0.1
     lock_seconds: float | None = None
@@ -47,7 +47,7 @@ class Job:
     locks: Locks | None = None
 
 
-class Outcome(StrEnum):
+class JobOutcome(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     TIMED_OUT = "timed_out"
@@ -57,12 +57,12 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JobRun:
     """A run that is over, or, with no outcome yet, under way."""
 
     started_at: datetime
     seconds: float = 0.0
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
     error: str | None = None
 
 
@@ -80,7 +80,7 @@ class JobRunner:
         chance: random.Random = _chance,
     ) -> None:
         self.jobs = {job.name: job for job in jobs}
-        self.last_runs: dict[str, Run] = {}
+        self.last_runs: dict[str, JobRun] = {}
         if len(self.jobs) < len(jobs):
             raise ValueError("two jobs have the same name")
         if locks is None and any(
@@ -112,7 +112,7 @@ class JobRunner:
         if self._timers:
             try:
                 await finish_within(self._clock, self._grace, asyncio.wait(self._timers.values()))
-            except DeadlinePassed:
+            except DeadlineExceeded:
                 _log.warning(
                     "Jobs cancelled: they did not finish in time",
                     action="jobs_stop",
@@ -125,7 +125,7 @@ class JobRunner:
     def is_running(self, name: str) -> bool:
         return self._turns[name].locked()
 
-    async def run(self, name: str) -> Run:
+    async def run(self, name: str) -> JobRun:
         """Run the job now, by hand, or as soon as the run under way is over; how it ended is in the answer."""
         if name not in self.jobs:
             raise NotFound(
@@ -146,35 +146,37 @@ class JobRunner:
             if not self._is_stopping:
                 await self._clock.sleep(max(0.0, started + interval - self._clock.monotonic()))
 
-    async def _once(self, job: Job) -> tuple[Run, float | None]:
+    async def _once(self, job: Job) -> tuple[JobRun, float | None]:
         """A run, and the seconds until the next one if the job says so.
 
         Raises nothing but cancellation.
         """
         async with self._turns[job.name]:
-            with logs.bound(request_id=logs.current().request_id or new_uuid(), action=job.name):
+            with logs.bound(
+                request_id=logs.current_context().request_id or new_uuid(), action=job.name
+            ):
                 return await self._recorded(job)
 
-    async def _recorded(self, job: Job) -> tuple[Run, float | None]:
+    async def _recorded(self, job: Job) -> tuple[JobRun, float | None]:
         started_at, started = self._clock.now(), self._clock.monotonic()
-        self.last_runs[job.name] = Run(started_at)
-        outcome, error, asked = Outcome.CANCELLED, None, None
+        self.last_runs[job.name] = JobRun(started_at)
+        outcome, error, asked = JobOutcome.CANCELLED, None, None
         try:
             asked = await self._guarded(job)
-            outcome = Outcome.SUCCEEDED
+            outcome = JobOutcome.SUCCEEDED
         except LockedElsewhere:
-            outcome = Outcome.LOCKED_ELSEWHERE
+            outcome = JobOutcome.LOCKED_ELSEWHERE
         except LockLost:
-            outcome, error = Outcome.LOCK_LOST, "the lock was lost"
+            outcome, error = JobOutcome.LOCK_LOST, "the lock was lost"
             _log.warning("Job gave up: its lock was lost")
-        except DeadlinePassed as late:
-            outcome, error = Outcome.TIMED_OUT, str(late)
+        except DeadlineExceeded as late:
+            outcome, error = JobOutcome.TIMED_OUT, str(late)
             _log.error("Job took too long", error=late)
         except Exception as failure:  # noqa: BLE001  (a timer outlives whatever its job does)
-            outcome, error = Outcome.FAILED, f"{type(failure).__name__}: {failure}"
+            outcome, error = JobOutcome.FAILED, f"{type(failure).__name__}: {failure}"
             _log.exception("Job failed")
         finally:
-            run = Run(started_at, self._clock.monotonic() - started, outcome, error)
+            run = JobRun(started_at, self._clock.monotonic() - started, outcome, error)
             self._record(job.name, run)
         return run, asked
 
@@ -187,9 +189,9 @@ class JobRunner:
         locks = job.locks or self._locks
         if job.lock_seconds is None or locks is None:
             return await work()
-        return await holding(locks, self._clock, job.name, job.lock_seconds, work)
+        return await run_with_lock(locks, self._clock, job.name, job.lock_seconds, work)
 
-    def _record(self, name: str, run: Run) -> None:
+    def _record(self, name: str, run: JobRun) -> None:
         self.last_runs[name] = run
         self._metrics.job_runs.labels(name, run.outcome).inc()
         self._metrics.job_seconds.labels(name).observe(run.seconds)

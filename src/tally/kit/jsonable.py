@@ -9,14 +9,14 @@ from decimal import Decimal
 from typing import Any
 
 
-def plain(value: Any, *, binary: Callable[[bytes], object] = bytes) -> Any:
+def to_jsonable(value: Any, *, binary: Callable[[bytes], object] = bytes) -> Any:
     """The same with what JSON has; `binary` says what stands for bytes, which are left as they are without it."""
     if isinstance(value, Mapping):
-        return {name: plain(held, binary=binary) for name, held in value.items()}
+        return {name: to_jsonable(held, binary=binary) for name, held in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(held, binary=binary) for held in value]
+        return [to_jsonable(held, binary=binary) for held in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(plain(held, binary=binary) for held in value)
+        return sorted(to_jsonable(held, binary=binary) for held in value)
     if isinstance(value, (bytes, bytearray)):
         return binary(bytes(value))
     if isinstance(value, Decimal):

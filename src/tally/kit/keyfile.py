@@ -10,7 +10,7 @@ from pathlib import Path
 from tally.settings import Secret, SettingsError
 
 
-def read_or_make(path: Path) -> Secret:
+def read_or_create(path: Path) -> Secret:
     """The key in `path`, made there if there is none; a SettingsError says what is in the way."""
     try:
         if not path.exists():

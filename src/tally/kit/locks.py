@@ -38,7 +38,7 @@ class LockLost(Exception):
     """The lock was lost, and the work under it has been cancelled."""
 
 
-async def holding(
+async def run_with_lock(
     locks: Locks, clock: Clock, name: str, seconds: float, work: Callable[[], Awaitable[T]]
 ) -> T:
     """The result of `work`, done under the lock `name`; or LockedElsewhere, or LockLost."""

@@ -42,11 +42,11 @@ class Context(msgspec.Struct, frozen=True):
 _context: ContextVar[Context] = ContextVar("log_context", default=Context())  # noqa: B039  (it is frozen)
 
 
-def current() -> Context:
+def current_context() -> Context:
     return _context.get()
 
 
-def start(context: Context) -> None:
+def set_context(context: Context) -> None:
     """Begin with a context of one's own, as each request and each run of a job does."""
     _context.set(context)
 

@@ -1,11 +1,11 @@
-"""What a function makes of short keys, remembered: for thousands of look-ups in a second of the same few thousand keys.
+"""Memoizes a function of short keys that recur thousands of times a second.
 
     decimals: Memo[str, Decimal] = Memo(Decimal)
     decimals["22.5"]
 
-A look-up of what is known runs in C, and so does `map(decimals.__getitem__, texts)`. Keys that
-strangers choose are no danger: there are never many, and of short numbers nobody can find many with
-one hash, to make them slow to look up.
+A hit runs entirely in C, also in `map(decimals.__getitem__, texts)`. Keys may come from clients:
+the number of entries is bounded, and short numbers offer too few values for a hash-collision
+attack.
 """
 
 from collections.abc import Callable
@@ -14,21 +14,21 @@ from typing import Final, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-SHORT: Final = 9  # characters
-MOST: Final = 16_384
+MAX_KEY_LENGTH: Final = 9  # characters
+MAX_ENTRIES: Final = 16_384
 
 
 class Memo(dict[K, V]):
-    """Values by key, made when they are first asked for; when there are too many, all are forgotten."""
+    """A dictionary that computes missing values and clears itself when it is full."""
 
-    def __init__(self, make: Callable[[K], V]) -> None:
+    def __init__(self, compute: Callable[[K], V]) -> None:
         super().__init__()
-        self._make = make
+        self._compute = compute
 
     def __missing__(self, key: K) -> V:
-        value = self._make(key)
-        if len(str(key)) <= SHORT:
-            if len(self) >= MOST:
+        value = self._compute(key)
+        if len(str(key)) <= MAX_KEY_LENGTH:
+            if len(self) >= MAX_ENTRIES:
                 self.clear()
             self[key] = value
         return value

@@ -29,34 +29,34 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.requests = Histogram(
-            "tally_http_request_seconds",
+            "tally_http_request_duration_seconds",
             "Requests by route: how many, and how long until the answer was complete",
             ["method", "route", "status"],
             registry=registry,
             buckets=REQUEST_BUCKETS,
         )
-        self.requests_under_way = 0
+        self.requests_in_flight = 0
         under_way = Gauge(
-            "tally_http_requests_under_way", "Requests not yet answered", registry=registry
+            "tally_http_requests_in_flight", "Requests not yet answered", registry=registry
         )
-        under_way.set_function(lambda: self.requests_under_way)
+        under_way.set_function(lambda: self.requests_in_flight)
         self.job_runs = Counter(
             "tally_job_runs",
             "Runs of jobs by how they ended",
-            ["job", "outcome"],
+            ["job_name", "outcome"],
             registry=registry,
         )
         self.job_seconds = Histogram(
-            "tally_job_seconds",
+            "tally_job_duration_seconds",
             "How long a run of a job took",
-            ["job"],
+            ["job_name"],
             registry=registry,
             buckets=JOB_BUCKETS,
         )
         self.job_last_run = Gauge(
             "tally_job_last_run_timestamp_seconds",
             "When the last run of a job ended",
-            ["job"],
+            ["job_name"],
             registry=registry,
         )
         self.breaker_state = Gauge(
@@ -78,7 +78,7 @@ class Metrics:
             "tally_stream_messages", "Messages published to streams", registry=registry
         )
         self.stream_dropped = Counter(
-            "tally_stream_dropped", "Clients dropped for being too slow", registry=registry
+            "tally_stream_clients_dropped", "Clients dropped for being too slow", registry=registry
         )
         self._request_series: dict[tuple[str, str, int], Histogram] = {}
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from tally.errors import Invalid, TallyError, TooLarge, Unauthenticated, UnsupportedMedia
-from tally.kit.http import problem_of
-from tally.kit.operations import Api, Operation
+from tally.kit.endpoints import Api, Endpoint
+from tally.kit.http import to_problem
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ TOO_LARGE: Final = TooLarge("The body must not be longer than 1048576 bytes", li
 NOT_JSON: Final = UnsupportedMedia(
     "The content type must be application/json", field="Content-Type"
 )
-UNKNOWN_CALLER: Final = Unauthenticated("The credential is missing or does not hold")
+UNKNOWN_CALLER: Final = Unauthenticated("Missing or invalid credential")
 REFERENCE: Final = "#/components/schemas/"
 REQUEST_ID: Final = {
     "X-Request-Id": {
@@ -58,7 +58,7 @@ def document(title: str, version: str, description: str, apis: Sequence[Api]) ->
     schemas = _Schemas([kind for api in apis for kind in _kinds(api)])
     paths: dict[str, Json] = {}
     for api in apis:
-        for operation in api.operations:
+        for operation in api.endpoints:
             path = _parameter.sub(r"{\1}", api.prefix + operation.path)
             paths.setdefault(path, {})[operation.method.lower()] = _operation(
                 api, operation, schemas
@@ -80,16 +80,16 @@ def document(title: str, version: str, description: str, apis: Sequence[Api]) ->
 def _kinds(api: Api) -> list[Any]:
     named = [
         kind
-        for each in api.operations
+        for each in api.endpoints
         for kind in (each.query, each.request, each.response)
         if kind is not None
     ]
-    others = [type(example) for each in api.operations for example in each.other_responses.values()]
-    in_paths = [kind for each in api.operations for kind in each.path_types.values()]
+    others = [type(example) for each in api.endpoints for example in each.other_responses.values()]
+    in_paths = [kind for each in api.endpoints for kind in each.path_types.values()]
     return [*named, *others, *in_paths, api.error_format.shape]
 
 
-def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
+def _operation(api: Api, operation: Endpoint, schemas: _Schemas) -> Json:
     told: Json = {
         "tags": [api.title],
         "summary": operation.summary,
@@ -119,12 +119,12 @@ def _operation(api: Api, operation: Operation, schemas: _Schemas) -> Json:
     return told
 
 
-def _operation_id(api: Api, operation: Operation) -> str:
+def _operation_id(api: Api, operation: Endpoint) -> str:
     words = re.findall(r"\w+", f"{api.name} {operation.method.lower()} {operation.path}")
     return "_".join(words)
 
 
-def _path_parameters(operation: Operation, schemas: _Schemas) -> list[Json]:
+def _path_parameters(operation: Endpoint, schemas: _Schemas) -> list[Json]:
     kinds = operation.path_types
     told = {
         name: schemas.of(kinds[name]) if name in kinds else {"type": "string"}
@@ -151,7 +151,7 @@ def _query_parameters(query: Any, schemas: _Schemas) -> list[Json]:
     ]
 
 
-def _success(operation: Operation, schemas: _Schemas) -> Json:
+def _success(operation: Endpoint, schemas: _Schemas) -> Json:
     told: Json = {"description": HTTPStatus(operation.status).phrase, "headers": REQUEST_ID}
     if operation.response is not None:
         schema = schemas.of(operation.response)
@@ -170,10 +170,10 @@ def _other(status: int, example: object, schemas: _Schemas) -> Json:
     return {"description": HTTPStatus(status).phrase, "headers": REQUEST_ID, "content": content}
 
 
-def _errors(api: Api, operation: Operation, schemas: _Schemas) -> Json:
+def _errors(api: Api, operation: Endpoint, schemas: _Schemas) -> Json:
     by_status: dict[str, Json] = {}
     for error in [*operation.errors, *_implied(operation)]:
-        problem = problem_of(error)
+        problem = to_problem(error)
         if problem is None:
             raise ValueError(
                 f"{operation.method} {operation.path} declares {error!r}, which has no status"
@@ -199,7 +199,7 @@ def _errors(api: Api, operation: Operation, schemas: _Schemas) -> Json:
     return dict(sorted(by_status.items()))
 
 
-def _implied(operation: Operation) -> list[TallyError]:
+def _implied(operation: Endpoint) -> list[TallyError]:
     implied: list[TallyError] = []
     if operation.request is not None:
         implied += [MALFORMED, TOO_LARGE, NOT_JSON]

@@ -1,6 +1,6 @@
 """Tries again what may work the next time: with exponential back-off, full jitter, and an end.
 
-    policy = RetryPolicy(attempts=5, base=0.1, cap=5, deadline=20, retries=lambda error: isinstance(error, Throttled))
+    policy = RetryPolicy(attempts=5, base=0.1, cap=5, deadline=20, is_retryable=lambda error: isinstance(error, Throttled))
     answer = await policy.call(lambda: client.fetch(url), clock)
 
 The wait before try n is drawn between nothing and `base` doubled n times, at most `cap`, so that
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _chance = random.SystemRandom()
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether the domain's own errors say that it may work later."""
     return isinstance(error, (Unavailable, RateLimited))
 
@@ -43,7 +43,7 @@ class RetryPolicy:
     base: float = 0.1
     cap: float = 10.0
     deadline: float = 30.0
-    retries: Callable[[BaseException], bool] = is_passing
+    is_retryable: Callable[[BaseException], bool] = is_transient
 
     async def call(
         self, operation: Callable[[], Awaitable[T]], clock: Clock, chance: random.Random = _chance
@@ -77,7 +77,7 @@ class RetryPolicy:
 
         # What is no Exception, a cancellation above all, is never tried again.
         is_retried = retry_if_exception(
-            lambda error: isinstance(error, Exception) and self.retries(error)
+            lambda error: isinstance(error, Exception) and self.is_retryable(error)
         )
         trying = AsyncRetrying(
             sleep=clock.sleep, wait=wait, stop=stop, retry=is_retried, reraise=True

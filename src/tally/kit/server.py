@@ -20,7 +20,7 @@ import uvloop
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tally.kit.eventstream import ABORT
+from tally.kit.event_stream import ABORT
 
 YOUNG_OBJECTS = 50_000
 TURN_SECONDS = 0.001
@@ -28,12 +28,12 @@ TIDY_TICKS = 600  # of the server's clock, ten to the second: a minute
 KEEP_ALIVE_SECONDS = 75  # longer than the idle time-out of the usual load balancers
 
 
-class CannotListen(Exception):
+class ListenError(Exception):
     """There is no listening on that address; the message says why, for a person."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on the address, or CannotListen."""
+    """A socket that listens on the address, or ListenError."""
     try:
         # A name such as localhost may stand for several addresses: of these, the one most clients
         # try.
@@ -41,20 +41,20 @@ def listen(host: str, port: int) -> socket.socket:
         family, *_, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         listening = socket.create_server(address[:2], family=family, backlog=2048)
     except socket.gaierror as error:
-        raise CannotListen(
+        raise ListenError(
             f"{host} is no address that this machine knows: {error.strerror}"
         ) from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise CannotListen(f"Port {port} on {host} is in use by another program") from error
-        raise CannotListen(f"Cannot listen on port {port} of {host}: {error.strerror}") from error
+            raise ListenError(f"Port {port} on {host} is in use by another program") from error
+        raise ListenError(f"Cannot listen on port {port} of {host}: {error.strerror}") from error
     # Connections inherit it. An answer goes out in two pieces, and the second would wait 40 ms for
     # the receipt of the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
-def url_of(listening: socket.socket) -> str:
+def socket_url(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -115,7 +115,7 @@ class _Protocol(HttpToolsProtocol):
 class Server(uvicorn.Server):
     """Serves `app` until it is told to stop.
 
-    One that `has_process` to itself may do with the interpreter as it likes.
+    One that `owns_process` to itself may do with the interpreter as it likes.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Server(uvicorn.Server):
         *,
         grace: int = 10,
         trusted_proxies: str = "127.0.0.1",
-        has_process: bool = False,
+        owns_process: bool = False,
         on_listening: Callable[[], object] = lambda: None,
         on_stopping: Callable[[], object] = lambda: None,
     ) -> None:
@@ -141,11 +141,11 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self._app = app
-        self._has_process = has_process
+        self._has_process = owns_process
         self._on_listening = on_listening
         self._on_stopping = on_stopping
 
-    async def run_on(self, listening: socket.socket, stop: asyncio.Event) -> None:
+    async def serve_on(self, listening: socket.socket, stop: asyncio.Event) -> None:
         """Start the app, serve on the socket until `stop` is set, and stop the app."""
         watcher = asyncio.create_task(self._exit_when(stop))
         # What starts with the app may look at the server that it is in.
@@ -236,13 +236,13 @@ async def serving(
     listening = listen(host, port)
     is_listening, stop = asyncio.Event(), asyncio.Event()
     server = Server(app, grace=grace, on_listening=is_listening.set, on_stopping=on_stopping)
-    running = asyncio.create_task(server.run_on(listening, stop), name="server")
+    running = asyncio.create_task(server.serve_on(listening, stop), name="server")
     started = asyncio.create_task(is_listening.wait())
     try:
         await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             running.result()
-        yield url_of(listening)
+        yield socket_url(listening)
     finally:
         started.cancel()
         stop.set()

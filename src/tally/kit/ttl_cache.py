@@ -1,9 +1,9 @@
-"""What was looked up or done a moment ago, kept for some seconds and never more of it than a bound.
+"""A bounded cache whose entries expire.
 
-    keys: TTLCache[str, ApiKey] = TTLCache(clock, seconds=4, most=10_000)
+    keys: TTLCache[str, ApiKey] = TTLCache(clock, ttl_seconds=4, max_entries=10_000)
 
-For answers that may be a little old (an API key, a name) and for things not to be done again too
-soon.
+Use it for look-ups that may be slightly out of date (an API key, a name), and to avoid repeating
+an action too soon.
 """
 
 from typing import Generic, TypeVar
@@ -15,16 +15,16 @@ V = TypeVar("V")
 
 
 class TTLCache(Generic[K, V]):
-    """Values by key, each for so many seconds after it was put; when there are too many, the oldest go first."""
+    """A cache that keeps each entry for `ttl_seconds` and evicts the oldest entries when full."""
 
-    def __init__(self, clock: Clock, seconds: float, most: int) -> None:
+    def __init__(self, clock: Clock, ttl_seconds: float, max_entries: int) -> None:
         self._clock = clock
-        self._seconds = seconds
-        self._most = most
+        self._ttl_seconds = ttl_seconds
+        self._max_entries = max_entries
         self._entries: dict[K, tuple[float, V]] = {}
 
     def get(self, key: K) -> V | None:
-        """The value, or None if there is none or its time is over."""
+        """Return the value, or None if there is none or it has expired."""
         entry = self._entries.get(key)
         if entry is None or entry[0] <= self._clock.monotonic():
             return None
@@ -32,17 +32,17 @@ class TTLCache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         self._entries.pop(key, None)
-        while len(self._entries) >= self._most:
+        while len(self._entries) >= self._max_entries:
             del self._entries[next(iter(self._entries))]
-        self._entries[key] = (self._clock.monotonic() + self._seconds, value)
+        self._entries[key] = (self._clock.monotonic() + self._ttl_seconds, value)
 
     def count(self) -> int:
-        """How many there are whose time is not over."""
+        """Return the number of entries that have not expired."""
         now = self._clock.monotonic()
-        # All are kept equally long, so those whose time is over are the first.
+        # All entries have the same TTL, so expired ones come first.
         while self._entries and next(iter(self._entries.values()))[0] <= now:
             del self._entries[next(iter(self._entries))]
         return len(self._entries)
 
-    def forget(self, key: K) -> None:
+    def remove(self, key: K) -> None:
         self._entries.pop(key, None)

@@ -22,19 +22,19 @@ def scoreboard_jobs(
     return (
         Job(
             name="scoreboard-catch-up",
-            what="Tells Redis what it missed, and builds the board where there is none",
+            description="Tells Redis what it missed, and builds the board where there is none",
             run=catch_up.run,
             interval=CATCH_UP_SECONDS,
         ),
         Job(
             name="scoreboard-streams",
-            what="Tells Redis that this process and its streams are still there",
+            description="Tells Redis that this process and its streams are still there",
             run=slots.beat,
             interval=STREAMS_SECONDS,
         ),
         Job(
             name="scoreboard-verify",
-            what="Compares Redis with PostgreSQL, and heals what differs",
+            description="Compares Redis with PostgreSQL, and heals what differs",
             run=catch_up.verify,
             interval=VERIFY_SECONDS,
             lock_seconds=LOCK_SECONDS,
@@ -42,7 +42,7 @@ def scoreboard_jobs(
         ),
         Job(
             name="scoreboard-retention",
-            what="Deletes old sessions, tokens, actions and history",
+            description="Deletes old sessions, tokens, actions and history",
             run=retention.run,
             interval=RETENTION_SECONDS,
             lock_seconds=LOCK_SECONDS,

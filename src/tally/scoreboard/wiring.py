@@ -9,10 +9,10 @@ from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import ValkeyServer, open_valkey_server
 from tally.kit.backend import Probe
 from tally.kit.clock import SystemClock
-from tally.kit.issuing import TokenIssuer
+from tally.kit.endpoints import Api
 from tally.kit.jobs import Job
 from tally.kit.keyring import Keyring
-from tally.kit.operations import Api
+from tally.kit.token_issuer import TokenIssuer
 from tally.scoreboard.api.handlers import Handlers
 from tally.scoreboard.api.routes import scoreboard_api
 from tally.scoreboard.jobs import scoreboard_jobs

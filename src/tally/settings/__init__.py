@@ -16,13 +16,13 @@ from tally.settings.collect import CollectSettings
 from tally.settings.cricket import CricketSettings
 from tally.settings.devices import DevicesSettings
 from tally.settings.instance import BACKENDS, InstanceSettings
-from tally.settings.kinds import MASK, Kind, Secret
 from tally.settings.scoreboard import ScoreboardSettings
+from tally.settings.types import MASK, Secret, SettingType
 
 __all__ = [
     "BACKENDS",
     "MASK",
-    "TABLE",
+    "SETTINGS",
     "Row",
     "Secret",
     "Setting",
@@ -54,10 +54,10 @@ class Setting:
     """One row of the table, apart from its value."""
 
     name: str
-    kind: Kind
+    kind: SettingType
     default: object
     help: str
-    also: str | None = None
+    alias: str | None = None
 
     @property
     def variable(self) -> str:
@@ -70,9 +70,9 @@ class Setting:
     def given(self, environ: Mapping[str, str]) -> tuple[str, str]:
         """The variable that sets it in `environ`, and its text, which is empty if none does."""
         raw = environ.get(self.variable, "").strip()
-        if raw or self.also is None:
+        if raw or self.alias is None:
             return self.variable, raw
-        return self.also, environ.get(self.also, "").strip()
+        return self.alias, environ.get(self.alias, "").strip()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +85,13 @@ class Settings(
     """
 
 
-TABLE: Final = tuple(
+SETTINGS: Final = tuple(
     Setting(
         entry.name,
         entry.metadata["kind"],
         entry.default,
         entry.metadata["help"],
-        entry.metadata["also"],
+        entry.metadata["alias"],
     )
     for entry in fields(Settings)
 )
@@ -105,7 +105,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     """
     values: dict[str, Any] = {}
     problems = []
-    for setting in TABLE:
+    for setting in SETTINGS:
         variable, raw = setting.given(environ)
         if not raw:
             continue
@@ -121,7 +121,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """One sentence for each `TALLY_` variable that is no setting, with the setting that was probably meant."""
-    known = [setting.variable for setting in TABLE]
+    known = [setting.variable for setting in SETTINGS]
     sentences = []
     for variable in sorted(environ):
         if (
@@ -137,7 +137,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettingRow:
     """A setting as people see it: secrets masked, everything as text."""
 
     variable: str
@@ -147,31 +147,31 @@ class Row:
     help: str
 
 
-def rows(settings: Settings, environ: Mapping[str, str]) -> list[Row]:
+def setting_rows(settings: Settings, environ: Mapping[str, str]) -> list[SettingRow]:
     """The table with the values in force, and whether each comes from the environment or is the default."""
     return [
-        Row(
+        SettingRow(
             setting.variable,
             setting.kind.label,
-            shown(getattr(settings, setting.name)),
+            format_value(getattr(settings, setting.name)),
             "environment" if setting.given(environ)[1] else "default",
             setting.help,
         )
-        for setting in TABLE
+        for setting in SETTINGS
     ]
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Secret):
         return MASK
     if isinstance(value, tuple):
-        return ",".join(shown(each) for each in value)
+        return ",".join(format_value(each) for each in value)
     return "" if value is None else str(value)
 
 
-def markdown() -> str:
+def settings_markdown() -> str:
     """docs/settings.md."""
     lines = [
         "# Settings",
@@ -185,8 +185,8 @@ def markdown() -> str:
         "| variable | holds | default | what for |",
         "|---|---|---|---|",
     ]
-    for setting in TABLE:
-        default = f"`{shown(setting.default)}`" if shown(setting.default) else ""
+    for setting in SETTINGS:
+        default = f"`{format_value(setting.default)}`" if format_value(setting.default) else ""
         lines.append(
             f"| `{setting.variable}` | {setting.kind.label} | {default} | {setting.help} |"
         )

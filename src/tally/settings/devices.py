@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tally.settings.kinds import SECRET, TEXT, Secret, holds, whole
+from tally.settings.types import SECRET, TEXT, Secret, integer, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,14 +11,14 @@ class DevicesSettings:
 
     devices_admin_token: Secret | None = field(
         default=None,
-        metadata=holds(
+        metadata=setting(
             SECRET,
             "Bearer token of the devices' control plane. Without it, one is made at first start, in the data directory.",
         ),
     )
     devices_key_pepper: Secret | None = field(
         default=None,
-        metadata=holds(
+        metadata=setting(
             SECRET,
             "Hashed together with every API key of the boards, so that the table alone gives nothing away. Without it, one is"
             " made at first start, in the data directory; to change it makes all keys void.",
@@ -26,20 +26,20 @@ class DevicesSettings:
     )
     devices_retention_days: int = field(
         default=90,
-        metadata=holds(
-            whole(1, 3650), "Days that a reading is kept, counted from when it was measured."
+        metadata=setting(
+            integer(1, 3650), "Days that a reading is kept, counted from when it was measured."
         ),
     )
     devices_rate_limit: int = field(
         default=2_000,
-        metadata=holds(
-            whole(1, 1_000_000),
+        metadata=setting(
+            integer(1, 1_000_000),
             "Requests a second that one API key may make; twice as many at once.",
         ),
     )
     devices_cors_origins: str = field(
         default="*",
-        metadata=holds(
+        metadata=setting(
             TEXT, "Origins, separated by commas, whose pages may call the devices' control plane."
         ),
     )

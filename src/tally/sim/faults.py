@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tally.kit.clock import Clock
-from tally.kit.eventstream import ABORT
+from tally.kit.event_stream import ABORT
 
 CONTROL: Final = "/_sim"
 MAX_REMEMBERED: Final = 10_000

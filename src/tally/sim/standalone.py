@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tally.kit.clock import SystemClock
-from tally.kit.server import CannotListen, run_until_stopped
+from tally.kit.server import ListenError, run_until_stopped
 from tally.sim.oidc.issuer import Issuer
 from tally.sim.strava.limits import PLENTY, RateLimits
 from tally.sim.strava.simulator import Strava
@@ -80,6 +80,6 @@ def _serve(simulator: Simulator, port: int, name: str) -> None:
 
     try:
         run_until_stopped(run)
-    except CannotListen as error:
+    except ListenError as error:
         typer.echo(f"{error}. Choose another with --port.", err=True)
         raise typer.Exit(2) from error

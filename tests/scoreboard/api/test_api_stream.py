@@ -196,7 +196,7 @@ async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(fresh: Are
                 TOPIC, EVENT, LeaderboardUpdate(places, (1,), number, "2026-01-01T00:00:00Z")
             )
             assert (await reading.update())["total_players"] == number
-        assert figure("tally_stream_dropped_total") == 1
+        assert figure("tally_stream_clients_dropped_total") == 1
         stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]
         with suppress(ConnectionResetError):
             await stalled.reader.read()  # until the end, which the server made

@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from tally.kit.clock import ManualClock
-from tally.kit.jobs import Outcome
+from tally.kit.jobs import JobOutcome
 from tally.scoreboard.repository.locks import AdvisoryLocks
 from tally.scoreboard.service import retention
 from tests.scoreboard.api.harness import Arena, running, settings_of, until
@@ -131,9 +131,9 @@ async def test_jobs_run_under_their_locks(fresh: Arena) -> None:
     """By hand as by the timer; while another instance has the lock, it is left alone."""
     runner = fresh.parts.job_runner()
     for name in ("scoreboard-catch-up", "scoreboard-verify", "scoreboard-retention"):
-        assert (await runner.run(name)).outcome is Outcome.SUCCEEDED
+        assert (await runner.run(name)).outcome is JobOutcome.SUCCEEDED
     elsewhere = AdvisoryLocks(fresh.scoreboard.database)
     assert await elsewhere.acquire("scoreboard-verify", 30)
-    assert (await runner.run("scoreboard-verify")).outcome is Outcome.LOCKED_ELSEWHERE
+    assert (await runner.run("scoreboard-verify")).outcome is JobOutcome.LOCKED_ELSEWHERE
     await elsewhere.release("scoreboard-verify")
-    assert (await runner.run("scoreboard-verify")).outcome is Outcome.SUCCEEDED
+    assert (await runner.run("scoreboard-verify")).outcome is JobOutcome.SUCCEEDED

@@ -36,7 +36,11 @@ def milestone_follower(main: CollectRepository, hub: Hub, clock: Clock) -> Miles
         hub.publish_all(topic, "minted", (render.award_body(award) for award in minted))
 
     return ChangePoller(
-        clock, marks=versions, read=read, mark_of=lambda held: held.milestone.version, tell=tell
+        clock,
+        versions=versions,
+        read=read,
+        version=lambda held: held.milestone.version,
+        on_change=tell,
     )
 
 
@@ -50,4 +54,4 @@ class Announcer:
         del (
             awards
         )  # read again with the milestone, together with what others may have minted meanwhile
-        self.follower.nudge((milestone.user_id, milestone.milestone_id))
+        self.follower.refresh((milestone.user_id, milestone.milestone_id))

@@ -22,8 +22,8 @@ from tally.collect.service.workouts import WorkoutService
 from tally.errors import Unauthenticated
 from tally.kit.auth import require_bearer
 from tally.kit.body import read_json, read_query
-from tally.kit.cursors import Cursors, fingerprint
-from tally.kit.eventstream import EventStream
+from tally.kit.cursors import Cursors, query_fingerprint
+from tally.kit.event_stream import EventStream
 from tally.kit.http import Json
 from tally.kit.hub import Hub
 from tally.settings import Secret
@@ -133,7 +133,7 @@ class Handlers:
     async def workouts(self, request: Request) -> ASGIApp:
         session = await self._session(request)
         query = read_query(request, schemas.PageQuery)
-        purpose = fingerprint("collect.workouts", user=session.user_id)
+        purpose = query_fingerprint("collect.workouts", user=session.user_id)
         start = self._start(purpose, query.cursor)
         found, following = await self.workout_service.page(session.user_id, query.limit, start)
         page = schemas.WorkoutPage(
@@ -176,7 +176,7 @@ class Handlers:
 
         key = (session.user_id, held.milestone.milestone_id)
         return EventStream(
-            self.hub, topic_of(key), request, snapshot, self.follower.following(key, held)
+            self.hub, topic_of(key), request, snapshot, self.follower.watch(key, held)
         )
 
     async def delete_account(self, request: Request) -> ASGIApp:
@@ -192,7 +192,7 @@ class Handlers:
         key = self.audit_search.checked(
             AuditKey(query.user, query.correlation, query.event, query.month)
         )
-        purpose = fingerprint(
+        purpose = query_fingerprint(
             "collect.audit",
             user=key.user,
             correlation=key.correlation,
@@ -228,10 +228,10 @@ class Handlers:
         return f"{request.scope.get('root_path', '')}/me"
 
     def _start(self, purpose: str, cursor: str | None) -> PageKey | None:
-        return None if cursor is None else self.cursors.open(purpose, cursor)
+        return None if cursor is None else self.cursors.decode(purpose, cursor)
 
     def _cursor(self, purpose: str, following: PageKey | None) -> str | None:
-        return None if following is None else self.cursors.seal(purpose, following)
+        return None if following is None else self.cursors.encode(purpose, following)
 
 
 def _address(request: Request) -> str | None:

@@ -29,7 +29,7 @@ from tally.collect.model import (
 )
 from tally.collect.rules import threshold
 from tally.collect.service.accounts import Summary
-from tally.kit.jsonable import plain
+from tally.kit.jsonable import to_jsonable
 
 
 def strava_status(connection: Connection | None) -> StravaStatus:
@@ -131,7 +131,7 @@ def audit_body(event: AuditEvent) -> AuditBody:
         event.epoch,
         event.request_id,
         event.correlation_id,
-        plain(event.facts),
+        to_jsonable(event.facts),
         event.ip_hash,
     )
 
@@ -146,4 +146,4 @@ def _next_part(held: Held) -> NextPart | None:
 
 
 def _drawing(part: Part) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    return [plain(primitive) for primitive in part.mesh], plain(part.attach)
+    return [to_jsonable(primitive) for primitive in part.mesh], to_jsonable(part.attach)

@@ -13,8 +13,8 @@ from tally.errors import (
     Unauthenticated,
     Unavailable,
 )
+from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import ErrorFormat, NestedError
-from tally.kit.operations import Api, Operation
 
 ERROR_FORMAT: Final = ErrorFormat(NestedError)
 SECURITY: Final = {
@@ -122,8 +122,8 @@ def collect_api(handlers: Handlers) -> Api:
         description="Workouts unlock the parts of a model, each once and for ever.",
         error_format=ERROR_FORMAT,
         security_schemes=SECURITY,
-        operations=(
-            Operation(
+        endpoints=(
+            Endpoint(
                 "GET",
                 "/health",
                 handlers.health,
@@ -131,7 +131,7 @@ def collect_api(handlers: Handlers) -> Api:
                 response=schemas.Health,
                 response_example=schemas.Health("ok"),
             ),
-            Operation(
+            Endpoint(
                 "GET",
                 "/health/ready",
                 handlers.ready,
@@ -149,11 +149,11 @@ def collect_api(handlers: Handlers) -> Api:
     )
 
 
-def _auth(handlers: Handlers) -> tuple[Operation, ...]:
+def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
     refused = Unauthenticated("The issuer did not let you in", code="login_refused")
     away = Unavailable("Sign-in is not set up here", code="login_not_set_up")
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/auth/login",
             handlers.login,
@@ -163,7 +163,7 @@ def _auth(handlers: Handlers) -> tuple[Operation, ...]:
             status=302,
             errors=(_BAD_PATH, away, _UNAVAILABLE),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/auth/callback",
             handlers.login_callback,
@@ -173,8 +173,8 @@ def _auth(handlers: Handlers) -> tuple[Operation, ...]:
             status=303,
             errors=(_BAD_STATE, refused, away, _UNAVAILABLE),
         ),
-        Operation("POST", "/auth/logout", handlers.logout, "Sign out", status=204, **_changing()),
-        Operation(
+        Endpoint("POST", "/auth/logout", handlers.logout, "Sign out", status=204, **_changing()),
+        Endpoint(
             "GET",
             "/me",
             handlers.me,
@@ -186,7 +186,7 @@ def _auth(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _strava(handlers: Handlers) -> tuple[Operation, ...]:
+def _strava(handlers: Handlers) -> tuple[Endpoint, ...]:
     denied = Forbidden(
         "Without access to activities there is nothing to collect", code="activity_access_missing"
     )
@@ -194,7 +194,7 @@ def _strava(handlers: Handlers) -> tuple[Operation, ...]:
     unlinked = NotFound("Strava is not linked", code="strava_not_connected")
     common = (_NO_SESSION, _NOT_SET_UP, _UNAVAILABLE)
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/strava/connect",
             handlers.connect,
@@ -204,7 +204,7 @@ def _strava(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(_BAD_PATH, *common),
             security=("cc_session",),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/strava/callback",
             handlers.strava_callback,
@@ -214,7 +214,7 @@ def _strava(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(_BAD_STATE, denied, taken, *common),
             security=("cc_session",),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/strava/status",
             handlers.strava_status,
@@ -223,7 +223,7 @@ def _strava(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=_STATUS,
             **_READING,
         ),
-        Operation(
+        Endpoint(
             "DELETE",
             "/strava/connection",
             handlers.disconnect,
@@ -231,7 +231,7 @@ def _strava(handlers: Handlers) -> tuple[Operation, ...]:
             status=204,
             **_changing(unlinked),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/webhooks/strava",
             handlers.handshake,
@@ -239,9 +239,9 @@ def _strava(handlers: Handlers) -> tuple[Operation, ...]:
             query=schemas.HandshakeQuery,
             response=schemas.Handshake,
             response_example=schemas.Handshake("15f7d1a91c1f40f8a748fd134752feb3"),
-            errors=(Forbidden("The verify token does not hold", code="invalid_verify_token"),),
+            errors=(Forbidden("Invalid verify token", code="invalid_verify_token"),),
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/webhooks/strava",
             handlers.event,
@@ -259,9 +259,9 @@ def _strava(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _collection(handlers: Handlers) -> tuple[Operation, ...]:
+def _collection(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/workouts",
             handlers.workouts,
@@ -271,7 +271,7 @@ def _collection(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=schemas.WorkoutPage([_WORKOUT], None),
             **_READING,
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/models",
             handlers.models,
@@ -280,7 +280,7 @@ def _collection(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=schemas.ModelList([_MODEL]),
             errors=(_UNAVAILABLE,),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/models/{model_id}",
             handlers.model,
@@ -294,7 +294,7 @@ def _collection(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _milestones(handlers: Handlers) -> tuple[Operation, ...]:
+def _milestones(handlers: Handlers) -> tuple[Endpoint, ...]:
     full = Conflict("Nobody may have more than 50 milestones", code="too_many_milestones")
     one: dict[str, Any] = {"response": schemas.MilestoneBody, "response_example": _MILESTONE}
     reading: dict[str, Any] = {
@@ -304,7 +304,7 @@ def _milestones(handlers: Handlers) -> tuple[Operation, ...]:
     creating = one | _changing(_NO_MODEL, full, _TOO_MANY)
     repairing = one | _changing(_NO_MILESTONE, _TOO_MANY)
     return (
-        Operation(
+        Endpoint(
             "POST",
             "/milestones",
             handlers.create_milestone,
@@ -314,7 +314,7 @@ def _milestones(handlers: Handlers) -> tuple[Operation, ...]:
             status=201,
             **creating,
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/milestones",
             handlers.list_milestones,
@@ -323,7 +323,7 @@ def _milestones(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=schemas.MilestoneList([_MILESTONE]),
             **_READING,
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/milestones/{milestone_id}",
             handlers.show_milestone,
@@ -331,14 +331,14 @@ def _milestones(handlers: Handlers) -> tuple[Operation, ...]:
             **one,
             **reading,
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/milestones/{milestone_id}/recompute",
             handlers.recompute,
             "Measure again, for repair",
             **repairing,
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/milestones/{milestone_id}/events",
             handlers.stream,
@@ -350,9 +350,9 @@ def _milestones(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _administration(handlers: Handlers) -> tuple[Operation, ...]:
+def _administration(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "DELETE",
             "/account",
             handlers.delete_account,
@@ -361,7 +361,7 @@ def _administration(handlers: Handlers) -> tuple[Operation, ...]:
             status=204,
             **_changing(),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/admin/audit",
             handlers.audit,
@@ -369,7 +369,7 @@ def _administration(handlers: Handlers) -> tuple[Operation, ...]:
             query=schemas.AuditQuery,
             response=schemas.AuditPage,
             response_example=schemas.AuditPage([_AUDIT], None),
-            errors=(Unauthenticated("The token does not hold", code="invalid_token"), _UNAVAILABLE),
+            errors=(Unauthenticated("Invalid token", code="invalid_token"), _UNAVAILABLE),
             security=("admin",),
         ),
     )

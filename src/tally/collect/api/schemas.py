@@ -16,7 +16,7 @@ from tally.collect.model import (
 )
 from tally.collect.service.milestones import Goal
 from tally.collect.service.webhook import Told
-from tally.kit.body import Strict
+from tally.kit.body import StrictStruct
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
 Short = Annotated[str, msgspec.Meta(max_length=64)]
@@ -79,7 +79,7 @@ class Received(msgspec.Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-class PageQuery(Strict, frozen=True):
+class PageQuery(StrictStruct, frozen=True):
     limit: Limit = 50
     cursor: str | None = None
 
@@ -151,7 +151,7 @@ class WholeModel(Camel, frozen=True):
     parts: list[PartBody]
 
 
-class NewMilestone(Strict, frozen=True, rename="camel"):
+class NewMilestone(StrictStruct, frozen=True, rename="camel"):
     """Without a period, everything from now on counts."""
 
     model_id: Key
@@ -215,7 +215,7 @@ class MilestoneList(Camel, frozen=True):
     milestones: list[MilestoneBody]
 
 
-class AuditQuery(Strict, frozen=True):
+class AuditQuery(StrictStruct, frozen=True):
     """Exactly one of user, correlation and event; an event is looked for in a month, such as 202601."""
 
     user: Key | None = None

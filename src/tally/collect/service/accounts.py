@@ -72,7 +72,7 @@ class Accounts:
             with suppress(
                 DecryptionError
             ):  # the key was changed: without it the issuer cannot be asked
-                await self.delete_identity(self.sealer.open(session.sealed, user_id))
+                await self.delete_identity(self.sealer.decrypt(session.sealed, user_id))
         self.audit.record("ACCOUNT_DELETED", user_id, ip=ip)
 
     async def _empty(self, user_id: str) -> None:

@@ -15,7 +15,7 @@ from tally.collect.model import NOBODY, AuditEvent
 from tally.collect.repository.audit import AuditRepository
 from tally.errors import Unavailable
 from tally.kit import logs
-from tally.kit.clock import Clock, DeadlinePassed, finish_within
+from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 from tally.kit.ids import new_uuid
 from tally.kit.masking import mask
 from tally.settings import Secret
@@ -53,7 +53,7 @@ class AuditTrail:
 
         Never fails, never waits.
         """
-        context = logs.current()
+        context = logs.current_context()
         request_id = context.request_id or new_uuid()
         event = AuditEvent(
             event_type=event_type,
@@ -78,7 +78,7 @@ class AuditTrail:
     async def __aexit__(self, *_: object) -> None:
         try:
             await self.flush()
-        except DeadlinePassed:
+        except DeadlineExceeded:
             _log.warning(
                 "Audit events lost at the stop", action="audit", lost=self._waiting.qsize()
             )
@@ -87,7 +87,7 @@ class AuditTrail:
             await asyncio.wait({self._writer})
 
     async def flush(self) -> None:
-        """Return when all that waits is written or given up; DeadlinePassed if that takes too long."""
+        """Return when all that waits is written or given up; DeadlineExceeded if that takes too long."""
         await finish_within(self._clock, FLUSH_SECONDS, self._waiting.join())
 
     async def _write(self) -> None:

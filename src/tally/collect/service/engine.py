@@ -110,7 +110,7 @@ class ProgressEngine:
                 parts[index],
                 threshold(milestone.total_target, index, milestone.parts_total),
                 milestone.updated_at,
-                logs.current().correlation_id,
+                logs.current_context().correlation_id,
             )
             for index in step.minted
         ]

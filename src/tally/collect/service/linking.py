@@ -171,7 +171,7 @@ class Linking:
         What cannot be opened, since the key was changed, is as good as revoked.
         """
         try:
-            text = self.sealer.open(
+            text = self.sealer.decrypt(
                 connection.sealed, f"{connection.user_id} {connection.athlete_id}"
             )
         except DecryptionError as error:
@@ -183,4 +183,4 @@ class Linking:
 def sealed_tokens(sealer: Encryptor, user_id: str, athlete_id: int, tokens: Tokens) -> str:
     """The tokens as they are stored: of no use without the key, nor on anybody else's connection."""
     text = msgspec.json.encode([tokens.access, tokens.refresh, tokens.expires_at]).decode()
-    return sealer.seal(text, f"{user_id} {athlete_id}")
+    return sealer.encrypt(text, f"{user_id} {athlete_id}")

@@ -62,7 +62,7 @@ class SignIn:
             .decode()
         )
         url = await self.issuer.authorize_url(redirect_uri, state, nonce, challenge)
-        sealed = self.sealer.seal(f"{nonce} {verifier}", state)
+        sealed = self.sealer.encrypt(f"{nonce} {verifier}", state)
         expires = self.clock.seconds() + STATE_SECONDS
         await self.sessions.begin(
             PendingState(state, LOGIN, hashed(browser), expires, path, sealed)
@@ -97,7 +97,7 @@ class SignIn:
         kept = (
             None
             if identity.refresh_token is None
-            else self.sealer.seal(identity.refresh_token, identity.user_id)
+            else self.sealer.encrypt(identity.refresh_token, identity.user_id)
         )
         expires = self.clock.seconds() + SESSION_SECONDS
         await self.sessions.create(
@@ -111,7 +111,7 @@ class SignIn:
 
     def _open(self, pending: PendingState) -> tuple[str, str]:
         try:
-            nonce, _, verifier = self.sealer.open(pending.sealed or "", pending.state).partition(
+            nonce, _, verifier = self.sealer.decrypt(pending.sealed or "", pending.state).partition(
                 " "
             )
         except DecryptionError as error:

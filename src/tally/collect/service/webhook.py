@@ -11,7 +11,7 @@ from tally.collect.model import WebhookEvent
 from tally.collect.repository.main import CollectRepository
 from tally.errors import Forbidden, Invalid
 from tally.kit import logs
-from tally.kit.auth import is_same
+from tally.kit.auth import matches_secret
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.settings import Secret
@@ -42,8 +42,8 @@ class Webhook:
     subscription_id: int
 
     def check_handshake(self, mode: str, token: str) -> None:
-        if mode != "subscribe" or not is_same(token, self.verify_token):
-            raise Forbidden("The verify token does not hold", code="invalid_verify_token")
+        if mode != "subscribe" or not matches_secret(token, self.verify_token):
+            raise Forbidden("Invalid verify token", code="invalid_verify_token")
 
     async def receive(self, told: Told) -> None:
         """Return when the event is safe in the inbox, this time or before."""
@@ -61,7 +61,7 @@ class Webhook:
             event_time=told.event_time,
             is_deauthorisation=told.object_type == "athlete"
             and str(told.updates.get("authorized")).lower() == "false",
-            correlation_id=logs.current().correlation_id or new_uuid(),
+            correlation_id=logs.current_context().correlation_id or new_uuid(),
             received_ms=self.clock.milliseconds(),
         )
         await self.main.receive(event)

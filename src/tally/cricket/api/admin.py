@@ -18,7 +18,7 @@ from tally.cricket.service.queries.matches import MatchService
 from tally.cricket.service.queries.teams import TeamService
 from tally.cricket.service.sync.sync import SyncService
 from tally.kit.body import read_json, read_query
-from tally.kit.cursors import Cursors, fingerprint
+from tally.kit.cursors import Cursors, query_fingerprint
 from tally.kit.http import Json
 
 
@@ -59,13 +59,13 @@ class OperatorHandlers:
     async def fixtures(self, request: Request) -> ASGIApp:
         await self.callers.require_admin(request)
         query = read_query(request, schemas.AdminFixtureQuery)
-        purpose = fingerprint("cricket.admin.fixtures", league=query.league_id)
-        start = None if query.cursor is None else self.cursors.open(purpose, query.cursor)
+        purpose = query_fingerprint("cricket.admin.fixtures", league=query.league_id)
+        start = None if query.cursor is None else self.cursors.decode(purpose, query.cursor)
         found, following = await self.admin.of_league(query.league_id, query.limit, start)
         bodies = [render.match_body(view) for view in await self.matches.views(found)]
         return Json(
             schemas.MatchPage(
-                bodies, None if following is None else self.cursors.seal(purpose, following)
+                bodies, None if following is None else self.cursors.encode(purpose, following)
             )
         )
 

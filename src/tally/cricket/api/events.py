@@ -70,7 +70,7 @@ def match_follower(tables: Tables, hub: Hub, clock: Clock) -> MatchFollower:
         )
 
     return ChangePoller(
-        clock, marks=marks, read=read, mark_of=lambda watched: watched.mark, tell=tell
+        clock, versions=marks, read=read, version=lambda watched: watched.mark, on_change=tell
     )
 
 
@@ -85,4 +85,4 @@ class MatchPublisher:
     ) -> None:
         del events  # read again with the state, together with what others may have told meanwhile
         for view in displays:
-            self.follower.nudge((match_id, view))
+            self.follower.refresh((match_id, view))

@@ -21,8 +21,8 @@ from tally.cricket.service.queries.matches import MatchService, Position, Wanted
 from tally.cricket.service.queries.teams import TeamService
 from tally.errors import Invalid, NotFound
 from tally.kit.body import read_json, read_query
-from tally.kit.cursors import Cursors, fingerprint
-from tally.kit.eventstream import EventStream
+from tally.kit.cursors import Cursors, query_fingerprint
+from tally.kit.event_stream import EventStream
 from tally.kit.http import Json
 from tally.kit.hub import Hub
 from tally.store.values import Key
@@ -62,10 +62,10 @@ class Handlers:
             league=query.league, since=query.start, until=query.end, status=query.status
         )
         status = None if query.status is None else query.status.value
-        purpose = fingerprint(
+        purpose = query_fingerprint(
             "cricket.matches", league=query.league, start=query.start, end=query.end, status=status
         )
-        opened = None if query.cursor is None else self.cursors.open(purpose, query.cursor)
+        opened = None if query.cursor is None else self.cursors.decode(purpose, query.cursor)
         after = (
             None if opened is None else Position(str(opened["startTime"]), str(opened["matchId"]))
         )
@@ -108,9 +108,7 @@ class Handlers:
             return "display", _display_body(await self.displays.get(match_id, query.team_id))
 
         key = (match_id, shown.view)
-        watching = self.follower.following(
-            key, await self.follower.read(key) or Watched(shown.content)
-        )
+        watching = self.follower.watch(key, await self.follower.read(key) or Watched(shown.content))
         return EventStream(self.hub, topic_of(key), request, snapshot, watching)
 
     async def list_teams(self, request: Request) -> ASGIApp:
@@ -204,7 +202,7 @@ class Handlers:
     async def list_follows(self, request: Request) -> ASGIApp:
         user_id = await self.callers.person(request)
         query = read_query(request, schemas.PageQuery)
-        purpose = fingerprint("cricket.follows", user=user_id)
+        purpose = query_fingerprint("cricket.follows", user=user_id)
         found, following = await self.follows.of_user(
             user_id, query.limit, self._start(purpose, query.cursor)
         )
@@ -254,10 +252,10 @@ class Handlers:
         return Json(render.follow_body(follow, shown), 200, PRIVATE)
 
     def _start(self, purpose: str, cursor: str | None) -> Key | None:
-        return None if cursor is None else self.cursors.open(purpose, cursor)
+        return None if cursor is None else self.cursors.decode(purpose, cursor)
 
     def _cursor(self, purpose: str, following: Key | None) -> str | None:
-        return None if following is None else self.cursors.seal(purpose, following)
+        return None if following is None else self.cursors.encode(purpose, following)
 
 
 def path_id(request: Request, name: str) -> str:

@@ -28,7 +28,7 @@ from tally.cricket.model.records import (
     TeamSeason,
 )
 from tally.cricket.service.queries.matches import MatchView
-from tally.kit.jsonable import plain
+from tally.kit.jsonable import to_jsonable
 
 
 def match_body(view: MatchView) -> MatchBody:
@@ -123,7 +123,7 @@ def season_team_body(record: TeamSeason) -> SeasonTeamBody:
         record.league_id,
         record.name,
         record.code,
-        plain(record.stats),
+        to_jsonable(record.stats),
         record.updated_at,
     )
 

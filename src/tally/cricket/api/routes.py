@@ -14,8 +14,8 @@ from tally.errors import (
     Unauthenticated,
     Unavailable,
 )
+from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import ErrorFormat, NestedError
-from tally.kit.operations import Api, Operation
 
 ERROR_FORMAT: Final = ErrorFormat(NestedError)
 SECURITY: Final = {
@@ -24,7 +24,7 @@ SECURITY: Final = {
 }
 
 _UNAVAILABLE: Final = Unavailable("The store cannot answer now", retry_after=1)
-_NO_TOKEN: Final = Unauthenticated("The token does not hold", code="invalid_token")
+_NO_TOKEN: Final = Unauthenticated("Invalid token", code="invalid_token")
 _NOT_OPERATOR: Final = Forbidden("This is for operators", code="not_an_operator")
 _NO_MATCH: Final = NotFound("There is no such match", code="match_not_found")
 _NO_TEAM: Final = NotFound("There is no such team", code="team_not_found")
@@ -59,8 +59,8 @@ def cricket_api(handlers: Handlers, operators: OperatorHandlers) -> Api:
         description="Live scores, and Live Activities for everyone who follows a match.",
         error_format=ERROR_FORMAT,
         security_schemes=SECURITY,
-        operations=(
-            Operation(
+        endpoints=(
+            Endpoint(
                 "GET",
                 "/health",
                 handlers.health,
@@ -68,7 +68,7 @@ def cricket_api(handlers: Handlers, operators: OperatorHandlers) -> Api:
                 response=schemas.Health,
                 response_example=schemas.Health("ok"),
             ),
-            Operation(
+            Endpoint(
                 "GET",
                 "/health/ready",
                 handlers.ready,
@@ -87,10 +87,10 @@ def cricket_api(handlers: Handlers, operators: OperatorHandlers) -> Api:
     )
 
 
-def _matches(handlers: Handlers) -> tuple[Operation, ...]:
+def _matches(handlers: Handlers) -> tuple[Endpoint, ...]:
     bad_range = Invalid("from must be a day such as 2026-11-15", code="invalid_field", field="from")
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/matches",
             handlers.list_matches,
@@ -104,7 +104,7 @@ def _matches(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=schemas.MatchPage([examples.MATCH], None),
             **_for_people(bad_range, _NO_LEAGUE),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/matches/live",
             handlers.live_matches,
@@ -113,7 +113,7 @@ def _matches(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=schemas.MatchPage([examples.MATCH], None),
             **_for_people(),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/matches/{match_id}",
             handlers.show_match,
@@ -122,7 +122,7 @@ def _matches(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=examples.MATCH,
             **_for_people(_NO_MATCH),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/matches/{match_id}/display",
             handlers.show_display,
@@ -132,7 +132,7 @@ def _matches(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=examples.DISPLAY,
             **_for_people(_OTHER_TEAM, _NO_MATCH),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/matches/{match_id}/events",
             handlers.stream,
@@ -148,9 +148,9 @@ def _matches(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operation, ...]:
+def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/teams",
             handlers.list_teams,
@@ -159,7 +159,7 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
             response_example=schemas.TeamList([examples.TEAM]),
             **_for_people(),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/teams/{team_id}",
             handlers.show_team,
@@ -168,7 +168,7 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
             response_example=examples.TEAM,
             **_for_people(_NO_TEAM),
         ),
-        Operation(
+        Endpoint(
             "PATCH",
             "/teams/{team_id}",
             operators.change_team,
@@ -180,7 +180,7 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
             response_example=examples.TEAM,
             **_for_operators(_NOTHING, _NO_TEAM),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/leagues",
             handlers.list_leagues,
@@ -189,7 +189,7 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
             response_example=schemas.LeagueList([examples.LEAGUE]),
             **_for_people(),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/leagues/{league_id}",
             handlers.show_league,
@@ -198,7 +198,7 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
             response_example=examples.LEAGUE,
             **_for_people(_NO_LEAGUE),
         ),
-        Operation(
+        Endpoint(
             "PATCH",
             "/leagues/{league_id}",
             operators.change_league,
@@ -209,7 +209,7 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
             response_example=examples.LEAGUE,
             **_for_operators(_NOTHING, _NO_LEAGUE),
         ),
-        Operation(
+        Endpoint(
             "DELETE",
             "/leagues/{league_id}",
             operators.delete_league,
@@ -217,7 +217,7 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
             status=204,
             **_for_operators(_NO_LEAGUE),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/seasons/{season_id}/teams",
             handlers.season_teams,
@@ -229,9 +229,9 @@ def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Operati
     )
 
 
-def _devices(handlers: Handlers) -> tuple[Operation, ...]:
+def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/user/device",
             handlers.list_devices,
@@ -240,7 +240,7 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=schemas.DeviceList([examples.DEVICE]),
             **_for_people(),
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/user/device",
             handlers.register_device,
@@ -252,7 +252,7 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=examples.DEVICE,
             **_for_people(),
         ),
-        Operation(
+        Endpoint(
             "DELETE",
             "/user/device",
             handlers.delete_device,
@@ -261,7 +261,7 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
             status=204,
             **_for_people(_ONE_OF, _NO_DEVICE),
         ),
-        Operation(
+        Endpoint(
             "PUT",
             "/user/device/push-to-start",
             handlers.update_start_token,
@@ -275,9 +275,9 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _follows(handlers: Handlers) -> tuple[Operation, ...]:
+def _follows(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/user/follows",
             handlers.list_follows,
@@ -287,7 +287,7 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=schemas.FollowPage([examples.FOLLOW], None),
             **_for_people(),
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/user/follow/match",
             handlers.follow_match,
@@ -298,7 +298,7 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=examples.FOLLOW,
             **_for_people(_OTHER_TEAM, _NO_MATCH, _OVER),
         ),
-        Operation(
+        Endpoint(
             "DELETE",
             "/user/follow/match",
             handlers.unfollow_match,
@@ -307,7 +307,7 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
             status=204,
             **_for_people(),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/user/follow/{match_id}",
             handlers.show_follow,
@@ -316,7 +316,7 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=examples.FOLLOW,
             **_for_people(_NOT_FOLLOWED),
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/user/follow/{match_id}",
             handlers.follow,
@@ -328,7 +328,7 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=examples.FOLLOW,
             **_for_people(_OTHER_TEAM, _NO_MATCH, _OVER),
         ),
-        Operation(
+        Endpoint(
             "PATCH",
             "/user/follow/{match_id}",
             handlers.change_follow,
@@ -339,7 +339,7 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=examples.FOLLOW,
             **_for_people(_OTHER_TEAM, _NO_MATCH, _NOT_FOLLOWED),
         ),
-        Operation(
+        Endpoint(
             "DELETE",
             "/user/follow/{match_id}",
             handlers.unfollow,
@@ -351,10 +351,10 @@ def _follows(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _activities(handlers: Handlers) -> tuple[Operation, ...]:
+def _activities(handlers: Handlers) -> tuple[Endpoint, ...]:
     ended = Conflict("This Live Activity has ended", code="activity_ended")
     return (
-        Operation(
+        Endpoint(
             "POST",
             "/user/activity/{match_id}",
             handlers.subscribe,
@@ -365,7 +365,7 @@ def _activities(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=examples.SUBSCRIPTION,
             **_for_people(_OTHER_TEAM, _NO_MATCH, _OVER),
         ),
-        Operation(
+        Endpoint(
             "DELETE",
             "/user/activity/{match_id}",
             handlers.unsubscribe,
@@ -376,7 +376,7 @@ def _activities(handlers: Handlers) -> tuple[Operation, ...]:
                 NotFound("There is no such subscription", code="subscription_not_found"), _NO_MATCH
             ),
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/matches/{match_id}/activity-token",
             handlers.register_activity,
@@ -387,7 +387,7 @@ def _activities(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=examples.ACTIVITY,
             **_for_people(_OTHER_TEAM, _NO_MATCH, ended),
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/matches/{match_id}/activity-dismissed",
             handlers.dismiss_activity,
@@ -401,11 +401,11 @@ def _activities(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _administration(operators: OperatorHandlers) -> tuple[Operation, ...]:
+def _administration(operators: OperatorHandlers) -> tuple[Endpoint, ...]:
     report = schemas.SyncReport({"leagues": {"created": 1, "updated": 0, "unchanged": 27}})
     away = Unavailable("SportMonks is not called while it is failing", retry_after=30)
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/admin/fixtures",
             operators.fixtures,
@@ -416,7 +416,7 @@ def _administration(operators: OperatorHandlers) -> tuple[Operation, ...]:
             response_example=schemas.MatchPage([examples.MATCH], None),
             **_for_operators(),
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/admin/sync",
             operators.sync_now,
@@ -427,7 +427,7 @@ def _administration(operators: OperatorHandlers) -> tuple[Operation, ...]:
             response_example=report,
             **_for_operators(away),
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/admin/matches/{match_id}/state",
             operators.state,
@@ -436,7 +436,7 @@ def _administration(operators: OperatorHandlers) -> tuple[Operation, ...]:
             response_example=examples.STATE,
             **_for_operators(_NO_MATCH),
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/admin/matches/{match_id}/replay",
             operators.replay,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tally.cricket.model.feed import MatchStatus
-from tally.kit.body import Strict
+from tally.kit.body import StrictStruct
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=100)]
 # SportMonks' ids are digits, those of replays and of tests are not; none of them has a character
@@ -34,7 +34,7 @@ class Health(Camel, frozen=True):
     status: str
 
 
-class MatchQuery(Strict, frozen=True):
+class MatchQuery(StrictStruct, frozen=True):
     """`from` and `to` are moments or days, such as 2026-11-15; without a league, all active ones are looked at."""
 
     league: Id | None = None
@@ -45,18 +45,18 @@ class MatchQuery(Strict, frozen=True):
     cursor: str | None = None
 
 
-class ViewQuery(Strict, frozen=True, rename="camel"):
+class ViewQuery(StrictStruct, frozen=True, rename="camel"):
     """Whose view of the match; without a team, nobody's."""
 
     team_id: Id | None = None
 
 
-class PageQuery(Strict, frozen=True):
+class PageQuery(StrictStruct, frozen=True):
     limit: Limit = 50
     cursor: str | None = None
 
 
-class AdminFixtureQuery(Strict, frozen=True, rename="camel"):
+class AdminFixtureQuery(StrictStruct, frozen=True, rename="camel"):
     league_id: Id
     limit: Limit = 50
     cursor: str | None = None
@@ -166,7 +166,7 @@ class DisplayBody(Camel, frozen=True):
     is_stale: bool
 
 
-class NewDevice(Strict, frozen=True, rename="camel"):
+class NewDevice(StrictStruct, frozen=True, rename="camel"):
     device_token: Token
     device_id: Id
     platform: Literal["ios", "ipados", "iOS", "iPadOS"]
@@ -174,7 +174,7 @@ class NewDevice(Strict, frozen=True, rename="camel"):
     app_version: Short = ""
 
 
-class NewStartToken(Strict, frozen=True, rename="camel"):
+class NewStartToken(StrictStruct, frozen=True, rename="camel"):
     """Of the device with this token, or with this id."""
 
     push_to_start_token: Token
@@ -182,7 +182,7 @@ class NewStartToken(Strict, frozen=True, rename="camel"):
     device_id: Id | None = None
 
 
-class DeviceQuery(Strict, frozen=True, rename="camel"):
+class DeviceQuery(StrictStruct, frozen=True, rename="camel"):
     """Exactly one of both."""
 
     device_token: Token | None = None
@@ -207,20 +207,20 @@ class DeviceList(Camel, frozen=True):
     devices: list[DeviceBody]
 
 
-class NewFollow(Strict, frozen=True, rename="camel"):
+class NewFollow(StrictStruct, frozen=True, rename="camel"):
     team_id: Id | None = None
 
 
-class NewFollowOfMatch(Strict, frozen=True, rename="camel"):
+class NewFollowOfMatch(StrictStruct, frozen=True, rename="camel"):
     match_id: Id
     team_id: Id | None = None
 
 
-class FollowedMatchQuery(Strict, frozen=True, rename="camel"):
+class FollowedMatchQuery(StrictStruct, frozen=True, rename="camel"):
     match_id: Id
 
 
-class ChangedFollow(Strict, frozen=True, rename="camel"):
+class ChangedFollow(StrictStruct, frozen=True, rename="camel"):
     """`null` takes no side."""
 
     team_id: Id | None
@@ -241,12 +241,12 @@ class FollowPage(Camel, frozen=True):
     next_cursor: str | None
 
 
-class NewSubscription(Strict, frozen=True, rename="camel"):
+class NewSubscription(StrictStruct, frozen=True, rename="camel"):
     push_token: Token
     team_id: Id | None = None
 
 
-class SubscriptionQuery(Strict, frozen=True, rename="camel"):
+class SubscriptionQuery(StrictStruct, frozen=True, rename="camel"):
     push_token: Token
 
 
@@ -257,13 +257,13 @@ class SubscriptionBody(Camel, frozen=True):
     expires_at: int
 
 
-class ActivityToken(Strict, frozen=True, rename="camel"):
+class ActivityToken(StrictStruct, frozen=True, rename="camel"):
     device_id: Id
     update_token: Token
     team_id: Id | None = None
 
 
-class ActivityOfDevice(Strict, frozen=True, rename="camel"):
+class ActivityOfDevice(StrictStruct, frozen=True, rename="camel"):
     device_id: Id
 
 
@@ -277,7 +277,7 @@ class ActivityBody(Camel, frozen=True):
     updated_at: int
 
 
-class TeamChange(Strict, frozen=True, rename="camel"):
+class TeamChange(StrictStruct, frozen=True, rename="camel"):
     """Only what is given changes."""
 
     name: Name | msgspec.UnsetType = msgspec.UNSET
@@ -288,7 +288,7 @@ class TeamChange(Strict, frozen=True, rename="camel"):
     color: Colour | msgspec.UnsetType = msgspec.UNSET
 
 
-class LeagueChange(Strict, frozen=True, rename="camel"):
+class LeagueChange(StrictStruct, frozen=True, rename="camel"):
     """Only what is given changes.
 
     Matches of a league that is not active are neither synced nor announced.
@@ -299,7 +299,7 @@ class LeagueChange(Strict, frozen=True, rename="camel"):
     active: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class SyncOrder(Strict, frozen=True):
+class SyncOrder(StrictStruct, frozen=True):
     what: Sync = "all"
 
 
@@ -325,7 +325,7 @@ class MatchState(Camel, frozen=True):
     channel_id: str | None
 
 
-class ReplayOrder(Strict, frozen=True, rename="camel"):
+class ReplayOrder(StrictStruct, frozen=True, rename="camel"):
     """How fast the recorded match is played again, and how long what it left is kept after its end."""
 
     speed: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 60

@@ -12,14 +12,18 @@ from tally.cricket.apns.provider import ProviderToken
 from tally.cricket.apns.requests import read_told, retry_after
 from tally.errors import Conflict, Unavailable
 from tally.kit.clock import Clock
-from tally.kit.fetch import Answer, fetch
+from tally.kit.fetch import HttpResponse, fetch
 from tally.kit.retry import RetryPolicy
 
 WHO: Final = "Apple's channel management"
 # What a missing channel is called; a path that is not there can only be a channel that is gone.
 _GONE: Final = frozenset({"ChannelNotRegistered", "BadChannelId", "BadPath"})
 _patience: Final = RetryPolicy(
-    attempts=3, base=0.2, cap=2, deadline=10, retries=lambda error: isinstance(error, Unavailable)
+    attempts=3,
+    base=0.2,
+    cap=2,
+    deadline=10,
+    is_retryable=lambda error: isinstance(error, Unavailable),
 )
 # A request whose answer was lost may have made a channel already: what nobody knows the id of is
 # never deleted.
@@ -71,13 +75,13 @@ class Channels:
             return None
         if answer.status != 200:
             raise _refused(answer)
-        return Channel(channel_id, answer.decoded(_Described, WHO).message_storage_policy == 1)
+        return Channel(channel_id, answer.decode(_Described, WHO).message_storage_policy == 1)
 
     async def every(self) -> Sequence[str]:
         answer = await self._called("GET", "all-channels")
         if answer.status != 200:
             raise _refused(answer)
-        return answer.decoded(_Listed, WHO).channels
+        return answer.decode(_Listed, WHO).channels
 
     async def _called(
         self,
@@ -87,12 +91,14 @@ class Channels:
         *,
         body: bytes = b"",
         patience: RetryPolicy = _patience,
-    ) -> Answer:
+    ) -> HttpResponse:
         headers = {"apns-channel-id": channel_id} if channel_id is not None else {}
         url = f"{self.url}/1/apps/{self.bundle_id}/{what}"
         return await patience.call(lambda: self._sent(method, url, headers, body), self.clock)
 
-    async def _sent(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _sent(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> HttpResponse:
         """Send once; with a new token at once where Apple calls the old one expired.
 
         Unavailable where it may work later.
@@ -115,12 +121,12 @@ class Channels:
 
     async def _asked(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
-    ) -> Answer:
+    ) -> HttpResponse:
         request = self.client.request(method, url).headers(headers)
         return await fetch(request.body_bytes(body) if body else request, WHO)
 
 
-def _refused(answer: Answer) -> Conflict:
+def _refused(answer: HttpResponse) -> Conflict:
     reason = read_told(answer.body).reason or "no reason given"
     return Conflict(
         f"{WHO} refuses: {answer.status} {reason}", code="apns_channel_refused", reason=reason

@@ -15,7 +15,7 @@ from tally.cricket.sportmonks.wire import Many, One
 from tally.errors import NotFound, RateLimited, Unavailable
 from tally.kit.breaker import Breaker
 from tally.kit.clock import Clock
-from tally.kit.fetch import Answer, fetch
+from tally.kit.fetch import HttpResponse, fetch
 from tally.kit.metrics import Metrics
 from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
@@ -57,10 +57,10 @@ class SportMonksClient:
         self._timeout = timedelta(seconds=timeout)
         self._budget = Budget(clock, hourly)
         self._retry = RetryPolicy(
-            attempts=attempts, base=0.2, cap=2, deadline=4 * timeout, retries=_may_pass
+            attempts=attempts, base=0.2, cap=2, deadline=4 * timeout, is_retryable=_may_pass
         )
         # A token that is refused is no outage: only what may pass counts.
-        self.breaker = Breaker("sportmonks", clock, metrics, counts=_may_pass)
+        self.breaker = Breaker("sportmonks", clock, metrics, is_failure=_may_pass)
 
     async def many(self, path: str, parameters: Mapping[str, str]) -> Many:
         return await self._read(path, parameters, Many)
@@ -95,9 +95,9 @@ class SportMonksClient:
         request = self._client.get(f"{self._url}{path}").query(query).timeout(self._timeout)
         answer = await fetch(request, WHO, MAX_ANSWER)
         self._check(answer, resource)
-        return answer.decoded(kind, WHO)
+        return answer.decode(kind, WHO)
 
-    def _check(self, answer: Answer, resource: str) -> None:
+    def _check(self, answer: HttpResponse, resource: str) -> None:
         if answer.status == 429:
             wait = _seconds(answer.headers.get("retry-after", ""))
             self._budget.rest(resource, wait)

@@ -27,8 +27,8 @@ from tally.dependencies import CRICKET_ADMIN_KEY, Dependencies
 from tally.kit.auth import KeySet, TokenVerifier, http_keys
 from tally.kit.backend import Probe
 from tally.kit.clock import Clock
+from tally.kit.endpoints import Api
 from tally.kit.jobs import Job
-from tally.kit.operations import Api
 
 CALL_SECONDS: Final = 30
 

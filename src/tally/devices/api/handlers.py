@@ -17,8 +17,8 @@ from tally.devices.service.keys import KeyService
 from tally.devices.service.registry import Registry
 from tally.kit.auth import api_key, require_bearer
 from tally.kit.body import read_body, read_json, read_query
-from tally.kit.cursors import Cursors, fingerprint
-from tally.kit.eventstream import EventStream
+from tally.kit.cursors import Cursors, query_fingerprint
+from tally.kit.event_stream import EventStream
 from tally.kit.http import Json
 from tally.kit.hub import Hub
 from tally.settings import Secret
@@ -72,7 +72,7 @@ class Handlers:
     async def list_keys(self, request: Request) -> ASGIApp:
         self._require_operator(request)
         query = read_query(request, queries.PageQuery)
-        purpose = fingerprint("devices.keys")
+        purpose = query_fingerprint("devices.keys")
         keys, following = await self.keys.newest_first(
             query.limit, self._start(purpose, query.cursor)
         )
@@ -90,7 +90,7 @@ class Handlers:
     async def list_devices(self, request: Request) -> ASGIApp:
         self._require_operator(request)
         query = read_query(request, queries.PageQuery)
-        purpose = fingerprint("devices.devices")
+        purpose = query_fingerprint("devices.devices")
         devices, following = await self.registry.by_activity(
             query.limit, self._start(purpose, query.cursor)
         )
@@ -123,7 +123,7 @@ class Handlers:
         hardware_id = request.path_params["hardware_id"]
         query = read_query(request, queries.ReadingsQuery)
         asked = {"device": hardware_id, "from": query.first, "to": query.last, "order": query.order}
-        purpose = fingerprint("devices.readings", **asked)
+        purpose = query_fingerprint("devices.readings", **asked)
         found, following = await self.history.between(
             hardware_id,
             (query.first, query.last),
@@ -169,10 +169,10 @@ class Handlers:
         require_bearer(request, self.admin_token)
 
     def _start(self, purpose: str, cursor: Sealed) -> PageKey | None:
-        return None if cursor is None else self.cursors.open(purpose, cursor)
+        return None if cursor is None else self.cursors.decode(purpose, cursor)
 
     def _cursor(self, purpose: str, following: PageKey | None) -> Sealed:
-        return None if following is None else self.cursors.seal(purpose, following)
+        return None if following is None else self.cursors.encode(purpose, following)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from tally.errors import (
     Unavailable,
     UnsupportedMedia,
 )
+from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import ErrorFormat, FlatError
-from tally.kit.operations import Api, Operation
 
 # Where the kit's words for what is wrong with a request differ from those of the seed.
 ERROR_FORMAT: Final = ErrorFormat(
@@ -64,7 +64,7 @@ _DATA_PLANE: Final[tuple[TallyError, ...]] = (
         code="invalid_format",
     ),
     Unauthenticated("The X-API-Key header is missing", code="missing_api_key"),
-    Unauthenticated("The API key does not hold", code="invalid_api_key"),
+    Unauthenticated("Invalid API key", code="invalid_api_key"),
     Unauthenticated("This API key has been revoked", code="key_revoked"),
     TooLarge("The body must not be longer than 1048576 bytes"),
     UnsupportedMedia("The content type must be application/json"),
@@ -75,7 +75,7 @@ _CONTROL_PLANE: Final[tuple[TallyError, ...]] = (
     Unauthenticated(
         "The Authorization header must be: Bearer, a space, the token", code="missing_token"
     ),
-    Unauthenticated("The token does not hold", code="invalid_token"),
+    Unauthenticated("Invalid token", code="invalid_token"),
     _UNAVAILABLE,
 )
 _BAD_QUERY: Final = Invalid("limit: Expected `int` >= 1", code="invalid_format")
@@ -124,7 +124,7 @@ def device_api(handlers: Handlers, cors_origins: tuple[str, ...] = ()) -> Api:
     return Api(
         name="devices",
         description="Readings of boards in the field, stored once each.",
-        operations=(
+        endpoints=(
             *_data_plane(handlers),
             *_keys(handlers),
             *_devices(handlers),
@@ -137,10 +137,10 @@ def device_api(handlers: Handlers, cors_origins: tuple[str, ...] = ()) -> Api:
     )
 
 
-def _data_plane(handlers: Handlers) -> tuple[Operation, ...]:
+def _data_plane(handlers: Handlers) -> tuple[Endpoint, ...]:
     readings = [schemas.ReadingBody(_BATCH_ID, 1_704_067_800_000, _SENSORS, {"bme280": "ok"})]
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/health",
             handlers.health,
@@ -148,7 +148,7 @@ def _data_plane(handlers: Handlers) -> tuple[Operation, ...]:
             response=dict[str, str],
             response_example={"status": "ok"},
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/register",
             handlers.register,
@@ -163,7 +163,7 @@ def _data_plane(handlers: Handlers) -> tuple[Operation, ...]:
             errors=_DATA_PLANE,
             security=("api_key",),
         ),
-        Operation(
+        Endpoint(
             "POST",
             "/data",
             handlers.data,
@@ -188,10 +188,10 @@ def _data_plane(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _keys(handlers: Handlers) -> tuple[Operation, ...]:
+def _keys(handlers: Handlers) -> tuple[Endpoint, ...]:
     common: dict[str, Any] = {"security": ("bearer",)}
     return (
-        Operation(
+        Endpoint(
             "POST",
             "/api-keys",
             handlers.create_key,
@@ -207,7 +207,7 @@ def _keys(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(*_CONTROL_PLANE, *_BAD_BODY),
             **common,
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/api-keys",
             handlers.list_keys,
@@ -218,7 +218,7 @@ def _keys(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(*_CONTROL_PLANE, _BAD_QUERY),
             **common,
         ),
-        Operation(
+        Endpoint(
             "DELETE",
             "/api-keys/{key_id}",
             handlers.revoke_key,
@@ -236,10 +236,10 @@ def _keys(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _devices(handlers: Handlers) -> tuple[Operation, ...]:
+def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
     common: dict[str, Any] = {"security": ("bearer",)}
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/devices",
             handlers.list_devices,
@@ -250,7 +250,7 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(*_CONTROL_PLANE, _BAD_QUERY),
             **common,
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/devices/{hardware_id}",
             handlers.show_device,
@@ -261,7 +261,7 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(*_CONTROL_PLANE, _BAD_QUERY, _NO_DEVICE),
             **common,
         ),
-        Operation(
+        Endpoint(
             "PATCH",
             "/devices/{hardware_id}",
             handlers.rename_device,
@@ -277,11 +277,11 @@ def _devices(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _readings(handlers: Handlers) -> tuple[Operation, ...]:
+def _readings(handlers: Handlers) -> tuple[Endpoint, ...]:
     no_readings = NotFound(f"The device {_HARDWARE_ID} has no readings", code="no_readings")
     bucket = schemas.BucketBody(1_704_067_200_000, 1_704_070_799_999, 6, 21.8, 23.1, 22.4)
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/devices/{hardware_id}/latest",
             handlers.latest,
@@ -290,7 +290,7 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=_READING,
             **{**_OF_READINGS, "errors": (*_OF_READINGS["errors"], no_readings)},
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/devices/{hardware_id}/readings",
             handlers.readings,
@@ -301,7 +301,7 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
             response_example=schemas.ReadingPage([_READING], None),
             **_OF_READINGS,
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/devices/{hardware_id}/series",
             handlers.series,
@@ -316,9 +316,9 @@ def _readings(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _streams(handlers: Handlers) -> tuple[Operation, ...]:
+def _streams(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "GET",
             "/devices/{hardware_id}/export",
             handlers.export,
@@ -329,7 +329,7 @@ def _streams(handlers: Handlers) -> tuple[Operation, ...]:
             other_media_types=("application/x-ndjson", "application/vnd.apache.parquet"),
             **_OF_READINGS,
         ),
-        Operation(
+        Endpoint(
             "GET",
             "/devices/{hardware_id}/stream",
             handlers.stream,

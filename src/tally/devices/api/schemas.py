@@ -24,16 +24,16 @@ from tally.devices.model import (
     Series,
 )
 from tally.errors import Invalid
-from tally.kit.body import Strict, decode_json
+from tally.kit.body import StrictStruct, decode_json
 from tally.kit.memo import Memo
 
 
-class CapabilitiesBody(Strict, frozen=True):
+class CapabilitiesBody(StrictStruct, frozen=True):
     sensors: formats.Names = msgspec.field(default_factory=list)
     features: formats.Features = msgspec.field(default_factory=dict)
 
 
-class Registration(Strict, frozen=True):
+class Registration(StrictStruct, frozen=True):
     """What a board says when it boots."""
 
     hardware_id: formats.HardwareId
@@ -52,7 +52,7 @@ class Confirmation(msgspec.Struct, frozen=True):
     last_seen_at: str
 
 
-class ReadingBody(Strict, frozen=True):
+class ReadingBody(StrictStruct, frozen=True):
     """One reading.
 
     `boot_id` and `firmware_version` are those of the request, unless it was measured before another
@@ -67,7 +67,7 @@ class ReadingBody(Strict, frozen=True):
     firmware_version: formats.Version | None = None
 
 
-class DataBody(Strict, frozen=True):
+class DataBody(StrictStruct, frozen=True):
     """What a board measured: 1 to 100 readings. Each is looked at on its own."""
 
     hardware_id: formats.HardwareId
@@ -76,7 +76,7 @@ class DataBody(Strict, frozen=True):
     readings: Annotated[list[ReadingBody], msgspec.Meta(min_length=1, max_length=100)]
 
 
-class Data(Strict, frozen=True):
+class Data(StrictStruct, frozen=True):
     """The same as it is read."""
 
     hardware_id: str
@@ -85,7 +85,7 @@ class Data(Strict, frozen=True):
     readings: list[Measured]
 
 
-class DataApart(Strict, frozen=True):
+class DataApart(StrictStruct, frozen=True):
     """The same with readings that are to be read one by one, since something is wrong with one of them."""
 
     hardware_id: str
@@ -108,7 +108,7 @@ class ReceiptBody(msgspec.Struct, frozen=True):
     rejected: list[RejectionBody]
 
 
-class NewKey(Strict, frozen=True):
+class NewKey(StrictStruct, frozen=True):
     description: formats.Description | None = None
 
 
@@ -134,7 +134,7 @@ class KeyPage(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-class Rename(Strict, frozen=True):
+class Rename(StrictStruct, frozen=True):
     """The name that a person gives a device; null takes it away."""
 
     friendly_name: formats.FriendlyName | None

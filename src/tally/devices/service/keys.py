@@ -13,7 +13,7 @@ from tally.devices.repository.keys import KeyRepository
 from tally.errors import NotFound, Unauthenticated, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
-from tally.kit.limits import RateLimiter
+from tally.kit.rate_limiter import RateLimiter
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret
 
@@ -82,7 +82,7 @@ class KeyService:
         try:
             await self.keys.used(key.key_id, timestamp(now), timestamp(now - USED_EVERY))
         except Unavailable:
-            self.noted.forget(key.key_id)
+            self.noted.remove(key.key_id)
             raise
 
     def _hash(self, raw: str) -> str:
@@ -90,4 +90,4 @@ class KeyService:
 
 
 def _invalid() -> Unauthenticated:
-    return Unauthenticated("The API key does not hold", code="invalid_api_key")
+    return Unauthenticated("Invalid API key", code="invalid_api_key")

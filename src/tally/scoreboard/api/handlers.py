@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tally.errors import Invalid
 from tally.kit.auth import bearer_token, require_key
 from tally.kit.body import read_json, read_query
-from tally.kit.cursors import Cursors, fingerprint
-from tally.kit.eventstream import EventStream
+from tally.kit.cursors import Cursors, query_fingerprint
+from tally.kit.event_stream import EventStream
 from tally.kit.hub import Hub
 from tally.scoreboard.api import render, schemas
 from tally.scoreboard.api.rate_limit_headers import note
@@ -144,15 +144,17 @@ class Handlers:
         identity = await self._player(request)
         await self._count(request, "me", identity.user_id, self.settings.scoreboard_me_limit)
         query = read_query(request, schemas.EventsQuery)
-        purpose = fingerprint("scoreboard.events", user_id=identity.user_id)
+        purpose = query_fingerprint("scoreboard.events", user_id=identity.user_id)
         after = (
-            None if query.cursor is None else _position(self.cursors.open(purpose, query.cursor))
+            None if query.cursor is None else _position(self.cursors.decode(purpose, query.cursor))
         )
         page = await self.accounts.history(identity, query.limit, after)
         following = None
         if page.next_key is not None:
             moment, event_id = page.next_key
-            following = self.cursors.seal(purpose, {"at": to_microseconds(moment), "id": event_id})
+            following = self.cursors.encode(
+                purpose, {"at": to_microseconds(moment), "id": event_id}
+            )
         return render.enveloped(render.event_page(page, following))
 
     async def delete_me(self, request: Request) -> ASGIApp:

@@ -15,8 +15,8 @@ from tally.errors import (
     Unauthenticated,
     Unavailable,
 )
+from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import EnvelopeError, ErrorFormat
-from tally.kit.operations import Api, Operation
 from tally.scoreboard.api import formats, schemas
 from tally.scoreboard.api.handlers import ADMIN_HEADER, INTERNAL_HEADER, Handlers
 from tally.scoreboard.api.rate_limit_headers import LimitHeaders
@@ -89,11 +89,11 @@ _BAD: Final = Invalid("limit: Expected `int` <= 100", code="invalid_field", fiel
 _UNAVAILABLE: Final = Unavailable("The database is not available", retry_after=1)
 _LIMITED: Final = RateLimited("At most 10 requests a minute", retry_after=6, limit=10)
 _AS_PLAYER: Final[tuple[TallyError, ...]] = (
-    Unauthenticated("The token does not hold", code="invalid_token"),
+    Unauthenticated("Invalid token", code="invalid_token"),
     Unauthenticated("The token has expired", code="token_expired"),
     Unauthenticated("The session has ended", code="session_revoked"),
 )
-_BY_KEY: Final = Unauthenticated("The key does not hold", code="invalid_api_key")
+_BY_KEY: Final = Unauthenticated("Invalid API key", code="invalid_api_key")
 _SIGNING_IN: Final[tuple[TallyError, ...]] = (_LIMITED, _UNAVAILABLE)
 _NOBODY: Final = NotFound("No such user", code="user_not_found")
 
@@ -103,7 +103,7 @@ def scoreboard_api(handlers: Handlers) -> Api:
     return Api(
         name="scoreboard",
         description="A live leaderboard that cannot be cheated.",
-        operations=(
+        endpoints=(
             *_signing_in(handlers),
             *_sessions(handlers),
             *_scores(handlers),
@@ -125,16 +125,16 @@ def _enveloped(kind: Any, example: Any) -> dict[str, Any]:
     }
 
 
-def _signing_in(handlers: Handlers) -> tuple[Operation, ...]:
+def _signing_in(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "GET",
             f"{PREFIX}/health",
             handlers.health,
             "Alive",
             **_enveloped(schemas.Status, schemas.Status("ok")),
         ),
-        Operation(
+        Endpoint(
             "POST",
             f"{PREFIX}/auth/register",
             handlers.register,
@@ -152,7 +152,7 @@ def _signing_in(handlers: Handlers) -> tuple[Operation, ...]:
             ),
             **_enveloped(schemas.SignedIn, _SIGNED_IN),
         ),
-        Operation(
+        Endpoint(
             "POST",
             f"{PREFIX}/auth/login",
             handlers.login,
@@ -166,7 +166,7 @@ def _signing_in(handlers: Handlers) -> tuple[Operation, ...]:
             ),
             **_enveloped(schemas.SignedIn, _SIGNED_IN),
         ),
-        Operation(
+        Endpoint(
             "POST",
             f"{PREFIX}/auth/refresh",
             handlers.refresh,
@@ -176,17 +176,17 @@ def _signing_in(handlers: Handlers) -> tuple[Operation, ...]:
             request_example=schemas.RefreshBody("kq3vQ0x9"),
             errors=(
                 *_SIGNING_IN,
-                Unauthenticated("The refresh token does not hold", code="invalid_token"),
+                Unauthenticated("Invalid refresh token", code="invalid_token"),
             ),
             **_enveloped(schemas.Tokens, _TOKENS),
         ),
     )
 
 
-def _sessions(handlers: Handlers) -> tuple[Operation, ...]:
+def _sessions(handlers: Handlers) -> tuple[Endpoint, ...]:
     common: dict[str, Any] = {"security": ("player",)}
     return (
-        Operation(
+        Endpoint(
             "POST",
             f"{PREFIX}/auth/logout",
             handlers.logout,
@@ -200,7 +200,7 @@ def _sessions(handlers: Handlers) -> tuple[Operation, ...]:
             ),
             **common,
         ),
-        Operation(
+        Endpoint(
             "GET",
             f"{PREFIX}/auth/sessions",
             handlers.list_sessions,
@@ -208,7 +208,7 @@ def _sessions(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(*_AS_PLAYER, *_SIGNING_IN),
             **(common | _enveloped(schemas.SessionList, schemas.SessionList([_SESSION]))),
         ),
-        Operation(
+        Endpoint(
             "DELETE",
             f"{PREFIX}/auth/sessions/{{session_id}}",
             handlers.end_session,
@@ -226,9 +226,9 @@ def _sessions(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _scores(handlers: Handlers) -> tuple[Operation, ...]:
+def _scores(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "POST",
             f"{PREFIX}/internal/actions/complete",
             handlers.complete_action,
@@ -249,7 +249,7 @@ def _scores(handlers: Handlers) -> tuple[Operation, ...]:
             security=("game_server",),
             **_enveloped(schemas.Vouched, schemas.Vouched(_TOKEN, _LATER)),
         ),
-        Operation(
+        Endpoint(
             "PATCH",
             f"{PREFIX}/scores",
             handlers.update_score,
@@ -259,7 +259,7 @@ def _scores(handlers: Handlers) -> tuple[Operation, ...]:
             request_example=schemas.ScoreBody(_TOKEN, 100),
             errors=(
                 Invalid(
-                    "The action token does not hold",
+                    "Invalid action token",
                     code="invalid_action_token",
                     field="action_token",
                 ),
@@ -280,7 +280,7 @@ def _scores(handlers: Handlers) -> tuple[Operation, ...]:
             security=("player",),
             **_enveloped(ScoreUpdateResponse, ScoreUpdateResponse(_USER_ID, 1500, 100, 5, _MOMENT)),
         ),
-        Operation(
+        Endpoint(
             "GET",
             f"{PREFIX}/scores/me",
             handlers.show_my_score,
@@ -291,7 +291,7 @@ def _scores(handlers: Handlers) -> tuple[Operation, ...]:
                 schemas.MyScore, schemas.MyScore(_USER_ID, "ana_99", 1500, 5, 101, 96.0, _MOMENT)
             ),
         ),
-        Operation(
+        Endpoint(
             "GET",
             f"{PREFIX}/users/me/events",
             handlers.my_events,
@@ -301,7 +301,7 @@ def _scores(handlers: Handlers) -> tuple[Operation, ...]:
             security=("player",),
             **_enveloped(schemas.EventPageShown, schemas.EventPageShown([_EVENT], None)),
         ),
-        Operation(
+        Endpoint(
             "DELETE",
             f"{PREFIX}/users/me",
             handlers.delete_me,
@@ -314,9 +314,9 @@ def _scores(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _board(handlers: Handlers) -> tuple[Operation, ...]:
+def _board(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "GET",
             f"{PREFIX}/leaderboard",
             handlers.show_board,
@@ -326,7 +326,7 @@ def _board(handlers: Handlers) -> tuple[Operation, ...]:
             errors=(*_AS_PLAYER, _BAD, _LIMITED, _UNAVAILABLE, _NOBODY),
             **_enveloped(schemas.BoardShown, schemas.BoardShown([_PLACE], 1, _MOMENT)),
         ),
-        Operation(
+        Endpoint(
             "GET",
             f"{PREFIX}/leaderboard/stream",
             handlers.stream,
@@ -343,9 +343,9 @@ def _board(handlers: Handlers) -> tuple[Operation, ...]:
     )
 
 
-def _operators(handlers: Handlers) -> tuple[Operation, ...]:
+def _operators(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
-        Operation(
+        Endpoint(
             "POST",
             f"{PREFIX}/admin/leaderboard/rebuild",
             handlers.rebuild,
@@ -359,7 +359,7 @@ def _operators(handlers: Handlers) -> tuple[Operation, ...]:
             security=("operator",),
             **_enveloped(schemas.Rebuilt, schemas.Rebuilt(1)),
         ),
-        Operation(
+        Endpoint(
             "GET",
             f"{PREFIX}/admin/leaderboard/drift",
             handlers.show_drift,

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from tally.kit.body import Strict
+from tally.kit.body import StrictStruct
 from tally.scoreboard.api import formats
 
 T = TypeVar("T")
@@ -22,43 +22,43 @@ class Envelope(msgspec.Struct, Generic[T], frozen=True):
     data: T
 
 
-class RegisterBody(Strict, frozen=True):
+class RegisterBody(StrictStruct, frozen=True):
     username: formats.Username
     email: formats.Email
     password: formats.Password
     avatar_url: formats.AvatarUrl | None = None
 
 
-class LoginBody(Strict, frozen=True):
+class LoginBody(StrictStruct, frozen=True):
     """`login` is the username or the e-mail address."""
 
     login: formats.Login
     password: formats.Password
 
 
-class RefreshBody(Strict, frozen=True):
+class RefreshBody(StrictStruct, frozen=True):
     refresh_token: formats.RefreshToken
 
 
-class ActionBody(Strict, frozen=True):
+class ActionBody(StrictStruct, frozen=True):
     action_id: formats.ActionId
     user_id: formats.UserId
     max_score: formats.MaxScore
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class ScoreBody(Strict, frozen=True):
+class ScoreBody(StrictStruct, frozen=True):
     action_token: formats.ActionTokenText
     score_delta: formats.ScoreDelta
 
 
-class BoardQuery(Strict, frozen=True):
+class BoardQuery(StrictStruct, frozen=True):
     limit: formats.Limit = 10
     offset: formats.Offset = 0
     around: Literal["me"] | None = None
 
 
-class EventsQuery(Strict, frozen=True):
+class EventsQuery(StrictStruct, frozen=True):
     limit: formats.Limit = 20
     cursor: formats.Cursor | None = None
 

@@ -129,7 +129,7 @@ def _met_another(error: BaseException) -> bool:
     )
 
 
-_AGAIN: Final = RetryPolicy(attempts=5, base=0.01, cap=0.2, deadline=2, retries=_met_another)
+_AGAIN: Final = RetryPolicy(attempts=5, base=0.01, cap=0.2, deadline=2, is_retryable=_met_another)
 
 
 @dataclass(frozen=True, slots=True)

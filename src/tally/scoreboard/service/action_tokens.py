@@ -91,7 +91,7 @@ class ActionTokens:
         )
 
 
-def invalid_action_token(message: str = "The action token does not hold") -> Invalid:
+def invalid_action_token(message: str = "Invalid action token") -> Invalid:
     return Invalid(message, code="invalid_action_token", field="action_token")
 
 

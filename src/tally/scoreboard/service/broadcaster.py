@@ -154,7 +154,7 @@ class LeaderboardBroadcaster:
         while True:
             await self._to_deliver.wait()
             self._to_deliver.clear()
-            if not self._hub.is_watched(TOPIC):
+            if not self._hub.is_active(TOPIC):
                 self._latest = None  # who comes next looks for themselves
                 await self._clock.sleep(DELIVER_SECONDS)
                 continue

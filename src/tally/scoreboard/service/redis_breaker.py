@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from tally.errors import Unavailable
-from tally.kit.breaker import Breaker, State
+from tally.kit.breaker import Breaker, BreakerState
 from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
 from tally.scoreboard.model import CacheUnavailable, LeaderboardNotCached
@@ -33,7 +33,7 @@ class RedisBreaker:
             failures=FAILURES,
             open_seconds=OPEN_SECONDS,
             # One without a board is well, and waits for us to build it.
-            counts=lambda error: (
+            is_failure=lambda error: (
                 isinstance(error, CacheUnavailable) and not isinstance(error, LeaderboardNotCached)
             ),
         )
@@ -41,7 +41,7 @@ class RedisBreaker:
     @property
     def is_failing(self) -> bool:
         """Whether Redis has been failing; no news of it is good news."""
-        return self._breaker.state is not State.CLOSED
+        return self._breaker.state is not BreakerState.CLOSED
 
     async def call(self, operation: Callable[[], Awaitable[T]]) -> T:
         """What Redis answers, or Unavailable."""

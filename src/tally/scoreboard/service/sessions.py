@@ -17,7 +17,7 @@ from tally.errors import NotFound, Unauthenticated
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
-from tally.kit.issuing import TokenIssuer
+from tally.kit.token_issuer import TokenIssuer
 from tally.scoreboard.model import CachedSession, PlayerSession, User
 from tally.scoreboard.repository.cache import SessionCache
 from tally.scoreboard.repository.sessions import PlayerSessionRepository
@@ -136,7 +136,7 @@ class PlayerSessions:
                 "A refresh token came twice; its session was ended", action="refresh_reuse"
             )
         if renewal.session is None:
-            raise Unauthenticated("The refresh token does not hold", code="invalid_token")
+            raise Unauthenticated("Invalid refresh token", code="invalid_token")
         logs.bind(user_id=renewal.session.user_id)
         return SessionTokens(renewal.session, access_token, ends, next_refresh)
 

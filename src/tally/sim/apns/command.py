@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tally.kit.clock import SystemClock
-from tally.kit.server import CannotListen, run_until_stopped
+from tally.kit.server import ListenError, run_until_stopped
 from tally.settings import Settings
 from tally.sim.apns.certificates import AUTHORITY_FILE
 from tally.sim.apns.simulator import BUNDLE_ID, KEY_FILE, Apns
@@ -56,7 +56,7 @@ def apns(
 
     try:
         run_until_stopped(run)
-    except CannotListen as error:
+    except ListenError as error:
         typer.echo(
             f"{error}. Choose others with --port, --manage-port and --control-port.", err=True
         )

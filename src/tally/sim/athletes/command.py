@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 
 from tally.errors import TallyError, Unavailable
 from tally.kit.clock import Clock, SystemClock
-from tally.kit.server import CannotListen, run_until_stopped
+from tally.kit.server import ListenError, run_until_stopped
 from tally.sim.athletes.account import StravaAccounts
 from tally.sim.athletes.display import rendered, summary
 from tally.sim.athletes.fleet import Fleet
@@ -95,7 +95,7 @@ def athletes(
 
     try:
         run_until_stopped(run)
-    except (TallyError, CannotListen, StravaError) as error:
+    except (TallyError, ListenError, StravaError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
 

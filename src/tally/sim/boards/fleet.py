@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tally.errors import RateLimited, TallyError, Unavailable
-from tally.kit.clock import Clock, DeadlinePassed, finish_within
+from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 from tally.kit.retry import RetryPolicy
 from tally.kit.tasks import cancel_all
 from tally.sim.boards.board import PATIENCE, Board
@@ -137,7 +137,7 @@ class Fleet:
             return
         try:
             await finish_within(self.clock, self.habits.farewell, _try_all(holding))
-        except DeadlinePassed:
+        except DeadlineExceeded:
             return
 
 

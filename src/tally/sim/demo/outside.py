@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tally.kit.clock import Clock
-from tally.kit.server import CannotListen, listen
+from tally.kit.server import ListenError, listen
 from tally.settings import Secret, Settings
 from tally.sim.apns.certificates import AUTHORITY_FILE
 from tally.sim.apns.simulator import Apns
@@ -156,6 +156,6 @@ def _port(wanted: int) -> int:
     """The port that is wanted, or any if somebody else has it."""
     try:
         listen("127.0.0.1", wanted).close()
-    except CannotListen:
+    except ListenError:
         return 0
     return wanted

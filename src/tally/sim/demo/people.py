@@ -72,7 +72,7 @@ class Town:
         strava = self.outside.strava
         if strava is None:
             return
-        token = keyfile.read_or_make(self._data_dir / "collect-strava-verify.key")
+        token = keyfile.read_or_create(self._data_dir / "collect-strava-verify.key")
         given = self.outside.settings.collect_strava_verify_token or token
         # One from before a restart, or from a try that failed, may lead to a port that is no longer
         # ours.
@@ -94,7 +94,7 @@ class Town:
 
     async def live_players(self) -> None:
         given = self.outside.settings.scoreboard_internal_key
-        key = given or keyfile.read_or_make(self._data_dir / "scoreboard-internal.key")
+        key = given or keyfile.read_or_create(self._data_dir / "scoreboard-internal.key")
         server = ScoreboardServer(self.client, f"{self.url}/scoreboard/api/v1", key, self.clock)
         fleet = Players(server, self.clock, self.kept.chance("players"))
         async with fleet.living(PLAYERS):
@@ -110,7 +110,7 @@ class Town:
 
     async def _make_board_key(self) -> Secret:
         given = self.outside.settings.devices_admin_token
-        token = given or keyfile.read_or_make(self._data_dir / "devices-admin.key")
+        token = given or keyfile.read_or_create(self._data_dir / "devices-admin.key")
         key = await make_key(self.client, f"{self.url}/devices", token)
         self.kept.keep_secret("boards", key)
         return key

@@ -16,7 +16,7 @@ from tally.errors import (
     Unauthenticated,
     Unavailable,
 )
-from tally.kit.fetch import Answer, fetch
+from tally.kit.fetch import HttpResponse, fetch
 
 WHO: Final = "The server"
 
@@ -97,7 +97,7 @@ class CricketApi:
         answer = await self._call(
             "POST", "/user/follow/match", {"matchId": match_id, "teamId": team_id}
         )
-        return answer.decoded(_Followed, WHO).display
+        return answer.decode(_Followed, WHO).display
 
     async def unfollow(self, match_id: str) -> None:
         await self._call("DELETE", f"/user/follow/match?matchId={match_id}")
@@ -110,7 +110,7 @@ class CricketApi:
             answer = await self._call(
                 "GET", f"/user/follows?limit=100{'&cursor=' if cursor else ''}{cursor}"
             )
-            page = answer.decoded(_Follows, WHO)
+            page = answer.decode(_Follows, WHO)
             found |= {followed.match_id: followed.team_id for followed in page.follows}
             cursor = page.next_cursor
         return found
@@ -118,9 +118,11 @@ class CricketApi:
     async def live(self) -> list[str]:
         """The matches that are live now."""
         answer = await self._call("GET", "/matches/live")
-        return [match.match_id for match in answer.decoded(_Matches, WHO).matches]
+        return [match.match_id for match in answer.decode(_Matches, WHO).matches]
 
-    async def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+    async def _call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> HttpResponse:
         self.calls += 1
         try:
             if not self.is_online:
@@ -140,7 +142,7 @@ class CricketApi:
         return answer
 
 
-def _trouble(answer: Answer) -> TallyError:
+def _trouble(answer: HttpResponse) -> TallyError:
     try:
         told = msgspec.json.decode(answer.body, type=_Refusal).error
     except (msgspec.DecodeError, UnicodeDecodeError):

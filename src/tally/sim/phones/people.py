@@ -44,7 +44,7 @@ class Owner:
             if answer.status != 200:
                 raise Unavailable(f"{WHO} makes no token: {answer.status}")
             self._token, self._until = (
-                answer.decoded(_Made, WHO).token,
+                answer.decode(_Made, WHO).token,
                 self.clock.monotonic() + KEPT_SECONDS,
             )
         return self._token

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from tally.kit.clock import Clock, SystemClock
-from tally.kit.server import CannotListen, run_until_stopped
+from tally.kit.server import ListenError, run_until_stopped
 from tally.sim.cognito.pool import Cognito
 from tally.sim.sportmonks.cricsheet import NotAMatch, read_match
 from tally.sim.sportmonks.display import rendered, summary
@@ -94,7 +94,7 @@ def cricket(
 
     try:
         run_until_stopped(run)
-    except CannotListen as error:
+    except ListenError as error:
         typer.echo(f"{error}. Choose another with --port and --cognito-port.", err=True)
         raise typer.Exit(2) from error
 

@@ -17,7 +17,7 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
-from tally.kit.clock import Clock, DeadlinePassed, finish_within
+from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 from tally.sim.forms import with_query
 from tally.sim.strava.model import Event, bad_request
 
@@ -178,7 +178,7 @@ class Webhooks:
         sending = request.body_bytes(msgspec.json.encode(event)).build().send()
         try:
             return (await finish_within(self._clock, ANSWER_SECONDS, sending)).status
-        except (PyreqwestError, DeadlinePassed):
+        except (PyreqwestError, DeadlineExceeded):
             return 0
 
     async def _validate(self, callback_url: str, verify_token: str) -> None:
@@ -192,7 +192,7 @@ class Webhooks:
             status, body = await finish_within(
                 self._clock, ANSWER_SECONDS, self._get(with_query(callback_url, asked))
             )
-        except (PyreqwestError, DeadlinePassed) as error:
+        except (PyreqwestError, DeadlineExceeded) as error:
             raise bad_request("PushSubscription", "callback url", "not verifiable") from error
         if status != 200:
             raise bad_request(

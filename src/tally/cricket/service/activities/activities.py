@@ -34,7 +34,7 @@ from tally.cricket.service.activities.starts import Follower, Starter, activity_
 from tally.cricket.service.ports import Show
 from tally.errors import Conflict
 from tally.kit import logs
-from tally.kit.clock import Clock, DeadlinePassed, finish_within
+from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 
 PUSH_SECONDS: Final = 2.0
 UPDATE_SECONDS: Final = 900
@@ -178,5 +178,5 @@ class ActivityService:
     async def _in_time(self, sending: Awaitable[object]) -> None:
         try:
             await finish_within(self.clock, PUSH_SECONDS, sending)
-        except DeadlinePassed:
+        except DeadlineExceeded:
             _log.warning("Pushes were left for later", action="activity_push", seconds=PUSH_SECONDS)

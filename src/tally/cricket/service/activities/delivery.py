@@ -23,7 +23,7 @@ from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
 from tally.cricket.service.activities.fanout_cursor import FIRST, START, Turn
 from tally.kit import logs
-from tally.kit.clock import Clock, DeadlinePassed, finish_within
+from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 from tally.kit.retry import full_jitter
 
 # After this long without news a device says that the score may be old.
@@ -278,7 +278,7 @@ class FanOut:
         try:
             pause = FIRST_WAIT / 2 + full_jitter(self._tries, FIRST_WAIT, LONGEST_WAIT)
             await finish_within(self.clock, pause, self._offered.wait())
-        except DeadlinePassed:
+        except DeadlineExceeded:
             pass
         else:
             return

@@ -22,7 +22,7 @@ from tally.cricket.service.activities.finishing import Finisher
 from tally.cricket.service.activities.sweeps import Sweeper
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.kit.locks import LockedElsewhere, LockLost, Locks, holding
+from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 
 LOCK_SECONDS: Final = 10.0
 AT_ONCE: Final = 4
@@ -65,7 +65,7 @@ class MatchOrchestrator:
     async def _alone(self, match_id: str) -> None:
         name = f"orchestrator:{match_id}"
         try:
-            await holding(
+            await run_with_lock(
                 self.locks, self.clock, name, LOCK_SECONDS, partial(self.see_to, match_id)
             )
         except LockedElsewhere:

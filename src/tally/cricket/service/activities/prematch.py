@@ -13,7 +13,7 @@ from tally.cricket.service.ports import Show
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
-from tally.kit.locks import LockedElsewhere, LockLost, Locks, holding
+from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 
 AHEAD: Final = timedelta(minutes=30)
 LOCK_SECONDS: Final = 10.0
@@ -46,7 +46,7 @@ class PrematchNotifier:
             return await self.tell(fixture)
 
         try:
-            taken = await holding(
+            taken = await run_with_lock(
                 self.locks, self.clock, f"prematch:{fixture.match_id}", LOCK_SECONDS, tell
             )
         except LockedElsewhere:

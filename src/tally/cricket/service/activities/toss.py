@@ -16,7 +16,7 @@ from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.service.activities.alerts import Alerts, Message
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.kit.locks import LockedElsewhere, LockLost, Locks, holding
+from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 from tally.kit.ttl_cache import TTLCache
 
 LOCK_SECONDS: Final = 10.0
@@ -44,7 +44,7 @@ class TossAnnouncer:
         if feed.toss is None or self.told.get(feed.match_id) is not None:
             return
         try:
-            await holding(
+            await run_with_lock(
                 self.locks,
                 self.clock,
                 f"toss:{feed.match_id}",

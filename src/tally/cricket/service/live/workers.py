@@ -16,7 +16,7 @@ from tally.cricket.model.records import match_lock
 from tally.cricket.service.live.pipeline import LiveMatch, Overtaken, Pipeline
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.kit.locks import LockedElsewhere, LockLost, Locks, holding
+from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 
 LOCK_SECONDS: Final = 10.0
 
@@ -109,7 +109,7 @@ class MatchWorkers:
 
     async def _see_to(self, match_id: str, worker: Worker) -> None:
         try:
-            await holding(
+            await run_with_lock(
                 self._locks,
                 self._clock,
                 match_lock(match_id),

@@ -50,7 +50,7 @@ class FeedCache:
     async def put(self, feed: MatchFeed) -> None:
         """Remember a match as it is now."""
         await self.cache.put(entry_of(feed, self.clock.milliseconds()))
-        self.known.forget(feed.match_id)
+        self.known.remove(feed.match_id)
 
     async def get(self, match_id: str) -> Heard | None:
         heard = self.known.get(match_id)

@@ -77,8 +77,8 @@ class LeagueService:
 
     def forget(self) -> None:
         """Read anew at the next question."""
-        self.known.forget(ALL)
-        self.known.forget(ACTIVE)
+        self.known.remove(ALL)
+        self.known.remove(ACTIVE)
 
 
 def _no_league() -> NotFound:

@@ -52,5 +52,5 @@ class TeamService:
         team = await self.teams.update(team_id, **changes, updated_at=now, edited_at=now)
         if team is None:
             raise NotFound("There is no such team", code="team_not_found")
-        self.known.forget(ALL)
+        self.known.remove(ALL)
         return team

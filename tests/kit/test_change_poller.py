@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tally.errors import Unavailable
-from tally.kit.change_poller import LOOK_SECONDS, ChangePoller
+from tally.kit.change_poller import POLL_SECONDS, ChangePoller
 from tally.kit.clock import ManualClock
 
 
@@ -50,7 +50,11 @@ def shelf() -> Shelf:
 @asynccontextmanager
 async def followed(shelf: Shelf, clock: ManualClock) -> AsyncIterator[ChangePoller[str, int]]:
     async with ChangePoller(
-        clock, marks=shelf.marks, read=shelf.read, mark_of=lambda number: number, tell=shelf.tell
+        clock,
+        versions=shelf.marks,
+        read=shelf.read,
+        version=lambda number: number,
+        on_change=shelf.tell,
     ) as follower:
         yield follower
 
@@ -60,11 +64,11 @@ async def test_a_change_made_elsewhere_is_told_within_a_second(
 ) -> None:
     """Once, with how it was and how it is; what did not change is not even read."""
     async with followed(shelf, clock) as follower:
-        with follower.following("a", 1), follower.following("b", 1):
+        with follower.watch("a", 1), follower.watch("b", 1):
             shelf.numbers["a"] = 4
             await clock.until_sleeping()
-            await clock.advance(LOOK_SECONDS)
-            await clock.advance(LOOK_SECONDS)
+            await clock.advance(POLL_SECONDS)
+            await clock.advance(POLL_SECONDS)
     assert shelf.told == [("a", 1, 4)]
     assert shelf.reads == ["a"]
     assert shelf.looks == [["a", "b"], ["a", "b"]]
@@ -73,10 +77,10 @@ async def test_a_change_made_elsewhere_is_told_within_a_second(
 async def test_a_change_made_here_is_told_at_once(shelf: Shelf, clock: ManualClock) -> None:
     """Without a look, and only where somebody watches."""
     async with followed(shelf, clock) as follower:
-        with follower.following("a", 1):
+        with follower.watch("a", 1):
             shelf.numbers.update(a=2, b=2)
-            follower.nudge("a")
-            follower.nudge("b")
+            follower.refresh("a")
+            follower.refresh("b")
             await clock.advance(0)
     assert shelf.told == [("a", 1, 2)]
     assert shelf.looks == []
@@ -85,17 +89,17 @@ async def test_a_change_made_here_is_told_at_once(shelf: Shelf, clock: ManualClo
 async def test_many_who_watch_one_thing_are_one_look(shelf: Shelf, clock: ManualClock) -> None:
     """And nobody looks any more when the last has left."""
     async with followed(shelf, clock) as follower:
-        with follower.following("a", 1):
-            with follower.following("a", 1), follower.following("a", 1):
+        with follower.watch("a", 1):
+            with follower.watch("a", 1), follower.watch("a", 1):
                 await clock.until_sleeping()
-                await clock.advance(LOOK_SECONDS)
-            await clock.advance(LOOK_SECONDS)
+                await clock.advance(POLL_SECONDS)
+            await clock.advance(POLL_SECONDS)
         assert shelf.looks == [["a"], ["a"]]
-        await clock.advance(10 * LOOK_SECONDS)
+        await clock.advance(10 * POLL_SECONDS)
         assert shelf.looks == [["a"], ["a"]]
-        with follower.following("b", 1):
+        with follower.watch("b", 1):
             await clock.until_sleeping()
-            await clock.advance(LOOK_SECONDS)
+            await clock.advance(POLL_SECONDS)
     assert shelf.looks[2:] == [["b"]]
 
 
@@ -103,13 +107,13 @@ async def test_changes_while_one_is_read_are_not_lost(shelf: Shelf, clock: Manua
     """They are read once more, and never told backwards."""
     shelf.is_open.clear()
     async with followed(shelf, clock) as follower:
-        with follower.following("a", 1):
+        with follower.watch("a", 1):
             shelf.numbers["a"] = 2
-            follower.nudge("a")
+            follower.refresh("a")
             await clock.advance(0)
             for number in (3, 4):
                 shelf.numbers["a"] = number
-                follower.nudge("a")
+                follower.refresh("a")
             shelf.is_open.set()
             await clock.advance(0)
     assert shelf.reads == ["a", "a"]
@@ -119,26 +123,26 @@ async def test_changes_while_one_is_read_are_not_lost(shelf: Shelf, clock: Manua
 async def test_a_store_that_is_away_is_asked_again(shelf: Shelf, clock: ManualClock) -> None:
     """What could not be looked at or read is told when it can be."""
     async with followed(shelf, clock) as follower:
-        with follower.following("a", 1):
+        with follower.watch("a", 1):
             shelf.numbers["a"] = 2
             shelf.is_broken = True
-            follower.nudge("a")
+            follower.refresh("a")
             await clock.until_sleeping()
-            await clock.advance(LOOK_SECONDS)
+            await clock.advance(POLL_SECONDS)
             assert shelf.told == []
             shelf.is_broken = False
-            await clock.advance(LOOK_SECONDS)
+            await clock.advance(POLL_SECONDS)
     assert shelf.told == [("a", 1, 2)]
 
 
 async def test_what_is_gone_is_nothing_new(shelf: Shelf, clock: ManualClock) -> None:
     """A thing that was deleted while it is watched is not told of."""
     async with followed(shelf, clock) as follower:
-        with follower.following("a", 1):
+        with follower.watch("a", 1):
             del shelf.numbers["a"]
-            follower.nudge("a")
+            follower.refresh("a")
             await clock.until_sleeping()
-            await clock.advance(LOOK_SECONDS)
+            await clock.advance(POLL_SECONDS)
     assert shelf.told == []
 
 
@@ -146,14 +150,14 @@ async def test_leaving_in_the_middle_of_a_reading_ends_it(shelf: Shelf, clock: M
     """Nothing is told to nobody, and the end does not wait."""
     shelf.is_open.clear()
     async with followed(shelf, clock) as follower:
-        with follower.following("a", 1):
+        with follower.watch("a", 1):
             shelf.numbers["a"] = 2
-            follower.nudge("a")
+            follower.refresh("a")
             await clock.advance(0)
         shelf.is_open.set()
         await clock.advance(0)
-        with follower.following("b", 1):
+        with follower.watch("b", 1):
             shelf.is_open.clear()
-            follower.nudge("b")
+            follower.refresh("b")
             await clock.advance(0)
     assert shelf.told == []

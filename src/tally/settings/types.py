@@ -37,7 +37,7 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SettingType:
     """What a variable may hold: how the documents call it, and how its text becomes a value or a ValueError."""
 
     label: str
@@ -101,7 +101,7 @@ def _secrets(raw: str) -> tuple[Secret, ...]:
     return tuple(Secret(word) for word in given)
 
 
-def server(*schemes: str) -> Kind:
+def server_url(*schemes: str) -> SettingType:
     """The address of a server, which may have a password in it and is therefore secret."""
 
     def parse(raw: str) -> Secret:
@@ -109,47 +109,49 @@ def server(*schemes: str) -> Kind:
             raise ValueError(f"must be a URL that starts with {schemes[0]}://")
         return Secret(raw)
 
-    return Kind(f"{schemes[0]}:// URL", parse, is_secret=True)
+    return SettingType(f"{schemes[0]}:// URL", parse, is_secret=True)
 
 
-def whole(least: int, most: int) -> Kind:
+def integer(least: int, most: int) -> SettingType:
     def parse(raw: str) -> int:
         if not (raw.isascii() and raw.isdigit() and least <= int(raw) <= most):
             raise ValueError(f"must be a whole number from {least} to {most}")
         return int(raw)
 
-    return Kind(f"whole number, {least} to {most}", parse)
+    return SettingType(f"whole number, {least} to {most}", parse)
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> SettingType:
     def parse(raw: str) -> str:
         if raw not in words:
             raise ValueError(f"must be one of {', '.join(words)}")
         return raw
 
-    return Kind(" or ".join(words), parse)
+    return SettingType(" or ".join(words), parse)
 
 
-def some_of(*words: str) -> Kind:
+def subset(*words: str) -> SettingType:
     def parse(raw: str) -> tuple[str, ...]:
         given = tuple(word.strip() for word in raw.split(","))
         if not set(given) <= set(words) or len(set(given)) < len(given):
             raise ValueError(f"must be some of {', '.join(words)}, separated by commas, each once")
         return given
 
-    return Kind(f"some of {', '.join(words)}", parse)
+    return SettingType(f"some of {', '.join(words)}", parse)
 
 
-TEXT: Final = Kind("text", _text)
-PATH: Final = Kind("path", _path)
-FLAG: Final = Kind("yes or no", _flag)
-URL: Final = Kind("URL", _url)
-TABLE_PREFIX: Final = Kind("letters, digits, . _ -", _table_prefix)
-SECRET: Final = Kind("secret, 32 characters or more", _secret, is_secret=True)
-SECRETS: Final = Kind("secrets, each of 32 characters or more", _secrets, is_secret=True)
-GIVEN_SECRET: Final = Kind("secret, as another system gave it", _given_secret, is_secret=True)
+TEXT: Final = SettingType("text", _text)
+PATH: Final = SettingType("path", _path)
+FLAG: Final = SettingType("yes or no", _flag)
+URL: Final = SettingType("URL", _url)
+TABLE_PREFIX: Final = SettingType("letters, digits, . _ -", _table_prefix)
+SECRET: Final = SettingType("secret, 32 characters or more", _secret, is_secret=True)
+SECRETS: Final = SettingType("secrets, each of 32 characters or more", _secrets, is_secret=True)
+EXTERNAL_SECRET: Final = SettingType(
+    "secret, as another system gave it", _given_secret, is_secret=True
+)
 
 
-def holds(kind: Kind, what_for: str, also: str | None = None) -> dict[str, object]:
-    """What a field says of itself; `also` is another variable that is read where the field's own is not set."""
-    return {"kind": kind, "help": what_for, "also": also}
+def setting(kind: SettingType, what_for: str, alias: str | None = None) -> dict[str, object]:
+    """What a field says of itself; `alias` is another variable that is read where the field's own is not set."""
+    return {"kind": kind, "help": what_for, "alias": alias}

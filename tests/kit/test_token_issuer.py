@@ -9,8 +9,8 @@ import pytest
 
 from tally.errors import Unauthenticated
 from tally.kit.clock import ManualClock
-from tally.kit.issuing import TokenIssuer
 from tally.kit.keyring import Key, Keyring
+from tally.kit.token_issuer import TokenIssuer
 from tally.settings import Secret
 
 OLD, NEW = (

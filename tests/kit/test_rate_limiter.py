@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tally.errors import RateLimited
 from tally.kit.clock import ManualClock
-from tally.kit.limits import RateLimiter
+from tally.kit.rate_limiter import RateLimiter
 
 
 def taken(limiter: RateLimiter, key: str, attempts: int) -> int:

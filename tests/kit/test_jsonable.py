@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tally.kit.jsonable import plain
+from tally.kit.jsonable import to_jsonable
 
 
 @pytest.mark.parametrize(
@@ -24,17 +24,17 @@ from tally.kit.jsonable import plain
     ],
 )
 def test_a_stored_value_is_shown_with_what_json_has(stored: Any, shown: Any) -> None:
-    assert plain(stored) == shown
+    assert to_jsonable(stored) == shown
 
 
 @pytest.mark.parametrize(
     ("number", "kind"), [(Decimal("3.0"), int), (Decimal("1E+2"), int), (Decimal("0.1"), float)]
 )
 def test_a_whole_number_is_an_integer_and_any_other_is_a_float(number: Decimal, kind: type) -> None:
-    assert type(plain(number)) is kind
+    assert type(to_jsonable(number)) is kind
 
 
 def test_bytes_are_left_alone_unless_something_stands_for_them() -> None:
     stored = {"photo": bytearray(b"abc"), "all": {b"abcd"}}
-    assert plain(stored) == {"photo": b"abc", "all": [b"abcd"]}
-    assert plain(stored, binary=len) == {"photo": 3, "all": [4]}
+    assert to_jsonable(stored) == {"photo": b"abc", "all": [b"abcd"]}
+    assert to_jsonable(stored, binary=len) == {"photo": 3, "all": [4]}

@@ -12,7 +12,7 @@ from typing import Final
 
 import jwt
 
-from tally.kit.auth import OPTIONS, Claims, check_times, header_of, invalid_token
+from tally.kit.auth import OPTIONS, Claims, check_times, invalid_token, unverified_header
 from tally.kit.clock import Clock
 from tally.kit.keyring import Keyring
 from tally.kit.ttl_cache import TTLCache
@@ -56,7 +56,7 @@ class TokenIssuer:
 
     def _read(self, token: str) -> Claims:
         """The claims of a token that is ours, whether or not its time is over."""
-        header = header_of(token)
+        header = unverified_header(token)
         kid = header.get("kid")
         key = self._keys.get(kid) if isinstance(kid, str) else None
         if header.get("alg") != ALGORITHM or key is None:
@@ -64,7 +64,7 @@ class TokenIssuer:
         try:
             claims = jwt.decode(token, key.reveal(), [ALGORITHM], OPTIONS, issuer=self._issuer)
         except jwt.PyJWTError as error:
-            raise invalid_token("The token does not hold") from error
+            raise invalid_token("Invalid token") from error
         if claims.get("aud") != self._audience:
             raise invalid_token("The token was made for another audience")
         return claims

@@ -14,16 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tally.errors import Conflict, NotFound, TallyError
-from tally.kit.body import Strict, read_json
-from tally.kit.docs import page
+from tally.kit.body import StrictStruct, read_json
+from tally.kit.docs import render_docs
+from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import ErrorFormat, FlatError, Json, NestedError
 from tally.kit.openapi import document
-from tally.kit.operations import Api, Operation
 from tally.kit.server import serving
 from tests.kit.serving import api_of, app_of
 
 
-class Colour(Strict, frozen=True):
+class Colour(StrictStruct, frozen=True):
     red: int
     name: str = "nameless"
 
@@ -35,7 +35,7 @@ class Painted(msgspec.Struct, frozen=True):
     colour: Colour | None = None
 
 
-class Page(Strict, frozen=True):
+class Page(StrictStruct, frozen=True):
     limit: int
     cursor: str | None = None
 
@@ -52,7 +52,7 @@ async def export(_: Request) -> Response:
     return Response("a,b\n", media_type="text/csv")
 
 
-PAINT = Operation(
+PAINT = Endpoint(
     "POST",
     "/things/{thing_id}",
     paint,
@@ -66,12 +66,12 @@ PAINT = Operation(
     errors=(NotFound("No thing 1", code="thing_not_found"), Conflict("Wet", code="wet")),
     security=("key",),
 )
-SHOW = Operation("GET", "/things/{thing_id}", show, "A thing", response=Painted, query=Page)
-EXPORT = Operation("GET", "/things.csv", export, "All things", media_type="text/csv")
+SHOW = Endpoint("GET", "/things/{thing_id}", show, "A thing", response=Painted, query=Page)
+EXPORT = Endpoint("GET", "/things.csv", export, "All things", media_type="text/csv")
 API = Api(
     name="things",
     description="Things & colours.",
-    operations=(PAINT, SHOW, EXPORT),
+    endpoints=(PAINT, SHOW, EXPORT),
     error_format=ErrorFormat(FlatError, upper_case=True),
     security_schemes={"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}},
 )
@@ -120,7 +120,7 @@ async def test_middleware_of_an_api_sees_its_errors_too(client: Client) -> None:
     cors = Middleware(
         CORSMiddleware, allow_origins=["https://console.test"], expose_headers=["X-Request-Id"]
     )
-    api = Api(name="things", description="", operations=(SHOW,), middleware=(cors,))
+    api = Api(name="things", description="", endpoints=(SHOW,), middleware=(cors,))
     async with serving(app_of(api)) as url:
         response = (
             await client.get(f"{url}/things/nothing")
@@ -167,7 +167,7 @@ def test_the_document_tells_what_a_path_parameter_is_and_which_types_an_answer_m
         path_types={"thing_id": number},
         other_media_types=("text/plain",),
     )
-    made = document("Tally", "1.2", "", [replace(API, operations=(numbered,))])
+    made = document("Tally", "1.2", "", [replace(API, endpoints=(numbered,))])
     operation = made["paths"]["/things/things/{thing_id}.csv"]["get"]
     assert operation["parameters"][0]["schema"] == {"type": "string", "pattern": "^[0-9]+$"}
     assert set(operation["responses"]["200"]["content"]) == {"text/csv", "text/plain"}
@@ -206,7 +206,7 @@ def test_every_operation_has_an_id_of_its_own(told: dict[str, Any]) -> None:
 
 
 def test_an_error_without_a_status_cannot_be_declared() -> None:
-    api = api_of(Operation("GET", "/", show, "A thing", errors=(TallyError("What?"),)))
+    api = api_of(Endpoint("GET", "/", show, "A thing", errors=(TallyError("What?"),)))
     with pytest.raises(ValueError, match="has no status"):
         document("Tally", "1", "", [api])
 
@@ -238,7 +238,7 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def reader(told: dict[str, Any]) -> Reader:
     reader = Reader()
-    reader.feed(page(told))
+    reader.feed(render_docs(told))
     reader.close()
     return reader
 
@@ -266,7 +266,7 @@ def test_the_page_needs_nothing_from_anywhere(reader: Reader) -> None:
     inside = [link[1:] for link in reader.links if link.startswith("#")]
     assert set(reader.links) - {f"#{name}" for name in inside} == {"openapi.json"}
     assert set(inside) <= set(reader.ids)
-    assert "<script" not in page(
+    assert "<script" not in render_docs(
         {
             "info": {"title": "", "version": "", "description": "<script>"},
             "tags": [],

@@ -1,4 +1,4 @@
-"""Routes as a list: each `Operation` says what it takes, answers and refuses, and which function serves it.
+"""Routes as a list: each `Endpoint` says what it takes, answers and refuses, and which function serves it.
 
 A backend's `routes.py` makes one `Api` of its operations. The app mounts it under its name
 (`Api.mount`), and the OpenAPI document is made of the same declarations (`tally.kit.openapi`), so
@@ -9,7 +9,7 @@ that what is documented is what is served.
         description="Sensor readings, once each.",
         wire=ErrorFormat(FlatError, upper_case=True),
         operations=(
-            Operation(
+            Endpoint(
                 "GET", "/devices/{hardware_id}", show_device, "A device",
                 response=Device, security=("bearer",),
                 errors=(NotFound("No device AA:BB:CC:DD:EE:FF", code="device_not_found"),),
@@ -37,7 +37,7 @@ Handler: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Endpoint:
     """One method on one path.
 
     `errors` are examples: instances with the code and the words that clients will see.
@@ -74,7 +74,7 @@ class Api:
     # Also the prefix of its paths; the one without a name stands at the root.
     name: str
     description: str
-    operations: tuple[Operation, ...]
+    endpoints: tuple[Endpoint, ...]
     error_format: ErrorFormat = field(default_factory=ErrorFormat)
     service: str | None = None
     # OpenAPI's security schemes by the names that operations use.
@@ -91,7 +91,7 @@ class Api:
         return f"/{self.name}" if self.name else ""
 
     def mount(self) -> Mount:
-        router = Router(routes(self.operations), redirect_slashes=False)
+        router = Router(routes(self.endpoints), redirect_slashes=False)
         mount = Mount(
             self.prefix,
             ErrorMiddleware(router, self.error_format, self.service or self.name),
@@ -103,17 +103,17 @@ class Api:
         return mount
 
 
-def routes(operations: Sequence[Operation]) -> list[Route]:
+def routes(endpoints: Sequence[Endpoint]) -> list[Route]:
     """One route for each path, in the order in which the paths first appear."""
     by_path: dict[str, dict[str, Handler]] = defaultdict(dict)
-    for operation in operations:
+    for operation in endpoints:
         if operation.method in by_path[operation.path]:
             raise ValueError(f"{operation.method} {operation.path} is declared twice")
         by_path[operation.path][operation.method] = operation.handler
-    return [Route(path, _Endpoint(handlers)) for path, handlers in by_path.items()]
+    return [Route(path, _MethodDispatcher(handlers)) for path, handlers in by_path.items()]
 
 
-class _Endpoint:
+class _MethodDispatcher:
     """Serves the methods of one path, and knows all of them when it refuses another."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from tally.kit.clock import ManualClock
-from tally.kit.eventstream import EventStream, Snapshot
-from tally.kit.hub import Hub, Subscription
+from tally.kit.event_stream import EventStream, Snapshot
+from tally.kit.hub import Hub, StreamSubscription
 from tally.kit.metrics import Metrics
 from tests.kit.conftest import LogLines
 from tests.kit.serving import served
@@ -75,7 +75,7 @@ class WatchedHub(Hub):
         super().__init__(ManualClock(), metrics)
         self.left = asyncio.Event()
 
-    def unsubscribe(self, topic: str, subscription: Subscription) -> None:
+    def unsubscribe(self, topic: str, subscription: StreamSubscription) -> None:
         super().unsubscribe(topic, subscription)
         self.left.set()
 
@@ -156,7 +156,7 @@ async def test_a_client_that_does_not_read_is_cut_off(
         assert [event["event"] for event in received] == [
             str(number) for number in range(len(received))
         ]
-        assert metrics.registry.get_sample_value("tally_stream_dropped_total") == 1
+        assert metrics.registry.get_sample_value("tally_stream_clients_dropped_total") == 1
         stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await stalled.everything()

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from tally.kit.hub import Hub, Subscription, encode_event, nothing
+from tally.kit.hub import Hub, StreamSubscription, encode_event, noop
 
 Snapshot: TypeAlias = Callable[[], Awaitable[tuple[str, object]]]
 
@@ -62,14 +62,19 @@ class EventStream:
         finally:
             self._hub.unsubscribe(self._topic, subscription)
 
-    async def _first(self, subscription: Subscription) -> bytes:
+    async def _first(self, subscription: StreamSubscription) -> bytes:
         if self._snapshot is None or not subscription.needs_snapshot:
             return b""
         event, content = await self._snapshot()
         return encode_event(event, content, subscription.position)
 
     async def _stream(
-        self, first: bytes, subscription: Subscription, scope: Scope, receive: Receive, send: Send
+        self,
+        first: bytes,
+        subscription: StreamSubscription,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         writer = asyncio.create_task(_write(first, subscription, send))
         departure = asyncio.create_task(_until_disconnected(receive))
@@ -81,12 +86,12 @@ class EventStream:
             is_dropped = True
             writer.cancel()
 
-        subscription.when_dropped = drop
+        subscription.on_dropped = drop
         try:
             await asyncio.wait({writer})
             if is_dropped:
                 # It does not read, so it would not read the end either: the server hangs up.
-                scope.get("extensions", {}).get(ABORT, {}).get("call", nothing)()
+                scope.get("extensions", {}).get(ABORT, {}).get("call", noop)()
                 await departure
         finally:
             writer.cancel()
@@ -96,7 +101,7 @@ class EventStream:
             writer.result()
 
 
-async def _write(first: bytes, subscription: Subscription, send: Send) -> None:
+async def _write(first: bytes, subscription: StreamSubscription, send: Send) -> None:
     if first:
         await send({"type": "http.response.body", "body": first, "more_body": True})
     while chunk := await subscription.next():

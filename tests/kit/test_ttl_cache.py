@@ -8,7 +8,7 @@ from tally.kit.ttl_cache import TTLCache
 
 
 async def test_a_value_is_there_until_its_time_is_over(clock: ManualClock) -> None:
-    recent: TTLCache[str, int] = TTLCache(clock, seconds=4, most=10)
+    recent: TTLCache[str, int] = TTLCache(clock, ttl_seconds=4, max_entries=10)
     assert recent.get("a") is None
     recent.put("a", 1)
     await clock.advance(3.9)
@@ -20,7 +20,7 @@ async def test_a_value_is_there_until_its_time_is_over(clock: ManualClock) -> No
 async def test_to_look_at_a_value_does_not_keep_it_longer_and_to_put_it_does(
     clock: ManualClock,
 ) -> None:
-    recent: TTLCache[str, int] = TTLCache(clock, seconds=4, most=10)
+    recent: TTLCache[str, int] = TTLCache(clock, ttl_seconds=4, max_entries=10)
     recent.put("looked at", 1)
     recent.put("put again", 1)
     await clock.advance(3)
@@ -32,7 +32,7 @@ async def test_to_look_at_a_value_does_not_keep_it_longer_and_to_put_it_does(
 
 
 def test_what_is_false_is_a_value_too(clock: ManualClock) -> None:
-    recent: TTLCache[str, str | bool] = TTLCache(clock, seconds=4, most=10)
+    recent: TTLCache[str, str | bool] = TTLCache(clock, ttl_seconds=4, max_entries=10)
     recent.put("name", "")
     recent.put("flag", False)
     assert recent.get("name") == ""
@@ -40,17 +40,17 @@ def test_what_is_false_is_a_value_too(clock: ManualClock) -> None:
 
 
 def test_the_oldest_goes_when_there_are_too_many(clock: ManualClock) -> None:
-    recent: TTLCache[int, int] = TTLCache(clock, seconds=4, most=3)
+    recent: TTLCache[int, int] = TTLCache(clock, ttl_seconds=4, max_entries=3)
     for number in (1, 2, 3, 1, 4):
         recent.put(number, number)
     assert [number for number in range(5) if recent.get(number)] == [1, 3, 4]
 
 
 def test_what_is_forgotten_is_gone(clock: ManualClock) -> None:
-    recent: TTLCache[str, int] = TTLCache(clock, seconds=4, most=3)
+    recent: TTLCache[str, int] = TTLCache(clock, ttl_seconds=4, max_entries=3)
     recent.put("a", 1)
-    recent.forget("a")
-    recent.forget("never there")
+    recent.remove("a")
+    recent.remove("never there")
     assert recent.get("a") is None
 
 
@@ -68,7 +68,7 @@ async def test_it_holds_the_latest_of_what_was_put_lately(
 ) -> None:
     """Against a list of all that was ever put."""
     clock = ManualClock()
-    recent: TTLCache[int, int] = TTLCache(clock, seconds=6, most=most)
+    recent: TTLCache[int, int] = TTLCache(clock, ttl_seconds=6, max_entries=most)
     history: list[tuple[int, float]] = []
     for action, number in steps:
         if action == "wait":
