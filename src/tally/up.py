@@ -135,15 +135,15 @@ def build_console(
     In a demo on this machine alone, whoever can open it may look; elsewhere it has a password.
     """
     # It takes seconds to load, which nobody should wait for who does not see it.
-    mount, desk, figures = (
-        import_module(f"tally.console.{name}") for name in ("mount", "desk", "figures")
+    mount, context, traffic = (
+        import_module(f"tally.console.{name}") for name in ("mount", "context", "traffic")
     )
     settings = application.settings
     is_open = (
         outside is not None and settings.console_password is None and settings.host in LOOPBACK
     )
     made: MountedApp = mount.make_console(
-        desk.Desk(
+        context.ConsoleContext(
             settings=settings,
             clock=application.clock,
             store=application.store,
@@ -151,7 +151,7 @@ def build_console(
             backends=application.backends,
             probes=application.probes,
             runner=runner,
-            figures=figures.Figures(application.metrics, application.clock),
+            traffic=traffic.TrafficHistory(application.metrics, application.clock),
             patterns=lambda: pattern_rows(CATALOGUE, application.store.meters),
             outside=outside,
             password=None

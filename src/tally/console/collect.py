@@ -9,11 +9,11 @@ from nicegui import ui
 from tally.collect.model import AuditEvent, Held
 from tally.collect.service.audit_search import AuditKey
 from tally.collect.wiring import Collect
-from tally.console.context import Desk
-from tally.console.minted import MINTED
-from tally.console.model import draw, look_at
+from tally.console.context import ConsoleContext
+from tally.console.mint_counter import MINTED
 from tally.console.people import athletes_of
-from tally.console.shell import Place, Shell, card, not_started, nothing_here
+from tally.console.shell import Region, Shell, card, empty_state, not_started
+from tally.console.statue_scene import draw, look_at
 from tally.errors import TallyError
 
 ABOUT: Final = (
@@ -27,8 +27,8 @@ LEDGER_COLUMNS: Final[list[dict[str, Any]]] = [
 ]
 
 
-def put_collect(shell: Shell, desk: Desk) -> None:
-    collect = desk.backend("collect", Collect)
+def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
+    collect = context.backend("collect", Collect)
 
     @shell.page("/collect", "Collect", ABOUT)
     async def athletes() -> None:
@@ -36,7 +36,7 @@ def put_collect(shell: Shell, desk: Desk) -> None:
             not_started("collect")
             return
         view = AthleteView(collect)
-        known = athletes_of(desk)
+        known = athletes_of(context)
         with ui.row().classes("items-end gap-4 w-full"):
             chosen = ui.select(known, label="Athlete", with_input=True).classes("w-72")
             typed = ui.input("Or a person's id").classes("w-72").props("hint='then press Enter'")
@@ -72,7 +72,7 @@ class AthleteView:
         with ui.element("div").classes("tally-side-main"):
             with ui.column().classes("gap-4 w-full"):
                 with card("Milestones", about="Goals, and how far they have come"):
-                    self._milestones = Place(ui.column().classes("w-full gap-2"))
+                    self._milestones = Region(ui.column().classes("w-full gap-2"))
                 with card("Ledger", about="Every part that was minted, and when"):
                     self._ledger = ui.table(
                         columns=LEDGER_COLUMNS, rows=[], row_key="part"
@@ -89,7 +89,7 @@ class AthleteView:
                     .props("data-model=1 role=img aria-label='The model in 3D'")
                 )
         with card("Audit trail", about="What happened to this account, the latest first"):
-            self._audit = Place(ui.column().classes("gap-2 w-full"))
+            self._audit = Region(ui.column().classes("gap-2 w-full"))
 
     async def show(self, user_id: str) -> None:
         self._user_id, self._chosen, self._drawn = user_id, None, None
@@ -119,7 +119,7 @@ class AthleteView:
 
     def _list(self, held: list[Held]) -> None:
         if not held:
-            nothing_here("No milestone yet.")
+            empty_state("No milestone yet.")
         for each in held:
             milestone = each.milestone
             with (
@@ -183,7 +183,7 @@ class AthleteView:
 
 def _trail(events: Sequence[AuditEvent]) -> None:
     if not events:
-        nothing_here("Nothing was audited yet.")
+        empty_state("Nothing was audited yet.")
     for event in events:
         at = datetime.fromtimestamp(event.epoch, UTC)
         facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tally.console.figures import Figures
+from tally.console.traffic import TrafficHistory
 from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock
 from tally.kit.jobs import JobRunner
@@ -18,7 +18,7 @@ B = TypeVar("B", bound=Backend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class ConsoleContext:
     """The program from the inside.
 
     `outside` is there in a demo alone; without a password, everybody may look.
@@ -31,7 +31,7 @@ class Desk:
     backends: Mapping[str, Backend]
     probes: Sequence[Probe]
     runner: JobRunner
-    figures: Figures
+    traffic: TrafficHistory
     patterns: Callable[[], list[PatternRow]]
     outside: Outside | None = None
     password: Secret | None = None

@@ -6,10 +6,10 @@ from typing import Any, Final
 from nicegui import ui
 
 from tally.console.charts import line, line_chart
-from tally.console.context import Desk
+from tally.console.context import ConsoleContext
 from tally.console.iphone import Iphone
-from tally.console.matches import put_matches
-from tally.console.shell import Place, Shell, card, heading, not_started, nothing_here
+from tally.console.matches import show_match_list
+from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
 from tally.cricket.api.render import match_body
 from tally.cricket.model import book
 from tally.cricket.model.display import symbol_of
@@ -45,8 +45,8 @@ BOWLER_COLUMNS: Final[list[dict[str, Any]]] = [
 ]
 
 
-def put_cricket(shell: Shell, desk: Desk) -> None:
-    cricket = desk.backend("cricket", Cricket)
+def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
+    cricket = context.backend("cricket", Cricket)
 
     @shell.page(
         "/cricket",
@@ -57,7 +57,7 @@ def put_cricket(shell: Shell, desk: Desk) -> None:
         if cricket is None:
             not_started("cricket")
             return
-        await put_matches(desk, cricket)
+        await show_match_list(context, cricket)
 
     @shell.page("/cricket/{match_id}", "Match", is_headed=False)
     async def match(match_id: str) -> None:
@@ -69,30 +69,30 @@ def put_cricket(shell: Shell, desk: Desk) -> None:
             view = await cricket.reading.matches.get(match_id)
         except TallyError as error:
             heading("Match")
-            nothing_here(error.message)
+            empty_state(error.message)
             return
         body = match_body(view)
         heading(
             " v ".join(team.name for team in body.teams), f"{body.league.name}, {body.match_type}"
         )
-        await _MatchPage(desk, cricket, match_id).put()
+        await _MatchPage(context, cricket, match_id).put()
 
 
 class _MatchPage:
     """One match for one visitor."""
 
-    def __init__(self, desk: Desk, cricket: Cricket, match_id: str) -> None:
+    def __init__(self, context: ConsoleContext, cricket: Cricket, match_id: str) -> None:
         self._cricket = cricket
         self._match_id = match_id
-        self._iphone = Iphone(desk, self._match_id)
+        self._iphone = Iphone(context, self._match_id)
 
     async def put(self) -> None:
         with ui.element("div").classes("tally-phone-side"):
             with ui.column().classes("gap-4 w-full"):
                 with card("Score"):
-                    self._score = Place(ui.column().classes("w-full gap-1"))
+                    self._score = Region(ui.column().classes("w-full gap-1"))
                     self._line = ui.label().classes("tally-quiet")
-                    self._balls = Place(ui.row().classes("gap-1").props("aria-label='Last balls'"))
+                    self._balls = Region(ui.row().classes("gap-1").props("aria-label='Last balls'"))
                 with card("Run rate", about="Runs by over, ball by ball"):
                     axis = {
                         "type": "value",
@@ -105,13 +105,13 @@ class _MatchPage:
                         ui.echart(options).classes("w-full h-56").props("aria-label='Runs by over'")
                     )
                 with card("Scorecard"):
-                    self._cards = Place(ui.column().classes("w-full"))
+                    self._cards = Region(ui.column().classes("w-full"))
             with ui.column().classes("gap-4 w-full"):
                 self._iphone.put()
                 with card("Followers", about="People, and what their phones show"):
-                    self._followers = Place(ui.element("dl").classes("tally-facts tally-numbers"))
+                    self._followers = Region(ui.element("dl").classes("tally-facts tally-numbers"))
                 with card("Key events", about="As they fire, the latest first"):
-                    self._events = Place(ui.column().classes("gap-2").props("data-events=1"))
+                    self._events = Region(ui.column().classes("gap-2").props("data-events=1"))
         await self.refresh()
         ui.timer(2.0, self.refresh, immediate=False)
 
@@ -182,7 +182,7 @@ def _followers(counts: Sequence[int]) -> None:
 
 def _events(events: Sequence[KeyEvent]) -> None:
     if not events:
-        nothing_here("Nothing has happened yet.")
+        empty_state("Nothing has happened yet.")
     for event in reversed(events):
         with ui.row().classes("gap-2 no-wrap items-baseline"):
             ui.label(f"{event.over}.{event.number}").classes(

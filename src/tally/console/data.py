@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 from nicegui import ui
 
-from tally.console.context import Desk
-from tally.console.shell import Shell, card, nothing_here
+from tally.console.context import ConsoleContext
+from tally.console.shell import Shell, card, empty_state
 from tally.kit.jsonable import to_jsonable
 from tally.store import api
 from tally.store.errors import StoreError
@@ -40,21 +40,21 @@ PATTERN_COLUMNS: Final[list[dict[str, Any]]] = [
 ]
 
 
-def put_data(shell: Shell, desk: Desk) -> None:
+def add_data_pages(shell: Shell, context: ConsoleContext) -> None:
     @shell.page(
         "/data",
         "Data",
         "Every table, every way in which the code reads or writes it, and what that costs.",
     )
     def data() -> None:
-        tables = {table.name: table for table in desk.catalogue.tables()}
+        tables = {table.name: table for table in context.catalogue.tables()}
         with card("Tables", about="With DynamoDB's keys and indexes, whatever engine keeps them"):
             rows = [_table_row(table) for table in tables.values()]
             ui.table(columns=TABLE_COLUMNS, rows=rows, row_key="name", pagination=10).classes(
                 "w-full"
             ).props("dense flat")
-        _browser(desk, tables)
-        _patterns(desk)
+        _browser(context, tables)
+        _patterns(context)
 
 
 def _table_row(table: Table) -> dict[str, str]:
@@ -66,7 +66,7 @@ def _table_row(table: Table) -> dict[str, str]:
     }
 
 
-def _patterns(desk: Desk) -> None:
+def _patterns(context: ConsoleContext) -> None:
     about = "What the code may ask of the store, and what it has cost since the start: capacity units, and milliseconds"
     with card("Access patterns", about=about):
         wanted = ui.input("Find a pattern, a table or a backend").props("clearable").classes("w-80")
@@ -78,7 +78,7 @@ def _patterns(desk: Desk) -> None:
         wanted.bind_value_to(table, "filter")
 
     def refresh() -> None:
-        table.rows = [_pattern_row(row) for row in desk.patterns()]
+        table.rows = [_pattern_row(row) for row in context.patterns()]
         table.update()
 
     refresh()
@@ -99,7 +99,7 @@ def _pattern_row(row: PatternRow) -> dict[str, Any]:
     }
 
 
-def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
+def _browser(context: ConsoleContext, tables: Mapping[str, Table]) -> None:
     with card(
         "Items by key",
         about="Items of a partition. To look through a whole table is a scan, so it is asked for twice.",
@@ -119,20 +119,20 @@ def _browser(desk: Desk, tables: Mapping[str, Table]) -> None:
             ui.notify("Choose a table, and say which partition", type="warning")
             return
         where = F(table.partition.name) == _typed(table, str(partition.value))
-        await _show(desk, found, api.Query(table, where, limit=MAX_SHOWN))
+        await _show(context, found, api.Query(table, where, limit=MAX_SHOWN))
 
     def confirm() -> None:
         table = tables.get(str(chosen.value))
         if table is None:
             ui.notify("Choose a table", type="warning")
         else:
-            _confirm_scan(desk, table, found)
+            _confirm_scan(context, table, found)
 
 
-def _confirm_scan(desk: Desk, table: Table, found: ui.column) -> None:
+def _confirm_scan(context: ConsoleContext, table: Table, found: ui.column) -> None:
     async def scan() -> None:
         dialog.value = False
-        await _show(desk, found, api.Scan(table, limit=MAX_SHOWN))
+        await _show(context, found, api.Scan(table, limit=MAX_SHOWN))
 
     with ui.dialog() as dialog, ui.card():
         ui.label(
@@ -144,10 +144,10 @@ def _confirm_scan(desk: Desk, table: Table, found: ui.column) -> None:
     dialog.value = True
 
 
-async def _show(desk: Desk, where: ui.column, operation: api.Query | api.Scan) -> None:
+async def _show(context: ConsoleContext, where: ui.column, operation: api.Query | api.Scan) -> None:
     """The items that an operation finds, as JSON."""
     where.clear()
-    engine = desk.store.engine
+    engine = context.store.engine
     try:
         if isinstance(operation, api.Query):
             page = await engine.query(operation)
@@ -155,11 +155,11 @@ async def _show(desk: Desk, where: ui.column, operation: api.Query | api.Scan) -
             page = await engine.scan(operation)
     except StoreError as error:
         with where:
-            nothing_here(str(error))
+            empty_state(str(error))
         return
     with where:
         if not page.items:
-            nothing_here("There is nothing under this key.")
+            empty_state("There is nothing under this key.")
         for item in page.items:
             ui.code(_as_json(item), language="json").classes("w-full")
 

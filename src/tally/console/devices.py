@@ -7,9 +7,9 @@ from typing import Any, Final
 from nicegui import ui
 
 from tally.console.charts import DAYS, HOURS, line, line_chart
-from tally.console.context import Desk
-from tally.console.shell import Place, Shell, card, heading, not_started, nothing_here
-from tally.console.words import ago
+from tally.console.context import ConsoleContext
+from tally.console.formatting import format_ago
+from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
 from tally.devices.model import ApiKey, Device, Reading
 from tally.devices.wiring import Devices
 from tally.errors import NotFound, TallyError
@@ -34,8 +34,8 @@ FLEET_COLUMNS: Final[list[dict[str, Any]]] = [
 ]
 
 
-def put_devices(shell: Shell, desk: Desk) -> None:
-    devices = desk.backend("devices", Devices)
+def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
+    devices = context.backend("devices", Devices)
 
     @shell.page(
         "/devices",
@@ -46,7 +46,7 @@ def put_devices(shell: Shell, desk: Desk) -> None:
         if devices is None:
             not_started("devices")
             return
-        await _fleet(desk, devices)
+        await _fleet(context, devices)
         await _keys(devices)
 
     @shell.page("/devices/{hardware_id}", "Device", is_headed=False)
@@ -59,12 +59,12 @@ def put_devices(shell: Shell, desk: Desk) -> None:
             shown = await devices.handlers.registry.get(hardware_id)
         except TallyError as error:
             heading("Device")
-            nothing_here(error.message)
+            empty_state(error.message)
             return
-        await _device(desk, devices, shown)
+        await _device(context, devices, shown)
 
 
-async def _fleet(desk: Desk, devices: Devices) -> None:
+async def _fleet(context: ConsoleContext, devices: Devices) -> None:
     about = "The latest heard of first, noted every five minutes. Choose a board for its charts."
     with card("The fleet", about=about):
         table = ui.table(columns=FLEET_COLUMNS, rows=[], row_key="id", pagination=15).classes(
@@ -73,11 +73,11 @@ async def _fleet(desk: Desk, devices: Devices) -> None:
         table.props("dense flat")
         table.on("rowClick", lambda event: ui.navigate.to(f"/devices/{event.args[1]['id']}"))
         with ui.column() as empty:
-            nothing_here("No board has been heard of yet: tally sim boards makes some.")
+            empty_state("No board has been heard of yet: tally sim boards makes some.")
 
     async def refresh() -> None:
         found, _ = await devices.handlers.registry.by_activity(SHOWN, None)
-        now = desk.clock.now()
+        now = context.clock.now()
         table.rows = [_fleet_row(each, now) for each in found]
         table.update()
         empty.set_visibility(not found)
@@ -90,7 +90,7 @@ def _fleet_row(device: Device, now: datetime) -> dict[str, str]:
     return {
         "id": device.hardware_id,
         "name": device.friendly_name or "",
-        "seen": ago((now - datetime.fromisoformat(device.last_seen_at)).total_seconds()),
+        "seen": format_ago((now - datetime.fromisoformat(device.last_seen_at)).total_seconds()),
         "firmware": device.firmware_version,
         "sensors": ", ".join(device.capabilities.sensors),
     }
@@ -147,16 +147,16 @@ def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
             ui.label("revoked").classes("text-negative")
 
 
-async def _device(desk: Desk, devices: Devices, device: Device) -> None:
+async def _device(context: ConsoleContext, devices: Devices, device: Device) -> None:
     about = f"Firmware {device.firmware_version}, first heard of {_day(device.first_registered_at)}"
     heading(
         device.friendly_name or device.hardware_id,
         about if device.friendly_name is None else f"{device.hardware_id}. {about}",
     )
     with card("Live readings"):
-        latest = Place(ui.row().classes("gap-8"))
+        latest = Region(ui.row().classes("gap-8"))
     with ui.row().classes("items-end gap-4 w-full"):
-        span = ui.select(list(SPANS), value="10 minutes", label="Time shown").classes("w-48")
+        time_span = ui.select(list(SPANS), value="10 minutes", label="Time shown").classes("w-48")
         _naming(devices, device)
     charts = ui.element("div").classes("tally-halves")
     drawn: dict[str, ui.echart] = {}
@@ -167,8 +167,8 @@ async def _device(desk: Desk, devices: Devices, device: Device) -> None:
         except NotFound:
             return
         latest.show(reading.sensors, lambda: _told(reading))
-        now = desk.clock.milliseconds()
-        since = max(0, now - SPANS[str(span.value)])
+        now = context.clock.milliseconds()
+        since = max(0, now - SPANS[str(time_span.value)])
         for sensor in sorted(reading.sensors):
             series = await devices.handlers.history.series(
                 device.hardware_id, sensor, (since, now), POINTS
@@ -183,11 +183,11 @@ async def _device(desk: Desk, devices: Devices, device: Device) -> None:
             points = [[bucket.from_ms, round(float(bucket.mean), 3)] for bucket in series.buckets]
             drawn[sensor].options["series"] = [line(sensor, points)]
             drawn[sensor].options["xAxis"]["axisLabel"]["formatter"] = (
-                DAYS if SPANS[str(span.value)] > DAY_MS else HOURS
+                DAYS if SPANS[str(time_span.value)] > DAY_MS else HOURS
             )
             drawn[sensor].update()
 
-    span.on_value_change(refresh)
+    time_span.on_value_change(refresh)
     await refresh()
     ui.timer(3.0, refresh, immediate=False)
 

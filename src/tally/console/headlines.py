@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from tally.collect.wiring import Collect
-from tally.console.context import Desk
-from tally.console.minted import Minted
+from tally.console.context import ConsoleContext
+from tally.console.counter_rates import CounterRates
+from tally.console.formatting import format_rate, format_span, pluralize
+from tally.console.mint_counter import MintCounter
 from tally.console.people import athletes_of
-from tally.console.rates import Rates
-from tally.console.words import rate, several, span
 from tally.cricket.api.render import match_body
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.service.queries.matches import MatchView, Wanted
@@ -39,18 +39,21 @@ class Headline:
     worry: str = ""
 
 
-Ask: TypeAlias = Callable[[], Awaitable[Headline]]
+HeadlineQuery: TypeAlias = Callable[[], Awaitable[Headline]]
 
 
-def headlines_of(desk: Desk, rates: Rates) -> dict[str, Ask]:
+def headline_queries(context: ConsoleContext, rates: CounterRates) -> dict[str, HeadlineQuery]:
     """How to ask each backend that runs here."""
-    found: dict[str, Ask] = {}
-    cricket, collect = desk.backend("cricket", Cricket), desk.backend("collect", Collect)
-    scoreboard, devices = desk.backend("scoreboard", Scoreboard), desk.backend("devices", Devices)
+    found: dict[str, HeadlineQuery] = {}
+    cricket, collect = context.backend("cricket", Cricket), context.backend("collect", Collect)
+    scoreboard, devices = (
+        context.backend("scoreboard", Scoreboard),
+        context.backend("devices", Devices),
+    )
     if cricket is not None:
-        found["cricket"] = lambda: of_cricket(cricket, rates, desk.clock)
+        found["cricket"] = lambda: of_cricket(cricket, rates, context.clock)
     if collect is not None:
-        found["collect"] = MintHeadline(collect, rates, lambda: athletes_of(desk)).ask
+        found["collect"] = MintHeadline(collect, rates, lambda: athletes_of(context)).ask
     if scoreboard is not None:
         found["scoreboard"] = lambda: of_scoreboard(scoreboard)
     if devices is not None:
@@ -58,7 +61,7 @@ def headlines_of(desk: Desk, rates: Rates) -> dict[str, Ask]:
     return found
 
 
-async def of_cricket(cricket: Cricket, rates: Rates, clock: Clock) -> Headline:
+async def of_cricket(cricket: Cricket, rates: CounterRates, clock: Clock) -> Headline:
     live = await cricket.reading.matches.live()
     if not live:
         return Headline("0", "matches live", await _next_match(cricket, clock))
@@ -66,7 +69,7 @@ async def of_cricket(cricket: Cricket, rates: Rates, clock: Clock) -> Headline:
     details = (
         _score(live[0]),
         f"on {screens} Lock Screens",
-        f"{rate(rates.rate('pushes'))} pushes/s",
+        f"{format_rate(rates.rate('pushes'))} pushes/s",
     )
     worry = ""
     if not cricket.apns.is_configured:
@@ -74,7 +77,7 @@ async def of_cricket(cricket: Cricket, rates: Rates, clock: Clock) -> Headline:
     elif any(match_body(view).is_stale for view in live):
         worry = "SportMonks is silent"
     return Headline(
-        str(len(live)), several(len(live), "match live", "matches live"), details, worry
+        str(len(live)), pluralize(len(live), "match live", "matches live"), details, worry
     )
 
 
@@ -85,7 +88,7 @@ async def _next_match(cricket: Cricket, clock: Clock) -> tuple[str, ...]:
         return ("none is planned",)
     body = match_body(found[0])
     wait = (datetime.fromisoformat(body.start_time) - clock.now()).total_seconds()
-    return (f"next in {span(wait)}: {' v '.join(team.name for team in body.teams)}",)
+    return (f"next in {format_span(wait)}: {' v '.join(team.name for team in body.teams)}",)
 
 
 async def _screens(cricket: Cricket, live: list[MatchView], now: int) -> str:
@@ -116,11 +119,13 @@ class MintHeadline:
     Whose part it was is looked up once for each part; a demo knows names, nobody else does.
     """
 
-    def __init__(self, collect: Collect, rates: Rates, names: Callable[[], dict[str, str]]) -> None:
+    def __init__(
+        self, collect: Collect, rates: CounterRates, names: Callable[[], dict[str, str]]
+    ) -> None:
         self._collect = collect
         self._rates = rates
         self._names = names
-        self._minted = Minted(collect.handlers.audit_search)
+        self._minted = MintCounter(collect.handlers.audit_search)
         self._told: tuple[object, str] = (None, "none yet")
 
     async def ask(self) -> Headline:
@@ -131,10 +136,10 @@ class MintHeadline:
         workouts = round(self._rates.total("workouts"))
         details = (
             self._told[1],
-            f"{workouts:,} {several(workouts, 'workout', 'workouts')} since the start",
+            f"{workouts:,} {pluralize(workouts, 'workout', 'workouts')} since the start",
         )
         return Headline(
-            figure, f"{several(self._minted.count, 'part', 'parts')} minted this month", details
+            figure, f"{pluralize(self._minted.count, 'part', 'parts')} minted this month", details
         )
 
     async def _latest(self) -> str:
@@ -162,7 +167,7 @@ async def of_scoreboard(scoreboard: Scoreboard) -> Headline:
     if not board.standings:
         return Headline("0", "players", ("nobody has signed up yet",), worry)
     first = board.standings[0]
-    players = f"{board.total_players:,} {several(board.total_players, 'player', 'players')}"
+    players = f"{board.total_players:,} {pluralize(board.total_players, 'player', 'players')}"
     watchers = f"{watching} watch the stream" if watching else "nobody watches the stream"
     return Headline(
         f"{first.score:,}",
@@ -172,10 +177,10 @@ async def of_scoreboard(scoreboard: Scoreboard) -> Headline:
     )
 
 
-async def of_devices(devices: Devices, rates: Rates) -> Headline:
+async def of_devices(devices: Devices, rates: CounterRates) -> Headline:
     awake = devices.handlers.registry.noted.count()
     details = (
-        f"{rate(rates.rate('readings'))} readings/s",
+        f"{format_rate(rates.rate('readings'))} readings/s",
         f"{rates.total('readings'):,.0f} stored since the start",
     )
-    return Headline(f"{awake:,}", f"{several(awake, 'board', 'boards')} awake", details)
+    return Headline(f"{awake:,}", f"{pluralize(awake, 'board', 'boards')} awake", details)

@@ -7,12 +7,12 @@ from typing import Any, Final
 from nicegui import ui
 
 from tally.console.charts import CLOCK, line, line_chart
-from tally.console.context import Desk
-from tally.console.dashboard import ENGINE_SECONDS, LOOK_SECONDS, Health, Pulse
-from tally.console.engines import EngineNow
-from tally.console.shell import Place, Shell, card
+from tally.console.context import ConsoleContext
+from tally.console.dashboard import ENGINE_SECONDS, REFRESH_SECONDS, BackendHealth, Dashboard
+from tally.console.engines import EngineStatus
+from tally.console.formatting import format_ago, format_duration
+from tally.console.shell import Region, Shell, card
 from tally.console.tiles import MARKS, TILES, BackendTile, absent_tile
-from tally.console.words import ago, duration
 from tally.kit.jobs import JobOutcome
 
 ABOUT: Final = (
@@ -36,42 +36,42 @@ OUTCOME_CELL: Final = """
 <q-icon :name="props.row.sign" :class="props.row.colour" size="xs" aria-hidden="true" /><span>{{ props.row.outcome }}</span></div>
 <div v-if="props.row.error" class="text-negative tally-small">{{ props.row.error }}</div></q-td>
 """
-SIGNS: Final = {True: MARKS[Health.WELL], False: MARKS[Health.TROUBLE]}
+SIGNS: Final = {True: MARKS[BackendHealth.HEALTHY], False: MARKS[BackendHealth.FAILING]}
 
 
-def put_home(shell: Shell, desk: Desk, pulse: Pulse) -> None:
+def add_home_pages(shell: Shell, context: ConsoleContext, dashboard: Dashboard) -> None:
     @shell.page("/", "Home", ABOUT)
     def home() -> None:
-        if desk.outside is not None and desk.outside.places:
+        if context.outside is not None and context.outside.places:
             with ui.row().classes("items-center gap-2 no-wrap tally-quiet tally-small"):
                 ui.icon("theater_comedy").props("aria-hidden=true")
                 ui.label(DEMO)
-        _tiles(desk, pulse)
+        _tiles(context, dashboard)
         with ui.element("div").classes("tally-halves"):
-            _traffic(desk)
-            _engines(desk, pulse)
-        _jobs(desk)
+            _traffic(context)
+            _engines(context, dashboard)
+        _jobs(context)
 
 
-def _tiles(desk: Desk, pulse: Pulse) -> None:
+def _tiles(context: ConsoleContext, dashboard: Dashboard) -> None:
     tiles: dict[str, BackendTile] = {}
     with ui.element("div").classes("tally-tiles"):
         for kind in TILES:
-            if kind.name in desk.backends:
+            if kind.name in context.backends:
                 tiles[kind.name] = BackendTile(kind)
             else:
                 absent_tile(kind)
 
     async def refresh() -> None:
-        found = await pulse.tiles.get()
+        found = await dashboard.tiles.get()
         for name, tile in tiles.items():
-            tile.show(found[name], desk.figures.latest(name))
+            tile.show(found[name], context.traffic.latest(name))
 
-    ui.timer(LOOK_SECONDS, refresh)
+    ui.timer(REFRESH_SECONDS, refresh)
 
 
-def _traffic(desk: Desk) -> None:
-    names = [kind.name for kind in TILES if kind.name in desk.backends]
+def _traffic(context: ConsoleContext) -> None:
+    names = [kind.name for kind in TILES if kind.name in context.backends]
     with card(
         "Requests a second",
         about="What each backend answered over the last three minutes, as the mean of ten seconds",
@@ -84,10 +84,10 @@ def _traffic(desk: Desk) -> None:
         )
 
     def refresh() -> None:
-        moments = [round(moment * 1000) for moment in desk.figures.moments]
+        moments = [round(moment * 1000) for moment in context.traffic.moments]
         chart.options["series"] = []
         for name in names:
-            kept = _calmed([each.requests for each in desk.figures.traffic[name]])
+            kept = _calmed([each.requests for each in context.traffic.traffic[name]])
             # Before its first request there is nothing of a backend, which is to say 0.
             points = list(zip(moments, [0.0] * (len(moments) - len(kept)) + kept, strict=True))
             # The first ones are means of too few to be calm: left out once there are others.
@@ -104,23 +104,23 @@ def _calmed(values: Sequence[float]) -> list[float]:
     return [round(fmean(values[max(0, end - CALM) : end]), 1) for end in range(1, len(values) + 1)]
 
 
-def _engines(desk: Desk, pulse: Pulse) -> None:
-    with card("Store and databases", about=f"Data directory: {desk.settings.data_dir}"):
-        place = Place(ui.element("div").classes("tally-thirds"))
+def _engines(context: ConsoleContext, dashboard: Dashboard) -> None:
+    with card("Store and databases", about=f"Data directory: {context.settings.data_dir}"):
+        place = Region(ui.element("div").classes("tally-thirds"))
 
     async def refresh() -> None:
-        found = await pulse.engines.get()
+        found = await dashboard.engines.get()
         place.show(found, lambda: _put_engines(found))
 
     ui.timer(ENGINE_SECONDS, refresh)
 
 
-def _put_engines(engines: list[EngineNow]) -> None:
+def _put_engines(engines: list[EngineStatus]) -> None:
     for engine in engines:
         _engine(engine)
 
 
-def _engine(engine: EngineNow) -> None:
+def _engine(engine: EngineStatus) -> None:
     with ui.column().classes("gap-2").props(f"data-engine={engine.key}"):
         with ui.column().classes("gap-0"):
             with ui.row().classes("items-center gap-2 no-wrap"):
@@ -137,7 +137,7 @@ def _engine(engine: EngineNow) -> None:
                     ui.label(value)
 
 
-def _jobs(desk: Desk) -> None:
+def _jobs(context: ConsoleContext) -> None:
     with card("Jobs", about="What time starts, on this instance"):
         table = (
             ui.table(columns=JOB_COLUMNS, rows=[], row_key="name")
@@ -148,15 +148,15 @@ def _jobs(desk: Desk) -> None:
         table.add_slot("body-cell-outcome", OUTCOME_CELL)
 
     def refresh() -> None:
-        table.rows = [_job_row(desk, name) for name in sorted(desk.runner.jobs)]
+        table.rows = [_job_row(context, name) for name in sorted(context.runner.jobs)]
         table.update()
 
     refresh()
     ui.timer(2.0, refresh)
 
 
-def _job_row(desk: Desk, name: str) -> dict[str, str]:
-    job, run = desk.runner.jobs[name], desk.runner.last_runs.get(name)
+def _job_row(context: ConsoleContext, name: str) -> dict[str, str]:
+    job, run = context.runner.jobs[name], context.runner.last_runs.get(name)
     row = {
         "name": name,
         "what": job.description,
@@ -171,11 +171,11 @@ def _job_row(desk: Desk, name: str) -> dict[str, str]:
     if run.outcome is None:
         return row | {"outcome": "runs now", "sign": "autorenew", "colour": "text-primary"}
     sign, colour = SIGNS[run.outcome in {JobOutcome.SUCCEEDED, JobOutcome.LOCKED_ELSEWHERE}]
-    when = ago((desk.clock.now() - run.started_at).total_seconds())
+    when = format_ago((context.clock.now() - run.started_at).total_seconds())
     told = run.outcome.value.replace("_", " ")
     return row | {
         "outcome": f"{told}, {when}",
-        "took": duration(run.seconds),
+        "took": format_duration(run.seconds),
         "error": run.error or "",
         "sign": sign,
         "colour": colour,

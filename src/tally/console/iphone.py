@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from tally.console.context import Desk
-from tally.console.shell import Place, card
+from tally.console.context import ConsoleContext
+from tally.console.shell import Region, card
 from tally.sim.phones.activitykit import Activity
 from tally.sim.phones.phone import Phone
 
@@ -34,8 +34,8 @@ ACTIVITY: Final = "background: rgb(20 26 28 / .92); border: 1px solid rgb(255 25
 class Iphone:
     """The phone, for one match."""
 
-    def __init__(self, desk: Desk, match_id: str) -> None:
-        self._desk = desk
+    def __init__(self, context: ConsoleContext, match_id: str) -> None:
+        self._context = context
         self._match_id = match_id
 
     def put(self) -> None:
@@ -45,7 +45,7 @@ class Iphone:
         ):
             with ui.column().classes("w-full items-stretch").style(SCREEN).props("data-iphone=1"):
                 self._clock = ui.label().classes("text-h4 text-center")
-                self._screen = Place(ui.column().classes("w-full gap-2"))
+                self._screen = Region(ui.column().classes("w-full gap-2"))
             with ui.row().classes("items-center gap-1 w-full"):
                 self._bell = ui.button(
                     "Follow", icon="notifications_none", on_click=self.follow
@@ -57,7 +57,7 @@ class Iphone:
             self._said = ui.label().classes("tally-quiet")
 
     def refresh(self) -> None:
-        self._clock.set_text(f"{self._desk.clock.now():%H:%M}")
+        self._clock.set_text(f"{self._context.clock.now():%H:%M}")
         phone = self._phone
         if phone is None:
             self._screen.show(
@@ -100,7 +100,7 @@ class Iphone:
 
     @property
     def _phone(self) -> Phone | None:
-        crowd = self._desk.outside.crowd if self._desk.outside is not None else None
+        crowd = self._context.outside.crowd if self._context.outside is not None else None
         return None if crowd is None else crowd.visitor
 
 

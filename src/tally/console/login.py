@@ -5,9 +5,9 @@ from typing import Final
 
 from nicegui import app, ui
 
-from tally.console.context import Desk
-from tally.console.look import dress
-from tally.console.shell import HOME, LOGIN, PLACES, Shell
+from tally.console.context import ConsoleContext
+from tally.console.shell import HOME, LOGIN, NAVIGATION, Shell
+from tally.console.theme import apply_theme
 from tally.kit.auth import matches_secret
 
 # Before a wrong password is said to be wrong: nobody tries many.
@@ -15,18 +15,20 @@ PAUSE_SECONDS: Final = 1.0
 WHERE: Final = "The password of the console is TALLY_CONSOLE_PASSWORD, or else the content of console.key in the data directory."
 
 
-def put_login(shell: Shell, desk: Desk) -> None:
+def add_login_page(shell: Shell, context: ConsoleContext) -> None:
     @ui.page(LOGIN, title="Sign in · Tally")
     def login(wanted: str = HOME) -> None:
-        dress()
-        if shell.may_look():
+        apply_theme()
+        if shell.is_allowed():
             ui.navigate.to(HOME)
             return
         # Only to one of our own pages, whatever the address says.
-        following = wanted if wanted in {place for place, *_ in PLACES} else HOME
+        following = wanted if wanted in {place for place, *_ in NAVIGATION} else HOME
 
         async def sign_in() -> None:
-            if desk.password is not None and matches_secret(password.value or "", desk.password):
+            if context.password is not None and matches_secret(
+                password.value or "", context.password
+            ):
                 app.storage.user["is_signed_in"] = True
                 ui.navigate.to(following)
                 return

@@ -6,9 +6,9 @@ from typing import Final
 
 from nicegui import ui
 
-from tally.console.context import Desk
-from tally.console.shell import Place, leads_to, nothing_here
-from tally.console.words import ago, span
+from tally.console.context import ConsoleContext
+from tally.console.formatting import format_ago, format_span
+from tally.console.shell import Region, empty_state, link_to
 from tally.cricket.api.render import match_body
 from tally.cricket.api.schemas import MatchBody
 from tally.cricket.model.feed import MatchStatus
@@ -19,12 +19,12 @@ SHOWN: Final = 40
 REFRESH_SECONDS: Final = 3.0
 
 
-async def put_matches(desk: Desk, cricket: Cricket) -> None:
-    listed = Place(ui.column().classes("w-full gap-4"))
+async def show_match_list(context: ConsoleContext, cricket: Cricket) -> None:
+    listed = Region(ui.column().classes("w-full gap-4"))
 
     async def refresh() -> None:
         found, _ = await cricket.reading.matches.page(Wanted(), SHOWN, None)
-        rows = [(body, _when(body, desk.clock.now())) for body in map(match_body, found)]
+        rows = [(body, _when(body, context.clock.now())) for body in map(match_body, found)]
         listed.show(rows, lambda: _lists(rows))
 
     await refresh()
@@ -33,12 +33,12 @@ async def put_matches(desk: Desk, cricket: Cricket) -> None:
 
 def _when(body: MatchBody, now: datetime) -> str:
     wait = (datetime.fromisoformat(body.start_time) - now).total_seconds()
-    return f"starts in {span(wait)}" if wait > 0 else f"began {ago(-wait)}"
+    return f"starts in {format_span(wait)}" if wait > 0 else f"began {format_ago(-wait)}"
 
 
 def _lists(rows: Sequence[tuple[MatchBody, str]]) -> None:
     if not rows:
-        nothing_here("No matches yet: they come with the first sync.")
+        empty_state("No matches yet: they come with the first sync.")
     live = [row for row in rows if row[0].is_live]
     over = [row for row in rows if row[0].is_over and not row[0].is_live]
     coming = [row for row in rows if not row[0].is_over and not row[0].is_live]
@@ -60,7 +60,7 @@ def _state(body: MatchBody) -> str:
 
 def _match(body: MatchBody, when: str) -> None:
     with ui.card().classes("tally-card tally-tile w-full") as row:
-        leads_to(row, f"/cricket/{body.match_id}")
+        link_to(row, f"/cricket/{body.match_id}")
         with ui.row().classes("w-full items-start justify-between no-wrap"):
             with ui.column().classes("gap-0"):
                 for team in body.teams:

@@ -14,15 +14,15 @@ from nicegui import ui
 from nicegui.storage import Storage
 from starlette.routing import Mount
 
-from tally.console.collect import put_collect
-from tally.console.context import Desk
-from tally.console.cricket import put_cricket
-from tally.console.dashboard import Pulse
-from tally.console.data import put_data
-from tally.console.devices import put_devices
-from tally.console.home import put_home
-from tally.console.login import put_login
-from tally.console.scoreboard import put_scoreboard
+from tally.console.collect import add_collect_pages
+from tally.console.context import ConsoleContext
+from tally.console.cricket import add_cricket_pages
+from tally.console.dashboard import Dashboard
+from tally.console.data import add_data_pages
+from tally.console.devices import add_devices_pages
+from tally.console.home import add_home_pages
+from tally.console.login import add_login_page
+from tally.console.scoreboard import add_scoreboard_pages
 from tally.console.shell import Shell
 from tally.settings import Secret
 
@@ -35,8 +35,8 @@ class Console:
     """The console, ready to be mounted."""
 
     app: FastAPI
-    desk: Desk
-    pulse: Pulse
+    context: ConsoleContext
+    dashboard: Dashboard
 
     @property
     def mount(self) -> Mount:
@@ -45,8 +45,8 @@ class Console:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """From its start to its end: pages answer, and figures are sampled."""
-        async with self.app.router.lifespan_context(self.app), self.pulse.running():
-            sampling = asyncio.create_task(self.desk.figures.run())
+        async with self.app.router.lifespan_context(self.app), self.dashboard.running():
+            sampling = asyncio.create_task(self.context.traffic.run())
             try:
                 yield
             finally:
@@ -54,15 +54,22 @@ class Console:
                 await asyncio.wait({sampling})
 
 
-def make_console(desk: Desk, secret: Secret) -> Console:
+def make_console(context: ConsoleContext, secret: Secret) -> Console:
     """The console of a program; `secret` signs the cookies of those who look at it."""
-    shell, pulse = Shell(desk), Pulse(desk)
-    put_home(shell, desk, pulse)
-    for put in (put_login, put_cricket, put_collect, put_scoreboard, put_devices, put_data):
-        put(shell, desk)
+    shell, dashboard = Shell(context), Dashboard(context)
+    add_home_pages(shell, context, dashboard)
+    for put in (
+        add_login_page,
+        add_cricket_pages,
+        add_collect_pages,
+        add_scoreboard_pages,
+        add_devices_pages,
+        add_data_pages,
+    ):
+        put(shell, context)
     # Who has signed in is kept with the other data, and tabs that nobody has open any more are
     # forgotten soon.
-    Storage.path = desk.settings.data_dir.resolve() / "console"
+    Storage.path = context.settings.data_dir.resolve() / "console"
     Storage.max_tab_storage_age = TAB_SECONDS
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(
@@ -73,4 +80,4 @@ def make_console(desk: Desk, secret: Secret) -> Console:
         dark=None,
         reconnect_timeout=10,
     )
-    return Console(console, desk, pulse)
+    return Console(console, context, dashboard)

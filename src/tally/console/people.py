@@ -3,13 +3,13 @@
 In production there is no list of people, on purpose.
 """
 
-from tally.console.context import Desk
+from tally.console.context import ConsoleContext
 from tally.sim.oidc.people import person_named
 
 
-def athletes_of(desk: Desk) -> dict[str, str]:
+def athletes_of(context: ConsoleContext) -> dict[str, str]:
     """Names of a demo's athletes by the id that they have here."""
-    strava = desk.outside.strava if desk.outside is not None else None
+    strava = context.outside.strava if context.outside is not None else None
     if strava is None:
         return {}
     names = [f"{athlete.firstname} {athlete.lastname}" for athlete in strava.athletes.values()]

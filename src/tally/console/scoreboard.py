@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 from nicegui import ui
 
-from tally.console.context import Desk
-from tally.console.shell import Place, Shell, card, not_started, nothing_here
+from tally.console.context import ConsoleContext
+from tally.console.shell import Region, Shell, card, empty_state, not_started
 from tally.errors import TallyError
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import Standing
@@ -23,8 +23,8 @@ ROW_PIXELS: Final = 44
 HISTORY: Final = 15
 
 
-def put_scoreboard(shell: Shell, desk: Desk) -> None:
-    scoreboard = desk.backend("scoreboard", Scoreboard)
+def add_scoreboard_pages(shell: Shell, context: ConsoleContext) -> None:
+    scoreboard = context.backend("scoreboard", Scoreboard)
 
     @shell.page("/scoreboard", "Scoreboard", ABOUT)
     async def board() -> None:
@@ -47,7 +47,7 @@ class BoardView:
     """What one visitor sees; whoever plays does so as a guest, made at the first click."""
 
     scoreboard: Scoreboard
-    rows: dict[str, Place] = field(default_factory=dict)
+    rows: dict[str, Region] = field(default_factory=dict)
     guest_id: str | None = None
 
     def put_board(self) -> None:
@@ -95,7 +95,7 @@ class BoardView:
         with card("History of a player"):
             self.history = ui.column().classes("gap-1")
             with self.history:
-                nothing_here("Choose a row of the board.")
+                empty_state("Choose a row of the board.")
 
     async def refresh(self) -> None:
         try:
@@ -122,7 +122,7 @@ class BoardView:
             )
             row.show((standing, name), partial(_standing, standing, name))
 
-    def _new_row(self, user_id: str) -> Place:
+    def _new_row(self, user_id: str) -> Region:
         with self.place:
             row = ui.row().classes(
                 "tally-row-move absolute w-full items-center q-px-sm cursor-pointer no-wrap"
@@ -130,7 +130,7 @@ class BoardView:
         row.style(f"height: {ROW_PIXELS}px").props("role=listitem tabindex=0")
         row.on("click", lambda: self.look_at(user_id))
         row.on("keydown.enter", lambda: self.look_at(user_id))
-        self.rows[user_id] = Place(row)
+        self.rows[user_id] = Region(row)
         return self.rows[user_id]
 
     async def _tell_redis(self) -> None:
@@ -146,7 +146,7 @@ class BoardView:
         self.history.clear()
         with self.history:
             if not page.events:
-                nothing_here("No game yet.")
+                empty_state("No game yet.")
             for event in page.events:
                 with ui.row().classes("gap-3 tally-numbers"):
                     ui.label(f"{event.created_at:%H:%M:%S} UTC").classes("tally-quiet")

@@ -7,15 +7,15 @@ from typing import Final, ParamSpec
 
 from nicegui import app, ui
 
-from tally.console.context import Desk
-from tally.console.look import dress
+from tally.console.context import ConsoleContext
+from tally.console.theme import apply_theme
 
 P = ParamSpec("P")
 
 HOME: Final = "/"
 LOGIN: Final = "/login"
 # Path, name, and the sign that stands for it.
-PLACES: Final = (
+NAVIGATION: Final = (
     ("/", "Home", "space_dashboard"),
     ("/cricket", "Cricket", "sports_cricket"),
     ("/collect", "Collect", "view_in_ar"),
@@ -30,8 +30,8 @@ Page = Callable[P, Awaitable[None] | None]
 class Shell:
     """Makes pages: `shell.page("/devices", "Devices", "Boards and …")` around a function that fills one."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
 
     def page(
         self, path: str, title: str, about: str = "", *, is_headed: bool = True
@@ -41,7 +41,7 @@ class Shell:
         def put(fill: Page[P]) -> None:
             @wraps(fill)
             async def shown(*args: P.args, **kwargs: P.kwargs) -> None:
-                if not self.may_look():
+                if not self.is_allowed():
                     # In the address, not in a store: of those who have not signed in, nothing is
                     # kept.
                     ui.navigate.to(
@@ -59,11 +59,11 @@ class Shell:
 
         return put
 
-    def may_look(self) -> bool:
-        return self._desk.password is None or bool(app.storage.user.get("is_signed_in"))
+    def is_allowed(self) -> bool:
+        return self._context.password is None or bool(app.storage.user.get("is_signed_in"))
 
     def _frame(self, path: str) -> None:
-        dress()
+        apply_theme()
         with (
             ui.header(elevated=True)
             .classes("items-center justify-between no-wrap q-px-md q-py-sm")
@@ -77,7 +77,7 @@ class Shell:
                 .classes("items-center gap-1 no-wrap")
                 .props("role=navigation aria-label='Pages'")
             ):
-                for place, name, sign in PLACES:
+                for place, name, sign in NAVIGATION:
                     self._way(
                         place,
                         name,
@@ -117,7 +117,7 @@ def card(title: str, *, about: str = "", classes: str = "") -> ui.card:
     return made
 
 
-class Place:
+class Region:
     """A place on a page whose content is made anew only when what it shows has changed: nothing flickers or loses the focus."""
 
     def __init__(self, element: ui.element) -> None:
@@ -134,7 +134,7 @@ class Place:
             draw()
 
 
-def leads_to(element: ui.element, path: str) -> None:
+def link_to(element: ui.element, path: str) -> None:
     """Make an element a link, for the mouse and for the keyboard."""
     element.classes("cursor-pointer").props("tabindex=0 role=link")
     element.on("click", lambda: ui.navigate.to(path))
@@ -143,10 +143,10 @@ def leads_to(element: ui.element, path: str) -> None:
 
 def not_started(backend: str) -> None:
     """What the page of a backend shows where that does not run."""
-    nothing_here(f"The {backend} backend is not started here.")
+    empty_state(f"The {backend} backend is not started here.")
 
 
-def nothing_here(sentence: str) -> None:
+def empty_state(sentence: str) -> None:
     """Say why a place is empty, and what would fill it."""
     with ui.row().classes("items-center gap-2 tally-quiet no-wrap"):
         ui.icon("info").props("aria-hidden=true")

@@ -5,21 +5,21 @@ from typing import Final
 
 from nicegui import ui
 
-from tally.console.dashboard import Health, Tile
-from tally.console.figures import Traffic
-from tally.console.shell import leads_to
-from tally.console.words import duration, rate
+from tally.console.dashboard import BackendHealth, Tile
+from tally.console.formatting import format_duration, format_rate
+from tally.console.shell import link_to
+from tally.console.traffic import Traffic
 
 MARKS: Final = {
-    Health.WELL: ("check_circle", "text-positive"),
-    Health.WORRIED: ("warning", "text-warning"),
-    Health.TROUBLE: ("error", "text-negative"),
+    BackendHealth.HEALTHY: ("check_circle", "text-positive"),
+    BackendHealth.DEGRADED: ("warning", "text-warning"),
+    BackendHealth.FAILING: ("error", "text-negative"),
 }
 ALL_MARKS: Final = " ".join(colour for _, colour in MARKS.values())
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class BackendInfo:
     """A backend as the first page introduces it."""
 
     name: str
@@ -29,27 +29,31 @@ class Kind:
 
 
 TILES: Final = (
-    Kind(
+    BackendInfo(
         "cricket",
         "Cricket",
         "sports_cricket",
         "Live scores, and Live Activities on every Lock Screen",
     ),
-    Kind("collect", "Collect", "view_in_ar", "Workouts unlock the parts of a statue, for ever"),
-    Kind(
+    BackendInfo(
+        "collect", "Collect", "view_in_ar", "Workouts unlock the parts of a statue, for ever"
+    ),
+    BackendInfo(
         "scoreboard",
         "Scoreboard",
         "leaderboard",
         "A leaderboard that moves live and cannot be cheated",
     ),
-    Kind("devices", "Devices", "sensors", "Readings of thousands of boards, stored once each"),
+    BackendInfo(
+        "devices", "Devices", "sensors", "Readings of thousands of boards, stored once each"
+    ),
 )
 
 
 class BackendTile:
     """The tile of a backend that runs here."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: BackendInfo) -> None:
         with _framed(kind):
             with ui.row().classes("items-baseline gap-2 no-wrap q-mt-xs"):
                 self._figure = ui.label("…").classes("tally-figure").props("data-figure=1")
@@ -75,9 +79,9 @@ class BackendTile:
             self._figure.set_text("?")
             self._words.set_text("in trouble")
             self._details.set_text(tile.said)
-        mean = f" · {duration(traffic.mean_ms / 1000)}" if traffic.requests else ""
-        failures = f" · {rate(traffic.failures)} failures/s" if traffic.failures else ""
-        self._traffic.set_text(f"{rate(traffic.requests)} requests/s{mean}{failures}")
+        mean = f" · {format_duration(traffic.mean_ms / 1000)}" if traffic.requests else ""
+        failures = f" · {format_rate(traffic.failures)} failures/s" if traffic.failures else ""
+        self._traffic.set_text(f"{format_rate(traffic.requests)} requests/s{mean}{failures}")
         sign, colour = MARKS[tile.health]
         self._mark.set_name(sign)
         self._mark.classes(remove=ALL_MARKS, add=colour)
@@ -85,7 +89,7 @@ class BackendTile:
         self._said.set_text("in trouble" if headline is None else tile.said)
 
 
-def absent_tile(kind: Kind) -> None:
+def absent_tile(kind: BackendInfo) -> None:
     """The tile of a backend that does not run here."""
     with _framed(kind):
         ui.label("Not started here").classes("text-subtitle1 q-mt-xs")
@@ -94,9 +98,9 @@ def absent_tile(kind: Kind) -> None:
         )
 
 
-def _framed(kind: Kind) -> ui.card:
+def _framed(kind: BackendInfo) -> ui.card:
     tile = ui.card().classes("tally-card tally-tile").props(f"data-tile={kind.name}")
-    leads_to(tile, f"/{kind.name}")
+    link_to(tile, f"/{kind.name}")
     with tile:
         with ui.row().classes("items-center gap-2 no-wrap"):
             ui.icon(kind.sign, size="md").classes("text-primary").props("aria-hidden=true")

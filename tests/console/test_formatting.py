@@ -2,7 +2,7 @@
 
 import pytest
 
-from tally.console import words
+from tally.console import formatting
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from tally.console import words
     ],
 )
 def test_a_size_has_the_unit_that_fits(count: float, told: str) -> None:
-    assert words.size(count) == told
+    assert formatting.format_size(count) == told
 
 
 @pytest.mark.parametrize(
@@ -31,19 +31,23 @@ def test_a_size_has_the_unit_that_fits(count: float, told: str) -> None:
     ],
 )
 def test_what_was_is_so_long_ago(seconds: float, told: str) -> None:
-    assert words.ago(seconds) == told
+    assert formatting.format_ago(seconds) == told
 
 
 @pytest.mark.parametrize(
     ("seconds", "told"), [(0.0004, "0.4 ms"), (0.012, "12 ms"), (3.14, "3.1 s")]
 )
 def test_a_duration_has_two_figures_or_so(seconds: float, told: str) -> None:
-    assert words.duration(seconds) == told
+    assert formatting.format_duration(seconds) == told
 
 
 def test_a_rate_has_a_fraction_while_it_is_small() -> None:
-    assert [words.rate(rate) for rate in (0, 8.14, 1_204.4)] == ["0.0", "8.1", "1,204"]
-    assert [words.several(count, "match", "matches") for count in (0, 1, 2)] == [
+    assert [formatting.format_rate(value) for value in (0, 8.14, 1_204.4)] == [
+        "0.0",
+        "8.1",
+        "1,204",
+    ]
+    assert [formatting.pluralize(count, "match", "matches") for count in (0, 1, 2)] == [
         "matches",
         "match",
         "matches",

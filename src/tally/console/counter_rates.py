@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final
 
 from tally.collect.wiring import Collect
-from tally.console.context import Desk
+from tally.console.context import ConsoleContext
 from tally.cricket.wiring.backend import Cricket
 from tally.devices.repository.readings import ReadingRepository
 from tally.devices.wiring import Devices
@@ -26,7 +26,7 @@ KEPT: Final = 10
 Counter = Callable[[], float]
 
 
-class Rates:
+class CounterRates:
     """Counters by name: what they stand at, and how fast they have risen of late."""
 
     def __init__(self, clock: Clock, counters: Mapping[str, Counter]) -> None:
@@ -57,35 +57,35 @@ class Rates:
         return (after[name] - before[name]) / (ended - begun) if ended > begun else 0.0
 
 
-def counters_of(desk: Desk) -> dict[str, Counter]:
+def program_counters(context: ConsoleContext) -> dict[str, Counter]:
     """What the console tells the speed of: the store's accesses, and what each backend that runs here is there for."""
-    metrics, reads, writes = desk.figures.metrics, *_store_meters(desk)
+    metrics, reads, writes = context.traffic.metrics, *_store_meters(context)
     counters: dict[str, Counter] = {
         "store reads": lambda: _calls(reads),
         "store writes": lambda: _calls(writes),
         "store seconds": lambda: sum(meter.seconds for meter in chain(reads, writes)),
     }
-    if desk.backend("cricket", Cricket) is not None:
+    if context.backend("cricket", Cricket) is not None:
         counters["pushes"] = lambda: _counted(
             metrics, "tally_apns_pushes_total", outcome="delivered"
         )
-    if desk.backend("collect", Collect) is not None:
+    if context.backend("collect", Collect) is not None:
         counters["workouts"] = lambda: _counted(metrics, "tally_collect_event_lag_seconds_count")
     pattern = pattern_of(ReadingRepository.store_each)
-    if desk.backend("devices", Devices) is not None and pattern is not None:
-        stored = list(desk.store.meters.of(pattern).operations.values())
+    if context.backend("devices", Devices) is not None and pattern is not None:
+        stored = list(context.store.meters.of(pattern).operations.values())
         counters["readings"] = lambda: sum(
             meter.calls - meter.refused - meter.errors for meter in stored
         )
     return counters
 
 
-def _store_meters(desk: Desk) -> tuple[list[Meter], list[Meter]]:
+def _store_meters(context: ConsoleContext) -> tuple[list[Meter], list[Meter]]:
     """The meters of all reads, and of all writes, of all access patterns."""
     reads: list[Meter] = []
     writes: list[Meter] = []
-    for entry in desk.catalogue.entries():
-        held = desk.store.meters.of(entry.pattern)
+    for entry in context.catalogue.entries():
+        held = context.store.meters.of(entry.pattern)
         for use in {use.key: use for use in entry.pattern.operation.uses}.values():
             (reads if use.reads_only else writes).append(held.operations[use.key])
     return reads, writes

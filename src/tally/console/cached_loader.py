@@ -10,7 +10,7 @@ from tally.kit.tasks import cancel_all
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class CachedLoader(Generic[T]):
     """What `look` finds, looked for when somebody asks, and at most every so many seconds."""
 
     def __init__(self, clock: Clock, seconds: float, look: Callable[[], Awaitable[T]]) -> None:

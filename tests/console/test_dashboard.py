@@ -10,9 +10,9 @@ from tally.app import CATALOGUE, Application, open_application
 from tally.collect.model import Metric, Sport
 from tally.collect.service.milestones import Goal
 from tally.collect.wiring import Collect
-from tally.console.context import Desk
-from tally.console.dashboard import ASK_SECONDS, Health, Pulse
-from tally.console.figures import Figures
+from tally.console.context import ConsoleContext
+from tally.console.dashboard import QUERY_TIMEOUT_SECONDS, BackendHealth, Dashboard
+from tally.console.traffic import TrafficHistory
 from tally.devices.model import Capabilities
 from tally.kit.clock import ManualClock, rfc3339
 from tally.kit.ids import new_uuid
@@ -34,8 +34,8 @@ async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Application
 
 
 @pytest.fixture
-def desk(parts: Application) -> Desk:
-    return Desk(
+def context(parts: Application) -> ConsoleContext:
+    return ConsoleContext(
         settings=parts.settings,
         clock=parts.clock,
         store=parts.store,
@@ -43,13 +43,13 @@ def desk(parts: Application) -> Desk:
         backends=parts.backends,
         probes=parts.probes,
         runner=parts.job_runner(),
-        figures=Figures(parts.metrics, parts.clock),
+        traffic=TrafficHistory(parts.metrics, parts.clock),
         patterns=list,
     )
 
 
-async def test_a_backend_that_nobody_uses_yet_has_a_headline_too(desk: Desk) -> None:
-    tiles = await Pulse(desk).tiles.get()
+async def test_a_backend_that_nobody_uses_yet_has_a_headline_too(context: ConsoleContext) -> None:
+    tiles = await Dashboard(context).tiles.get()
     assert {
         name: tile.headline and f"{tile.headline.figure} {tile.headline.words}"
         for name, tile in tiles.items()
@@ -58,10 +58,12 @@ async def test_a_backend_that_nobody_uses_yet_has_a_headline_too(desk: Desk) -> 
         "collect": "0 parts minted this month",
         "devices": "0 boards awake",
     }
-    assert {tile.health for tile in tiles.values()} == {Health.WELL}
+    assert {tile.health for tile in tiles.values()} == {BackendHealth.HEALTHY}
 
 
-async def test_a_part_that_was_minted_is_told_by_its_name(desk: Desk, parts: Application) -> None:
+async def test_a_part_that_was_minted_is_told_by_its_name(
+    context: ConsoleContext, parts: Application
+) -> None:
     """By a real workout: a twelfth of the goal, and so the first part."""
     collect = parts.backends["collect"]
     assert isinstance(collect, Collect)
@@ -78,31 +80,31 @@ async def test_a_part_that_was_minted_is_told_by_its_name(desk: Desk, parts: App
     )
     await collect.handlers.engine.move_all(user)
     await collect.audit.flush()
-    tile = (await Pulse(desk).tiles.get())["collect"]
+    tile = (await Dashboard(context).tiles.get())["collect"]
     assert tile.headline is not None
     assert (tile.headline.figure, tile.headline.words) == ("1", "part minted this month")
     assert tile.headline.details[0] == "latest: somebody, Meadow of Fox"
 
 
 async def test_a_board_is_awake_for_some_minutes_after_it_was_heard_of(
-    desk: Desk, parts: Application, clock: ManualClock
+    context: ConsoleContext, parts: Application, clock: ManualClock
 ) -> None:
-    pulse, registry = Pulse(desk), parts.backends["devices"].handlers.registry  # type: ignore[attr-defined]
+    dashboard, registry = Dashboard(context), parts.backends["devices"].handlers.registry  # type: ignore[attr-defined]
     await registry.register("02:00:00:00:00:01", new_uuid(), "1.0", Capabilities())
-    tile = (await pulse.tiles.get())["devices"]
+    tile = (await dashboard.tiles.get())["devices"]
     assert tile.headline is not None
     assert (tile.headline.figure, tile.headline.words) == ("1", "board awake")
     await clock.advance(301)
-    tile = (await pulse.tiles.get())["devices"]
+    tile = (await dashboard.tiles.get())["devices"]
     assert tile.headline is not None
     assert tile.headline.figure == "0"
 
 
 async def test_without_the_store_tiles_say_so_and_those_that_need_it_not_are_as_ever(
-    desk: Desk, parts: Application
+    context: ConsoleContext, parts: Application
 ) -> None:
-    pulse = Pulse(desk)
-    (store,) = await pulse.engines.get()
+    dashboard = Dashboard(context)
+    (store,) = await dashboard.engines.get()
     assert (store.key, store.kind, store.state) == (
         "store",
         "SQLite, embedded in this process",
@@ -117,50 +119,55 @@ async def test_without_the_store_tiles_say_so_and_those_that_need_it_not_are_as_
         "Mean time",
     }
     await parts.store.engine.close()
-    tiles = await pulse.tiles.get()
+    tiles = await dashboard.tiles.get()
     assert (tiles["collect"].health, tiles["collect"].said) == (
-        Health.TROUBLE,
+        BackendHealth.FAILING,
         "The store cannot answer now",
     )
     assert tiles["cricket"].headline is None
-    assert tiles["devices"].health is Health.WELL
-    (store,) = await Pulse(desk).engines.get()
+    assert tiles["devices"].health is BackendHealth.HEALTHY
+    (store,) = await Dashboard(context).engines.get()
     assert (store.state, store.is_well, store.facts) == ("away", False, ())
 
 
 async def test_a_backend_that_hangs_or_breaks_does_not_hold_up_the_others(
-    desk: Desk, clock: ManualClock
+    context: ConsoleContext, clock: ManualClock
 ) -> None:
-    pulse = Pulse(desk)
+    dashboard = Dashboard(context)
 
     async def broken() -> None:
         raise ZeroDivisionError
 
-    pulse._asks |= {"cricket": asyncio.Event().wait, "collect": broken}  # type: ignore[dict-item]
-    asking = asyncio.create_task(pulse.tiles.get())
-    await clock.advance(ASK_SECONDS)
+    dashboard._asks |= {"cricket": asyncio.Event().wait, "collect": broken}  # type: ignore[dict-item]
+    asking = asyncio.create_task(dashboard.tiles.get())
+    await clock.advance(QUERY_TIMEOUT_SECONDS)
     tiles = await asking
     assert (tiles["cricket"].health, tiles["cricket"].said) == (
-        Health.TROUBLE,
+        BackendHealth.FAILING,
         "It does not answer",
     )
     assert tiles["collect"].said == "Something is wrong: the log has more"
-    assert tiles["devices"].health is Health.WELL
+    assert tiles["devices"].health is BackendHealth.HEALTHY
 
 
 async def test_failed_requests_and_jobs_are_a_worry(
-    desk: Desk, parts: Application, clock: ManualClock
+    context: ConsoleContext, parts: Application, clock: ManualClock
 ) -> None:
-    desk.runner.last_runs["collect-inbox"] = JobRun(clock.now(), 0.1, JobOutcome.FAILED, "it broke")
-    desk.figures.sample()
+    context.runner.last_runs["collect-inbox"] = JobRun(
+        clock.now(), 0.1, JobOutcome.FAILED, "it broke"
+    )
+    context.traffic.sample()
     for _ in range(3):
         parts.metrics.observe_request("POST", "/devices/data", 503, 0.01)
     await clock.advance(1)
-    desk.figures.sample()
-    tiles = await Pulse(desk).tiles.get()
+    context.traffic.sample()
+    tiles = await Dashboard(context).tiles.get()
     assert (tiles["collect"].health, tiles["collect"].said) == (
-        Health.WORRIED,
+        BackendHealth.DEGRADED,
         "collect-inbox failed",
     )
-    assert (tiles["devices"].health, tiles["devices"].said) == (Health.WORRIED, "3.0 failures/s")
-    assert tiles["cricket"].health is Health.WELL
+    assert (tiles["devices"].health, tiles["devices"].said) == (
+        BackendHealth.DEGRADED,
+        "3.0 failures/s",
+    )
+    assert tiles["cricket"].health is BackendHealth.HEALTHY

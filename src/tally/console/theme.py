@@ -62,7 +62,7 @@ a:focus-visible, button:focus-visible, [tabindex]:focus-visible { outline: 3px s
 """
 
 
-def dress() -> None:
+def apply_theme() -> None:
     """Give the page its colours and its style sheet."""
     ui.colors(**COLOURS)
     ui.add_css(STYLE)

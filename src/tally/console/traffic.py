@@ -34,7 +34,7 @@ class _Total:
 
 
 @dataclass(slots=True)
-class Figures:
+class TrafficHistory:
     """The last minutes, second by second."""
 
     metrics: Metrics

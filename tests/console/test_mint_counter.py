@@ -9,7 +9,7 @@ import pytest
 from tally.collect.model import AuditEvent
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT, AuditRepository
 from tally.collect.service.audit_search import AuditSearch
-from tally.console.minted import MINTED, MOST, PAGE, Minted
+from tally.console.mint_counter import MINTED, MOST, PAGE, MintCounter
 from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
 from tally.store.sqlite import open_sqlite
@@ -22,7 +22,7 @@ class Trail:
     def __init__(self, repository: AuditRepository, clock: ManualClock) -> None:
         self.repository = repository
         self.clock = clock
-        self.minted = Minted(AuditSearch(repository, clock))
+        self.minted = MintCounter(AuditSearch(repository, clock))
 
     async def mint(self, count: int, seconds_ago: int = 0) -> None:
         for part in range(count):

@@ -19,7 +19,7 @@ UNSURE_SECONDS: Final = 60
 
 
 @dataclass(slots=True)
-class Minted:
+class MintCounter:
     """The count, kept between looks."""
 
     search: AuditSearch

@@ -8,7 +8,7 @@ HOUR: Final = 3_600
 DAY: Final = 86_400
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """`512 bytes`, `4.2 MB`."""
     unit = 0
     while count >= 1000 and unit < len(_UNITS) - 1:
@@ -20,24 +20,24 @@ def size(count: float) -> str:
     )
 
 
-def rate(count: float) -> str:
+def format_rate(count: float) -> str:
     """Of something a second: `0.3`, `8.1`, `1,204`."""
     return f"{count:,.0f}" if count >= 100 else f"{count:.1f}"
 
 
-def several(count: int, one: str, many: str) -> str:
+def pluralize(count: int, one: str, many: str) -> str:
     """`1 match live`, `3 matches live`: the word for so many."""
     return one if count == 1 else many
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`0.4 ms`, `12 ms`, `3.1 s`."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
 
 
-def span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """`12 s`, `4 min`, `2 h`, `3 days`."""
     if seconds < MINUTE:
         return f"{max(0, seconds):.0f} s"
@@ -48,6 +48,6 @@ def span(seconds: float) -> str:
     return f"{seconds / DAY:.0f} days"
 
 
-def ago(seconds: float) -> str:
+def format_ago(seconds: float) -> str:
     """`just now`, `4 min ago`."""
-    return "just now" if seconds < 2 else f"{span(seconds)} ago"
+    return "just now" if seconds < 2 else f"{format_span(seconds)} ago"

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tally.console.rates import KEPT, Rates
-from tally.console.shared import Shared
+from tally.console.cached_loader import CachedLoader
+from tally.console.counter_rates import KEPT, CounterRates
 from tally.kit.clock import ManualClock
 
 
@@ -25,7 +25,7 @@ class Looking:
 
 async def test_all_who_ask_at_once_share_one_look_and_the_next_is_made_when_it_is_old() -> None:
     clock, looking = ManualClock(), Looking()
-    shared = Shared(clock, 2.0, looking)
+    shared = CachedLoader(clock, 2.0, looking)
     asking = [asyncio.create_task(shared.get()) for _ in range(5)]
     await asyncio.sleep(0)
     looking.may_end.set()
@@ -38,7 +38,7 @@ async def test_all_who_ask_at_once_share_one_look_and_the_next_is_made_when_it_i
 
 async def test_one_who_leaves_does_not_end_the_look_of_the_others() -> None:
     looking = Looking()
-    shared = Shared(ManualClock(), 2.0, looking)
+    shared = CachedLoader(ManualClock(), 2.0, looking)
     leaving, staying = asyncio.create_task(shared.get()), asyncio.create_task(shared.get())
     await asyncio.sleep(0)
     leaving.cancel()
@@ -50,7 +50,7 @@ async def test_one_who_leaves_does_not_end_the_look_of_the_others() -> None:
 
 async def test_at_the_end_nobody_looks_any_more() -> None:
     looking = Looking()
-    shared = Shared(ManualClock(), 2.0, looking)
+    shared = CachedLoader(ManualClock(), 2.0, looking)
     asking = asyncio.create_task(shared.get())
     await asyncio.sleep(0)
     await shared.close()
@@ -60,7 +60,7 @@ async def test_at_the_end_nobody_looks_any_more() -> None:
 
 async def test_a_rate_is_of_the_last_seconds_and_a_total_of_all() -> None:
     clock, count = ManualClock(), [0.0]
-    rates = Rates(clock, {"runs": lambda: count[0]})
+    rates = CounterRates(clock, {"runs": lambda: count[0]})
     rates.sample()
     assert rates.rate("runs") == 0
     for _ in range(2 * KEPT):
