@@ -19,7 +19,7 @@ from bench.live_world import Ground, OnTheAir, fill, ground
 from bench.push import agree_on_a_token, client_of, memory, simulated, through_clients
 from bench.rounds import Line, take_turns
 from tally.cricket.apns.gateway import ApnsGateway, open_apns
-from tally.cricket.apns.model import Priority, Verdict
+from tally.cricket.model.push import Priority, PushResult
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
 from tally.settings import Settings
@@ -54,7 +54,7 @@ class Watched:
 
     async def broadcast(
         self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0
-    ) -> Verdict:
+    ) -> PushResult:
         verdict = await self._gateway.broadcast(
             channel_id, payload, priority=priority, expiration=expiration
         )

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from tally.cricket.apns.port import Apns
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.records import NEUTRAL, ActivityStatus, LiveActivity
 from tally.cricket.repository.catalogue import REPOSITORIES
@@ -18,6 +17,7 @@ from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.tables import Tables
 from tally.cricket.service.live.poller import LiveScore
 from tally.cricket.service.live.workers import MatchWorkers
+from tally.cricket.service.ports import PushGateway
 from tally.cricket.sportmonks import wire
 from tally.cricket.sportmonks.translation import match_feed
 from tally.cricket.wiring.live import open_live
@@ -99,7 +99,7 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(directory: Path, apns: Apns, air: OnTheAir) -> AsyncIterator[Ground]:
+async def ground(directory: Path, apns: PushGateway, air: OnTheAir) -> AsyncIterator[Ground]:
     """On a new store, with nobody following yet."""
     clock, metrics = air.clock, Metrics()
     async with open_sqlite(directory) as engine:

@@ -20,9 +20,9 @@ from pyreqwest.client import Client, ClientBuilder
 
 from bench.rounds import Line, take_turns
 from tally.cricket.apns.gateway import ApnsGateway, open_apns
-from tally.cricket.apns.model import Push
-from tally.cricket.apns.payloads import room_for_content, update
-from tally.cricket.apns.provider import ProviderToken
+from tally.cricket.apns.provider_token import ProviderToken
+from tally.cricket.model.payloads import max_content_bytes, update_payload
+from tally.cricket.model.push import Push
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
 from tally.settings import Secret, Settings, read_settings
@@ -99,7 +99,11 @@ async def through_gateway(gateway: ApnsGateway, tokens: Iterator[str], payload: 
     async def made() -> AsyncIterator[Push]:
         for token in tokens:
             yield Push(
-                token=token, payload=payload, priority=5, expiration=1_900_000_000, is_state=True
+                token=token,
+                payload=payload,
+                priority=5,
+                expiration=1_900_000_000,
+                is_replaceable=True,
             )
 
     count = 0
@@ -164,8 +168,8 @@ async def simulated(directory: Path) -> AsyncIterator[Settings]:
 
 def _payload() -> bytes:
     """As large as the display state of a usual match makes it."""
-    content = {"text": "x" * (room_for_content("update") // 3)}
-    return update(timestamp=1_800_000_000, content=content, stale_at=1_800_000_900)
+    content = {"text": "x" * (max_content_bytes("update") // 3)}
+    return update_payload(timestamp=1_800_000_000, content=content, stale_at=1_800_000_900)
 
 
 @cache  # one token for the whole run

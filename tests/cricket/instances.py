@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from tally.cricket.apns.port import Apns
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.tables import Tables
 from tally.cricket.service.activities.activities import ActivityService
@@ -12,7 +11,7 @@ from tally.cricket.service.activities.orchestrator import MatchOrchestrator
 from tally.cricket.service.activities.prematch import PrematchNotifier
 from tally.cricket.service.activities.starts import Starter
 from tally.cricket.service.activities.toss import TossAnnouncer
-from tally.cricket.service.ports import Show
+from tally.cricket.service.ports import PushGateway, Show
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.wiring.live import activity_service, alerts_of, match_orchestrator
 from tally.kit.ttl_cache import TTLCache
@@ -30,7 +29,7 @@ class Instance:
 
 
 def make_instance(
-    store: Store, apns: Apns, show: Show, owner: str, *, uses_channels: bool
+    store: Store, apns: PushGateway, show: Show, owner: str, *, uses_channels: bool
 ) -> Instance:
     clock, tables = store.clock, Tables.of(store)
     starter, ender = (

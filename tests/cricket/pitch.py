@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from tally.cricket.apns.model import Channel, Outcome, Priority, Push, Verdict
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.live import Memory
+from tally.cricket.model.push import BroadcastChannel, Priority, Push, PushOutcome, PushResult
 from tally.cricket.model.records import ActiveMatch, ActivityStatus
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
@@ -46,7 +46,7 @@ from tally.store.store import Store
 from tests.cricket import made_up
 from tests.cricket.conftest import TABLES
 
-DELIVERED = Verdict(Outcome.DELIVERED, 200)
+DELIVERED = PushResult(PushOutcome.DELIVERED, 200)
 
 
 @asynccontextmanager
@@ -78,13 +78,13 @@ class Received:
 class Phones:
     """A push service in a few lines: every push is answered by `verdict`, and written down if it is taken."""
 
-    verdict: Callable[[Push], Verdict] = lambda _: DELIVERED
+    verdict: Callable[[Push], PushResult] = lambda _: DELIVERED
     pushed: list[Received] = field(default_factory=list)
     broadcasts: list[Received] = field(default_factory=list)
     before: Callable[[Push], object] = lambda _: None
     is_configured: bool = True
 
-    async def send(self, push: Push) -> Verdict:
+    async def send(self, push: Push) -> PushResult:
         self.before(push)
         verdict = self.verdict(push)
         if verdict.is_delivered:
@@ -93,28 +93,28 @@ class Phones:
 
     async def send_all(
         self, pushes: AsyncIterable[Push], concurrency: int | None = None
-    ) -> AsyncGenerator[tuple[Push, Verdict], None]:
+    ) -> AsyncGenerator[tuple[Push, PushResult], None]:
         assert concurrency is None
         async for push in pushes:
             yield push, await self.send(push)
 
     async def broadcast(
         self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0
-    ) -> Verdict:
+    ) -> PushResult:
         assert expiration
         verdict = self.verdict(Push(token=channel_id, payload=payload))
         if verdict.is_delivered:
             self.broadcasts.append(_read(channel_id, payload, priority))
         return verdict
 
-    async def create_channel(self, *, keeps_latest: bool = True) -> str:
-        return f"channel {keeps_latest}"
+    async def create_channel(self, *, stores_latest: bool = True) -> str:
+        return f"channel {stores_latest}"
 
     async def delete_channel(self, channel_id: str) -> bool:
         return bool(channel_id)
 
-    async def read_channel(self, channel_id: str) -> Channel | None:
-        return Channel(channel_id, keeps_latest=True)
+    async def read_channel(self, channel_id: str) -> BroadcastChannel | None:
+        return BroadcastChannel(channel_id, stores_latest=True)
 
     async def list_channels(self) -> Sequence[str]:
         return []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tally.cricket.apns.gateway import ApnsGateway, open_apns
-from tally.cricket.apns.model import Push, Verdict
+from tally.cricket.model.push import Push, PushResult
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.metrics import Metrics
 from tally.kit.retry import RetryPolicy
@@ -70,7 +70,7 @@ def number_in(payload: bytes) -> int:
 
 async def send_all(
     gateway: ApnsGateway, pushes: Iterable[Push], concurrency: int | None = None
-) -> list[tuple[Push, Verdict]]:
+) -> list[tuple[Push, PushResult]]:
     async def streamed() -> AsyncIterator[Push]:
         for push in pushes:
             yield push

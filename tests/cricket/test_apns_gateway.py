@@ -9,9 +9,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from tally.cricket.apns.gateway import ApnsGateway, open_apns
-from tally.cricket.apns.model import NOT_CONFIGURED, Channel, Outcome, Push, Verdict, outcome_of
-from tally.cricket.apns.payloads import Alert, notification
-from tally.cricket.apns.port import Apns
+from tally.cricket.apns.requests import classify
+from tally.cricket.model.payloads import Alert, notification_payload
+from tally.cricket.model.push import (
+    NOT_CONFIGURED,
+    BroadcastChannel,
+    Push,
+    PushOutcome,
+    PushResult,
+)
+from tally.cricket.service.ports import PushGateway
 from tally.errors import Conflict, Unavailable
 from tally.kit.clock import ManualClock, SystemClock
 from tally.kit.metrics import Metrics
@@ -43,7 +50,7 @@ async def test_a_live_activity_push_goes_out_as_apple_wants_it(apple: Apple) -> 
     verdict = await apple.gateway.send(
         Push(token=token, payload=PAYLOAD, priority=5, expiration=1_900_000_000, apns_id=APNS_ID)
     )
-    assert verdict == Verdict(Outcome.DELIVERED, 200, "", APNS_ID)
+    assert verdict == PushResult(PushOutcome.DELIVERED, 200, "", APNS_ID)
     seen = apple.sim.record.of(token)[0]
     assert (seen.method, seen.path) == ("POST", f"/3/device/{token}")
     assert seen.topic == f"{apple.sim.bundle_id}.push-type.liveactivity"
@@ -60,7 +67,7 @@ async def test_an_alert_goes_to_the_apps_own_topic(apple: Apple) -> None:
     token = apple.token(TokenKind.DEVICE)
     push = Push(
         token=token,
-        payload=notification(Alert("Toss", "India bat")),
+        payload=notification_payload(Alert("Toss", "India bat")),
         push_type="alert",
         collapse_id="toss-7",
     )
@@ -74,50 +81,50 @@ async def test_an_alert_goes_to_the_apps_own_topic(apple: Apple) -> None:
 
 
 ANSWERS = [
-    (400, "BadDeviceToken", Outcome.TOKEN_INVALID),
-    (400, "DeviceTokenNotForTopic", Outcome.TOKEN_INVALID),
-    (410, "Unregistered", Outcome.TOKEN_INVALID),
-    (410, "ExpiredToken", Outcome.TOKEN_INVALID),
-    (429, "TooManyRequests", Outcome.RETRY),
-    (429, "TooManyProviderTokenUpdates", Outcome.RETRY),
-    (403, "ExpiredProviderToken", Outcome.RETRY),
-    (500, "InternalServerError", Outcome.RETRY),
-    (502, "", Outcome.RETRY),
-    (503, "ServiceUnavailable", Outcome.RETRY),
-    (503, "Shutdown", Outcome.RETRY),
-    (400, "BadTopic", Outcome.REFUSED),
-    (400, "TopicDisallowed", Outcome.REFUSED),
-    (400, "MissingTopic", Outcome.REFUSED),
-    (400, "PayloadEmpty", Outcome.REFUSED),
-    (400, "BadExpirationDate", Outcome.REFUSED),
-    (400, "BadPriority", Outcome.REFUSED),
-    (400, "InvalidPushType", Outcome.REFUSED),
-    (400, "SomethingNew", Outcome.REFUSED),
-    (403, "InvalidProviderToken", Outcome.REFUSED),
-    (403, "Forbidden", Outcome.REFUSED),
-    (404, "BadPath", Outcome.REFUSED),
-    (405, "MethodNotAllowed", Outcome.REFUSED),
-    (413, "PayloadTooLarge", Outcome.REFUSED),
+    (400, "BadDeviceToken", PushOutcome.TOKEN_INVALID),
+    (400, "DeviceTokenNotForTopic", PushOutcome.TOKEN_INVALID),
+    (410, "Unregistered", PushOutcome.TOKEN_INVALID),
+    (410, "ExpiredToken", PushOutcome.TOKEN_INVALID),
+    (429, "TooManyRequests", PushOutcome.RETRY),
+    (429, "TooManyProviderTokenUpdates", PushOutcome.RETRY),
+    (403, "ExpiredProviderToken", PushOutcome.RETRY),
+    (500, "InternalServerError", PushOutcome.RETRY),
+    (502, "", PushOutcome.RETRY),
+    (503, "ServiceUnavailable", PushOutcome.RETRY),
+    (503, "Shutdown", PushOutcome.RETRY),
+    (400, "BadTopic", PushOutcome.REJECTED),
+    (400, "TopicDisallowed", PushOutcome.REJECTED),
+    (400, "MissingTopic", PushOutcome.REJECTED),
+    (400, "PayloadEmpty", PushOutcome.REJECTED),
+    (400, "BadExpirationDate", PushOutcome.REJECTED),
+    (400, "BadPriority", PushOutcome.REJECTED),
+    (400, "InvalidPushType", PushOutcome.REJECTED),
+    (400, "SomethingNew", PushOutcome.REJECTED),
+    (403, "InvalidProviderToken", PushOutcome.REJECTED),
+    (403, "Forbidden", PushOutcome.REJECTED),
+    (404, "BadPath", PushOutcome.REJECTED),
+    (405, "MethodNotAllowed", PushOutcome.REJECTED),
+    (413, "PayloadTooLarge", PushOutcome.REJECTED),
 ]
 
 
 @pytest.mark.parametrize(("status", "reason", "outcome"), ANSWERS)
 async def test_every_answer_of_apples_has_its_meaning(
-    apple: Apple, status: int, reason: str, outcome: Outcome
+    apple: Apple, status: int, reason: str, outcome: PushOutcome
 ) -> None:
     """What may pass is tried as often as patience allows; what is final, once."""
     token = apple.token()
     apple.sim.faults.add(PushFault(token=token, status=status, reason=reason, times=None))
     verdict = await apple.gateway.send(update(token))
-    tries = 6 if outcome is Outcome.RETRY else 1
-    assert (verdict.outcome, verdict.status, verdict.reason, verdict.tries) == (
+    tries = 6 if outcome is PushOutcome.RETRY else 1
+    assert (verdict.outcome, verdict.status, verdict.reason, verdict.attempts) == (
         outcome,
         status,
         reason,
         tries,
     )
     assert len(apple.sim.record.of(token)) == tries
-    assert outcome_of(status, reason) is outcome
+    assert classify(status, reason) is outcome
 
 
 async def test_a_token_that_is_gone_comes_with_the_moment_since_when(apple: Apple) -> None:
@@ -125,7 +132,7 @@ async def test_a_token_that_is_gone_comes_with_the_moment_since_when(apple: Appl
     token = apple.token()
     apple.sim.devices.retire(token)
     verdict = await apple.gateway.send(update(token))
-    assert (verdict.outcome, verdict.reason) == (Outcome.TOKEN_INVALID, "Unregistered")
+    assert (verdict.outcome, verdict.reason) == (PushOutcome.TOKEN_INVALID, "Unregistered")
     assert verdict.invalid_since_ms == apple.sim.devices.tokens[token].gone_since_ms
 
 
@@ -134,7 +141,7 @@ async def test_a_token_that_is_gone_comes_with_the_moment_since_when(apple: Appl
 )
 async def test_what_cannot_be_a_token_is_one_that_nobody_has(apple: Apple, token: str) -> None:
     """Whatever a client registered, no other path of Apple's is ever called with it."""
-    assert (await apple.gateway.send(update(token))).outcome is Outcome.TOKEN_INVALID
+    assert (await apple.gateway.send(update(token))).outcome is PushOutcome.TOKEN_INVALID
     assert [seen.path for seen in apple.sim.record.seen] == ["/3/device/0"]
 
 
@@ -144,7 +151,7 @@ async def test_refusals_are_logged_once_a_minute_without_the_token(apple: Apple)
     apple.sim.faults.add(PushFault(status=400, reason="BadCollapseId", times=None))
     with capture_logs() as told:
         verdicts = await send_all(apple.gateway, [update(token) for token in tokens])
-    assert {verdict.outcome for _, verdict in verdicts} == {Outcome.REFUSED}
+    assert {verdict.outcome for _, verdict in verdicts} == {PushOutcome.REJECTED}
     assert [(line["log_level"], line["reason"]) for line in told] == [("error", "BadCollapseId")]
     assert not any(token in str(told) for token in tokens)
 
@@ -165,14 +172,16 @@ async def test_what_became_of_pushes_is_counted(apple: Apple) -> None:
         )
         == before + 1
     )
-    assert apple.metrics.registry.get_sample_value("tally_apns_under_way") == 0
+    assert apple.metrics.registry.get_sample_value("tally_apns_requests_in_flight") == 0
 
 
 async def test_a_channel_is_made_read_listed_used_and_deleted(apple: Apple) -> None:
     channel = await apple.gateway.create_channel()
-    brief = await apple.gateway.create_channel(keeps_latest=False)
-    assert await apple.gateway.read_channel(channel) == Channel(channel, keeps_latest=True)
-    assert await apple.gateway.read_channel(brief) == Channel(brief, keeps_latest=False)
+    brief = await apple.gateway.create_channel(stores_latest=False)
+    assert await apple.gateway.read_channel(channel) == BroadcastChannel(
+        channel, stores_latest=True
+    )
+    assert await apple.gateway.read_channel(brief) == BroadcastChannel(brief, stores_latest=False)
     assert set(await apple.gateway.list_channels()) >= {channel, brief}
     assert (
         await apple.gateway.broadcast(channel, PAYLOAD, priority=5, expiration=1_900_000_000)
@@ -187,7 +196,7 @@ async def test_a_channel_is_made_read_listed_used_and_deleted(apple: Apple) -> N
     assert not await apple.gateway.delete_channel(channel)
     assert await apple.gateway.read_channel(channel) is None
     gone = await apple.gateway.broadcast(channel, PAYLOAD, priority=10)
-    assert (gone.outcome, gone.reason) == (Outcome.TOKEN_INVALID, "ChannelNotRegistered")
+    assert (gone.outcome, gone.reason) == (PushOutcome.TOKEN_INVALID, "ChannelNotRegistered")
 
 
 async def test_all_channels_of_a_busy_app_are_listed(apple: Apple) -> None:
@@ -223,7 +232,7 @@ async def test_reading_channels_survives_a_moment_of_trouble(apple: Apple) -> No
 async def test_without_a_key_nothing_is_sent_and_everything_says_so() -> None:
     """Live Activities stay pending, and the reason can be told."""
     async with open_apns(Settings(), SystemClock(), Metrics()) as gateway:
-        port: Apns = gateway
+        port: PushGateway = gateway
         assert not port.is_configured
         found = [
             await gateway.send(update("ab" * 32)),
@@ -231,9 +240,9 @@ async def test_without_a_key_nothing_is_sent_and_everything_says_so() -> None:
         ]
         found += [verdict for _, verdict in await send_all(gateway, [update("ab" * 32)])]
         assert {(verdict.outcome, verdict.reason) for verdict in found} == {
-            (Outcome.RETRY, NOT_CONFIGURED)
+            (PushOutcome.RETRY, NOT_CONFIGURED)
         }
-        with pytest.raises(Unavailable, match="not set up"):
+        with pytest.raises(Unavailable, match="not configured"):
             await gateway.create_channel()
 
 
@@ -246,9 +255,9 @@ async def test_settings_that_do_not_hold_are_named(apple: Apple, tmp_path: Path)
     """Each sentence names its variable, and the key stays out of it."""
     whole = apple.settings
     wrong = {
-        "TALLY_CRICKET_APNS_BUNDLE_ID is needed": replace(whole, cricket_apns_bundle_id=""),
-        "TALLY_CRICKET_APNS_KEY_ID is needed": replace(whole, cricket_apns_key_id=""),
-        "TALLY_CRICKET_APNS_KEY is neither": replace(
+        "TALLY_CRICKET_APNS_BUNDLE_ID is required": replace(whole, cricket_apns_bundle_id=""),
+        "TALLY_CRICKET_APNS_KEY_ID is required": replace(whole, cricket_apns_key_id=""),
+        "TALLY_CRICKET_APNS_KEY must be a PEM key": replace(
             whole, cricket_apns_key=Secret(str(tmp_path / "missing.p8"))
         ),
         "TALLY_CRICKET_APNS_AUTHORITY": replace(
@@ -277,7 +286,7 @@ async def test_a_server_with_a_certificate_that_nobody_vouches_for_gets_nothing(
     settings = replace(apple.settings, cricket_apns_authority=None)
     async with open_apns(settings, SystemClock(), Metrics(), QUICK) as gateway:
         verdict = await gateway.send(update(apple.token()))
-    assert (verdict.outcome, verdict.status) == (Outcome.RETRY, 0)
+    assert (verdict.outcome, verdict.status) == (PushOutcome.RETRY, 0)
     assert apple.sim.record.total == 0
 
 

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tally.cricket.apns.payloads import (
-    MAX_ATTRIBUTES,
-    MAX_BODY,
-    MAX_BROADCAST,
-    MAX_PUSHED,
-    MAX_TITLE,
+from tally.cricket.model.payloads import (
+    MAX_ALERT_BODY_BYTES,
+    MAX_ALERT_TITLE_BYTES,
+    MAX_ATTRIBUTES_BYTES,
+    MAX_BROADCAST_BYTES,
+    MAX_PAYLOAD_BYTES,
     Alert,
     PayloadTooLarge,
-    end,
-    notification,
-    room_for_content,
-    size_of_content,
-    start,
-    update,
+    content_size,
+    end_payload,
+    max_content_bytes,
+    notification_payload,
+    start_payload,
+    update_payload,
 )
 from tally.errors import Invalid
 
@@ -35,7 +35,7 @@ def aps(payload: bytes) -> dict[str, Any]:
 
 def test_a_start_carries_the_attributes_an_alert_and_asks_for_a_token() -> None:
     """All that a device needs to create an activity by itself."""
-    payload = start(
+    payload = start_payload(
         timestamp=100,
         content={"score": "12/1"},
         attributes_type="MatchAttributes",
@@ -58,7 +58,7 @@ def test_a_start_carries_the_attributes_an_alert_and_asks_for_a_token() -> None:
 
 
 def test_a_start_with_a_channel_subscribes_to_it_instead_of_asking_for_a_token() -> None:
-    payload = start(
+    payload = start_payload(
         timestamp=1, content={}, attributes_type="M", attributes={}, alert=ALERT, channel_id="abc=="
     )
     assert aps(payload)["input-push-channel"] == "abc=="
@@ -66,7 +66,7 @@ def test_a_start_with_a_channel_subscribes_to_it_instead_of_asking_for_a_token()
 
 
 def test_an_update_has_nothing_that_was_not_given() -> None:
-    assert aps(update(timestamp=5, content={"a": 1})) == {
+    assert aps(update_payload(timestamp=5, content={"a": 1})) == {
         "timestamp": 5,
         "event": "update",
         "content-state": {"a": 1},
@@ -74,18 +74,20 @@ def test_an_update_has_nothing_that_was_not_given() -> None:
 
 
 def test_an_end_says_when_it_is_to_go_away() -> None:
-    assert aps(end(timestamp=5, content={"a": 1}, dismiss_at=9)) == {
+    assert aps(end_payload(timestamp=5, content={"a": 1}, dismiss_at=9)) == {
         "timestamp": 5,
         "event": "end",
         "content-state": {"a": 1},
         "dismissal-date": 9,
     }
-    assert "dismissal-date" not in aps(end(timestamp=5, content={}))
+    assert "dismissal-date" not in aps(end_payload(timestamp=5, content={}))
 
 
 def test_a_notification_carries_what_the_app_wants_beside_aps() -> None:
     payload = json.loads(
-        notification(Alert("Toss", "India bat", None), thread_id="match-7", extra={"matchId": "7"})
+        notification_payload(
+            Alert("Toss", "India bat", None), thread_id="match-7", extra={"matchId": "7"}
+        )
     )
     assert payload == {
         "matchId": "7",
@@ -93,28 +95,30 @@ def test_a_notification_carries_what_the_app_wants_beside_aps() -> None:
     }
 
 
-@pytest.mark.parametrize(("to_channel", "limit"), [(False, MAX_PUSHED), (True, MAX_BROADCAST)])
+@pytest.mark.parametrize(
+    ("to_channel", "limit"), [(False, MAX_PAYLOAD_BYTES), (True, MAX_BROADCAST_BYTES)]
+)
 def test_a_payload_that_is_too_large_is_refused_with_its_size(to_channel: bool, limit: int) -> None:
     """Apple would refuse it with 413, for every device."""
-    with pytest.raises(PayloadTooLarge, match=f"{limit} at most") as caught:
-        update(timestamp=1, content={"text": "x" * limit}, to_channel=to_channel)
+    with pytest.raises(PayloadTooLarge, match=f"at most {limit}") as caught:
+        update_payload(timestamp=1, content={"text": "x" * limit}, to_channel=to_channel)
     assert caught.value.details["limit"] == limit
 
 
 def test_attributes_beyond_their_share_are_refused() -> None:
     with pytest.raises(PayloadTooLarge, match="attributes"):
-        start(
+        start_payload(
             timestamp=1,
             content={},
             attributes_type="M",
-            attributes={"a": "x" * MAX_ATTRIBUTES},
+            attributes={"a": "x" * MAX_ATTRIBUTES_BYTES},
             alert=ALERT,
         )
 
 
 def test_what_is_no_json_is_refused() -> None:
     with pytest.raises(Invalid, match="JSON"):
-        update(timestamp=1, content={"text": "\ud800"})
+        update_payload(timestamp=1, content={"text": "\ud800"})
 
 
 @given(title=TEXTS, body=TEXTS, text=TEXTS)
@@ -123,48 +127,57 @@ def test_content_that_fits_its_room_fits_with_any_alert(title: str, body: str, t
     alert = Alert(title, body)
     for kind in ("start", "update", "end", "broadcast"):
         content = {"text": text, "filled": ""}
-        room = room_for_content(kind) - size_of_content(content)
+        room = max_content_bytes(kind) - content_size(content)
         content["filled"] = "x" * room if room > 0 else ""
         content["text"] = text if room >= 0 else ""
-        assert size_of_content(content) <= room_for_content(kind)
+        assert content_size(content) <= max_content_bytes(kind)
         payload = {
-            "start": lambda c: start(
+            "start": lambda c: start_payload(
                 timestamp=1_800_000_000,
                 content=c,
                 attributes_type="MatchAttributes",
-                attributes={"a": "x" * (MAX_ATTRIBUTES - 8)},
+                attributes={"a": "x" * (MAX_ATTRIBUTES_BYTES - 8)},
                 alert=alert,
                 channel_id="x" * 24,
                 stale_at=1_800_000_000,
                 relevance=33.333333333333336,
             ),
-            "update": lambda c: update(
+            "update": lambda c: update_payload(
                 timestamp=1_800_000_000,
                 content=c,
                 alert=alert,
                 stale_at=1_800_000_000,
                 relevance=1 / 3,
             ),
-            "end": lambda c: end(
+            "end": lambda c: end_payload(
                 timestamp=1_800_000_000, content=c, alert=alert, dismiss_at=1_800_000_000
             ),
-            "broadcast": lambda c: update(
+            "broadcast": lambda c: update_payload(
                 timestamp=1_800_000_000, content=c, alert=alert, to_channel=True
             ),
         }[kind](content)
         assert aps(payload)["content-state"] == content
         shown = aps(payload)["alert"]
-        assert len(json.dumps(shown["title"], ensure_ascii=False).encode()) - 2 <= MAX_TITLE
-        assert len(json.dumps(shown["body"], ensure_ascii=False).encode()) - 2 <= MAX_BODY
+        assert (
+            len(json.dumps(shown["title"], ensure_ascii=False).encode()) - 2
+            <= MAX_ALERT_TITLE_BYTES
+        )
+        assert (
+            len(json.dumps(shown["body"], ensure_ascii=False).encode()) - 2 <= MAX_ALERT_BODY_BYTES
+        )
 
 
 @given(st.text(min_size=1, max_size=40))
 def test_short_alerts_are_not_touched(text: str) -> None:
-    shown = aps(update(timestamp=1, content={}, alert=Alert("t", text[:50])))["alert"]["body"]
+    shown = aps(update_payload(timestamp=1, content={}, alert=Alert("t", text[:50])))["alert"][
+        "body"
+    ]
     assert shown == text[:50]
 
 
 def test_a_long_text_is_cut_between_characters_and_marked() -> None:
     """No half of a letter, and a person sees that something is missing."""
-    shown = aps(update(timestamp=1, content={}, alert=Alert("é" * 500, "x")))["alert"]["title"]
-    assert shown == "é" * ((MAX_TITLE - 3) // 2) + "…"
+    shown = aps(update_payload(timestamp=1, content={}, alert=Alert("é" * 500, "x")))["alert"][
+        "title"
+    ]
+    assert shown == "é" * ((MAX_ALERT_TITLE_BYTES - 3) // 2) + "…"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tally.cricket.apns.model import Outcome, Push
+from tally.cricket.model.push import Push, PushOutcome
 from tally.kit.clock import ManualClock
 from tally.kit.retry import RetryPolicy
 from tally.sim.apns.faults import PushFault
@@ -68,7 +68,7 @@ async def test_every_push_arrives_in_spite_of(apple: Apple, name: str) -> None:
     tokens = apple.tokens(MANY)
     verdicts = await send_all(apple.gateway, [update(token) for token in tokens], concurrency=100)
     assert sorted(push.token for push, _ in verdicts) == sorted(tokens)
-    assert {verdict.outcome for _, verdict in verdicts} == {Outcome.DELIVERED}
+    assert {verdict.outcome for _, verdict in verdicts} == {PushOutcome.DELIVERED}
     arrived = taken(apple)
     assert set(arrived) == set(tokens)
     assert sum(arrived.values()) - MANY <= most_repeated
@@ -85,7 +85,7 @@ async def test_the_order_of_a_tokens_pushes_is_kept_in_trouble(apple: Apple) -> 
         apple.sim.faults.add(fault)
     pushes = [update(token, number) for number in range(15) for token in tokens]
     verdicts = await send_all(apple.gateway, pushes, concurrency=150)
-    assert {verdict.outcome for _, verdict in verdicts} == {Outcome.DELIVERED}
+    assert {verdict.outcome for _, verdict in verdicts} == {PushOutcome.DELIVERED}
     for token in tokens:
         numbers = [number_in(payload) for payload in apple.sim.record.payloads(token)]
         assert numbers == sorted(numbers)
@@ -98,15 +98,15 @@ async def test_a_waiting_state_gives_way_to_a_newer_one(apple: Apple) -> None:
     apple.sim.faults.add(
         PushFault(token=token, status=503, reason="ServiceUnavailable", times=1, retry_after=3)
     )
-    first = asyncio.create_task(apple.gateway.send(update(token, 1, is_state=True)))
+    first = asyncio.create_task(apple.gateway.send(update(token, 1, is_replaceable=True)))
     await apple.sim.record.until(lambda record: record.total == 1)
     rest = [
-        asyncio.create_task(apple.gateway.send(update(token, number, is_state=True)))
+        asyncio.create_task(apple.gateway.send(update(token, number, is_replaceable=True)))
         for number in (2, 3, 4)
     ]
     verdicts = [await task for task in (first, *rest)]
-    assert [verdict.outcome for verdict in verdicts] == [Outcome.SUPERSEDED] * 3 + [
-        Outcome.DELIVERED
+    assert [verdict.outcome for verdict in verdicts] == [PushOutcome.SUPERSEDED] * 3 + [
+        PushOutcome.DELIVERED
     ]
     assert [number_in(payload) for payload in apple.sim.record.payloads(token)] == [4]
 
@@ -118,7 +118,7 @@ async def test_what_is_no_state_is_never_given_up_for_another(apple: Apple) -> N
     verdicts = await asyncio.gather(
         *(apple.gateway.send(update(token, number)) for number in (1, 2))
     )
-    assert [verdict.outcome for verdict in verdicts] == [Outcome.DELIVERED] * 2
+    assert [verdict.outcome for verdict in verdicts] == [PushOutcome.DELIVERED] * 2
     assert [number_in(payload) for payload in apple.sim.record.payloads(token)] == [1, 2]
 
 
@@ -141,7 +141,7 @@ async def test_patience_ends_and_the_push_comes_back_as_one_to_retry(apple: Appl
         PushFault(token=token, status=503, reason="ServiceUnavailable", times=None, retry_after=7)
     )
     verdict = await apple.gateway.send(update(token))
-    assert (verdict.outcome, verdict.status, verdict.tries) == (Outcome.RETRY, 503, 1)
+    assert (verdict.outcome, verdict.status, verdict.attempts) == (PushOutcome.RETRY, 503, 1)
     assert verdict.retry_after >= 7
 
 
@@ -153,7 +153,7 @@ async def test_a_service_that_is_away_costs_no_push(tmp_path: Path) -> None:
         assert (await apple.gateway.send(update(token))).is_delivered
         apple.sim.faults.add(PushFault(cut="before", times=None))
         away = await apple.gateway.send(update(token))
-        assert (away.outcome, away.status) == (Outcome.RETRY, 0)
+        assert (away.outcome, away.status) == (PushOutcome.RETRY, 0)
         apple.sim.faults.clear()
         assert (await apple.gateway.send(update(token))).is_delivered
 
@@ -170,7 +170,7 @@ async def test_every_connection_lost_in_the_middle_of_a_stream_loses_no_push(app
 
     async with aclosing(apple.gateway.send_all(streamed(), 40)) as found:
         outcomes = Counter([verdict.outcome async for _, verdict in found])
-    assert outcomes == {Outcome.DELIVERED: MANY}
+    assert outcomes == {PushOutcome.DELIVERED: MANY}
     assert set(taken(apple)) == set(tokens)
 
 
@@ -191,15 +191,15 @@ async def test_the_provider_token_is_renewed_within_its_hour_and_after_a_403(
         await clock.until_sleeping()
         await clock.advance(1)
         verdict = await sending
-        assert (verdict.outcome, verdict.tries) == (Outcome.DELIVERED, 2)
+        assert (verdict.outcome, verdict.attempts) == (PushOutcome.DELIVERED, 2)
 
 
 async def test_one_slow_connection_does_not_hold_up_the_other(tmp_path: Path) -> None:
     """Trouble slows down the connection it came on, and that one alone."""
     async with apple_nearby(tmp_path, connections=2) as apple:
-        line = apple.gateway._line
-        assert line is not None
-        first, second = line.lanes.lanes
+        transport = apple.gateway._transport
+        assert transport is not None
+        first, second = transport.pool.connections
         token = apple.token()
         apple.sim.faults.add(
             PushFault(token=token, status=503, reason="ServiceUnavailable", times=1)
@@ -213,16 +213,16 @@ async def test_one_slow_connection_does_not_hold_up_the_other(tmp_path: Path) ->
 async def test_a_connection_that_has_gone_silent_is_replaced(tmp_path: Path) -> None:
     """Nothing is refused and nothing answered, as behind a firewall that forgot the connection: another one is taken."""
     async with apple_nearby(tmp_path, connections=1, answer_seconds=0.3) as apple:
-        line = apple.gateway._line
-        assert line is not None
+        transport = apple.gateway._transport
+        assert transport is not None
         tokens = apple.tokens(5)
         assert (await apple.gateway.send(update(tokens[0]))).is_delivered
-        before = line.lanes.lanes[0].client
+        before = transport.pool.connections[0].client
         apple.sim.faults.add(PushFault(delay=3600, times=5))
         verdicts = await send_all(apple.gateway, [update(token) for token in tokens])
-        assert {verdict.outcome for _, verdict in verdicts} == {Outcome.DELIVERED}
-        assert max(verdict.tries for _, verdict in verdicts) > 1
-        assert line.lanes.lanes[0].client is not before
+        assert {verdict.outcome for _, verdict in verdicts} == {PushOutcome.DELIVERED}
+        assert max(verdict.attempts for _, verdict in verdicts) > 1
+        assert transport.pool.connections[0].client is not before
         assert apple.sim.record.connections >= 2
 
 
@@ -232,11 +232,11 @@ async def test_a_cancelled_push_leaves_no_trace(apple: Apple) -> None:
     apple.sim.faults.add(PushFault(token=token, delay=30))
     apple.sim.faults.taken.clear()
     sending = asyncio.create_task(apple.gateway.send(update(token, 1)))
-    line = apple.gateway._line
-    assert line is not None
+    transport = apple.gateway._transport
+    assert transport is not None
     await apple.sim.faults.taken.wait()
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
-    assert line.lanes.under_way == 0
+    assert transport.pool.in_flight == 0
     assert (await apple.gateway.send(update(token, 2))).is_delivered

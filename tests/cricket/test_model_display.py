@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.cricket.apns.payloads import Alert, room_for_content, update
 from tally.cricket.model.book import PATIENCE, Book
 from tally.cricket.model.cooldowns import (
     COOLDOWN_SECONDS,
@@ -23,10 +22,11 @@ from tally.cricket.model.feed import MatchFeed, MatchStatus, Side, Toss
 from tally.cricket.model.fitting import DROPPED, clean, content_of, size_of
 from tally.cricket.model.hashing import fingerprint
 from tally.cricket.model.live import SHOWN_MS, Memory, Step, step, views_of
+from tally.cricket.model.payloads import Alert, max_content_bytes, update_payload
 from tally.cricket.model.texts import sentence_of, title_of
 from tests.cricket.play import AWAY, HOME, Play, feed_of
 
-ROOM = room_for_content("update")
+ROOM = max_content_bytes("update")
 HOSTILE = st.text(
     st.one_of(st.characters(), st.sampled_from('👨‍👩‍👧‍👦🏏é\u0301\x00\x1f"\\\ud800\udfff\u202e')),
     max_size=4000,
@@ -216,7 +216,7 @@ def test_a_state_fits_and_is_valid_json_whatever_names_it_has(
         assert size_of(content) <= max(room, 640)
         assert msgspec.json.decode(msgspec.json.encode(content)) == content
         assert content["teams"][0]["score"]
-    payload = update(
+    payload = update_payload(
         timestamp=9_999_999_999,
         content=content_of(build(feed, timestamp=1), ROOM),
         alert=Alert(names[8], names[9]),

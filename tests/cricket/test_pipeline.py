@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from tally.cricket.apns.model import Outcome, Push, Verdict
 from tally.cricket.model.events import EventKind
 from tally.cricket.model.feed import MatchFeed, MatchStatus
+from tally.cricket.model.push import Push, PushOutcome, PushResult
 from tally.cricket.model.records import ActivityStatus, EndReason, PollerState
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
@@ -133,7 +133,9 @@ async def test_a_token_that_apple_does_not_know_ends_its_activity(
         await one.follow(match_id, made_up.name()),
     )
     phones.verdict = lambda push: (
-        Verdict(Outcome.TOKEN_INVALID, 410, "Unregistered") if push.token == bad else DELIVERED
+        PushResult(PushOutcome.TOKEN_INVALID, 410, "Unregistered")
+        if push.token == bad
+        else DELIVERED
     )
     await poll(one, scores, match_id, "1 4")
     assert isinstance(one.clock, ManualClock)
@@ -248,7 +250,7 @@ async def test_a_push_that_failed_is_tried_again_with_the_newest_state(
     """After a while, and never with what has been overtaken."""
     match_id = made_up.number()
     token = await one.follow(match_id, made_up.name())
-    phones.verdict = lambda _: Verdict(Outcome.RETRY, 503)
+    phones.verdict = lambda _: PushResult(PushOutcome.RETRY, 503)
     scores.now[match_id] = said(match_id, "1 W")
     await one.score.run()
     await clock.until_sleeping(2)
@@ -299,7 +301,7 @@ async def test_activities_that_apps_started_themselves_are_told_as_well(
         for _ in range(2)
     ]
     phones.verdict = lambda push: (
-        Verdict(Outcome.TOKEN_INVALID, 410) if push.token == tokens[1] else DELIVERED
+        PushResult(PushOutcome.TOKEN_INVALID, 410) if push.token == tokens[1] else DELIVERED
     )
     await poll(one, scores, match_id, "1 4")
     assert [push.token for push in phones.pushed] == [known, tokens[0]]

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tally.cricket.apns import payloads
+from tally.cricket.model import payloads
 from tally.kit.clock import ManualClock
 from tally.kit.retry import RetryPolicy
 from tally.kit.server import serving
@@ -157,7 +157,7 @@ class Ground:
         self, phone: Phone, match: str = "7", *, channel: str | None = None, team: str = "neutral"
     ) -> Activity:
         """Push a start to the phone, and wait until its app has done what it does."""
-        payload = payloads.start(
+        payload = payloads.start_payload(
             timestamp=self.clock.seconds(),
             content={"number": 0},
             attributes_type="CricketMatchAttributes",
@@ -182,7 +182,7 @@ class Ground:
         await self.send(
             phone,
             activity,
-            payloads.update(timestamp=timestamp, content={"number": number}, **more),
+            payloads.update_payload(timestamp=timestamp, content={"number": number}, **more),
         )
 
     async def send(self, phone: Phone, activity: Activity, payload: bytes) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyreqwest.client import ClientBuilder
 
 from tally.cricket.apns.gateway import open_apns
-from tally.cricket.apns.model import Push
+from tally.cricket.model.push import Push
 from tally.kit.clock import ManualClock, SystemClock
 from tally.kit.metrics import Metrics
 from tally.settings import read_settings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tally.cricket.apns import payloads
+from tally.cricket.model import payloads
 from tally.sim.apns.devices import Delivery, TokenKind
 from tally.sim.faults import Fault
 from tally.sim.phones.activitykit import MAX_ALERTS, MAX_GONE, State
@@ -184,7 +184,7 @@ async def test_an_ended_activity_leaves_the_screen_when_it_is_told_to(
     await phone.launch()
     activity = await place.start(phone)
     now = place.clock.seconds()
-    end = payloads.end(
+    end = payloads.end_payload(
         timestamp=now,
         content={"number": 9},
         dismiss_at=None if dismiss_in is None else now + dismiss_in,
@@ -437,7 +437,7 @@ async def test_an_activity_on_a_channel_listens_there_and_hands_in_no_token(plac
 async def test_notifications_and_nonsense_are_told_apart(place: Ground) -> None:
     phone = place.phone()
     await phone.launch()
-    toss = payloads.notification(payloads.Alert("Toss", "India bat"))
+    toss = payloads.notification_payload(payloads.Alert("Toss", "India bat"))
     await phone.receive(Delivery("phone-1", toss.decode(), "alert", 10, token=phone.device_token))
     await phone.receive(
         Delivery("phone-1", '{"aps": 1}', "liveactivity", 10, token=phone.kit.start_token)
@@ -456,7 +456,7 @@ async def test_a_start_for_a_token_that_has_been_replaced_is_ignored(place: Grou
     await phone.launch()
     old = phone.kit.start_token
     await phone.kit.make_start_token()
-    payload = payloads.start(
+    payload = payloads.start_payload(
         timestamp=1,
         content={},
         attributes_type="M",

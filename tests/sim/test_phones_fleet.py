@@ -13,9 +13,9 @@ import pytest
 from pyreqwest.client import ClientBuilder
 from typer.testing import CliRunner
 
-from tally.cricket.apns import payloads
 from tally.cricket.apns.gateway import ApnsGateway, open_apns
-from tally.cricket.apns.model import Push
+from tally.cricket.model import payloads
+from tally.cricket.model.push import Push
 from tally.errors import Unavailable
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
@@ -47,7 +47,7 @@ class World:
     async def start_all(self, match: str) -> None:
         """What the server would do when a match goes live: push a start to each phone."""
         alert = payloads.Alert("Live now", "")
-        payload = payloads.start(
+        payload = payloads.start_payload(
             timestamp=1,
             content={},
             attributes_type="M",
@@ -92,7 +92,9 @@ async def test_every_phone_of_a_fleet_shows_what_is_pushed(tmp_path: Path) -> No
         await there.start_all("7")
         await there.stadium.until(8, "update token")
         assert {body["matchId"] for body in there.stadium.of("follow")} == {"7"}
-        update = payloads.update(timestamp=9, content={"lines": {"lockScreen": "IND 120/3"}})
+        update = payloads.update_payload(
+            timestamp=9, content={"lines": {"lockScreen": "IND 120/3"}}
+        )
         for body in there.stadium.of("update token"):
             assert (
                 await there.gateway.send(Push(token=body["updateToken"], payload=update))

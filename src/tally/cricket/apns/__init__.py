@@ -1,6 +1,6 @@
-"""The gateway to Apple's push service: HTTP/2 to many devices at once, one answer for each push, and broadcast channels.
+"""The gateway to Apple's push service (APNs): HTTP/2 pushes to device tokens, and broadcast channels.
 
-`model` has what is sent and what came of it, `payloads` the bodies that devices understand, `port`
-what the backend may ask for, and `gateway` the one that speaks to Apple. The rest is beneath it:
-the provider's token, and the lanes that pushes take.
+`gateway` implements the port `PushGateway`. `connection_pool` limits the requests in flight per
+connection, `token_queue` orders the pushes to one token, and `push_stream` sends many pushes
+concurrently. `requests` and `channels` speak Apple's HTTP API; `provider_token` authenticates it.
 """

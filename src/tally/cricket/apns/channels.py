@@ -1,4 +1,4 @@
-"""Broadcast channels at Apple: one for each match, so that one request reaches everyone who follows it on iOS 18."""
+"""APNs channel management: one broadcast channel per match reaches all its iOS 18 followers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,42 +7,42 @@ from typing import Final
 import msgspec
 from pyreqwest.client import Client
 
-from tally.cricket.apns.model import Channel, Outcome, outcome_of
-from tally.cricket.apns.provider import ProviderToken
-from tally.cricket.apns.requests import read_told, retry_after
+from tally.cricket.apns.provider_token import ProviderToken
+from tally.cricket.apns.requests import classify, decode_error, retry_after
+from tally.cricket.model.push import BroadcastChannel, PushOutcome
 from tally.errors import Conflict, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.fetch import HttpResponse, fetch
 from tally.kit.retry import RetryPolicy
 
-WHO: Final = "Apple's channel management"
-# What a missing channel is called; a path that is not there can only be a channel that is gone.
-_GONE: Final = frozenset({"ChannelNotRegistered", "BadChannelId", "BadPath"})
-_patience: Final = RetryPolicy(
+_PEER: Final = "APNs channel management"
+# Reasons for a missing channel. The paths are fixed, so that BadPath means a missing channel too.
+_NOT_FOUND_REASONS: Final = frozenset({"ChannelNotRegistered", "BadChannelId", "BadPath"})
+_retry_policy: Final = RetryPolicy(
     attempts=3,
     base=0.2,
     cap=2,
     deadline=10,
     is_retryable=lambda error: isinstance(error, Unavailable),
 )
-# A request whose answer was lost may have made a channel already: what nobody knows the id of is
-# never deleted.
-_once: Final = RetryPolicy(attempts=1)
+# A request whose response was lost may have created a channel, and nobody would know its id to
+# delete it.
+_no_retries: Final = RetryPolicy(attempts=1)
 
 
-class _Listed(msgspec.Struct, frozen=True):
+class _ChannelList(msgspec.Struct, frozen=True):
     channels: tuple[str, ...] = ()
 
 
-class _Described(msgspec.Struct, frozen=True, rename="kebab"):
+class _ChannelBody(msgspec.Struct, frozen=True, rename="kebab"):
     message_storage_policy: int
 
 
 @dataclass(frozen=True, slots=True)
-class Channels:
-    """The channels of our app.
+class ChannelManager:
+    """Creates, deletes and lists the broadcast channels of the app.
 
-    All calls: Unavailable where Apple is away, Conflict where it refuses.
+    Every method raises Unavailable if APNs is unavailable and Conflict if it rejects the request.
     """
 
     client: Client
@@ -51,83 +51,91 @@ class Channels:
     provider: ProviderToken
     clock: Clock
 
-    async def create(self, *, keeps_latest: bool) -> str:
+    async def create(self, *, stores_latest: bool) -> str:
         body = msgspec.json.encode(
-            {"message-storage-policy": int(keeps_latest), "push-type": "LiveActivity"}
+            {"message-storage-policy": int(stores_latest), "push-type": "LiveActivity"}
         )
-        answer = await self._called("POST", "channels", body=body, patience=_once)
-        channel_id = answer.headers.get("apns-channel-id") if answer.status in {200, 201} else None
+        response = await self._request("POST", "channels", body=body, retry_policy=_no_retries)
+        channel_id = (
+            response.headers.get("apns-channel-id") if response.status in {200, 201} else None
+        )
         if channel_id is None:
-            raise _refused(answer)
+            raise _rejected(response)
         return channel_id
 
     async def delete(self, channel_id: str) -> bool:
-        answer = await self._called("DELETE", "channels", channel_id)
-        if read_told(answer.body).reason in _GONE:
+        response = await self._request("DELETE", "channels", channel_id)
+        if decode_error(response.body).reason in _NOT_FOUND_REASONS:
             return False
-        if not 200 <= answer.status < 300:
-            raise _refused(answer)
+        if not 200 <= response.status < 300:
+            raise _rejected(response)
         return True
 
-    async def read(self, channel_id: str) -> Channel | None:
-        answer = await self._called("GET", "channels", channel_id)
-        if read_told(answer.body).reason in _GONE:
+    async def read(self, channel_id: str) -> BroadcastChannel | None:
+        response = await self._request("GET", "channels", channel_id)
+        if decode_error(response.body).reason in _NOT_FOUND_REASONS:
             return None
-        if answer.status != 200:
-            raise _refused(answer)
-        return Channel(channel_id, answer.decode(_Described, WHO).message_storage_policy == 1)
+        if response.status != 200:
+            raise _rejected(response)
+        policy = response.decode(_ChannelBody, _PEER).message_storage_policy
+        return BroadcastChannel(channel_id, stores_latest=policy == 1)
 
-    async def every(self) -> Sequence[str]:
-        answer = await self._called("GET", "all-channels")
-        if answer.status != 200:
-            raise _refused(answer)
-        return answer.decode(_Listed, WHO).channels
+    async def list_ids(self) -> Sequence[str]:
+        response = await self._request("GET", "all-channels")
+        if response.status != 200:
+            raise _rejected(response)
+        return response.decode(_ChannelList, _PEER).channels
 
-    async def _called(
+    async def _request(
         self,
         method: str,
-        what: str,
+        resource: str,
         channel_id: str | None = None,
         *,
         body: bytes = b"",
-        patience: RetryPolicy = _patience,
+        retry_policy: RetryPolicy = _retry_policy,
     ) -> HttpResponse:
         headers = {"apns-channel-id": channel_id} if channel_id is not None else {}
-        url = f"{self.url}/1/apps/{self.bundle_id}/{what}"
-        return await patience.call(lambda: self._sent(method, url, headers, body), self.clock)
+        url = f"{self.url}/1/apps/{self.bundle_id}/{resource}"
+        return await retry_policy.call(
+            lambda: self._attempt(method, url, headers, body), self.clock
+        )
 
-    async def _sent(
+    async def _attempt(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> HttpResponse:
-        """Send once; with a new token at once where Apple calls the old one expired.
+        """Send the request; once more if the provider token has expired.
 
-        Unavailable where it may work later.
+        Raises Unavailable if a later attempt may succeed.
         """
         authorization = self.provider.header()
-        answer = await self._asked(method, url, {"authorization": authorization, **headers}, body)
-        if read_told(answer.body).reason == "ExpiredProviderToken":
+        response = await self._send(method, url, {"authorization": authorization, **headers}, body)
+        if decode_error(response.body).reason == "ExpiredProviderToken":
             self.provider.expired(authorization)
-            if self.provider.header() != authorization:
-                answer = await self._asked(
-                    method, url, {"authorization": self.provider.header(), **headers}, body
+            renewed = self.provider.header()
+            if renewed != authorization:
+                response = await self._send(
+                    method, url, {"authorization": renewed, **headers}, body
                 )
-        reason = read_told(answer.body).reason
-        if outcome_of(answer.status, reason) is Outcome.RETRY:
-            wait = retry_after(answer.headers.get("retry-after"))
+        reason = decode_error(response.body).reason
+        if classify(response.status, reason) is PushOutcome.RETRY:
+            wait = retry_after(response.headers.get("retry-after"))
             raise Unavailable(
-                f"{WHO} cannot do it now: {answer.status} {reason}", retry_after=wait or None
+                f"{_PEER} is unavailable: {response.status} {reason}", retry_after=wait or None
             )
-        return answer
+        return response
 
-    async def _asked(
+    async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> HttpResponse:
         request = self.client.request(method, url).headers(headers)
-        return await fetch(request.body_bytes(body) if body else request, WHO)
+        return await fetch(request.body_bytes(body) if body else request, _PEER)
 
 
-def _refused(answer: HttpResponse) -> Conflict:
-    reason = read_told(answer.body).reason or "no reason given"
+def _rejected(response: HttpResponse) -> Conflict:
+    reason = decode_error(response.body).reason or "no reason given"
     return Conflict(
-        f"{WHO} refuses: {answer.status} {reason}", code="apns_channel_refused", reason=reason
+        f"{_PEER} rejected the request: {response.status} {reason}",
+        code="apns_channel_refused",
+        reason=reason,
     )

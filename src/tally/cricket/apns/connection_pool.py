@@ -1,8 +1,8 @@
-"""The lanes that pushes take: a few connections to Apple, each with many pushes under way, as many as Apple bears.
+"""A pool of HTTP/2 connections to APNs with adaptive concurrency.
 
-A lane starts with some and takes more while answers are good. At trouble (429, 500, 503, a broken
-connection, no answer) it halves what it carries and rests a moment, longer each time in a row; the
-others go on meanwhile.
+Each connection starts with `INITIAL_CONCURRENCY` concurrent requests and grows while responses are
+good. On an overload signal (429, 500, 503, a broken connection, no response) it halves its limit
+and pauses, longer for each consecutive failure. The other connections continue.
 """
 
 import asyncio
@@ -15,155 +15,166 @@ from pyreqwest.client import Client
 from tally.kit.clock import Clock
 from tally.kit.retry import full_jitter
 
-FIRST: Final = 100
-MOST: Final = 400
-LEAST: Final = 4
-# So many requests in a row without an answer: the connection is dead, whatever the system thinks of
-# it.
+INITIAL_CONCURRENCY: Final = 100
+MAX_CONCURRENCY: Final = 400
+MIN_CONCURRENCY: Final = 4
+# After this many consecutive requests without a response the connection counts as dead, even if the
+# operating system still reports it as open.
 _MAX_UNANSWERED: Final = 3
 
 
-class Lane:
-    """One connection. What it holds is changed by `Lanes` alone."""
+class PooledConnection:
+    """One connection and its congestion state; only `ConnectionPool` changes it."""
 
     __slots__ = (
-        "begun",
         "client",
-        "is_starting",
+        "failures",
+        "in_flight",
+        "is_in_slow_start",
         "limit",
-        "rests",
-        "slowed_at",
-        "troubles",
+        "pauses",
+        "requests",
+        "throttled_at",
         "unanswered",
-        "under_way",
     )
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.limit = float(FIRST)
-        self.under_way = 0
-        # How many requests it has had; and how many when it was last slowed down.
-        self.begun = 0
-        self.slowed_at = 0
-        # How many rests are not over yet.
-        self.rests = 0
-        self.troubles = 0
+        self.limit = float(INITIAL_CONCURRENCY)
+        self.in_flight = 0
+        # The number of requests so far, and that number at the last reduction of the limit.
+        self.requests = 0
+        self.throttled_at = 0
+        # The number of pauses that have not elapsed.
+        self.pauses = 0
+        # Consecutive failures, and consecutive requests without a response.
+        self.failures = 0
         self.unanswered = 0
-        self.is_starting = True
+        self.is_in_slow_start = True
 
 
-class Lanes:
-    """The connections to one host, and who is next."""
+class ConnectionPool:
+    """Connections to one host; requests wait in FIFO order when all of them are at their limit."""
 
     def __init__(
         self,
         connect: Callable[[], Client],
-        count: int,
+        size: int,
         clock: Clock,
         *,
-        rest: float,
-        longest_rest: float,
+        pause: float,
+        max_pause: float,
     ) -> None:
         self._connect = connect
         self._clock = clock
-        self._rest = rest
-        self._longest_rest = longest_rest
-        self.lanes: Sequence[Lane] = [Lane(connect()) for _ in range(count)]
-        self._queue: deque[asyncio.Future[Lane]] = deque()
-        self._alarms: set[asyncio.Task[None]] = set()
+        self._pause = pause
+        self._max_pause = max_pause
+        self.connections: Sequence[PooledConnection] = [
+            PooledConnection(connect()) for _ in range(size)
+        ]
+        self._waiters: deque[asyncio.Future[PooledConnection]] = deque()
+        self._timers: set[asyncio.Task[None]] = set()
         self._retired: list[Client] = []
 
     @property
-    def most(self) -> int:
-        """How many pushes could be under way at best."""
-        return MOST * len(self.lanes)
+    def capacity(self) -> int:
+        """The maximum number of requests in flight over all connections."""
+        return MAX_CONCURRENCY * len(self.connections)
 
     @property
-    def under_way(self) -> int:
-        return sum(lane.under_way for lane in self.lanes)
+    def in_flight(self) -> int:
+        return sum(connection.in_flight for connection in self.connections)
 
-    def enter(self) -> Lane | None:
-        """A place on the emptiest lane, or None if there is none now.
+    def try_acquire(self) -> PooledConnection | None:
+        """Reserve a request slot on the least loaded connection; None if there is no free slot.
 
-        Whoever gets one has to `leave` it.
+        The caller has to `release` the slot.
         """
-        best, room = None, 1.0
-        for lane in self.lanes:
-            free = lane.limit - lane.under_way
-            if free >= room and not lane.rests:
-                best, room = lane, free
+        best, most_free = None, 1.0
+        for connection in self.connections:
+            free = connection.limit - connection.in_flight
+            if free >= most_free and not connection.pauses:
+                best, most_free = connection, free
         if best is not None:
-            best.under_way += 1
-            best.begun += 1
+            best.in_flight += 1
+            best.requests += 1
         return best
 
-    async def enter_later(self) -> Lane:
-        """A place, as soon as there is one; first come, first served."""
-        waiting: asyncio.Future[Lane] = asyncio.get_running_loop().create_future()
-        self._queue.append(waiting)
+    async def acquire(self) -> PooledConnection:
+        """Wait for a request slot, first come, first served."""
+        waiter: asyncio.Future[PooledConnection] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
-            return await waiting
+            return await waiter
         except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled():
-                self.leave(waiting.result())
+            if waiter.done() and not waiter.cancelled():
+                self.release(waiter.result())
             raise
 
-    def leave(self, lane: Lane) -> None:
-        lane.under_way -= 1
-        if self._queue:
-            self._call_next()
+    def release(self, connection: PooledConnection) -> None:
+        connection.in_flight -= 1
+        if self._waiters:
+            self._wake_waiters()
 
-    def went_well(self, lane: Lane) -> None:
-        """An answer came that says nothing against the connection."""
-        lane.troubles = lane.unanswered = 0
-        if lane.limit < MOST:
-            lane.limit += 1.0 if lane.is_starting else 1.0 / lane.limit
+    def record_success(self, connection: PooledConnection) -> None:
+        """Raise the limit after a response that reports no overload."""
+        connection.failures = connection.unanswered = 0
+        if connection.limit < MAX_CONCURRENCY:
+            connection.limit += 1.0 if connection.is_in_slow_start else 1.0 / connection.limit
 
-    def slow_down(self, lane: Lane, number: int, wait: float, *, is_answered: bool) -> None:
-        """Trouble with the lane's request of this `number`; `wait` is what the other side asked for, if it did."""
+    def throttle(
+        self, connection: PooledConnection, number: int, retry_after: float, *, is_answered: bool
+    ) -> None:
+        """Halve the limit and pause after the failure of the connection's request `number`.
+
+        The pause lasts at least `retry_after` seconds, up to the maximum.
+        """
         if not is_answered:
-            self._unanswered(lane)
-        if number <= lane.slowed_at:
-            return  # of the same burst: many are under way when trouble comes, and it counts once
-        lane.is_starting = False
-        lane.limit = max(float(LEAST), lane.limit / 2)
-        lane.troubles += 1
-        lane.slowed_at = lane.begun
-        rest = max(
-            full_jitter(lane.troubles, self._rest, self._longest_rest),
-            min(wait, self._longest_rest),
+            self._count_unanswered(connection)
+        if number <= connection.throttled_at:
+            return  # The request was in flight at the last reduction: one burst counts once.
+        connection.is_in_slow_start = False
+        connection.limit = max(float(MIN_CONCURRENCY), connection.limit / 2)
+        connection.failures += 1
+        connection.throttled_at = connection.requests
+        pause = max(
+            full_jitter(connection.failures, self._pause, self._max_pause),
+            min(retry_after, self._max_pause),
         )
-        alarm = asyncio.create_task(self._take_rest(lane, rest))
-        lane.rests += 1
-        self._alarms.add(alarm)
-        alarm.add_done_callback(self._alarms.discard)
+        timer = asyncio.create_task(self._resume_after(connection, pause))
+        connection.pauses += 1
+        self._timers.add(timer)
+        timer.add_done_callback(self._timers.discard)
 
     async def close(self) -> None:
-        for alarm in tuple(self._alarms):
-            alarm.cancel()
-        for client in (*self._retired, *(lane.client for lane in self.lanes)):
+        for timer in tuple(self._timers):
+            timer.cancel()
+        for client in (*self._retired, *(connection.client for connection in self.connections)):
             await client.close()
 
-    def _unanswered(self, lane: Lane) -> None:
-        lane.unanswered += 1
-        if lane.unanswered == _MAX_UNANSWERED:
-            lane.unanswered = 0
-            # Not closed yet: others on it may still get their answers.
-            self._retired = [*self._retired[-len(self.lanes) :], lane.client]
-            lane.client = self._connect()
+    def _count_unanswered(self, connection: PooledConnection) -> None:
+        connection.unanswered += 1
+        if connection.unanswered == _MAX_UNANSWERED:
+            connection.unanswered = 0
+            # Closed later: other requests on it may still get their responses.
+            self._retired = [*self._retired[-len(self.connections) :], connection.client]
+            connection.client = self._connect()
 
-    def _call_next(self) -> None:
-        """Whoever is called has the place already: between the call and the waking nobody can take it."""
-        while self._queue:
-            if self._queue[0].done():
-                del self._queue[0]
+    def _wake_waiters(self) -> None:
+        """Assign free slots to waiters.
+
+        A waiter owns its slot before it wakes, so that no other task can take it in between.
+        """
+        while self._waiters:
+            if self._waiters[0].done():
+                del self._waiters[0]
                 continue
-            lane = self.enter()
-            if lane is None:
+            connection = self.try_acquire()
+            if connection is None:
                 return
-            self._queue.popleft().set_result(lane)
+            self._waiters.popleft().set_result(connection)
 
-    async def _take_rest(self, lane: Lane, seconds: float) -> None:
+    async def _resume_after(self, connection: PooledConnection, seconds: float) -> None:
         await self._clock.sleep(seconds)
-        lane.rests -= 1
-        self._call_next()
+        connection.pauses -= 1
+        self._wake_waiters()

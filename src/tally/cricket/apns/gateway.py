@@ -1,12 +1,12 @@
-"""The gateway to Apple's push service: takes pushes and answers with verdicts, whatever happens on the way.
+"""The APNs gateway: sends pushes and returns a result for each, whatever APNs or the network do.
 
     async with open_apns(settings, clock, metrics) as apns:
-        async with aclosing(apns.send_all(pushes)) as verdicts:
-            async for push, verdict in verdicts: ...
+        async with aclosing(apns.send_all(pushes)) as results:
+            async for push, result in results: ...
 
-What may pass (429, 500, 503, a broken or silent connection, an expired provider token) is tried
-again with back-off, within `PATIENCE`; what is left then is a RETRY for whoever sent it. Without a
-key nothing is sent, and every verdict says so.
+Transient failures (429, 500, 503, a broken or silent connection, an expired provider token) are
+retried with back-off, within `RETRY_POLICY`; then the result is RETRY and the sender decides.
+Without a key the gateway sends nothing, and every result says so.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
@@ -20,13 +20,20 @@ import msgspec
 from prometheus_client import Counter, Gauge
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.cricket.apns.channels import Channels
-from tally.cricket.apns.connection_pool import Lane, Lanes
-from tally.cricket.apns.flow import Flow
-from tally.cricket.apns.model import NOT_CONFIGURED, Channel, Outcome, Priority, Push, Verdict
-from tally.cricket.apns.provider import ProviderToken
-from tally.cricket.apns.requests import Requests
-from tally.cricket.apns.token_queue import Turn, Turns
+from tally.cricket.apns.channels import ChannelManager
+from tally.cricket.apns.connection_pool import ConnectionPool, PooledConnection
+from tally.cricket.apns.provider_token import ProviderToken
+from tally.cricket.apns.push_stream import PushStream
+from tally.cricket.apns.requests import PushRequests
+from tally.cricket.apns.token_queue import QueueEntry, TokenQueue
+from tally.cricket.model.push import (
+    NOT_CONFIGURED,
+    BroadcastChannel,
+    Priority,
+    Push,
+    PushOutcome,
+    PushResult,
+)
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
@@ -35,174 +42,191 @@ from tally.kit.retry import RetryPolicy, full_jitter
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret, Settings, SettingsError
 
-# For one push: how often, how patiently, and for how long in all.
-PATIENCE: Final = RetryPolicy(attempts=6, base=0.25, cap=5.0, deadline=20.0)
-ANSWER_SECONDS: Final = 10.0
-_CONNECT_SECONDS: Final = 5.0
-_PING_SECONDS: Final = 20.0
-_LOUD_SECONDS: Final = 60.0
-_UNCONFIGURED_SECONDS: Final = 60.0
+# For each push.
+RETRY_POLICY: Final = RetryPolicy(attempts=6, base=0.25, cap=5.0, deadline=20.0)
+RESPONSE_TIMEOUT_SECONDS: Final = 10.0
+_CONNECT_TIMEOUT_SECONDS: Final = 5.0
+_KEEP_ALIVE_SECONDS: Final = 20.0
+_LOG_INTERVAL_SECONDS: Final = 60.0
+_NOT_CONFIGURED_RETRY_SECONDS: Final = 60.0
+_NOT_CONFIGURED: Final = PushResult(
+    PushOutcome.RETRY,
+    reason=NOT_CONFIGURED,
+    retry_after=_NOT_CONFIGURED_RETRY_SECONDS,
+    attempts=0,
+)
+_SUPERSEDED: Final = PushResult(PushOutcome.SUPERSEDED, attempts=0)
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """What there is once there is a key: the connections, the wire format, the channels."""
+class ApnsTransport:
+    """Everything that requires a key: the connections, the push API and the channel API."""
 
-    lanes: Lanes
-    requests: Requests
-    channels: Channels
+    pool: ConnectionPool
+    requests: PushRequests
+    channels: ChannelManager
 
 
 class ApnsGateway:
-    """Apple's push service for one app; see `port.Apns` for what its methods promise."""
+    """The push service of one app; `service.ports.PushGateway` specifies its methods."""
 
     def __init__(
-        self, line: Line | None, clock: Clock, metrics: Metrics, patience: RetryPolicy = PATIENCE
+        self,
+        transport: ApnsTransport | None,
+        clock: Clock,
+        metrics: Metrics,
+        retry_policy: RetryPolicy = RETRY_POLICY,
     ) -> None:
-        self._line = line
+        self._transport = transport
         self._clock = clock
-        self._patience = patience
-        self._turns = Turns()
-        self._told: TTLCache[str, bool] = TTLCache(clock, _LOUD_SECONDS, 100)
+        self._retry_policy = retry_policy
+        self._queue = TokenQueue()
+        self._logged: TTLCache[str, bool] = TTLCache(clock, _LOG_INTERVAL_SECONDS, 100)
         registry = metrics.registry
-        self._ended = Counter(
-            "tally_apns_pushes", "Pushes by what became of them", ["outcome"], registry=registry
+        self._pushes = Counter(
+            "tally_apns_pushes", "Pushes by outcome", ["outcome"], registry=registry
         )
-        self._delivered = self._ended.labels(Outcome.DELIVERED.value)
-        told = "Requests that Apple did not take, by what it said; 0 where no answer came"
-        self._troubles = Counter(
-            "tally_apns_troubles", told, ["status", "reason"], registry=registry
+        self._delivered = self._pushes.labels(PushOutcome.DELIVERED.value)
+        self._errors = Counter(
+            "tally_apns_errors",
+            "Failed requests to APNs by status and reason; status 0 means no response",
+            ["status", "reason"],
+            registry=registry,
         )
-        under_way = Gauge(
-            "tally_apns_under_way", "Requests to Apple not yet answered", registry=registry
+        in_flight = Gauge(
+            "tally_apns_requests_in_flight", "Requests to APNs in flight", registry=registry
         )
-        under_way.set_function(lambda: line.lanes.under_way if line is not None else 0)
+        in_flight.set_function(lambda: transport.pool.in_flight if transport is not None else 0)
 
     @property
     def is_configured(self) -> bool:
-        return self._line is not None
+        return self._transport is not None
 
-    async def send(self, push: Push) -> Verdict:
-        return await self._in_turn(push.token, push) if self._line is not None else _UNCONFIGURED
+    async def send(self, push: Push) -> PushResult:
+        if self._transport is None:
+            return _NOT_CONFIGURED
+        return await self._send_in_order(push.token, push)
 
     def send_all(
         self, pushes: AsyncIterable[Push], concurrency: int | None = None
-    ) -> AsyncGenerator[tuple[Push, Verdict], None]:
-        most = self._line.lanes.most if self._line is not None else 1
-        return Flow(self.send, concurrency or most).run(pushes)
+    ) -> AsyncGenerator[tuple[Push, PushResult], None]:
+        capacity = self._transport.pool.capacity if self._transport is not None else 1
+        return PushStream(self.send, concurrency or capacity).run(pushes)
 
     async def broadcast(
         self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0
-    ) -> Verdict:
-        if self._line is None:
-            return _UNCONFIGURED
+    ) -> PushResult:
+        if self._transport is None:
+            return _NOT_CONFIGURED
         push = Push(
-            token="", payload=payload, priority=priority, expiration=expiration, is_state=True
+            token="", payload=payload, priority=priority, expiration=expiration, is_replaceable=True
         )
-        return await self._in_turn(f"channel {channel_id}", push, channel_id)
+        return await self._send_in_order(f"channel {channel_id}", push, channel_id)
 
-    async def create_channel(self, *, keeps_latest: bool = True) -> str:
-        return await self._channels().create(keeps_latest=keeps_latest)
+    async def create_channel(self, *, stores_latest: bool = True) -> str:
+        return await self._channels().create(stores_latest=stores_latest)
 
     async def delete_channel(self, channel_id: str) -> bool:
         return await self._channels().delete(channel_id)
 
-    async def read_channel(self, channel_id: str) -> Channel | None:
+    async def read_channel(self, channel_id: str) -> BroadcastChannel | None:
         return await self._channels().read(channel_id)
 
     async def list_channels(self) -> Sequence[str]:
-        return await self._channels().every()
+        return await self._channels().list_ids()
 
-    def _channels(self) -> Channels:
-        if self._line is None:
-            raise Unavailable("Pushes are not set up here", code="apns_not_set_up")
-        return self._line.channels
+    def _channels(self) -> ChannelManager:
+        if self._transport is None:
+            raise Unavailable("APNs is not configured", code="apns_not_set_up")
+        return self._transport.channels
 
-    async def _in_turn(self, key: str, push: Push, channel_id: str | None = None) -> Verdict:
-        turn = self._turns.take(key)
+    async def _send_in_order(
+        self, key: str, push: Push, channel_id: str | None = None
+    ) -> PushResult:
+        entry = self._queue.enqueue(key)
         try:
-            if turn.before is not None:
-                await turn.comes()
-            verdict = await self._patiently(push, turn, channel_id)
+            if entry.previous is not None:
+                await entry.wait_for_previous()
+            result = await self._send_with_retries(push, entry, channel_id)
         finally:
-            self._turns.end(key, turn)
-        if verdict.outcome is Outcome.DELIVERED:
+            self._queue.finish(key, entry)
+        if result.outcome is PushOutcome.DELIVERED:
             self._delivered.inc()
         else:
-            self._ended.labels(verdict.outcome.value).inc()
-            if verdict.outcome is Outcome.REFUSED:
-                self._say_loudly(push, verdict)
-        return verdict
+            self._pushes.labels(result.outcome.value).inc()
+            if result.outcome is PushOutcome.REJECTED:
+                self._log_rejection(push, result)
+        return result
 
-    async def _patiently(self, push: Push, turn: Turn, channel_id: str | None) -> Verdict:
-        """Try until there is a verdict that will not change, or no patience left, or a newer state waits."""
-        tries, end = 0, 0.0
-        verdict = _SUPERSEDED
-        while not (push.is_state and turn.is_overtaken):
-            tries += 1
-            verdict = await self._once(push, channel_id)
-            if verdict.outcome is not Outcome.RETRY:
-                return verdict if tries == 1 else msgspec.structs.replace(verdict, tries=tries)
-            now = self._clock.monotonic()
-            end = end or now + self._patience.deadline
-            wait = max(
-                full_jitter(tries, self._patience.base, self._patience.cap), verdict.retry_after
-            )
-            if tries >= self._patience.attempts or now + wait > end:
-                return msgspec.structs.replace(verdict, tries=tries, retry_after=wait)
-            await turn.rest(self._clock, wait, is_state=push.is_state)
+    async def _send_with_retries(
+        self, push: Push, entry: QueueEntry, channel_id: str | None
+    ) -> PushResult:
+        """Send until the result is final, the retry policy is exhausted or a newer push arrives."""
+        attempts, deadline = 0, 0.0
+        result = _SUPERSEDED
+        while not (push.is_replaceable and entry.is_superseded):
+            attempts += 1
+            result = await self._attempt(push, channel_id)
+            if result.outcome is not PushOutcome.RETRY:
+                if attempts == 1:
+                    return result
+                return msgspec.structs.replace(result, attempts=attempts)
+            policy, now = self._retry_policy, self._clock.monotonic()
+            deadline = deadline or now + policy.deadline
+            wait = max(full_jitter(attempts, policy.base, policy.cap), result.retry_after)
+            if attempts >= policy.attempts or now + wait > deadline:
+                return msgspec.structs.replace(result, attempts=attempts, retry_after=wait)
+            await entry.back_off(self._clock, wait, is_replaceable=push.is_replaceable)
         return msgspec.structs.replace(
-            _SUPERSEDED, status=verdict.status, reason=verdict.reason, tries=tries
+            _SUPERSEDED, status=result.status, reason=result.reason, attempts=attempts
         )
 
-    async def _once(self, push: Push, channel_id: str | None) -> Verdict:
-        line = self._line
-        if line is None:
-            return _UNCONFIGURED
-        lanes, requests = line.lanes, line.requests
-        lane = lanes.enter() or await lanes.enter_later()
-        number = lane.begun
+    async def _attempt(self, push: Push, channel_id: str | None) -> PushResult:
+        transport = self._transport
+        if transport is None:
+            return _NOT_CONFIGURED
+        pool, requests = transport.pool, transport.requests
+        connection = pool.try_acquire() or await pool.acquire()
+        number = connection.requests
         try:
             url, headers = (
                 requests.to_device(push)
                 if channel_id is None
                 else requests.to_channel(channel_id, push)
             )
-            verdict = await requests.send(lane.client, url, headers, push.payload)
+            result = await requests.send(connection.client, url, headers, push.payload)
         finally:
-            lanes.leave(lane)
-        if verdict.status == 200:
-            lanes.went_well(lane)
+            pool.release(connection)
+        if result.status == 200:
+            pool.record_success(connection)
         else:
-            self._learn(lanes, lane, number, verdict)
-        return verdict
+            self._record_error(pool, connection, number, result)
+        return result
 
-    def _learn(self, lanes: Lanes, lane: Lane, number: int, verdict: Verdict) -> None:
-        self._troubles.labels(str(verdict.status), verdict.reason).inc()
-        if verdict.outcome is Outcome.RETRY and verdict.status != 403:
-            lanes.slow_down(lane, number, verdict.retry_after, is_answered=verdict.status != 0)
+    def _record_error(
+        self, pool: ConnectionPool, connection: PooledConnection, number: int, result: PushResult
+    ) -> None:
+        self._errors.labels(str(result.status), result.reason).inc()
+        # 403 is a problem of the provider token, not of the connection.
+        if result.outcome is PushOutcome.RETRY and result.status != 403:
+            pool.throttle(connection, number, result.retry_after, is_answered=result.status != 0)
         else:
-            lanes.went_well(lane)
+            pool.record_success(connection)
 
-    def _say_loudly(self, push: Push, verdict: Verdict) -> None:
-        """Somebody has to repair this; once a minute is loud enough."""
-        if self._told.get(verdict.reason) is None:
-            self._told.put(verdict.reason, value=True)
-            about = {
-                "status": verdict.status,
-                "reason": verdict.reason,
-                "push_type": push.push_type,
-                "bytes": len(push.payload),
-            }
-            _log.error("Apple refuses pushes", action="apns_refused", **about)
-
-
-_UNCONFIGURED: Final = Verdict(
-    Outcome.RETRY, reason=NOT_CONFIGURED, retry_after=_UNCONFIGURED_SECONDS, tries=0
-)
-_SUPERSEDED: Final = Verdict(Outcome.SUPERSEDED, tries=0)
+    def _log_rejection(self, push: Push, result: PushResult) -> None:
+        """Log an error that an operator has to fix, at most once per interval and reason."""
+        if self._logged.get(result.reason) is None:
+            self._logged.put(result.reason, value=True)
+            _log.error(
+                "APNs rejected a push",
+                action="apns_rejected",
+                status=result.status,
+                reason=result.reason,
+                push_type=push.push_type,
+                bytes=len(push.payload),
+            )
 
 
 @asynccontextmanager
@@ -210,33 +234,29 @@ async def open_apns(
     settings: Settings,
     clock: Clock,
     metrics: Metrics,
-    patience: RetryPolicy = PATIENCE,
-    answer_seconds: float = ANSWER_SECONDS,
+    retry_policy: RetryPolicy = RETRY_POLICY,
+    response_timeout: float = RESPONSE_TIMEOUT_SECONDS,
 ) -> AsyncIterator[ApnsGateway]:
-    """The gateway that the settings ask for; a SettingsError where they do not hold.
-
-    No answer within so long is none.
-    """
+    """Open the gateway that the settings describe; raise SettingsError if they are invalid."""
     if settings.cricket_apns_key is None:
         _log.warning(
-            "Pushes are not set up: TALLY_CRICKET_APNS_KEY is missing, and nothing is sent",
-            action="apns_not_set_up",
+            "APNs is not configured: TALLY_CRICKET_APNS_KEY is missing, no pushes are sent",
+            action="apns_not_configured",
         )
-        yield ApnsGateway(None, clock, metrics, patience)
+        yield ApnsGateway(None, clock, metrics, retry_policy)
         return
-    provider = _provider(settings, settings.cricket_apns_key, clock)
-    authority = _authority(settings.cricket_apns_authority)
-    count, rest = settings.cricket_apns_connections, patience.base
-    lanes = Lanes(
-        lambda: _connected(authority, answer_seconds),
-        count,
+    provider = _provider_token(settings, settings.cricket_apns_key, clock)
+    authority = _read_authority(settings.cricket_apns_authority)
+    pool = ConnectionPool(
+        lambda: _connect(authority, response_timeout),
+        settings.cricket_apns_connections,
         clock,
-        rest=rest,
-        longest_rest=3 * patience.cap,
+        pause=retry_policy.base,
+        max_pause=3 * retry_policy.cap,
     )
-    requests = Requests(settings.cricket_apns_url, settings.cricket_apns_bundle_id, provider)
-    async with _connected(authority, answer_seconds) as client:
-        channels = Channels(
+    requests = PushRequests(settings.cricket_apns_url, settings.cricket_apns_bundle_id, provider)
+    async with _connect(authority, response_timeout) as client:
+        channels = ChannelManager(
             client,
             settings.cricket_apns_manage_url,
             settings.cricket_apns_bundle_id,
@@ -244,55 +264,56 @@ async def open_apns(
             clock,
         )
         try:
-            yield ApnsGateway(Line(lanes, requests, channels), clock, metrics, patience)
+            transport = ApnsTransport(pool, requests, channels)
+            yield ApnsGateway(transport, clock, metrics, retry_policy)
         finally:
-            await lanes.close()
+            await pool.close()
 
 
-def _provider(settings: Settings, given: Secret, clock: Clock) -> ProviderToken:
-    needed = ("cricket_apns_bundle_id", "cricket_apns_team_id", "cricket_apns_key_id")
-    missing = [name for name in needed if not getattr(settings, name)]
+def _provider_token(settings: Settings, key: Secret, clock: Clock) -> ProviderToken:
+    required = ("cricket_apns_bundle_id", "cricket_apns_team_id", "cricket_apns_key_id")
+    missing = [name for name in required if not getattr(settings, name)]
     if missing:
         raise SettingsError(
-            [f"TALLY_{name.upper()} is needed beside TALLY_CRICKET_APNS_KEY" for name in missing]
+            [f"TALLY_{name.upper()} is required with TALLY_CRICKET_APNS_KEY" for name in missing]
         )
-    text = given.reveal().replace("\\n", "\n")
+    text = key.reveal().replace("\\n", "\n")
     if "-----BEGIN" not in text:
         try:
             text = Path(text).expanduser().read_text()
         except (OSError, ValueError) as error:
             raise SettingsError(
-                ["TALLY_CRICKET_APNS_KEY is neither a key nor the path of a file that can be read"]
+                ["TALLY_CRICKET_APNS_KEY must be a PEM key or the path of a readable file"]
             ) from error
     return ProviderToken(
         Secret(text), settings.cricket_apns_key_id, settings.cricket_apns_team_id, clock
     )
 
 
-def _authority(path: Path | None) -> bytes | None:
+def _read_authority(path: Path | None) -> bytes | None:
     try:
         return path.read_bytes() if path is not None else None
     except OSError as error:
         raise SettingsError(
-            [f"TALLY_CRICKET_APNS_AUTHORITY: {path} cannot be read: {error.strerror}"]
+            [f"TALLY_CRICKET_APNS_AUTHORITY: cannot read {path}: {error.strerror}"]
         ) from error
 
 
-def _connected(authority: bytes | None, answer_seconds: float) -> Client:
-    """A client that keeps one HTTP/2 connection, and notices when nobody is at the other end."""
-    building = (
+def _connect(authority: bytes | None, response_timeout: float) -> Client:
+    """Build a client with one HTTP/2 connection; keep-alive pings detect a dead peer."""
+    builder = (
         ClientBuilder()
         .http2_prior_knowledge()
         .https_only(True)
         .follow_redirects(False)
         .user_agent("tally")
-        .timeout(timedelta(seconds=answer_seconds))
-        .connect_timeout(timedelta(seconds=_CONNECT_SECONDS))
+        .timeout(timedelta(seconds=response_timeout))
+        .connect_timeout(timedelta(seconds=_CONNECT_TIMEOUT_SECONDS))
         .pool_idle_timeout(None)
-        .http2_keep_alive_interval(timedelta(seconds=_PING_SECONDS))
-        .http2_keep_alive_timeout(timedelta(seconds=ANSWER_SECONDS))
+        .http2_keep_alive_interval(timedelta(seconds=_KEEP_ALIVE_SECONDS))
+        .http2_keep_alive_timeout(timedelta(seconds=RESPONSE_TIMEOUT_SECONDS))
         .http2_keep_alive_while_idle(True)
     )
     return (
-        building.add_root_certificate_pem(authority) if authority is not None else building
+        builder.add_root_certificate_pem(authority) if authority is not None else builder
     ).build()

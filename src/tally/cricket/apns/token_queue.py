@@ -1,6 +1,7 @@
-"""Whose turn it is: pushes to one token go one after another, in the order they came, and a newer state lets an older one go.
+"""Orders the pushes to one token: one after another in call order, and a newer one supersedes.
 
-A turn costs next to nothing while nobody else wants the same token, which is nearly always.
+An entry costs next to nothing while no other push to the same token is pending, which is the
+common case.
 """
 
 import asyncio
@@ -9,71 +10,70 @@ from typing import Final
 from tally.kit.clock import Clock
 
 
-class Turn:
-    """A push's place in the row of its token."""
+class QueueEntry:
+    """The place of one push in the queue of its token."""
 
-    __slots__ = ("_done", "_newer", "before", "is_over", "is_overtaken")
+    __slots__ = ("_done", "_superseded", "is_done", "is_superseded", "previous")
 
-    def __init__(self, before: "Turn | None") -> None:
-        self.before = before
-        self.is_overtaken = False
-        self.is_over = False
+    def __init__(self, previous: "QueueEntry | None") -> None:
+        self.previous = previous
+        self.is_superseded = False
+        self.is_done = False
         self._done: asyncio.Event | None = None
-        self._newer: asyncio.Event | None = None
-        if before is not None:
-            before.overtake()
+        self._superseded: asyncio.Event | None = None
+        if previous is not None:
+            previous.supersede()
 
-    def overtake(self) -> None:
-        self.is_overtaken = True
-        if self._newer is not None:
-            self._newer.set()
+    def supersede(self) -> None:
+        self.is_superseded = True
+        if self._superseded is not None:
+            self._superseded.set()
 
-    async def comes(self) -> None:
-        """Return when those before are done."""
-        while self.before is not None:
-            await self.before.over()
-            # One that was given up before its turn came leaves those behind it to wait for those
-            # before it.
-            self.before = self.before.before
+    async def wait_for_previous(self) -> None:
+        """Wait until all earlier entries are done."""
+        while self.previous is not None:
+            await self.previous.wait_done()
+            # An entry that was cancelled while it waited is done before its own predecessor is.
+            self.previous = self.previous.previous
 
-    async def over(self) -> None:
-        if not self.is_over:
+    async def wait_done(self) -> None:
+        if not self.is_done:
             self._done = self._done or asyncio.Event()
             await self._done.wait()
 
-    async def rest(self, clock: Clock, seconds: float, *, is_state: bool) -> None:
-        """Wait so long; for a state, at most until a newer one comes."""
-        if not is_state:
+    async def back_off(self, clock: Clock, seconds: float, *, is_replaceable: bool) -> None:
+        """Sleep; a replaceable push wakes up early when a newer one arrives."""
+        if not is_replaceable:
             await clock.sleep(seconds)
             return
-        if self.is_overtaken:
+        if self.is_superseded:
             return
-        self._newer = asyncio.Event()
+        self._superseded = asyncio.Event()
         sleeping = asyncio.ensure_future(clock.sleep(seconds))
-        overtaken = asyncio.ensure_future(self._newer.wait())
+        superseded = asyncio.ensure_future(self._superseded.wait())
         try:
-            await asyncio.wait({sleeping, overtaken}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sleeping, superseded}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             sleeping.cancel()
-            overtaken.cancel()
+            superseded.cancel()
 
-    def end(self) -> None:
-        self.is_over = True
+    def finish(self) -> None:
+        self.is_done = True
         if self._done is not None:
             self._done.set()
 
 
-class Turns:
-    """The latest turn of each token that has one."""
+class TokenQueue:
+    """The newest queue entry of each token that has pending pushes."""
 
     def __init__(self) -> None:
-        self._latest: Final[dict[str, Turn]] = {}
+        self._newest: Final[dict[str, QueueEntry]] = {}
 
-    def take(self, key: str) -> Turn:
-        turn = self._latest[key] = Turn(self._latest.get(key))
-        return turn
+    def enqueue(self, key: str) -> QueueEntry:
+        entry = self._newest[key] = QueueEntry(self._newest.get(key))
+        return entry
 
-    def end(self, key: str, turn: Turn) -> None:
-        turn.end()
-        if self._latest.get(key) is turn:
-            del self._latest[key]
+    def finish(self, key: str, entry: QueueEntry) -> None:
+        entry.finish()
+        if self._newest.get(key) is entry:
+            del self._newest[key]

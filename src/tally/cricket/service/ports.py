@@ -1,10 +1,11 @@
 """What services ask of each other and of the outside, as small protocols."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed
+from tally.cricket.model.push import BroadcastChannel, Priority, Push, PushResult
 from tally.cricket.model.records import (
     EndReason,
     Fixture,
@@ -104,3 +105,62 @@ class LiveScores(Protocol):
 
     async def match(self, match_id: str) -> MatchFeed | None:
         """One match, however long ago; None where there is none."""
+
+
+class PushGateway(Protocol):
+    """Sends pushes to device tokens and broadcasts to channels.
+
+    Sending never raises for a response of APNs or a network error: the result describes it.
+    """
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether a signing key is configured.
+
+        Without one, nothing is sent and every result is RETRY with the reason NotConfigured.
+        """
+
+    async def send(self, push: Push) -> PushResult:
+        """Send one push, and retry transient failures with back-off for some seconds.
+
+        Status 429, 500 and 503, broken connections and time-outs are retried. APNs may have
+        accepted an attempt whose response was lost, so a device can receive a push twice, with the
+        same `apns_id`. Pushes to one token are sent one after another, in call order. A push with
+        `is_replaceable` that waits for its next attempt is SUPERSEDED by a newer push to its token.
+        """
+
+    def send_all(
+        self, pushes: AsyncIterable[Push], concurrency: int | None = None
+    ) -> AsyncGenerator[tuple[Push, PushResult], None]:
+        """Send a stream of pushes; yield each with its result, in order of completion.
+
+        `pushes` is consumed only as fast as the results are: at most `concurrency` (default: the
+        capacity of the connections) are in flight, and at most twice as many are in memory. Each
+        push is handled as by `send`. Close the generator (`contextlib.aclosing`) if you do not
+        exhaust it. An error of `pushes` is raised after the results of the pushes in flight.
+        """
+
+    async def broadcast(
+        self, channel_id: str, payload: bytes, *, priority: Priority, expiration: int = 0
+    ) -> PushResult:
+        """Send an update or end payload to all subscribers of a channel.
+
+        TOKEN_INVALID means that the channel does not exist. Broadcasts to one channel are sent in
+        call order; a newer one supersedes one that waits for its next attempt.
+        """
+
+    async def create_channel(self, *, stores_latest: bool = True) -> str:
+        """Create a channel and return its id.
+
+        The four channel methods raise Unavailable if APNs is unavailable or not configured, and
+        Conflict if it rejects the request.
+        """
+
+    async def delete_channel(self, channel_id: str) -> bool:
+        """Delete a channel; return whether it existed."""
+
+    async def read_channel(self, channel_id: str) -> BroadcastChannel | None:
+        """Return the channel, or None if it does not exist."""
+
+    async def list_channels(self) -> Sequence[str]:
+        """Return the ids of all channels of the app, at most 10,000."""

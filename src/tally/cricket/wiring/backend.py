@@ -13,11 +13,11 @@ from tally.cricket.api.auth import Callers
 from tally.cricket.api.handlers import Handlers
 from tally.cricket.api.routes import cricket_api
 from tally.cricket.apns.gateway import open_apns
-from tally.cricket.apns.port import Apns
 from tally.cricket.jobs import live_jobs, sync_jobs
 from tally.cricket.repository.tables import Tables
 from tally.cricket.service.activities.devices import DeviceService
 from tally.cricket.service.activities.follows import FollowService
+from tally.cricket.service.ports import PushGateway
 from tally.cricket.service.sync.sync import SyncService
 from tally.cricket.sportmonks.client import SportMonksClient
 from tally.cricket.sportmonks.gateway import SportMonksGateway
@@ -44,7 +44,7 @@ class Cricket:
     live: Live
     sync: SyncService
     follows: FollowService
-    apns: Apns
+    apns: PushGateway
     probes: tuple[Probe, ...] = ()
 
 
@@ -84,7 +84,7 @@ def _assembled(
     live: Live,
     *,
     scores: SportMonksGateway,
-    apns: Apns,
+    apns: PushGateway,
 ) -> Cricket:
     clock, settings = dependencies.clock, dependencies.settings
     callers = Callers(_verifier(dependencies, client), dependencies.key(CRICKET_ADMIN_KEY))

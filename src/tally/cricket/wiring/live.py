@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tally.cricket.api.events import MatchFollower, MatchPublisher, match_follower
-from tally.cricket.apns.port import Apns
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.tables import Tables
 from tally.cricket.service.activities import alerts, sweeps, toss
@@ -25,7 +24,7 @@ from tally.cricket.service.live.poller import LiveScore
 from tally.cricket.service.live.processing import MatchProcessing
 from tally.cricket.service.live.reconciliation import Reconciliation
 from tally.cricket.service.live.workers import MatchWorkers
-from tally.cricket.service.ports import LiveScores, Show
+from tally.cricket.service.ports import LiveScores, PushGateway, Show
 from tally.cricket.wiring.queries import Reading
 from tally.kit.clock import Clock
 from tally.kit.hub import Hub
@@ -51,7 +50,7 @@ async def open_live(
     tables: Tables,
     reading: Reading,
     scores: LiveScores,
-    apns: Apns,
+    apns: PushGateway,
     *,
     hub: Hub,
     clock: Clock,
@@ -114,7 +113,7 @@ async def open_live(
 def _pipeline(
     tables: Tables,
     reading: Reading,
-    apns: Apns,
+    apns: PushGateway,
     publisher: MatchPublisher,
     *,
     clock: Clock,
@@ -135,7 +134,7 @@ def _pipeline(
     )
 
 
-def alerts_of(tables: Tables, apns: Apns, clock: Clock) -> Alerts:
+def alerts_of(tables: Tables, apns: PushGateway, clock: Clock) -> Alerts:
     """What tells followers of something in a notification, each of them once."""
     return Alerts(
         follows=tables.follows,

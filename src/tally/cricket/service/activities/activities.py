@@ -11,9 +11,8 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tally.cricket.apns.model import Outcome, Push
-from tally.cricket.apns.port import Apns
 from tally.cricket.model.lifecycle import ANY_REASON
+from tally.cricket.model.push import Push, PushOutcome
 from tally.cricket.model.records import (
     NEUTRAL,
     ActivityStatus,
@@ -31,7 +30,7 @@ from tally.cricket.repository.subscriptions import SubscriptionRepository
 from tally.cricket.service.activities.endings import Ender
 from tally.cricket.service.activities.match_payloads import Sheet
 from tally.cricket.service.activities.starts import Follower, Starter, activity_expiry
-from tally.cricket.service.ports import Show
+from tally.cricket.service.ports import PushGateway, Show
 from tally.errors import Conflict
 from tally.kit import logs
 from tally.kit.clock import Clock, DeadlineExceeded, finish_within
@@ -55,7 +54,7 @@ class ActivityService:
     subscriptions: SubscriptionRepository
     starter: Starter
     ender: Ender
-    apns: Apns
+    apns: PushGateway
     show: Show
     clock: Clock
 
@@ -163,10 +162,10 @@ class ActivityService:
                 payload=payload,
                 priority=5,
                 expiration=expiration,
-                is_state=True,
+                is_replaceable=True,
             )
         )
-        if verdict.outcome is Outcome.TOKEN_INVALID:
+        if verdict.outcome is PushOutcome.TOKEN_INVALID:
             now = self.clock.milliseconds()
             await self.activities.end(
                 activity, EndReason.TOKEN_INVALID, now, only_token=activity.update_token

@@ -12,12 +12,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
-from tally.cricket.apns.model import Outcome, Push
-from tally.cricket.apns.port import Apns
+from tally.cricket.model.push import Push, PushOutcome
 from tally.cricket.model.records import NOTICE_SECONDS, Device, Notice, NoticeKind
 from tally.cricket.repository.devices import DeviceRepository
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.notices import NoticeRepository
+from tally.cricket.service.ports import PushGateway
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.kit.ttl_cache import TTLCache
@@ -43,7 +43,7 @@ class Alerts:
     follows: FollowRepository
     notices: NoticeRepository
     devices: DeviceRepository
-    apns: Apns
+    apns: PushGateway
     clock: Clock
     told: TTLCache[tuple[str, str, NoticeKind], bool]
 
@@ -55,7 +55,7 @@ class Alerts:
         async with aclosing(self.apns.send_all(self._pushes(message))) as verdicts:
             async for push, verdict in verdicts:
                 taken += verdict.is_delivered
-                if verdict.outcome is Outcome.TOKEN_INVALID:
+                if verdict.outcome is PushOutcome.TOKEN_INVALID:
                     device = cast("Device", push.reference)
                     await self.devices.delete(
                         device.user_id, device.device_token, self.clock.seconds()

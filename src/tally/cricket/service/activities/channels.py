@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from tally.cricket.apns.port import Apns
 from tally.cricket.repository.active_matches import ActiveMatchRepository
+from tally.cricket.service.ports import PushGateway
 from tally.errors import Conflict, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
@@ -19,7 +19,7 @@ class MatchChannels:
     """Makes channels where they are wanted, and deletes those that no match has had for an hour or more."""
 
     matches: ActiveMatchRepository
-    apns: Apns
+    apns: PushGateway
     clock: Clock
     is_used: bool = True
     _unused: frozenset[str] = frozenset()

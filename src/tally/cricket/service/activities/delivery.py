@@ -14,14 +14,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from tally.cricket.apns import payloads
-from tally.cricket.apns.model import Outcome, Priority, Push, Verdict
-from tally.cricket.apns.payloads import Alert
-from tally.cricket.apns.port import Apns
+from tally.cricket.model import payloads
+from tally.cricket.model.payloads import Alert
+from tally.cricket.model.push import Priority, Push, PushOutcome, PushResult
 from tally.cricket.model.records import NEUTRAL, EndReason, PushTarget, Subscription, activity_key
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
 from tally.cricket.service.activities.fanout_cursor import FIRST, START, Turn
+from tally.cricket.service.ports import PushGateway
 from tally.kit import logs
 from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 from tally.kit.retry import full_jitter
@@ -57,7 +57,7 @@ class Showing:
         content = self.contents.get(view) or self.contents[NEUTRAL]
         if self.is_end:
             dismiss_at = self.timestamp + DISMISSED_SECONDS
-            return payloads.end(
+            return payloads.end_payload(
                 timestamp=self.timestamp,
                 content=content,
                 dismiss_at=dismiss_at,
@@ -65,7 +65,7 @@ class Showing:
                 to_channel=to_channel,
             )
         stale_at = self.timestamp + STALE_SECONDS
-        return payloads.update(
+        return payloads.update_payload(
             timestamp=self.timestamp,
             content=content,
             alert=alert,
@@ -141,7 +141,7 @@ class FanOut:
 
     match_id: str
     audience: Audience
-    apns: Apns
+    apns: PushGateway
     clock: Clock
     done: Callable[[Showing], Awaitable[None]]
     showing: Showing | None = None
@@ -235,7 +235,7 @@ class FanOut:
             payload=payload,
             priority=showing.priority(is_alerted),
             expiration=showing.expiration,
-            is_state=True,
+            is_replaceable=True,
             reference=Addressed(target, is_alerted),
         )
 
@@ -244,18 +244,18 @@ class FanOut:
             async for push, verdict in verdicts:
                 await self._heard(push, verdict)
 
-    async def _heard(self, push: Push, verdict: Verdict) -> None:
-        if verdict.outcome is Outcome.DELIVERED and not self._waiting:
+    async def _heard(self, push: Push, verdict: PushResult) -> None:
+        if verdict.outcome is PushOutcome.DELIVERED and not self._waiting:
             return
         addressed = cast("Addressed", push.reference)
         key = key_of(addressed.target)
-        if verdict.outcome is Outcome.RETRY:
+        if verdict.outcome is PushOutcome.RETRY:
             self._wait_for(key, addressed)
             return
         self._waiting.pop(key, None)
-        if verdict.outcome is Outcome.TOKEN_INVALID:
+        if verdict.outcome is PushOutcome.TOKEN_INVALID:
             await self.audience.forget(addressed.target, push.token)
-        elif verdict.outcome is Outcome.REFUSED:
+        elif verdict.outcome is PushOutcome.REJECTED:
             _log.error(
                 "Apple refused a push",
                 action="push_refused",
@@ -301,10 +301,10 @@ class FanOut:
         verdict = await self.apns.broadcast(
             channel_id, payload, priority=priority, expiration=showing.expiration
         )
-        if verdict.outcome is Outcome.RETRY or self.showing is not showing:
+        if verdict.outcome is PushOutcome.RETRY or self.showing is not showing:
             return
         self._is_channel_due, self._channel_alert = False, None
-        if verdict.outcome in {Outcome.TOKEN_INVALID, Outcome.REFUSED}:
+        if verdict.outcome in {PushOutcome.TOKEN_INVALID, PushOutcome.REJECTED}:
             _log.error(
                 "Apple refused a broadcast",
                 action="push_refused",

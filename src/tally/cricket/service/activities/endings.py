@@ -10,11 +10,11 @@ from collections.abc import AsyncIterable, Collection, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from tally.cricket.apns.model import Outcome, Push
-from tally.cricket.apns.port import Apns
+from tally.cricket.model.push import Push, PushOutcome
 from tally.cricket.model.records import EndReason, LiveActivity, Subscription
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.service.activities.match_payloads import Sheet
+from tally.cricket.service.ports import PushGateway
 from tally.kit.clock import Clock
 
 # For how long Apple keeps trying to reach a device that is away.
@@ -26,7 +26,7 @@ class Ender:
     """Ends activities, and tells their devices."""
 
     activities: LiveActivityRepository
-    apns: Apns
+    apns: PushGateway
     clock: Clock
 
     async def end(
@@ -83,9 +83,9 @@ class Ender:
         told = [push.reference for push in pushes if isinstance(push.reference, LiveActivity)]
         await asyncio.gather(*(self.activities.settle_end(each) for each in told))
 
-    async def _is_left(self, push: Push, outcome: Outcome) -> bool:
+    async def _is_left(self, push: Push, outcome: PushOutcome) -> bool:
         """Whether it has to be said again; if not, that is noted."""
-        if outcome is Outcome.RETRY:
+        if outcome is PushOutcome.RETRY:
             return True
         if isinstance(push.reference, LiveActivity):
             await self.activities.settle_end(push.reference)

@@ -11,10 +11,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from tally.cricket.apns.model import Outcome, Push
-from tally.cricket.apns.port import Apns
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.lifecycle import owes_end
+from tally.cricket.model.push import Push, PushOutcome
 from tally.cricket.model.records import (
     NEUTRAL,
     ActiveMatch,
@@ -31,7 +30,7 @@ from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
 from tally.cricket.service.activities.endings import KEPT_SECONDS, Ender
 from tally.cricket.service.activities.match_payloads import Sheet
-from tally.cricket.service.ports import Show
+from tally.cricket.service.ports import PushGateway, Show
 from tally.kit.clock import Clock
 
 # The final score stays on the Lock Screen for this long.
@@ -54,7 +53,7 @@ class Finisher:
     subscriptions: SubscriptionRepository
     hashes: StateHashRepository
     ender: Ender
-    apns: Apns
+    apns: PushGateway
     show: Show
     clock: Clock
 
@@ -78,7 +77,7 @@ class Finisher:
         verdict = await self.apns.broadcast(
             channel_id, payload, priority=10, expiration=self.clock.seconds() + KEPT_SECONDS
         )
-        return int(verdict.outcome is Outcome.RETRY)
+        return int(verdict.outcome is PushOutcome.RETRY)
 
     async def _ends(
         self, match_id: str, sheet: Sheet, *, is_told: bool

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tally.cricket.apns import payloads
-from tally.cricket.apns.payloads import Alert
+from tally.cricket.model import payloads
 from tally.cricket.model.fitting import clean, fitted
 from tally.cricket.model.hashing import fingerprint
+from tally.cricket.model.payloads import Alert
 from tally.cricket.model.records import NEUTRAL
 from tally.cricket.service.ports import Show
 from tally.errors import Invalid, NotFound
@@ -65,7 +65,7 @@ class Sheet:
         """The state as a start can carry it: it has less room than an update."""
         if view not in self._starts:
             self._starts[view] = fitted(
-                dict(await self.content(view)), payloads.room_for_content("start")
+                dict(await self.content(view)), payloads.max_content_bytes("start")
             )
         return self._starts[view]
 
@@ -75,7 +75,7 @@ class Sheet:
         if (made := self._made.get(("start", view, channel_id))) is None:
             timestamp = self._timestamp(content)
             title = title_of(content)
-            made = self._made["start", view, channel_id] = payloads.start(
+            made = self._made["start", view, channel_id] = payloads.start_payload(
                 timestamp=timestamp,
                 content=content,
                 attributes_type=ATTRIBUTES_TYPE,
@@ -92,7 +92,7 @@ class Sheet:
         """Show the state as it is now."""
         content = await self.content(view)
         timestamp = self._timestamp(content)
-        return payloads.update(
+        return payloads.update_payload(
             timestamp=timestamp, content=content, stale_at=timestamp + STALE_SECONDS
         )
 
@@ -102,7 +102,7 @@ class Sheet:
         if (made := self._made.get(("end", view, to_channel))) is None:
             timestamp = self._timestamp(content)
             dismiss_at = timestamp + shown_for if shown_for else timestamp - 1
-            made = payloads.end(
+            made = payloads.end_payload(
                 timestamp=timestamp, content=content, dismiss_at=dismiss_at, to_channel=to_channel
             )
             self._made["end", view, to_channel] = made

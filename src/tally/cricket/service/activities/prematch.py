@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from tally.cricket.apns.payloads import Alert, notification
+from tally.cricket.model.payloads import Alert, notification_payload
 from tally.cricket.model.records import Fixture, NoticeKind, epoch_ms
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.service.activities.alerts import Alerts, Message
@@ -77,7 +77,7 @@ class PrematchNotifier:
         minutes = max(1, -(-(starts_at - self.clock.milliseconds()) // 60_000))
         title = title_of(await self.show(fixture.match_id, "neutral"))
         alert = Alert(title, f"Starts in {minutes} minute{'s' if minutes > 1 else ''}")
-        payload = notification(
+        payload = notification_payload(
             alert, thread_id=f"match-{fixture.match_id}", extra={"matchId": fixture.match_id}
         )
         return await self.alerts.tell(

@@ -14,9 +14,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
-from tally.cricket.apns.model import Outcome, Push, Verdict
-from tally.cricket.apns.port import Apns
 from tally.cricket.model.lifecycle import is_start_due, starts_in_a_row, wait_after
+from tally.cricket.model.push import Push, PushOutcome, PushResult
 from tally.cricket.model.records import (
     NEUTRAL,
     ActivityStatus,
@@ -30,6 +29,7 @@ from tally.cricket.model.records import (
 from tally.cricket.repository.devices import DeviceRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.service.activities.match_payloads import Sheet
+from tally.cricket.service.ports import PushGateway
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
@@ -63,7 +63,7 @@ class Starter:
 
     activities: LiveActivityRepository
     devices: DeviceRepository
-    apns: Apns
+    apns: PushGateway
     clock: Clock
 
     async def claim(
@@ -91,35 +91,37 @@ class Starter:
 
     async def send(self, pushes: AsyncIterable[Push]) -> int:
         """Send all of these, streamed; how many Apple has taken."""
-        came: Counter[tuple[Outcome, str]] = Counter()
+        came: Counter[tuple[PushOutcome, str]] = Counter()
         async with aclosing(self.apns.send_all(pushes)) as verdicts:
             async for push, verdict in verdicts:
                 await self._heard(push, verdict)
                 came[verdict.outcome, verdict.reason] += 1
         _tell(came)
-        return sum(count for (outcome, _), count in came.items() if outcome is Outcome.DELIVERED)
+        return sum(
+            count for (outcome, _), count in came.items() if outcome is PushOutcome.DELIVERED
+        )
 
     async def send_few(self, pushes: Collection[Push]) -> None:
         """Send the starts of one person."""
 
-        async def send(push: Push) -> tuple[Outcome, str]:
+        async def send(push: Push) -> tuple[PushOutcome, str]:
             verdict = await self.apns.send(push)
             await self._heard(push, verdict)
             return verdict.outcome, verdict.reason
 
         _tell(Counter(await asyncio.gather(*(send(push) for push in pushes))))
 
-    async def _heard(self, push: Push, verdict: Verdict) -> None:
+    async def _heard(self, push: Push, verdict: PushResult) -> None:
         """See to what came of a start. One that may pass is tried again when it is due."""
         started = cast("Started", push.reference)
         activity = started.activity
-        if verdict.outcome is Outcome.DELIVERED:
+        if verdict.outcome is PushOutcome.DELIVERED:
             if activity.channel_id is not None:
                 active = replace(
                     activity, status=ActivityStatus.ACTIVE, updated_at=self.clock.milliseconds()
                 )
                 await self.activities.activate(active)
-        elif verdict.outcome is Outcome.TOKEN_INVALID:
+        elif verdict.outcome is PushOutcome.TOKEN_INVALID:
             await self.devices.forget_push_to_start(started.device)
 
     async def _is_mine(
@@ -164,10 +166,10 @@ class Starter:
         )
 
 
-def _tell(came: Mapping[tuple[Outcome, str], int]) -> None:
+def _tell(came: Mapping[tuple[PushOutcome, str], int]) -> None:
     """One line for each kind of trouble, however many devices it was with."""
     for (outcome, reason), count in came.items():
-        if outcome is not Outcome.DELIVERED:
+        if outcome is not PushOutcome.DELIVERED:
             told = {"outcome": outcome.value, "reason": reason, "count": count}
             _log.warning("Live Activities could not be started", action="activity_start", **told)
 

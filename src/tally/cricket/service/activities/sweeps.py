@@ -12,8 +12,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tally.cricket.apns.model import Push
 from tally.cricket.model.lifecycle import BEGUN_ANEW, is_start_due, owes_end
+from tally.cricket.model.push import Push
 from tally.cricket.model.records import ActivityStatus, EndReason, Fixture, Follow, LiveActivity
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tally.cricket.apns.payloads import Alert, notification
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.laws import balls_in
+from tally.cricket.model.payloads import Alert, notification_payload
 from tally.cricket.model.records import NoticeKind
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.service.activities.alerts import Alerts, Message
@@ -71,7 +71,7 @@ class TossAnnouncer:
     async def _alert(self, feed: MatchFeed) -> None:
         words = sentence_of(feed)
         title = " v ".join(side.name for side in feed.teams)
-        payload = notification(
+        payload = notification_payload(
             Alert(title, words),
             thread_id=f"match-{feed.match_id}",
             extra={"matchId": feed.match_id},

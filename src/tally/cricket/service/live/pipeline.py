@@ -19,14 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
-from tally.cricket.apns.payloads import Alert, room_for_content
-from tally.cricket.apns.port import Apns
 from tally.cricket.model.display import symbol_of
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.fitting import clean
 from tally.cricket.model.hashing import fingerprint
 from tally.cricket.model.live import LAST_BALLS, Memory, Step, step
+from tally.cricket.model.payloads import Alert, max_content_bytes
 from tally.cricket.model.records import ActiveMatch, CachedDisplay, PollerState, StateHash
 from tally.cricket.model.texts import sentence_of, title_of
 from tally.cricket.repository.active_matches import ActiveMatchRepository
@@ -36,7 +35,7 @@ from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.cricket.repository.subscriptions import SubscriptionRepository
 from tally.cricket.service.activities.delivery import Audience, FanOut, Showing
 from tally.cricket.service.live.processing import MatchProcessing
-from tally.cricket.service.ports import Publisher
+from tally.cricket.service.ports import Publisher, PushGateway
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.errors import Conflict
 from tally.kit import logs
@@ -82,7 +81,7 @@ class Pipeline:
     activities: LiveActivityRepository
     subscriptions: SubscriptionRepository
     feeds: FeedCache
-    apns: Apns
+    apns: PushGateway
     publisher: Publisher
     clock: Clock
     owner: str
@@ -110,7 +109,7 @@ class Pipeline:
             return ()
         book = await self.processing.get(feed.match_id, record.version)
         taken = step(
-            memory, book, feed, now=now, room=room_for_content("update"), is_final=is_final
+            memory, book, feed, now=now, room=max_content_bytes("update"), is_final=is_final
         )
         if taken.book != book:
             await self.processing.put(feed.match_id, taken.book)

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from tally.cricket.apns.payloads import room_for_content
 from tally.cricket.model.display import build
 from tally.cricket.model.feed import MatchFeed, Side
 from tally.cricket.model.fitting import content_of
+from tally.cricket.model.payloads import max_content_bytes
 from tally.cricket.model.records import NEUTRAL, CachedDisplay, Team
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.service.queries.matches import MatchService, MatchView
@@ -71,7 +71,7 @@ class DisplayService:
         computed = CachedDisplay(
             match_id=feed.match_id,
             team_id=view,
-            content=msgspec.json.encode(content_of(state, room_for_content("update"))).decode(),
+            content=msgspec.json.encode(content_of(state, max_content_bytes("update"))).decode(),
             computed_at=now,
             expires_at=now // 1000
             + (RUNNING_SECONDS if feed.status.is_running else RESTING_SECONDS),

@@ -6,11 +6,11 @@ from contextlib import aclosing
 
 import pytest
 
-from tally.cricket.apns.flow import Flow
-from tally.cricket.apns.model import Outcome, Push, Verdict
+from tally.cricket.apns.push_stream import PushStream
+from tally.cricket.model.push import Push, PushOutcome, PushResult
 from tests.cricket.pushing import update
 
-DELIVERED = Verdict(Outcome.DELIVERED, 200)
+DELIVERED = PushResult(PushOutcome.DELIVERED, 200)
 
 
 class Source:
@@ -29,7 +29,7 @@ class Source:
             raise self.trouble
 
 
-async def at_once(_: Push) -> Verdict:
+async def at_once(_: Push) -> PushResult:
     await asyncio.sleep(0)
     return DELIVERED
 
@@ -42,12 +42,12 @@ async def settle() -> None:
 @pytest.mark.parametrize("count", [0, 1, 7, 1000])
 @pytest.mark.parametrize("limit", [1, 3, 50])
 async def test_each_push_comes_out_once_with_its_verdict(count: int, limit: int) -> None:
-    async with aclosing(Flow(at_once, limit).run(Source(count))) as verdicts:
+    async with aclosing(PushStream(at_once, limit).run(Source(count))) as verdicts:
         found = [(push.payload, verdict) async for push, verdict in verdicts]
     assert sorted(payload for payload, _ in found) == sorted(
         update("", number).payload for number in range(1, count + 1)
     )
-    assert {verdict.outcome for _, verdict in found} <= {Outcome.DELIVERED}
+    assert {verdict.outcome for _, verdict in found} <= {PushOutcome.DELIVERED}
 
 
 async def test_the_source_is_read_no_further_than_answers_are_taken() -> None:
@@ -55,7 +55,7 @@ async def test_the_source_is_read_no_further_than_answers_are_taken() -> None:
     source = Source(100_000)
     under_way = most = 0
 
-    async def counted(push: Push) -> Verdict:
+    async def counted(push: Push) -> PushResult:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
@@ -63,7 +63,7 @@ async def test_the_source_is_read_no_further_than_answers_are_taken() -> None:
         under_way -= 1
         return verdict
 
-    async with aclosing(Flow(counted, 20).run(source)) as verdicts:
+    async with aclosing(PushStream(counted, 20).run(source)) as verdicts:
         read = 0
         async for _ in verdicts:
             read += 1
@@ -77,12 +77,12 @@ async def test_the_source_is_read_no_further_than_answers_are_taken() -> None:
 async def test_a_push_that_takes_long_does_not_hold_up_the_others() -> None:
     release = asyncio.Event()
 
-    async def first_waits(push: Push) -> Verdict:
+    async def first_waits(push: Push) -> PushResult:
         if push == update("ab" * 32, 1):
             await release.wait()
         return DELIVERED
 
-    async with aclosing(Flow(first_waits, 5).run(Source(100))) as verdicts:
+    async with aclosing(PushStream(first_waits, 5).run(Source(100))) as verdicts:
         for _ in range(99):
             push, _ = await anext(verdicts)
             assert push != update("ab" * 32, 1)
@@ -95,7 +95,9 @@ async def test_trouble_of_the_source_comes_after_the_verdicts_of_what_it_gave() 
     found = []
 
     async def read() -> None:
-        async for _, verdict in Flow(at_once, 5).run(Source(12, RuntimeError("the store is away"))):
+        async for _, verdict in PushStream(at_once, 5).run(
+            Source(12, RuntimeError("the store is away"))
+        ):
             found.append(verdict)
 
     with pytest.raises(RuntimeError, match="the store is away"):
@@ -104,21 +106,21 @@ async def test_trouble_of_the_source_comes_after_the_verdicts_of_what_it_gave() 
 
 
 async def test_a_mistake_of_ours_is_raised_and_not_waited_for() -> None:
-    async def broken(_: Push) -> Verdict:
+    async def broken(_: Push) -> PushResult:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        async with aclosing(Flow(broken, 3).run(Source(100_000))) as verdicts:
+        async with aclosing(PushStream(broken, 3).run(Source(100_000))) as verdicts:
             await anext(verdicts)
 
 
 async def test_a_reader_who_goes_leaves_nothing_running() -> None:
-    async def for_ever(_: Push) -> Verdict:
+    async def for_ever(_: Push) -> PushResult:
         await asyncio.Event().wait()
         return DELIVERED
 
     before = asyncio.all_tasks()
-    verdicts = Flow(for_ever, 10).run(Source(100))
+    verdicts = PushStream(for_ever, 10).run(Source(100))
     waiting = asyncio.ensure_future(anext(verdicts))
     await settle()
     assert len(asyncio.all_tasks() - before) == 12
@@ -132,11 +134,11 @@ async def test_few_pushes_need_few_workers() -> None:
     """A match with three followers does not start hundreds of tasks."""
     before, most = asyncio.all_tasks(), 0
 
-    async def counted(push: Push) -> Verdict:
+    async def counted(push: Push) -> PushResult:
         nonlocal most
         most = max(most, len(asyncio.all_tasks() - before))
         return await at_once(push)
 
-    async with aclosing(Flow(counted, 400).run(Source(3))) as verdicts:
+    async with aclosing(PushStream(counted, 400).run(Source(3))) as verdicts:
         assert len([verdict async for verdict in verdicts]) == 3
     assert most <= 4

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tally.cricket.apns.provider import ProviderToken
+from tally.cricket.apns.provider_token import ProviderToken
 from tally.kit.clock import ManualClock
 from tally.settings import Secret, SettingsError
 from tally.sim.apns.keys import Providers, make_key
@@ -113,6 +113,6 @@ def other_curve() -> str:
     ids=["text", "half", "curve"],
 )
 def test_a_wrong_key_is_told_by_the_name_of_its_setting_and_without_its_content(pem: str) -> None:
-    with pytest.raises(SettingsError, match="TALLY_CRICKET_APNS_KEY holds") as caught:
+    with pytest.raises(SettingsError, match="TALLY_CRICKET_APNS_KEY must be") as caught:
         ProviderToken(Secret(pem), "k", "t", ManualClock())
     assert pem[28:60] not in str(caught.value)
