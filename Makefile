@@ -43,7 +43,7 @@ lock: ## Bring the locks up to pyproject.toml; ARGS=--upgrade takes the newest v
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra dev --output-file requirements.lock $(ARGS) pyproject.toml
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--constraint requirements.lock --no-annotate --output-file deploy/requirements.lock pyproject.toml
+		--extra console --constraint requirements.lock --no-annotate --output-file deploy/requirements.lock pyproject.toml
 
 clean: ## Remove .venv and all caches, not your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -64,6 +64,12 @@ def test_the_image_has_what_was_tested_and_no_tools_for_tests() -> None:
     ] == []
 
 
+def test_image_has_the_console_and_no_simulators() -> None:
+    names = {pin.split("==")[0] for pin in pins(DEPLOY / "requirements.lock")}
+    assert "nicegui" in names
+    assert "hpack" not in names
+
+
 def test_the_image_runs_as_nobody_special_and_says_how_it_is() -> None:
     steps = instructions("Dockerfile")
     names = [name for name, _ in steps]

@@ -1,5 +1,6 @@
 """The documents say what is so: dependencies, commands and links are held against the project itself."""
 
+import itertools
 import re
 import subprocess
 import tomllib
@@ -28,8 +29,12 @@ def make_targets() -> set[str]:
 
 def declared_dependencies() -> set[str]:
     project = tomllib.loads(read("pyproject.toml"))["project"]
-    requirements = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    return {re.split(r"[^a-z0-9-]", requirement, maxsplit=1)[0] for requirement in requirements}
+    requirements = [
+        *project["dependencies"],
+        *itertools.chain.from_iterable(project["optional-dependencies"].values()),
+    ]
+    names = {re.split(r"[^a-z0-9-]", requirement, maxsplit=1)[0] for requirement in requirements}
+    return names - {project["name"]}
 
 
 def tracked_files() -> list[Path]:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from socket import socket
 from typing import Final
@@ -17,19 +16,17 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tally.app import CATALOGUE, Application, MountedApp, build_app, open_application
+from tally.app import Application, build_app, open_application
+from tally.console_setup import build_console
 from tally.dependencies import KEY_FILES
 from tally.errors import Conflict
 from tally.kit import directory_lock
 from tally.kit.clock import Clock, SystemClock
-from tally.kit.jobs import JobRunner
-from tally.kit.keyfile import read_or_create
 from tally.kit.server import Server, socket_url
 from tally.settings import Settings
 from tally.sim.demo.kept import Kept, open_kept
 from tally.sim.demo.outside import Outside, outside_world
 from tally.sim.demo.people import people
-from tally.store.report import pattern_rows
 
 # What a person sees first, once the server listens.
 PLACES: Final = (
@@ -39,9 +36,6 @@ PLACES: Final = (
     ("Readiness", "/health/ready"),
     ("Metrics", "/metrics"),
 )
-
-
-LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Up:
@@ -125,42 +119,6 @@ class Up:
         with self._console.status(what):
             yield
         self._console.print(f"{what}: {self._clock.monotonic() - started:.1f} s")
-
-
-def build_console(
-    application: Application, outside: Outside | None, runner: JobRunner
-) -> MountedApp:
-    """The console of a program.
-
-    In a demo on this machine alone, whoever can open it may look; elsewhere it has a password.
-    """
-    # It takes seconds to load, which nobody should wait for who does not see it.
-    mount, context, traffic = (
-        import_module(f"tally.console.{name}") for name in ("mount", "context", "traffic")
-    )
-    settings = application.settings
-    is_open = (
-        outside is not None and settings.console_password is None and settings.host in LOOPBACK
-    )
-    made: MountedApp = mount.make_console(
-        context.ConsoleContext(
-            settings=settings,
-            clock=application.clock,
-            store=application.store,
-            catalogue=CATALOGUE,
-            backends=application.backends,
-            probes=application.probes,
-            runner=runner,
-            traffic=traffic.TrafficHistory(application.metrics, application.clock),
-            patterns=lambda: pattern_rows(CATALOGUE, application.store.meters),
-            outside=outside,
-            password=None
-            if is_open
-            else settings.console_password or read_or_create(settings.data_dir / "console.key"),
-        ),
-        read_or_create(settings.data_dir / "console-cookies.key"),
-    )
-    return made
 
 
 def archive_data_dir(data_dir: Path) -> Path | None:

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tally.console.traffic import TrafficHistory
 from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock
 from tally.kit.jobs import JobRunner
 from tally.settings import Secret, Settings
-from tally.sim.demo.outside import Outside
 from tally.store.catalogue import Catalogue
 from tally.store.report import PatternRow
 from tally.store.store import Store
+
+# The console also runs where the extra "demo" is not installed.
+if TYPE_CHECKING:
+    from tally.sim.demo.outside import Outside
 
 B = TypeVar("B", bound=Backend)
 
@@ -33,7 +36,7 @@ class ConsoleContext:
     runner: JobRunner
     traffic: TrafficHistory
     patterns: Callable[[], list[PatternRow]]
-    outside: Outside | None = None
+    outside: "Outside | None" = None
     password: Secret | None = None
 
     def backend(self, name: str, kind: type[B]) -> B | None:

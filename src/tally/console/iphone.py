@@ -6,14 +6,17 @@ none.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nicegui import ui
 
 from tally.console.context import ConsoleContext
 from tally.console.shell import Region, card
-from tally.sim.phones.activitykit import Activity
-from tally.sim.phones.phone import Phone
+
+# The console also runs where the extra "demo" is not installed.
+if TYPE_CHECKING:
+    from tally.sim.phones.activitykit import Activity
+    from tally.sim.phones.phone import Phone
 
 BELLS: Final = {
     "not following": ("notifications_none", "Not following: tap to follow"),
@@ -99,19 +102,19 @@ class Iphone:
             self.refresh()
 
     @property
-    def _phone(self) -> Phone | None:
+    def _phone(self) -> "Phone | None":
         crowd = self._context.outside.crowd if self._context.outside is not None else None
         return None if crowd is None else crowd.visitor
 
 
-def _lock_screen(activities: Sequence[Activity]) -> None:
+def _lock_screen(activities: "Sequence[Activity]") -> None:
     if not activities:
         ui.label("Nothing on the Lock Screen").classes("w-full text-center").style("color: #c9d3d6")
     for activity in activities:
         _live_activity(activity)
 
 
-def _live_activity(activity: Activity) -> None:
+def _live_activity(activity: "Activity") -> None:
     content: Any = activity.content
     with ui.column().classes("w-full gap-1").style(ACTIVITY).props("data-activity=1"):
         for team in content.get("teams", ()):

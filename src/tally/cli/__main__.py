@@ -1,0 +1,5 @@
+"""Runs the command line as `python -m tally.cli`."""
+
+from tally.cli import main
+
+main()

@@ -1,0 +1,48 @@
+"""`tally job list` and `tally job run`: the scheduled jobs."""
+
+import asyncio
+
+import msgspec
+import typer
+
+from tally.app import open_application
+from tally.cli.startup import AsJson, explained_errors, load_settings
+from tally.kit.jobs import Job, JobOutcome, JobRun
+
+job_commands = typer.Typer(no_args_is_help=True)
+
+
+@job_commands.command("list")
+def list_jobs(as_json: AsJson = False) -> None:
+    """Print the jobs and their intervals."""
+
+    async def read() -> tuple[Job, ...]:
+        async with open_application(load_settings()) as application:
+            return application.jobs
+
+    with explained_errors():
+        jobs = asyncio.run(read())
+    if as_json:
+        fields = ("name", "description", "interval", "lock_seconds", "deadline")
+        typer.echo(
+            msgspec.json.encode([{field: getattr(job, field) for field in fields} for job in jobs])
+        )
+        return
+    for job in jobs:
+        typer.echo(f"{job.name}  every {job.interval:g} s  {job.description}")
+
+
+@job_commands.command("run")
+def run_job(name: str) -> None:
+    """Run a job once, now, also while other instances run."""
+
+    async def run() -> JobRun:
+        async with open_application(load_settings()) as application:
+            return await application.job_runner().run(name)
+
+    with explained_errors():
+        result = asyncio.run(run())
+    error = f": {result.error}" if result.error else ""
+    typer.echo(f"{name} {result.outcome} in {result.seconds:.3f} s{error}")
+    if result.outcome is not JobOutcome.SUCCEEDED:
+        raise typer.Exit(1)

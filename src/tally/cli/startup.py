@@ -1,0 +1,79 @@
+"""What every command does first: read the settings, configure logging, explain errors.
+
+The option types that several commands share are here too.
+"""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, NoReturn
+
+import typer
+
+from tally.backup.errors import BackupFailed
+from tally.cli.extras import MissingExtra
+from tally.errors import TallyError
+from tally.kit import logs
+from tally.kit.clock import SystemClock
+from tally.kit.server import ListenError
+from tally.settings import Settings, SettingsError, read_settings, unknown_variables
+from tally.store.errors import StoreError
+
+Host = Annotated[str | None, typer.Option(help="Address to listen on; overrides TALLY_HOST.")]
+Port = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Port to listen on; overrides TALLY_PORT.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def load_settings(
+    host: str | None = None,
+    port: int | None = None,
+    backends: list[str] | None = None,
+    *,
+    quiet: bool = False,
+) -> Settings:
+    """Read the settings, apply the command line's overrides and configure logging.
+
+    With `quiet`, a command that draws on the terminal logs only warnings and errors there.
+    """
+    overrides = {"TALLY_BACKENDS": ",".join(backends)} if backends else {}
+    defaults = {"TALLY_LOG_LEVEL": "warning"} if quiet and sys.stderr.isatty() else {}
+    with explained_errors():
+        settings = read_settings(defaults | os.environ | overrides)
+    settings = dataclasses.replace(
+        settings,
+        host=settings.host if host is None else host,
+        port=settings.port if port is None else port,
+    )
+    logs.configure(settings, SystemClock())
+    for warning in unknown_variables(os.environ):
+        typer.echo(warning, err=True)
+    return settings
+
+
+@contextmanager
+def explained_errors() -> Iterator[None]:
+    """Print an error that the user can fix and exit: with 2, or with 1 if the operation had begun."""
+    try:
+        yield
+    except SettingsError as error:
+        _exit(*error.problems)
+    except ListenError as error:
+        _exit(f"{error}. Choose another with --host and --port, or TALLY_HOST and TALLY_PORT.")
+    except MissingExtra as error:
+        _exit(str(error))
+    except BackupFailed as error:
+        _exit(error.message, code=1)
+    except TallyError as error:
+        _exit(error.message)
+    except StoreError as error:
+        _exit(f"The store: {error}")
+
+
+def _exit(*messages: str, code: int = 2) -> NoReturn:
+    for message in messages:
+        typer.echo(message, err=True)
+    raise typer.Exit(code)
