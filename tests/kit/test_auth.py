@@ -21,7 +21,7 @@ from tally.kit.auth import (
     KeySet,
     TokenVerifier,
     bearer_token,
-    http_keys,
+    http_key_fetcher,
     matches_secret,
     require_bearer,
     require_key,
@@ -72,7 +72,7 @@ def issuer(shared_issuer: Issuer) -> Issuer:
 
 @pytest.fixture
 def verifier(issuer: Issuer, client: Client, clock: ManualClock) -> TokenVerifier:
-    keys = KeySet(http_keys(client, issuer.url), clock, pause=10, max_age=3600)
+    keys = KeySet(http_key_fetcher(client, issuer.url), clock, min_interval=10, max_age=3600)
     return TokenVerifier(keys, clock, issuer=ISSUER, audience=AUDIENCE, leeway=30)
 
 
@@ -390,7 +390,7 @@ async def test_keys_are_kept_while_the_issuer_is_out_of_order(
     assert await verifier.verify(token)
     assert await verifier.verify(token)
     assert issuer.reads == 2
-    assert [line["level"] for line in log_lines() if line["action"] == "jwks_refresh"] == [
+    assert [line["level"] for line in log_lines() if line["action"] == "jwks_refresh_failed"] == [
         "warning"
     ]
 
@@ -412,7 +412,7 @@ async def test_without_any_keys_nobody_is_called_a_liar(
     issuer.status = 503
     token = issuer.sign(claims_of(clock))
     for _ in range(3):
-        with pytest.raises(Unavailable, match="out of reach") as caught:
+        with pytest.raises(Unavailable, match="are unavailable") as caught:
             await verifier.verify(token)
         assert caught.value.retry_after == 10
     assert issuer.reads == 1
@@ -425,7 +425,7 @@ async def test_a_port_where_nobody_listens_is_out_of_reach_too(
     clock: ManualClock, issuer: Issuer
 ) -> None:
     async with ClientBuilder().timeout(timedelta(seconds=5)).build() as client:
-        keys = KeySet(http_keys(client, "http://127.0.0.1:1/jwks.json"), clock)
+        keys = KeySet(http_key_fetcher(client, "http://127.0.0.1:1/jwks.json"), clock)
         with pytest.raises(Unavailable):
             await keys.key("k1")
 

@@ -34,12 +34,12 @@ def test_all_who_start_at_once_have_the_same_key(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_key_is_named(tmp_path: Path) -> None:
     path = tmp_path / "cursor.key"
     path.write_text("short\n")
-    with pytest.raises(SettingsError, match=r"TALLY_DATA_DIR: .*cursor.key holds no key"):
+    with pytest.raises(SettingsError, match=r"TALLY_DATA_DIR: .*cursor.key does not contain a key"):
         keyfile.read_or_create(path)
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     in_the_way = tmp_path / "data"
     in_the_way.write_text("a file")
-    with pytest.raises(SettingsError, match=r"TALLY_DATA_DIR: .*cannot be made or read"):
+    with pytest.raises(SettingsError, match=r"TALLY_DATA_DIR: cannot create or read"):
         keyfile.read_or_create(in_the_way / "cursor.key")

@@ -58,7 +58,7 @@ async def test_to_be_refused_costs_nothing(clock: ManualClock) -> None:
 
 async def test_no_more_keys_are_remembered_than_the_bound(clock: ManualClock) -> None:
     """Those whose bucket is full again go first: to forget them changes nothing for them."""
-    limiter = RateLimiter(clock, per_second=1, burst=2, most_keys=3)
+    limiter = RateLimiter(clock, per_second=1, burst=2, max_keys=3)
     for key in ("a", "b"):
         limiter.take(key)
     await clock.advance(5)
@@ -73,7 +73,7 @@ async def test_no_more_keys_are_remembered_than_the_bound(clock: ManualClock) ->
 async def test_a_key_that_is_not_the_oldest_keeps_its_debt_when_keys_are_forgotten(
     clock: ManualClock,
 ) -> None:
-    limiter = RateLimiter(clock, per_second=1, burst=1, most_keys=2)
+    limiter = RateLimiter(clock, per_second=1, burst=1, max_keys=2)
     for key in ("a", "b", "c"):
         limiter.take(key)
     assert taken(limiter, "b", 1) == taken(limiter, "c", 1) == 0

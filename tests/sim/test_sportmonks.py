@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.kit.auth import KeySet, TokenVerifier, http_keys
+from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.clock import ManualClock
 from tally.sim.cognito.pool import Cognito
 from tally.sim.faults import Fault
@@ -396,7 +396,7 @@ async def test_cognito_has_a_client_for_phones_and_a_group_for_operators() -> No
     """Its tokens hold for whoever reads its keys."""
     clock = ManualClock()
     async with Cognito(clock).serving() as cognito, ClientBuilder().build() as client:
-        keys = KeySet(http_keys(client, f"{cognito.issuer}/.well-known/jwks.json"), clock)
+        keys = KeySet(http_key_fetcher(client, f"{cognito.issuer}/.well-known/jwks.json"), clock)
         verifier = TokenVerifier(keys, clock, issuer=cognito.issuer, audience=cognito.client_id)
         ana, olga = (
             await verifier.verify(cognito.user("ana")),

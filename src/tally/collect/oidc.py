@@ -13,7 +13,7 @@ from pyreqwest.client import Client
 
 from tally.collect.model import Identity, check_user_id
 from tally.errors import Invalid, Unauthenticated, Unavailable
-from tally.kit.auth import KeySet, TokenVerifier, http_keys
+from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.clock import Clock
 from tally.kit.fetch import HttpResponse, fetch
 from tally.settings import Secret
@@ -155,7 +155,7 @@ class OidcIssuer:
     def _verifier(self, discovered: _Discovery) -> TokenVerifier:
         if self._known is not None and self._known[1] == discovered:
             return self._known[2]
-        keys = KeySet(http_keys(self._client, discovered.jwks_uri), self._clock)
+        keys = KeySet(http_key_fetcher(self._client, discovered.jwks_uri), self._clock)
         return TokenVerifier(keys, self._clock, issuer=discovered.issuer, audience=self._client_id)
 
 

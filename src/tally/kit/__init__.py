@@ -1,7 +1,8 @@
-"""What all backends share, and nothing that only one of them needs.
+"""Code shared by all backends: HTTP, authentication, jobs, logs and metrics.
 
-Each module stands alone and is small: `clock` and `ids`; `cursors`, `auth` and `keyfile` for what
-is signed or secret; `http`, `body`, `openapi`, `docs` and `server` for requests; `hub` for
-server-sent events; `jobs`, `retry` and `breaker` for work that time starts and others may fail;
-`logs` and `metrics` for whoever looks after it. docs/kit.md says how they fit.
+Each module is small and independent. `http`, `body`, `endpoints`, `openapi`, `docs` and `server`
+handle requests. `auth`, `keyring`, `token_issuer`, `cursors`, `encryption` and `keyfile` handle
+credentials and secrets. `hub`, `event_stream` and `change_poller` serve server-sent events. `jobs`,
+`locks`, `retry` and `breaker` run work that may fail. `logs` and `metrics` report on all of it.
+docs/kit.md describes how they work together.
 """

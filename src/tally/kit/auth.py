@@ -1,9 +1,9 @@
-"""Who is asking: API keys, bearer tokens and JSON Web Tokens, checked so that neither time nor wording gives anything away.
+"""Authenticates requests: API keys, bearer tokens and JSON Web Tokens.
 
-`require_key` and `require_bearer` compare with one known secret. `TokenVerifier` checks a JWT
-against the keys that an issuer publishes: signature, algorithm, issuer, audience and times. What
-does not hold is `Unauthenticated`; issuer out of reach with no keys known is `Unavailable`, since
-it says nothing about the caller.
+`require_key` and `require_bearer` compare a credential with one known secret in constant time.
+`TokenVerifier` verifies a JWT with the keys that its issuer publishes: signature, algorithm,
+issuer, audience and times. An invalid credential raises `Unauthenticated`. If the issuer cannot be
+reached and no keys are cached, the error is `Unavailable`, because the token may be valid.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from tally.kit.clock import Clock
 from tally.settings import Secret
 
 Claims: TypeAlias = Mapping[str, Any]
-# The port to the issuer: the bytes of its key set, or Unavailable.
+# Fetches the issuer's key set; raises Unavailable if it cannot.
 FetchKeys: TypeAlias = Callable[[], Awaitable[bytes]]
 
-MAX_TOKEN: Final = 8192
-MAX_KEY_SET: Final = 256 * 1024
-# Asymmetric ones alone: with a symmetric one, whoever knows the public key could sign.
+MAX_TOKEN_LENGTH: Final = 8192
+MAX_KEY_SET_BYTES: Final = 256 * 1024
+# Asymmetric algorithms only: with a symmetric one, anyone with the public key could sign.
 ALGORITHMS: Final = {"RS256": "RSA", "ES256": "EC"}
-# The times are checked on our own clock, and the audience by our own rule.
-OPTIONS: Final[Any] = {
+# `check_times` uses the injected clock, and `_check_audience` accepts `client_id`.
+DECODE_OPTIONS: Final[Any] = {
     "require": ["exp", "iss", "sub"],
     "verify_exp": False,
     "verify_nbf": False,
@@ -44,9 +44,9 @@ OPTIONS: Final[Any] = {
 _log = logs.logger()
 
 
-def matches_secret(given: str, expected: Secret) -> bool:
-    """Whether they are equal; how long this takes tells neither where they differ nor how long the secret is."""
-    return hmac.compare_digest(_digest(given), _digest(expected.reveal()))
+def matches_secret(candidate: str, expected: Secret) -> bool:
+    """Compare in constant time, without revealing the length of the secret."""
+    return hmac.compare_digest(_digest(candidate), _digest(expected.reveal()))
 
 
 def _digest(text: str) -> bytes:
@@ -54,10 +54,10 @@ def _digest(text: str) -> bytes:
 
 
 def api_key(request: HTTPConnection, header: str = "X-API-Key") -> str:
-    """The key that the client sent; whether it holds is for the caller to find out."""
+    """Return the API key in `header`, unverified."""
     key = request.headers.get(header)
     if not key:
-        raise Unauthenticated(f"The {header} header is missing", code="missing_api_key")
+        raise Unauthenticated(f"Missing {header} header", code="missing_api_key")
     return key
 
 
@@ -67,11 +67,11 @@ def require_key(request: HTTPConnection, expected: Secret, header: str = "X-API-
 
 
 def bearer_token(request: HTTPConnection) -> str:
-    """The token in the Authorization header; whether it holds is for the caller to find out."""
+    """Return the token in the Authorization header, unverified."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthenticated(
-            "The Authorization header must be: Bearer, a space, the token", code="missing_token"
+            "The Authorization header must have the form: Bearer <token>", code="missing_token"
         )
     return token.strip()
 
@@ -85,84 +85,84 @@ def invalid_token(message: str) -> Unauthenticated:
     return Unauthenticated(message, code="invalid_token")
 
 
-def http_keys(client: Client, url: str) -> FetchKeys:
-    """The key set at `url`, through pyreqwest."""
+def http_key_fetcher(client: Client, url: str) -> FetchKeys:
+    """Return a function that fetches the key set at `url`."""
 
     async def fetch() -> bytes:
         try:
             async with client.get(url).error_for_status().build_streamed() as response:
-                return await _read_at_most(response.body_reader, MAX_KEY_SET)
+                return await _read_bounded(response.body_reader, MAX_KEY_SET_BYTES)
         except PyreqwestError as error:
-            raise Unavailable(
-                f"The issuer's keys cannot be read: {type(error).__name__}"
-            ) from error
+            raise Unavailable(f"Cannot fetch the issuer's keys: {type(error).__name__}") from error
 
     return fetch
 
 
-async def _read_at_most(reader: ResponseBodyReader, limit: int) -> bytes:
+async def _read_bounded(reader: ResponseBodyReader, limit: int) -> bytes:
     body = bytearray()
     while (chunk := await reader.read_chunk()) is not None:
         body += chunk
         if len(body) > limit:
-            raise Unavailable(f"The issuer's keys are longer than {limit} bytes")
+            raise Unavailable(f"The issuer's key set exceeds {limit} bytes")
     return bytes(body)
 
 
 class KeySet:
-    """The public keys of an issuer, read when first needed and again when one is asked for that is not known.
+    """Caches the public keys of an issuer.
 
-    Reads are at least `pause` seconds apart, whoever asks for what. A read that fails leaves the
-    keys as they are.
+    Fetches them on first use, after `max_age` seconds and when a token names an unknown key, but at
+    most once per `min_interval` seconds. A failed fetch keeps the cached keys.
     """
 
     def __init__(
-        self, fetch: FetchKeys, clock: Clock, *, pause: float = 10, max_age: float = 3600
+        self, fetch: FetchKeys, clock: Clock, *, min_interval: float = 10, max_age: float = 3600
     ) -> None:
         self._fetch = fetch
         self._clock = clock
-        self._pause = pause
+        self._min_interval = min_interval
         self._max_age = max_age
         self._keys: dict[str, jwt.PyJWK] = {}
-        self._tried_at: float | None = None
-        self._read_at: float | None = None
-        self._reading = asyncio.Lock()
+        self._attempted_at: float | None = None
+        self._fetched_at: float | None = None
+        self._fetch_lock = asyncio.Lock()
 
     async def key(self, kid: str) -> jwt.PyJWK:
         if kid not in self._keys:
-            async with self._reading:
-                if kid not in self._keys and self._may_try():
-                    await self._read()
-        elif self._is_old() and self._may_try() and not self._reading.locked():
-            # One caller looks for newer keys; the others go on with those they have.
-            async with self._reading:
-                await self._read()
+            async with self._fetch_lock:
+                if kid not in self._keys and self._may_fetch():
+                    await self._refresh()
+        elif self._is_stale() and self._may_fetch() and not self._fetch_lock.locked():
+            # One caller refreshes the keys; the others continue with the cached ones.
+            async with self._fetch_lock:
+                await self._refresh()
         if kid in self._keys:
             return self._keys[kid]
-        if self._read_at is None:
-            raise Unavailable("The issuer's keys are out of reach", retry_after=self._pause)
-        raise invalid_token("The token is signed with a key that its issuer does not have")
+        if self._fetched_at is None:
+            raise Unavailable("The issuer's keys are unavailable", retry_after=self._min_interval)
+        raise invalid_token("Invalid token: the issuer has no key with this key ID")
 
-    def _is_old(self) -> bool:
-        return self._read_at is None or self._clock.monotonic() - self._read_at > self._max_age
+    def _is_stale(self) -> bool:
+        fetched_at = self._fetched_at
+        return fetched_at is None or self._clock.monotonic() - fetched_at > self._max_age
 
-    def _may_try(self) -> bool:
-        return self._tried_at is None or self._clock.monotonic() - self._tried_at >= self._pause
+    def _may_fetch(self) -> bool:
+        attempted_at = self._attempted_at
+        return attempted_at is None or self._clock.monotonic() - attempted_at >= self._min_interval
 
-    async def _read(self) -> None:
-        self._tried_at = self._clock.monotonic()
+    async def _refresh(self) -> None:
+        self._attempted_at = self._clock.monotonic()
         try:
             keys = _usable_keys(await self._fetch())
         except (Unavailable, msgspec.DecodeError) as error:
             _log.warning(
-                "The issuer's keys could not be read",
-                action="jwks_refresh",
+                "Refreshing the issuer's keys failed",
+                action="jwks_refresh_failed",
                 error=error,
-                known=len(self._keys),
+                cached=len(self._keys),
             )
             return
         self._keys = keys
-        self._read_at = self._clock.monotonic()
+        self._fetched_at = self._clock.monotonic()
 
 
 class _PublishedKeys(msgspec.Struct):
@@ -170,11 +170,11 @@ class _PublishedKeys(msgspec.Struct):
 
 
 def _usable_keys(body: bytes) -> dict[str, jwt.PyJWK]:
-    """Those with an id that sign with an algorithm we allow; others are none of our business."""
+    """Return the signing keys that have an ID and an allowed algorithm, by ID."""
     usable = {}
     for published in msgspec.json.decode(body, type=_PublishedKeys).keys:
         kid, kind = published.get("kid"), published.get("kty")
-        algorithm = next((name for name, its_kind in ALGORITHMS.items() if its_kind == kind), None)
+        algorithm = next((name for name, key_type in ALGORITHMS.items() if key_type == kind), None)
         is_for_signing = (
             published.get("use", "sig") == "sig" and published.get("alg", algorithm) == algorithm
         )
@@ -184,13 +184,13 @@ def _usable_keys(body: bytes) -> dict[str, jwt.PyJWK]:
             usable[kid] = jwt.PyJWK(published, algorithm)
         except jwt.PyJWTError as error:
             _log.warning(
-                "A published key cannot be used", action="jwks_refresh", kid=kid, error=error
+                "Published key is unusable", action="jwks_key_skipped", kid=kid, error=error
             )
     return usable
 
 
 class TokenVerifier:
-    """Checks tokens of one issuer for one audience."""
+    """Verifies tokens of one issuer for one audience."""
 
     def __init__(
         self, keys: KeySet, clock: Clock, *, issuer: str, audience: str, leeway: float = 30
@@ -202,14 +202,21 @@ class TokenVerifier:
         self._leeway = leeway
 
     async def verify(self, token: str) -> Claims:
-        """The claims of `token`, or Unauthenticated: `token_expired` where its time is over, else `invalid_token`."""
+        """Return the claims of `token`, or raise Unauthenticated.
+
+        The code is `token_expired` for an expired token and `invalid_token` for any other.
+        """
         key = await self._keys.key(_key_id(token))
         try:
             claims = jwt.decode(
-                token, key, algorithms=[key.algorithm_name], options=OPTIONS, issuer=self._issuer
+                token,
+                key,
+                algorithms=[key.algorithm_name],
+                options=DECODE_OPTIONS,
+                issuer=self._issuer,
             )
         except jwt.InvalidIssuerError as error:
-            raise invalid_token("The token is another issuer's") from error
+            raise invalid_token("Invalid token: unexpected issuer") from error
         except jwt.PyJWTError as error:
             raise invalid_token("Invalid token") from error
         self._check_audience(claims)
@@ -217,38 +224,38 @@ class TokenVerifier:
         return claims
 
     def _check_audience(self, claims: Claims) -> None:
-        # An access token of Cognito's has no `aud`; what it was made for is its `client_id`.
+        # Cognito's access tokens have no `aud`; `client_id` names the audience.
         audience = claims.get("aud", claims.get("client_id"))
         if self._audience not in (audience if isinstance(audience, list) else [audience]):
-            raise invalid_token("The token was made for another audience")
+            raise invalid_token("Invalid token: unexpected audience")
 
 
 def check_times(claims: Claims, clock: Clock, leeway: float) -> None:
-    """Whether a token with these claims is valid at this moment; its numbers are somebody else's, and may be anything."""
+    """Raise Unauthenticated unless the token is valid now; the claims may have any type."""
     now = clock.time_ns() / 1e9
     times = [claims["exp"], claims.get("nbf", 0), claims.get("iat", 0)]
-    if any(isinstance(moment, bool) or not isinstance(moment, (int, float)) for moment in times):
-        raise invalid_token("The token's times are not numbers")
+    if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in times):
+        raise invalid_token("Invalid token: its times must be numbers")
     expires, *starts = times
     if not expires > now - leeway:
-        raise Unauthenticated("The token has expired", code="token_expired")
-    if not all(moment <= now + leeway for moment in starts):
-        raise invalid_token("The token is not valid yet")
+        raise Unauthenticated("Invalid token: expired", code="token_expired")
+    if not all(start <= now + leeway for start in starts):
+        raise invalid_token("Invalid token: not valid yet")
 
 
 def _key_id(token: str) -> str:
     header = unverified_header(token)
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS or not isinstance(kid, str):
-        raise invalid_token("The token is not signed in a way that is accepted here")
+        raise invalid_token("Invalid token: unsupported algorithm or missing key ID")
     return kid
 
 
 def unverified_header(token: str) -> Claims:
-    """What a token says of itself, which nobody has signed for yet."""
-    if len(token) > MAX_TOKEN:
-        raise invalid_token("The token is too long")
+    """Return the header of a token whose signature has not been verified."""
+    if len(token) > MAX_TOKEN_LENGTH:
+        raise invalid_token(f"Invalid token: longer than {MAX_TOKEN_LENGTH} characters")
     try:
         return jwt.get_unverified_header(token)
     except (jwt.PyJWTError, RecursionError) as error:
-        raise invalid_token("The token is not a JSON Web Token") from error
+        raise invalid_token("Invalid token: not a JSON Web Token") from error

@@ -1,4 +1,4 @@
-"""What a backend is to the program that runs it: routes, jobs, and what must work before requests are welcome."""
+"""The interface between a backend and the process that runs it: endpoints, jobs and probes."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from tally.kit.jobs import Job
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Something that readiness asks about; `check` raises if it does not work.
+    """A readiness probe; `check` raises if the dependency does not work.
 
-    What is not required is told, and no more.
+    Readiness reports a failed probe, and fails if the probe is required.
     """
 
     name: str
@@ -21,7 +21,7 @@ class Probe:
 
 
 class Backend(Protocol):
-    """A backend, open; what else it has is between it and those who know it."""
+    """An open backend."""
 
     @property
     def api(self) -> Api: ...

@@ -1,7 +1,7 @@
-"""Time as a parameter: whoever needs to know the time, or to wait, is given a `Clock`.
+"""Time as a parameter: code that reads the time or waits receives a `Clock`.
 
-The program runs on `SystemClock`. Tests run on `ManualClock`, which stands still until they move
-it, so that a test of an hour takes no time and never depends on how busy the machine is.
+The program uses `SystemClock`. Tests use `ManualClock`, which moves only when they advance it: a
+test of an hour takes no time and does not depend on the load of the machine.
 """
 
 import asyncio
@@ -18,32 +18,32 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """Three things an implementation brings, and the forms of the time that the backends store."""
+    """A source of time; implementations provide `time_ns`, `monotonic` and `sleep`."""
 
     def time_ns(self) -> int:
-        """Nanoseconds since 1970, UTC: what a calendar says. It may jump."""
+        """Nanoseconds since the Unix epoch. May jump."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment: for durations. It never goes back."""
+        """Seconds since an arbitrary start, for durations. Never goes back."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return when that much time has passed."""
+        """Return after `seconds`."""
 
     def seconds(self) -> int:
-        """Whole seconds since 1970, as TTL attributes hold them."""
+        """Whole seconds since the Unix epoch, as in TTL attributes."""
         return self.time_ns() // 1_000_000_000
 
     def milliseconds(self) -> int:
-        """Whole milliseconds since 1970, as readings hold them."""
+        """Whole milliseconds since the Unix epoch, as in readings."""
         return self.time_ns() // 1_000_000
 
     def now(self) -> datetime:
-        """The moment as an aware datetime in UTC, exact to the microsecond."""
+        """The current time as an aware UTC datetime with microseconds."""
         return EPOCH + timedelta(microseconds=self.time_ns() // 1000)
 
 
 class SystemClock(Clock):
-    """The machine's time."""
+    """The clock of the machine."""
 
     def time_ns(self) -> int:
         return time.time_ns()
@@ -56,7 +56,7 @@ class SystemClock(Clock):
 
 
 class ManualClock(Clock):
-    """A clock that a test moves by `advance`; sleepers wake in the order of their times."""
+    """A clock that tests move with `advance`; sleepers wake in the order of their deadlines."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start_ns = round((start - EPOCH) / timedelta(microseconds=1)) * 1000
@@ -82,24 +82,23 @@ class ManualClock(Clock):
 
     @property
     def sleeping(self) -> int:
-        """How many are asleep now."""
+        """The number of current sleepers."""
         return sum(1 for *_, woken in self._sleepers if not woken.done())
 
     def next_due(self) -> float | None:
-        """When the next one wakes, by `monotonic`; None where nobody is asleep."""
+        """Return the `monotonic` time of the next wake-up, or None without sleepers."""
         return min((due for due, _, woken in self._sleepers if not woken.done()), default=None)
 
     async def until_sleeping(self, count: int = 1) -> None:
-        """Wait until `count` are asleep, which is how a test knows that a loop has come round."""
+        """Wait for `count` sleepers, for example until a loop has finished an iteration."""
         while self.sleeping < count:
             self._slept.clear()
             await self._slept.wait()
 
     async def advance(self, seconds: float) -> None:
-        """Move on.
+        """Advance the time by `seconds`.
 
-        Each sleeper on the way is woken at its own time, and may sleep again, before the next one
-        is.
+        Each due sleeper wakes at its own deadline and may sleep again before the next one wakes.
         """
         target = self._elapsed + seconds
         await self._settle()
@@ -113,17 +112,17 @@ class ManualClock(Clock):
         self._elapsed = target
 
     async def _settle(self) -> None:
-        """Let the tasks that can run do so; one that waits for a socket or a thread is for `until_sleeping`."""
+        """Run the tasks that are ready; `until_sleeping` covers those that wait for I/O or a thread."""
         for _ in range(20):
             await asyncio.sleep(0)
 
 
 class DeadlineExceeded(TimeoutError):
-    """Work was cancelled because its time was over."""
+    """Work was cancelled because it exceeded its deadline."""
 
 
 async def finish_within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
-    """The result of `work`, or DeadlineExceeded after `seconds` on `clock`; by then `work` has been cancelled."""
+    """Return the result of `work`, or cancel it after `seconds` and raise DeadlineExceeded."""
     task = asyncio.ensure_future(work)
     timer = asyncio.ensure_future(clock.sleep(seconds))
     try:
@@ -138,5 +137,5 @@ async def finish_within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
 
 
 def rfc3339(moment: datetime) -> str:
-    """`2026-01-31T09:30:00Z`: whole seconds, UTC, in an order that is the order of time."""
+    """Format as `2026-01-31T09:30:00Z`: whole seconds, UTC, sortable as text."""
     return moment.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"

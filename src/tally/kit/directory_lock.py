@@ -1,10 +1,9 @@
-"""Who uses a data directory: every program that runs on it says so, with a lock that ends with the program.
+"""Marks a data directory as in use with a lock that ends with the process.
 
-    with shared_lock(data_dir): ...          # any number of programs at once
-    if is_locked(data_dir): ...         # asked by whoever wants to move or replace the directory
+    with shared_lock(data_dir): ...    # any number of processes
+    if is_locked(data_dir): ...        # before the directory is moved or replaced
 
-The kernel lets go of the lock when its program ends, however it ends, so nothing stale is ever
-found.
+The kernel releases the lock when the process ends, however it ends, so there are no stale locks.
 """
 
 import fcntl
@@ -19,7 +18,7 @@ FILE_NAME: Final = "in-use.lock"
 
 @contextmanager
 def shared_lock(data_dir: Path) -> Iterator[None]:
-    """The directory counts as used while the block runs; where there is none, there is nothing to tell."""
+    """Hold a shared lock on the directory in the block; without a writable directory, do nothing."""
     if not data_dir.is_dir() or not os.access(data_dir, os.W_OK | os.X_OK):
         yield
         return
@@ -32,7 +31,7 @@ def shared_lock(data_dir: Path) -> Iterator[None]:
 
 
 def is_locked(data_dir: Path) -> bool:
-    """Whether a program runs on the directory now."""
+    """Return whether a process uses the directory."""
     try:
         descriptor = os.open(data_dir / FILE_NAME, os.O_RDWR | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

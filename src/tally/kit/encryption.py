@@ -1,11 +1,11 @@
-"""Secrets that have to be stored: encrypted with AES-GCM, and bound to what they belong to.
+"""Encrypts stored secrets with AES-GCM and binds each to its context.
 
-    sealer = Encryptor(secret, "strava tokens")
-    sealed = sealer.encrypt(token, f"user:{user_id}")
-    token = sealer.decrypt(sealed, f"user:{user_id}")
+    encryptor = Encryptor(secret, "strava tokens")
+    ciphertext = encryptor.encrypt(token, f"user:{user_id}")
+    token = encryptor.decrypt(ciphertext, f"user:{user_id}")
 
-Each purpose has a key of its own, derived from the one secret. What was sealed for one context does
-not open in another.
+Each purpose has its own key, derived from the secret. A ciphertext can be decrypted only with the
+context it was encrypted for.
 """
 
 import base64
@@ -23,11 +23,11 @@ NONCE_BYTES: Final = 12
 
 
 class DecryptionError(Exception):
-    """It was not sealed with this key, for this purpose and context, or has been changed since."""
+    """The ciphertext was modified, or the key, purpose or context differs."""
 
 
 class Encryptor:
-    """Seals and opens text for one purpose."""
+    """Encrypts and decrypts text for one purpose."""
 
     def __init__(self, secret: Secret, purpose: str) -> None:
         self._cipher = AESGCM(
@@ -36,15 +36,17 @@ class Encryptor:
 
     def encrypt(self, text: str, context: str) -> str:
         nonce = secrets.token_bytes(NONCE_BYTES)
-        sealed = self._cipher.encrypt(nonce, text.encode(), context.encode())
-        return base64.urlsafe_b64encode(nonce + sealed).decode()
+        ciphertext = self._cipher.encrypt(nonce, text.encode(), context.encode())
+        return base64.urlsafe_b64encode(nonce + ciphertext).decode()
 
-    def decrypt(self, sealed: str, context: str) -> str:
-        """What was sealed, or DecryptionError."""
+    def decrypt(self, ciphertext: str, context: str) -> str:
+        """Return the plain text, or raise DecryptionError."""
         try:
-            whole = base64.urlsafe_b64decode(sealed.encode())
+            content = base64.urlsafe_b64decode(ciphertext.encode())
             return self._cipher.decrypt(
-                whole[:NONCE_BYTES], whole[NONCE_BYTES:], context.encode()
+                content[:NONCE_BYTES], content[NONCE_BYTES:], context.encode()
             ).decode()
         except (InvalidTag, ValueError, binascii.Error) as error:
-            raise DecryptionError("The text does not open with this key in this context") from error
+            raise DecryptionError(
+                "Decryption failed: wrong key or context, or modified ciphertext"
+            ) from error

@@ -1,9 +1,9 @@
-"""The HTTP side of the hub: a response that sends a topic's events for as long as the client listens.
+"""The HTTP response for server-sent events: streams a hub topic to a client.
 
     return EventStream(hub, f"match:{match_id}", request, snapshot=current_display)
 
-A client that left is noticed at once. One that is connected but does not read is dropped by the
-hub, and its connection is cut, so that it holds nothing here.
+A disconnected client is detected immediately. The hub drops a connected client that does not read,
+and its connection is aborted to free its buffers.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tally.kit.hub import Hub, StreamSubscription, encode_event, noop
 
 Snapshot: TypeAlias = Callable[[], Awaitable[tuple[str, object]]]
 
-# What `tally.kit.server` offers in a scope's extensions: a call that cuts the connection at once.
+# The scope extension of `tally.kit.server` that aborts the connection.
 ABORT: Final = "tally.abort"
 HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -28,7 +28,7 @@ HEADERS: Final = [
 
 
 class EventStream:
-    """The response of an SSE route: a snapshot where one is needed, then the topic as it happens."""
+    """The response of an SSE route: a snapshot if the client needs one, then live events."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class EventStream:
         snapshot: Snapshot | None = None,
         while_open: AbstractContextManager[object] | None = None,
     ) -> None:
-        """`while_open` is entered when the client begins to listen, and left when it is gone."""
+        """Enter `while_open` for as long as the client is connected."""
         self._while_open = nullcontext() if while_open is None else while_open
         self._hub = hub
         self._topic = topic
@@ -50,19 +50,19 @@ class EventStream:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Before the snapshot is taken, so that nothing falls between the two.
+        # Subscribing before taking the snapshot leaves no gap between the two.
         subscription = self._hub.subscribe(self._topic, self._last_event_id)
         try:
-            first = await self._first(subscription)
+            initial = await self._initial(subscription)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             if scope["method"] == "HEAD":
                 await send({"type": "http.response.body"})
             else:
-                await self._stream(first, subscription, scope, receive, send)
+                await self._stream(initial, subscription, scope, receive, send)
         finally:
             self._hub.unsubscribe(self._topic, subscription)
 
-    async def _first(self, subscription: StreamSubscription) -> bytes:
+    async def _initial(self, subscription: StreamSubscription) -> bytes:
         if self._snapshot is None or not subscription.needs_snapshot:
             return b""
         event, content = await self._snapshot()
@@ -70,15 +70,15 @@ class EventStream:
 
     async def _stream(
         self,
-        first: bytes,
+        initial: bytes,
         subscription: StreamSubscription,
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
-        writer = asyncio.create_task(_write(first, subscription, send))
-        departure = asyncio.create_task(_until_disconnected(receive))
-        departure.add_done_callback(lambda _: writer.cancel())
+        writer = asyncio.create_task(_write(initial, subscription, send))
+        disconnection = asyncio.create_task(_wait_for_disconnect(receive))
+        disconnection.add_done_callback(lambda _: writer.cancel())
         is_dropped = False
 
         def drop() -> None:
@@ -90,25 +90,25 @@ class EventStream:
         try:
             await asyncio.wait({writer})
             if is_dropped:
-                # It does not read, so it would not read the end either: the server hangs up.
+                # The client does not read, so a normal end would not reach it.
                 scope.get("extensions", {}).get(ABORT, {}).get("call", noop)()
-                await departure
+                await disconnection
         finally:
             writer.cancel()
-            departure.cancel()
-            await asyncio.wait({writer, departure})
+            disconnection.cancel()
+            await asyncio.wait({writer, disconnection})
         if not writer.cancelled():
             writer.result()
 
 
-async def _write(first: bytes, subscription: StreamSubscription, send: Send) -> None:
-    if first:
-        await send({"type": "http.response.body", "body": first, "more_body": True})
+async def _write(initial: bytes, subscription: StreamSubscription, send: Send) -> None:
+    if initial:
+        await send({"type": "http.response.body", "body": initial, "more_body": True})
     while chunk := await subscription.next():
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body"})
 
 
-async def _until_disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,8 +1,8 @@
-"""Identifiers: random ones that say nothing, and sortable ones whose order is the order in which they were made.
+"""Generates identifiers: random UUIDs and time-ordered sortable IDs.
 
-A sortable id is 26 characters: 48 bits of milliseconds and 80 random bits in Crockford's base 32,
-whose letters sort as their values do. Within one `SortableIds` each id is greater than the one
-before, even within a millisecond and even when the machine's clock goes back.
+A sortable ID has 26 characters: 48 bits of milliseconds and 80 random bits in Crockford's Base32,
+which sorts like the encoded value. IDs of one `SortableIds` strictly increase, even within a
+millisecond and when the system clock goes back.
 """
 
 import secrets
@@ -19,12 +19,12 @@ RANDOM_BITS: Final = 80
 
 
 def new_uuid() -> str:
-    """A random UUID, version 4, as text."""
+    """Return a random UUID (version 4) as text."""
     return str(uuid.uuid4())
 
 
 class SortableIds:
-    """Makes sortable ids; safe to call from any thread."""
+    """Generates sortable IDs; thread-safe."""
 
     def __init__(self, clock: Clock, random_bits: Callable[[int], int] = secrets.randbits) -> None:
         self._clock = clock
@@ -35,8 +35,7 @@ class SortableIds:
     def next(self) -> str:
         fresh = (self._clock.milliseconds() << RANDOM_BITS) | self._random_bits(RANDOM_BITS)
         with self._lock:
-            # The same millisecond again, or one that has been before: count on, so that the order
-            # holds.
+            # In the same or an earlier millisecond, increment to preserve the order.
             is_later = fresh >> RANDOM_BITS > self._last >> RANDOM_BITS
             self._last = fresh if is_later else self._last + 1
             return _encode(self._last)

@@ -1,6 +1,6 @@
-"""Stored values as JSON has them, for bodies that go out and for whoever looks at an item.
+"""Converts stored values to JSON types.
 
-The store's numbers are exact: a `Decimal` that is whole becomes an `int`, any other a `float`. Sets
+The store's numbers are exact: an integral `Decimal` becomes an `int`, any other a `float`. Sets
 become sorted lists.
 """
 
@@ -10,13 +10,13 @@ from typing import Any
 
 
 def to_jsonable(value: Any, *, binary: Callable[[bytes], object] = bytes) -> Any:
-    """The same with what JSON has; `binary` says what stands for bytes, which are left as they are without it."""
+    """Convert recursively; `binary` converts bytes, which are unchanged by default."""
     if isinstance(value, Mapping):
-        return {name: to_jsonable(held, binary=binary) for name, held in value.items()}
+        return {name: to_jsonable(element, binary=binary) for name, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_jsonable(held, binary=binary) for held in value]
+        return [to_jsonable(element, binary=binary) for element in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(to_jsonable(held, binary=binary) for held in value)
+        return sorted(to_jsonable(element, binary=binary) for element in value)
     if isinstance(value, (bytes, bytearray)):
         return binary(bytes(value))
     if isinstance(value, Decimal):

@@ -1,6 +1,6 @@
-"""A random key in a file: made at first start, readable by its owner alone, the same ever after.
+"""Reads a random key from a file, which is created on first use and readable by its owner only.
 
-Several processes may start for the first time at once; all of them end up with the same key.
+Processes that start concurrently for the first time all get the same key.
 """
 
 import os
@@ -11,26 +11,25 @@ from tally.settings import Secret, SettingsError
 
 
 def read_or_create(path: Path) -> Secret:
-    """The key in `path`, made there if there is none; a SettingsError says what is in the way."""
+    """Return the key in `path`, creating it if missing; raise SettingsError if that fails."""
     try:
         if not path.exists():
-            _make(path)
+            _create(path)
         key = path.read_text().strip()
     except OSError as error:
         raise SettingsError(
-            [f"TALLY_DATA_DIR: {path} cannot be made or read: {error.strerror}"]
+            [f"TALLY_DATA_DIR: cannot create or read {path}: {error.strerror}"]
         ) from error
     if len(key) < 32:
         raise SettingsError(
-            [f"TALLY_DATA_DIR: {path} holds no key; remove the file to have a new one made"]
+            [f"TALLY_DATA_DIR: {path} does not contain a key; delete the file to create a new one"]
         )
     return Secret(key)
 
 
-def _make(path: Path) -> None:
+def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Written apart and linked into place, so that nobody ever reads half a key or overwrites
-    # another's.
+    # Linking a complete file into place is atomic and never overwrites an existing key.
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -40,6 +39,6 @@ def _make(path: Path) -> None:
             os.fsync(file.fileno())
         os.link(draft, path)
     except FileExistsError:
-        return  # another process was first: its key stands
+        return  # another process created the key first
     finally:
         draft.unlink()

@@ -1,9 +1,8 @@
-"""Keys that can be changed without a break: the first of them signs, all of them verify.
+"""Signing keys with rotation: the first key signs, all keys verify.
 
-A keyring is a list of secrets separated by commas, the newest first. Each has an id that follows
-from the secret itself, so that nobody has to name keys, and a token says which of them it was
-signed with. To change keys, add the new one at the end everywhere, then move it to the front, and
-take the old one away when what it signed has expired.
+A keyring is a comma-separated list of secrets, newest first. The ID of a key is derived from its
+secret, and a token names the key that signed it. To rotate, append the new secret on every
+instance, then move it to the front, and remove the old one when all its tokens have expired.
 """
 
 import hashlib
@@ -17,7 +16,7 @@ from tally.settings import Secret
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A secret and the id that it goes by, which gives nothing away of it."""
+    """A secret and an ID that does not reveal it."""
 
     key_id: str
     _secret: bytes = field(repr=False)
@@ -32,20 +31,20 @@ class Key:
         return hmac.digest(self._secret, message, "sha256")
 
     def reveal(self) -> bytes:
-        """The 32 bytes that sign, for a library that does it itself."""
+        """Return the 32 signing bytes, for libraries that sign themselves."""
         return self._secret
 
 
 class Keyring:
-    """The keys of one purpose."""
+    """The keys for one purpose."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
         keys = [Key.of(secret) for secret in secrets]
         if not keys:
-            raise ValueError("a keyring has at least one key")
+            raise ValueError("a keyring needs at least one key")
         self.signing = keys[0]
         self._keys = {key.key_id: key for key in keys}
 
     def get(self, key_id: str) -> Key | None:
-        """The key of that id, or None if it is not, or no longer, on the ring."""
+        """Return the key with this ID, or None if it is unknown or was removed."""
         return self._keys.get(key_id)

@@ -20,7 +20,7 @@ from tally.kit.http import to_problem
 Json = dict[str, Any]
 
 MALFORMED: Final = Invalid("name is missing", code="missing_field", field="name")
-TOO_LARGE: Final = TooLarge("The body must not be longer than 1048576 bytes", limit=1048576)
+TOO_LARGE: Final = TooLarge("The body must be at most 1048576 bytes", limit=1048576)
 NOT_JSON: Final = UnsupportedMedia(
     "The content type must be application/json", field="Content-Type"
 )

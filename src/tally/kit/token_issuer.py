@@ -1,31 +1,31 @@
-"""JSON Web Tokens that this program makes for itself: signed with the keys of a keyring, checked against them.
+"""Issues and verifies this program's own JSON Web Tokens.
 
     tokens = TokenIssuer(keyring, clock, issuer="tally", audience="scoreboard")
     token = tokens.issue(user_id, seconds=900, jti=new_uuid())
     claims = tokens.verify(token)  # or Unauthenticated: token_expired, invalid_token
 
-Tokens of others are checked by `tally.kit.auth`. Here signer and verifier are the same, so one
-algorithm is pinned, HMAC-SHA256, whatever a token says of itself.
+`tally.kit.auth` verifies tokens of other issuers. Here signer and verifier are the same program, so
+the algorithm is pinned to HMAC-SHA256, whatever the token's header says.
 """
 
 from typing import Final
 
 import jwt
 
-from tally.kit.auth import OPTIONS, Claims, check_times, invalid_token, unverified_header
+from tally.kit.auth import DECODE_OPTIONS, Claims, check_times, invalid_token, unverified_header
 from tally.kit.clock import Clock
 from tally.kit.keyring import Keyring
 from tally.kit.ttl_cache import TTLCache
 
 ALGORITHM: Final = "HS256"
-# To read a token and check its signature takes ten times as long as anything else that is done with
-# it, and clients send the same one with every request.
-REMEMBERED: Final = 10_000
-REMEMBERED_SECONDS: Final = 300.0
+# Verifying a signature takes ten times as long as the rest of the authentication, and clients send
+# the same token with every request.
+MAX_CACHED_TOKENS: Final = 10_000
+CACHE_SECONDS: Final = 300.0
 
 
 class TokenIssuer:
-    """Makes and checks tokens of one issuer for one audience."""
+    """Issues and verifies tokens of one issuer for one audience."""
 
     def __init__(
         self, keys: Keyring, clock: Clock, *, issuer: str, audience: str, leeway: float = 0
@@ -35,36 +35,41 @@ class TokenIssuer:
         self._issuer = issuer
         self._audience = audience
         self._leeway = leeway
-        self._verified: TTLCache[str, Claims] = TTLCache(clock, REMEMBERED_SECONDS, REMEMBERED)
+        self._verified: TTLCache[str, Claims] = TTLCache(clock, CACHE_SECONDS, MAX_CACHED_TOKENS)
 
     def issue(self, subject: str, *, seconds: int, **claims: str) -> str:
-        """A token for `subject` that is good for so many seconds."""
+        """Return a token for `subject` that expires after `seconds`."""
         now = self._clock.seconds()
         times = {"iat": now, "exp": now + seconds}
-        told = {"iss": self._issuer, "aud": self._audience, "sub": subject, **times, **claims}
+        payload = {"iss": self._issuer, "aud": self._audience, "sub": subject, **times, **claims}
         key = self._keys.signing
-        return jwt.encode(told, key.reveal(), ALGORITHM, {"kid": key.key_id})
+        return jwt.encode(payload, key.reveal(), ALGORITHM, {"kid": key.key_id})
 
     def verify(self, token: str) -> Claims:
-        """The claims of `token`, or Unauthenticated: `token_expired` where its time is over, else `invalid_token`."""
+        """Return the claims of `token`, or raise Unauthenticated.
+
+        The code is `token_expired` for an expired token and `invalid_token` for any other.
+        """
         claims = self._verified.get(token)
         if claims is None:
-            claims = self._read(token)
+            claims = self._decode(token)
             self._verified.put(token, claims)
         check_times(claims, self._clock, self._leeway)
         return claims
 
-    def _read(self, token: str) -> Claims:
-        """The claims of a token that is ours, whether or not its time is over."""
+    def _decode(self, token: str) -> Claims:
+        """Return the claims of a token with a valid signature, expired or not."""
         header = unverified_header(token)
         kid = header.get("kid")
         key = self._keys.get(kid) if isinstance(kid, str) else None
         if header.get("alg") != ALGORITHM or key is None:
-            raise invalid_token("The token is not signed in a way that is accepted here")
+            raise invalid_token("Invalid token: unsupported algorithm or unknown key ID")
         try:
-            claims = jwt.decode(token, key.reveal(), [ALGORITHM], OPTIONS, issuer=self._issuer)
+            claims = jwt.decode(
+                token, key.reveal(), [ALGORITHM], DECODE_OPTIONS, issuer=self._issuer
+            )
         except jwt.PyJWTError as error:
             raise invalid_token("Invalid token") from error
         if claims.get("aud") != self._audience:
-            raise invalid_token("The token was made for another audience")
+            raise invalid_token("Invalid token: unexpected audience")
         return claims

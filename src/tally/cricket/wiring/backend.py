@@ -24,7 +24,7 @@ from tally.cricket.sportmonks.gateway import SportMonksGateway
 from tally.cricket.wiring.live import Live, open_live
 from tally.cricket.wiring.queries import Reading
 from tally.dependencies import CRICKET_ADMIN_KEY, Dependencies
-from tally.kit.auth import KeySet, TokenVerifier, http_keys
+from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.backend import Probe
 from tally.kit.clock import Clock
 from tally.kit.endpoints import Api
@@ -184,7 +184,7 @@ def _verifier(dependencies: Dependencies, client: Client) -> TokenVerifier | Non
     if settings.cricket_issuer is None:
         return None
     url = settings.cricket_jwks_url or f"{settings.cricket_issuer}/.well-known/jwks.json"
-    keys = KeySet(http_keys(client, url), dependencies.clock)
+    keys = KeySet(http_key_fetcher(client, url), dependencies.clock)
     return TokenVerifier(
         keys,
         dependencies.clock,

@@ -63,17 +63,17 @@ _DATA_PLANE: Final[tuple[TallyError, ...]] = (
         "hardware_id must be a MAC address such as AA:BB:CC:DD:EE:FF, in capitals",
         code="invalid_format",
     ),
-    Unauthenticated("The X-API-Key header is missing", code="missing_api_key"),
+    Unauthenticated("Missing X-API-Key header", code="missing_api_key"),
     Unauthenticated("Invalid API key", code="invalid_api_key"),
     Unauthenticated("This API key has been revoked", code="key_revoked"),
-    TooLarge("The body must not be longer than 1048576 bytes"),
+    TooLarge("The body must be at most 1048576 bytes"),
     UnsupportedMedia("The content type must be application/json"),
     RateLimited("Too many requests with this key", retry_after=1),
     _UNAVAILABLE,
 )
 _CONTROL_PLANE: Final[tuple[TallyError, ...]] = (
     Unauthenticated(
-        "The Authorization header must be: Bearer, a space, the token", code="missing_token"
+        "The Authorization header must have the form: Bearer <token>", code="missing_token"
     ),
     Unauthenticated("Invalid token", code="invalid_token"),
     _UNAVAILABLE,
@@ -81,7 +81,7 @@ _CONTROL_PLANE: Final[tuple[TallyError, ...]] = (
 _BAD_QUERY: Final = Invalid("limit: Expected `int` >= 1", code="invalid_format")
 _BAD_BODY: Final[tuple[TallyError, ...]] = (
     Invalid("The body is not JSON", code="invalid_format"),
-    TooLarge("The body must not be longer than 1048576 bytes"),
+    TooLarge("The body must be at most 1048576 bytes"),
     UnsupportedMedia("The content type must be application/json"),
 )
 _NO_DEVICE: Final = NotFound(f"There is no device {_HARDWARE_ID}", code="device_not_found")

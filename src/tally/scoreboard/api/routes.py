@@ -90,7 +90,7 @@ _UNAVAILABLE: Final = Unavailable("The database is not available", retry_after=1
 _LIMITED: Final = RateLimited("At most 10 requests a minute", retry_after=6, limit=10)
 _AS_PLAYER: Final[tuple[TallyError, ...]] = (
     Unauthenticated("Invalid token", code="invalid_token"),
-    Unauthenticated("The token has expired", code="token_expired"),
+    Unauthenticated("Invalid token: expired", code="token_expired"),
     Unauthenticated("The session has ended", code="session_revoked"),
 )
 _BY_KEY: Final = Unauthenticated("Invalid API key", code="invalid_api_key")
