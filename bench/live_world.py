@@ -10,16 +10,16 @@ from typing import Final
 
 import msgspec
 
-from tally.cricket.model.feed import MatchFeed
+from tally.cricket.model.feed import LivePoll, MatchFeed
 from tally.cricket.model.records import NEUTRAL, ActivityStatus, LiveActivity
 from tally.cricket.repository.catalogue import REPOSITORIES
 from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.repository.tables import Tables
+from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.live.poller import LiveScore
 from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.ports import PushGateway
-from tally.cricket.sportmonks import wire
-from tally.cricket.sportmonks.translation import match_feed
+from tally.cricket.sportmonks import payloads
+from tally.cricket.sportmonks.translation import translate_match
 from tally.cricket.wiring.live import open_live
 from tally.cricket.wiring.queries import Reading
 from tally.kit.clock import SystemClock
@@ -36,14 +36,6 @@ from tally.store.store import Store
 BEGUN: Final = 40
 AT_ONCE: Final = 1_000
 DAY: Final = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class Poll:
-    """What the score service answers."""
-
-    feeds: tuple[MatchFeed, ...]
-    listed: frozenset[str]
 
 
 class OnTheAir:
@@ -66,9 +58,9 @@ class OnTheAir:
         for broadcast in self.broadcasts:
             broadcast.deliver(1)
 
-    async def live(self) -> Poll:
+    async def live(self) -> LivePoll:
         feeds = tuple(self._feed(broadcast) for broadcast in self.broadcasts)
-        return Poll(feeds, frozenset(feed.match_id for feed in feeds))
+        return LivePoll(feeds, frozenset(feed.match_id for feed in feeds), 0)
 
     async def match(self, match_id: str) -> MatchFeed | None:
         return next(
@@ -77,8 +69,9 @@ class OnTheAir:
 
     def _feed(self, broadcast: Broadcast) -> MatchFeed:
         told = msgspec.json.encode(broadcast.fixture())
-        return match_feed(
-            msgspec.json.decode(told, type=wire.Fixture, strict=False), self.clock.milliseconds()
+        return translate_match(
+            msgspec.json.decode(told, type=payloads.SportMonksFixture, strict=False),
+            self.clock.milliseconds(),
         )
 
 
@@ -89,7 +82,7 @@ class Ground:
     air: OnTheAir
     poller: LiveScore
     workers: MatchWorkers
-    tables: Tables
+    tables: Repositories
 
     async def tell_everyone(self) -> None:
         """A ball is bowled in every match, a poll finds it, and all devices are told."""
@@ -106,7 +99,7 @@ async def ground(directory: Path, apns: PushGateway, air: OnTheAir) -> AsyncIter
         for repository in REPOSITORIES:
             for table in tables_of(repository):
                 await engine.create_table(table)
-        tables = Tables.of(Store(engine, clock))
+        tables = Repositories.of(Store(engine, clock))
         reading = Reading.of(tables, clock)
         hub = Hub(clock, metrics)
         async with open_live(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tally.cricket.repository.locks import StoreLocks
-from tally.cricket.repository.tables import Tables
+from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities.activities import ActivityService
 from tally.cricket.service.activities.channels import MatchChannels
 from tally.cricket.service.activities.endings import Ender
@@ -31,7 +31,7 @@ class Instance:
 def make_instance(
     store: Store, apns: PushGateway, show: Show, owner: str, *, uses_channels: bool
 ) -> Instance:
-    clock, tables = store.clock, Tables.of(store)
+    clock, tables = store.clock, Repositories.of(store)
     starter, ender = (
         Starter(tables.activities, tables.devices, apns, clock),
         Ender(tables.activities, apns, clock),

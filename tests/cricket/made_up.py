@@ -8,20 +8,20 @@ from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import (
     ActiveMatch,
     ActivityStatus,
+    ActivitySubscription,
     CachedDisplay,
     CachedFixture,
-    Device,
     Fixture,
     Follow,
     League,
     LiveActivity,
-    Notice,
-    NoticeKind,
-    Processing,
+    NotificationKind,
+    ProcessingState,
+    SentNotification,
     StateHash,
-    Subscription,
     Team,
     TeamSeason,
+    UserDevice,
     epoch_ms,
 )
 
@@ -86,8 +86,8 @@ def league(**changes: Any) -> League:
     )
 
 
-def device(user_id: str, **changes: Any) -> Device:
-    made = Device(
+def device(user_id: str, **changes: Any) -> UserDevice:
+    made = UserDevice(
         user_id=user_id,
         device_token=secrets.token_hex(32),
         device_id=name("device"),
@@ -108,8 +108,8 @@ def follow(match_id: str, **changes: Any) -> Follow:
     return _with(made, changes)
 
 
-def subscription(match_id: str, **changes: Any) -> Subscription:
-    made = Subscription(
+def subscription(match_id: str, **changes: Any) -> ActivitySubscription:
+    made = ActivitySubscription(
         match_id=match_id,
         push_token=secrets.token_hex(32),
         user_id=name("user"),
@@ -119,11 +119,11 @@ def subscription(match_id: str, **changes: Any) -> Subscription:
     return _with(made, changes)
 
 
-def notice(match_id: str, **changes: Any) -> Notice:
-    made = Notice(
+def notice(match_id: str, **changes: Any) -> SentNotification:
+    made = SentNotification(
         match_id=match_id,
         user_id=name("user"),
-        kind=NoticeKind.PREMATCH,
+        kind=NotificationKind.PREMATCH,
         sent_at=MOMENT,
         expires_at=NOW + 2 * DAY,
     )
@@ -159,8 +159,8 @@ def cached_fixture(**changes: Any) -> CachedFixture:
     return _with(made, changes)
 
 
-def processing(**changes: Any) -> Processing:
-    made = Processing(
+def processing(**changes: Any) -> ProcessingState:
+    made = ProcessingState(
         match_id=number(),
         last_ball_id=7,
         content="[1,2]",

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from tally.cricket.model.events import KeyEvent
-from tally.cricket.model.feed import MatchFeed
-from tally.cricket.model.live import Memory
+from tally.cricket.model.feed import LivePoll, MatchFeed
+from tally.cricket.model.pipeline import PipelineState, pipeline_state
 from tally.cricket.model.push import BroadcastChannel, Priority, Push, PushOutcome, PushResult
 from tally.cricket.model.records import ActiveMatch, ActivityStatus
 from tally.cricket.repository.active_matches import ActiveMatchRepository
@@ -28,8 +28,8 @@ from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository, StoreLocks
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
-from tally.cricket.service.live.pipeline import Pipeline, memory_of
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
+from tally.cricket.service.live.pipeline import Pipeline
 from tally.cricket.service.live.poller import LiveScore
 from tally.cricket.service.live.processing import MatchProcessing
 from tally.cricket.service.live.reconciliation import Reconciliation
@@ -134,12 +134,6 @@ def _read(token: str, payload: bytes, priority: int) -> Received:
 
 
 @dataclass
-class Poll:
-    feeds: tuple[MatchFeed, ...]
-    listed: frozenset[str]
-
-
-@dataclass
 class Scores:
     """What the score service says: `now` by match; silent while `is_away`."""
 
@@ -149,7 +143,7 @@ class Scores:
     is_away: bool = False
     polls: int = 0
 
-    async def live(self) -> Poll:
+    async def live(self) -> LivePoll:
         self.polls += 1
         if self.is_away:
             raise Unavailable("SportMonks does not answer", retry_after=1)
@@ -157,7 +151,7 @@ class Scores:
             msgspec.structs.replace(feed, received_at=self.clock.milliseconds())
             for feed in self.now.values()
         )
-        return Poll(feeds, frozenset(self.now))
+        return LivePoll(feeds, frozenset(self.now), self.clock.milliseconds())
 
     async def match(self, match_id: str) -> MatchFeed | None:
         if self.is_away:
@@ -195,7 +189,7 @@ class Instance:
     published: RecordingPublisher
     active: ActiveMatchRepository
     activities: LiveActivityRepository
-    subscriptions: SubscriptionRepository
+    subscriptions: ActivitySubscriptionRepository
     fixtures: FixtureRepository
     clock: Clock
 
@@ -210,8 +204,8 @@ class Instance:
         assert record is not None
         return record
 
-    async def memory(self, match_id: str) -> Memory:
-        return memory_of(await self.record(match_id))
+    async def memory(self, match_id: str) -> PipelineState:
+        return pipeline_state(await self.record(match_id))
 
     async def follow(self, match_id: str, token: str, **changes: Any) -> str:
         """A device that shows the match; its token."""
@@ -239,7 +233,7 @@ async def instance(
     )
     activities, subscriptions, published = (
         LiveActivityRepository(store),
-        SubscriptionRepository(store),
+        ActivitySubscriptionRepository(store),
         RecordingPublisher(),
     )
     feeds = FeedCache(FixtureCacheRepository(store), clock, TTLCache(clock, 1, 100))

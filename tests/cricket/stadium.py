@@ -17,19 +17,19 @@ from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import (
     NEUTRAL,
     ActivityStatus,
-    Device,
     Fixture,
     Follow,
     LiveActivity,
-    start_text,
+    UserDevice,
+    format_start_time,
 )
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.catalogue import REPOSITORIES
-from tally.cricket.repository.devices import CRICKET_DEVICES, DeviceRepository
+from tally.cricket.repository.devices import CRICKET_DEVICES, UserDeviceRepository
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import CRICKET_MATCH_FOLLOWS, FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.errors import Invalid, NotFound
 from tally.kit.clock import ManualClock
 from tally.sim.apns.devices import TokenKind
@@ -84,12 +84,12 @@ class Stadium:
         return FollowRepository(self.store)
 
     @property
-    def devices(self) -> DeviceRepository:
-        return DeviceRepository(self.store)
+    def devices(self) -> UserDeviceRepository:
+        return UserDeviceRepository(self.store)
 
     @property
-    def subscriptions(self) -> SubscriptionRepository:
-        return SubscriptionRepository(self.store)
+    def subscriptions(self) -> ActivitySubscriptionRepository:
+        return ActivitySubscriptionRepository(self.store)
 
     async def show(self, match_id: str, view: str) -> Mapping[str, Any]:
         """The display state, as short as can be: a test changes `contents`."""
@@ -113,7 +113,7 @@ class Stadium:
         """A match that is live, unless the changes say otherwise."""
         now = self.clock.milliseconds()
         wanted = {
-            "start_time": start_text(now),
+            "start_time": format_start_time(now),
             "status": MatchStatus.IN_PLAY,
             "live_updated_at": now,
         } | changes
@@ -144,7 +144,7 @@ class Stadium:
         start = self.apple.sim.devices.issue(device_id, TokenKind.START)
         token = self.apple.sim.devices.issue(device_id, TokenKind.DEVICE)
         now = self.clock.milliseconds()
-        device: Device = made_up.device(
+        device: UserDevice = made_up.device(
             user_id,
             device_id=device_id,
             device_token=token,

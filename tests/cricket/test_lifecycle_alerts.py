@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs, Side, Toss
-from tally.cricket.model.records import Fixture, start_text
+from tally.cricket.model.records import Fixture, format_start_time
 from tally.cricket.repository.leagues import LeagueRepository
 from tests.cricket import made_up
 from tests.cricket.stadium import Phone, Stadium
@@ -19,7 +19,7 @@ async def coming(stadium: Stadium, minutes: int = 20, *, is_active: bool = True)
     await LeagueRepository(stadium.store).put(league)
     return await stadium.match(
         league_code=league.code,
-        start_time=start_text(stadium.clock.milliseconds() + minutes * 60_000),
+        start_time=format_start_time(stadium.clock.milliseconds() + minutes * 60_000),
         status=MatchStatus.NOT_STARTED,
         live_updated_at=None,
     )
@@ -132,7 +132,7 @@ async def test_the_toss_is_told_once(stadium: Stadium, toss: Toss, words: str) -
     assert [told(stadium, phone) for phone in phones] == [[words]] * 5
     noted = await stadium.fixtures.get(fixture.match_id)
     assert noted is not None
-    assert noted.toss_told_at == stadium.clock.milliseconds()
+    assert noted.toss_notified_at == stadium.clock.milliseconds()
 
 
 async def test_a_toss_that_is_long_ago_is_no_news(stadium: Stadium) -> None:
@@ -149,7 +149,7 @@ async def test_a_toss_that_is_long_ago_is_no_news(stadium: Stadium) -> None:
     assert told(stadium, phone) == []
     noted = await stadium.fixtures.get(fixture.match_id)
     assert noted is not None
-    assert noted.toss_told_at is not None
+    assert noted.toss_notified_at is not None
     early = await coming(stadium)
     _, [phone] = await stadium.follower(early)
     await instance.toss.check(feed(early, toss, overs=2))

@@ -7,23 +7,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.cricket.model.book import PATIENCE, Book
+from tally.cricket.model.ball_log import PATIENCE, BallLog
 from tally.cricket.model.cooldowns import (
     COOLDOWN_SECONDS,
-    Scene,
+    EventContext,
     cooldown_key,
-    cooled,
     is_stale,
-    pick,
+    select_event,
+    update_cooldowns,
 )
-from tally.cricket.model.display import build, symbol_of
+from tally.cricket.model.display import ball_symbol, build_display
+from tally.cricket.model.display_content import DROPPED, display_content, json_size, sanitize_text
+from tally.cricket.model.event_texts import event_sentence, event_title
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import MatchFeed, MatchStatus, Side, Toss
-from tally.cricket.model.fitting import DROPPED, clean, content_of, size_of
-from tally.cricket.model.hashing import fingerprint
-from tally.cricket.model.live import SHOWN_MS, Memory, Step, step, views_of
+from tally.cricket.model.hashing import content_hash
 from tally.cricket.model.payloads import Alert, max_content_bytes, update_payload
-from tally.cricket.model.texts import sentence_of, title_of
+from tally.cricket.model.pipeline import (
+    EVENT_DISPLAY_MS,
+    PipelineState,
+    PollResult,
+    match_views,
+    process_poll,
+)
 from tests.cricket.play import AWAY, HOME, Play, feed_of
 
 ROOM = max_content_bytes("update")
@@ -40,7 +46,7 @@ def event(kind: EventKind, subject: str = "p1.1", **told: Any) -> KeyEvent:
 def test_the_highest_rank_is_shown_and_of_two_of_a_kind_the_later() -> None:
     """Two wickets and a four in one poll: the second wicket."""
     new = [event(EventKind.WICKET, "a"), event(EventKind.FOUR), event(EventKind.WICKET, "b")]
-    assert pick(new, Scene(new), {}, 0) == new[2]
+    assert select_event(new, EventContext(new), {}, 0) == new[2]
 
 
 def test_the_first_six_kinds_alert() -> None:
@@ -68,9 +74,9 @@ def test_the_first_six_kinds_alert() -> None:
 )
 def test_what_was_overtaken_is_stale(old: EventKind, newer: EventKind) -> None:
     """A fifty is old news when the hundred is there; another batter's is not."""
-    assert is_stale(event(old), Scene([event(old), event(newer)]))
+    assert is_stale(event(old), EventContext([event(old), event(newer)]))
     if newer is not EventKind.MATCH_END:
-        assert not is_stale(event(old), Scene([event(old), event(newer, "p1.2")]))
+        assert not is_stale(event(old), EventContext([event(old), event(newer, "p1.2")]))
 
 
 def test_a_four_is_stale_an_over_later_and_a_wicket_after_two() -> None:
@@ -80,18 +86,24 @@ def test_a_four_is_stale_an_over_later_and_a_wicket_after_two() -> None:
         event(EventKind.FOUR, ball_id=balls[0].id),
         event(EventKind.WICKET, ball_id=balls[0].id),
     )
-    assert [is_stale(four, Scene([four], balls[:count])) for count in (6, 7)] == [False, True]
-    assert [is_stale(wicket, Scene([wicket], balls[:count])) for count in (12, 13)] == [False, True]
+    assert [is_stale(four, EventContext([four], balls[:count])) for count in (6, 7)] == [
+        False,
+        True,
+    ]
+    assert [is_stale(wicket, EventContext([wicket], balls[:count])) for count in (12, 13)] == [
+        False,
+        True,
+    ]
 
 
 def test_the_same_is_not_shown_again_while_it_cools_down() -> None:
     """For the same batter; another batter's six is shown."""
     six = event(EventKind.SIX)
-    left = cooled({"old": 5}, six, 1000)
+    left = update_cooldowns({"old": 5}, six, 1000)
     assert left == {cooldown_key(six): 1000 + COOLDOWN_SECONDS[EventKind.SIX] * 1000}
-    assert pick([six], Scene([six]), left, 2000) is None
-    assert pick([event(EventKind.SIX, "p1.2")], Scene([six]), left, 2000) is not None
-    assert pick([six], Scene([six]), left, left[cooldown_key(six)]) == six
+    assert select_event([six], EventContext([six]), left, 2000) is None
+    assert select_event([event(EventKind.SIX, "p1.2")], EventContext([six]), left, 2000) is not None
+    assert select_event([six], EventContext([six]), left, left[cooldown_key(six)]) == six
 
 
 def test_the_views_differ_in_what_is_said_and_in_nothing_else() -> None:
@@ -106,7 +118,9 @@ def test_the_views_differ_in_what_is_said_and_in_nothing_else() -> None:
         balls=2,
         reason="bowled",
     )
-    neutral, home, away = (build(feed, view, timestamp=1, key_event=out) for view in views_of(feed))
+    neutral, home, away = (
+        build_display(feed, view, timestamp=1, key_event=out) for view in match_views(feed)
+    )
     assert [team.id for team in neutral.teams] == [team.id for team in home.teams] == ["10", "20"]
     assert [team.id for team in away.teams] == ["20", "10"]
     assert [each.key_event.mood for each in (neutral, home, away) if each.key_event] == [
@@ -122,7 +136,7 @@ def test_the_views_differ_in_what_is_said_and_in_nothing_else() -> None:
 def test_a_state_says_how_a_match_stands() -> None:
     """Scores, overs, batters, balls and rates, in a line for every presentation."""
     balls = Play().innings(1, "1 4 wd W").balls
-    state = build(feed_of(balls), timestamp=7, balls=balls)
+    state = build_display(feed_of(balls), timestamp=7, balls=balls)
     assert state.teams[0].score == "6/1"
     assert state.teams[0].overs == "0.3"
     assert state.last_balls == ("1", "4", "wd", "W")
@@ -136,8 +150,10 @@ def test_a_state_says_how_a_match_stands() -> None:
 def test_before_the_first_ball_the_toss_is_told() -> None:
     """And where not even that is known, who plays."""
     feed = msgspec.structs.replace(feed_of([]), toss=Toss("10", "batting"))
-    assert "Rovers won the toss and chose to bat" in build(feed, timestamp=1).lines.lock_screen
-    assert build(feed_of([]), timestamp=1).lines.lock_screen == "ROV v WAN"
+    assert (
+        "Rovers won the toss and chose to bat" in build_display(feed, timestamp=1).lines.lock_screen
+    )
+    assert build_display(feed_of([]), timestamp=1).lines.lock_screen == "ROV v WAN"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +172,7 @@ def test_before_the_first_ball_the_toss_is_told() -> None:
 def test_a_ball_is_written_as_scorers_do(word: str, symbol: str) -> None:
     """Extras with their letters, a dot for nothing."""
     (ball,) = Play().innings(1, word).balls
-    assert symbol_of(ball) == symbol
+    assert ball_symbol(ball) == symbol
 
 
 def test_every_kind_has_words() -> None:
@@ -172,8 +188,8 @@ def test_every_kind_has_words() -> None:
             reason="bowled",
             score="1/1",
         )
-        assert title_of(told)
-        assert sentence_of(told)
+        assert event_title(told)
+        assert event_sentence(told)
 
 
 def hostile_feed(names: list[str]) -> MatchFeed:
@@ -209,16 +225,16 @@ def test_a_state_fits_and_is_valid_json_whatever_names_it_has(
     shown = event(
         EventKind.WICKET, player=names[8], other=names[9], reason=names[8], score=names[9]
     )
-    for view in views_of(feed):
-        content = content_of(
-            build(feed, view, timestamp=9_999_999_999, key_event=shown, balls=()), room
+    for view in match_views(feed):
+        content = display_content(
+            build_display(feed, view, timestamp=9_999_999_999, key_event=shown, balls=()), room
         )
-        assert size_of(content) <= max(room, 640)
+        assert json_size(content) <= max(room, 640)
         assert msgspec.json.decode(msgspec.json.encode(content)) == content
         assert content["teams"][0]["score"]
     payload = update_payload(
         timestamp=9_999_999_999,
-        content=content_of(build(feed, timestamp=1), ROOM),
+        content=display_content(build_display(feed, timestamp=1), ROOM),
         alert=Alert(names[8], names[9]),
     )
     assert len(payload) <= 4096
@@ -228,41 +244,45 @@ def test_parts_are_dropped_in_the_stated_order() -> None:
     """The expanded line first, the event last, and nothing more than it takes."""
     feed = feed_of(Play().innings(1, "6 6 6").innings(2, "1 4 1").balls)
     content = msgspec.to_builtins(
-        build(
+        build_display(
             feed, timestamp=1, key_event=event(EventKind.SIX, player="Ann"), balls=feed.balls or ()
         )
     )
-    sizes = [size_of(content)]
+    sizes = [json_size(content)]
     for drop in DROPPED:
         content = drop(content)
-        sizes.append(size_of(content))
+        sizes.append(json_size(content))
     assert sizes == sorted(sizes, reverse=True)
     assert set(content) >= {"matchId", "teams", "timestamp", "lines"}
-    state = build(feed, timestamp=1, balls=feed.balls or ())
-    assert "expanded" not in content_of(state, sizes[1])["lines"]
+    state = build_display(feed, timestamp=1, balls=feed.balls or ())
+    assert "expanded" not in display_content(state, sizes[1])["lines"]
 
 
 def test_cut_text_never_ends_in_half_a_character() -> None:
     """A family of emoji stays whole or goes."""
     family = "👨‍👩‍👧‍👦"
-    assert clean(family * 10, 8).rstrip("…") in {"", family}
-    assert clean("a\ud800b\x00c") == "a�b c"
+    assert sanitize_text(family * 10, 8).rstrip("…") in {"", family}
+    assert sanitize_text("a\ud800b\x00c") == "a�b c"
 
 
 def test_the_fingerprint_is_of_what_is_seen() -> None:
     """The time of building is not; a change of a single ball is."""
     balls = Play().innings(1, "1 4 1").balls
-    first = content_of(build(feed_of(balls), timestamp=1, balls=balls), ROOM)
-    later = content_of(build(feed_of(balls), timestamp=99, balls=balls), ROOM)
-    other = content_of(build(feed_of(balls[:2]), timestamp=1, balls=balls[:2]), ROOM)
-    assert fingerprint(first) == fingerprint(later) != fingerprint(other)
-    assert fingerprint(first) != fingerprint(first | {"isStale": True})
+    first = display_content(build_display(feed_of(balls), timestamp=1, balls=balls), ROOM)
+    later = display_content(build_display(feed_of(balls), timestamp=99, balls=balls), ROOM)
+    other = display_content(build_display(feed_of(balls[:2]), timestamp=1, balls=balls[:2]), ROOM)
+    assert content_hash(first) == content_hash(later) != content_hash(other)
+    assert content_hash(first) != content_hash(first | {"isStale": True})
 
 
 def take(
-    memory: Memory, book: Book, words: str, now: int, status: MatchStatus = MatchStatus.IN_PLAY
-) -> Step:
-    return step(
+    memory: PipelineState,
+    book: BallLog,
+    words: str,
+    now: int,
+    status: MatchStatus = MatchStatus.IN_PLAY,
+) -> PollResult:
+    return process_poll(
         memory,
         book,
         feed_of(Play().innings(1, words).balls, status, received_at=now),
@@ -273,7 +293,7 @@ def take(
 
 def test_a_poll_without_news_changes_nothing() -> None:
     """Neither what is seen nor its timestamp, however much later it is."""
-    first = take(Memory(), Book(), "1 4", 1_000_000)
+    first = take(PipelineState(), BallLog(), "1 4", 1_000_000)
     again = take(first.memory, first.book, "1 4", 9_000_000)
     assert first.has_changed
     assert not again.has_changed
@@ -283,7 +303,7 @@ def test_a_poll_without_news_changes_nothing() -> None:
 
 def test_the_timestamp_never_goes_back() -> None:
     """Not even when another instance's clock does."""
-    first = take(Memory(), Book(), "1 4", 1_000_000)
+    first = take(PipelineState(), BallLog(), "1 4", 1_000_000)
     second = take(first.memory, first.book, "1 4 1", 500_000)
     third = take(second.memory, second.book, "1 4 1 1", 500_000)
     assert [each.memory.timestamp for each in (first, second, third)] == [1000, 1001, 1002]
@@ -291,20 +311,20 @@ def test_the_timestamp_never_goes_back() -> None:
 
 def test_an_event_stays_until_something_changes_after_its_time() -> None:
     """It is never taken away by a push of its own."""
-    first = take(Memory(), Book(), "1 W", 1_000_000)
+    first = take(PipelineState(), BallLog(), "1 W", 1_000_000)
     assert first.alert is not None
-    kept = take(first.memory, first.book, "1 W .", 1_000_000 + SHOWN_MS - 1)
+    kept = take(first.memory, first.book, "1 W .", 1_000_000 + EVENT_DISPLAY_MS - 1)
     assert kept.contents["neutral"]["keyEvent"]["kind"] == "wicket"
     assert kept.alert is None
-    same = take(kept.memory, kept.book, "1 W .", 1_000_000 + 10 * SHOWN_MS)
+    same = take(kept.memory, kept.book, "1 W .", 1_000_000 + 10 * EVENT_DISPLAY_MS)
     assert not same.has_changed
-    gone = take(same.memory, same.book, "1 W . 1", 1_000_000 + 10 * SHOWN_MS)
+    gone = take(same.memory, same.book, "1 W . 1", 1_000_000 + 10 * EVENT_DISPLAY_MS)
     assert "keyEvent" not in gone.contents["neutral"]
 
 
 def test_the_end_of_a_match_is_shown_for_good() -> None:
     """And is the last that is told."""
-    first = take(Memory(), Book(), "1 W", 1_000_000, MatchStatus.FINISHED)
+    first = take(PipelineState(), BallLog(), "1 W", 1_000_000, MatchStatus.FINISHED)
     assert first.is_over
     assert first.new[-1].kind is EventKind.MATCH_END
     assert first.alert == first.new[-1]
@@ -316,7 +336,7 @@ def test_the_end_of_a_match_is_shown_for_good() -> None:
 
 def test_an_answer_out_of_an_old_cache_is_passed_over() -> None:
     """Nothing that people see goes back; what is still so a few polls later was a correction."""
-    first = take(Memory(), Book(), "1 4 6", 1_000_000)
+    first = take(PipelineState(), BallLog(), "1 4 6", 1_000_000)
     old = take(first.memory, first.book, "1 4", 1_002_500)
     assert (old.has_changed, old.contents, old.new) == (False, {}, ())
     fresh = take(old.memory, old.book, "1 4 6 1", 1_005_000)

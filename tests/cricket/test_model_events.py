@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from tally.cricket.model.book import Book, absorb
+from tally.cricket.model.ball_log import BallLog, merge_poll
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import MatchStatus, Target, Wicket, WicketKind
-from tally.cricket.model.history import history
+from tally.cricket.model.history import match_events
 from tests.cricket.play import Play, feed_of
 
 QUIET = {EventKind.NEW_BATTER, EventKind.BATTER_ON_FIRE}
@@ -25,7 +25,7 @@ def events_of(
     feed = feed_of(
         play.balls, status, super_overs=super_overs, total_overs=total_overs, target=target
     )
-    return history(feed, absorb(Book(), feed))
+    return match_events(feed, merge_poll(BallLog(), feed))
 
 
 def kinds_of(events: Sequence[KeyEvent]) -> list[str]:
@@ -93,7 +93,7 @@ def test_an_over_of_two_bowlers_is_no_maiden() -> None:
         for ball in play.balls
     ]
     feed = feed_of(balls)
-    assert kinds_of(history(feed, absorb(Book(), feed))) == []
+    assert kinds_of(match_events(feed, merge_poll(BallLog(), feed))) == []
 
 
 def test_milestones_come_once_each_and_on_their_ball() -> None:
@@ -197,7 +197,7 @@ def test_a_wicket_without_a_ball_is_none_of_the_bowlers() -> None:
         balls[1], id=balls[1].id + 1, is_delivery=False, wicket=late, runs_bat=0, runs_total=0
     )
     feed = feed_of([*balls[:2], between, balls[2]])
-    events = history(feed, absorb(Book(), feed))
+    events = match_events(feed, merge_poll(BallLog(), feed))
     assert kinds_of(events).count("wicket") == 4
     assert kinds_of(events).count("hat_trick") == 1
     assert str(feed.innings[0].overs) == "0.3"

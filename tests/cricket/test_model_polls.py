@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.cricket.model.book import PATIENCE, Book, absorb, decode, encode
+from tally.cricket.model.ball_log import PATIENCE, BallLog, decode, encode, merge_poll
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import Ball, MatchFeed, MatchStatus, Wicket, WicketKind
-from tally.cricket.model.history import history, untold
+from tally.cricket.model.history import find_new_events, match_events
 from tests.cricket.play import Play, feed_of
 
 WORDS = st.sampled_from(
@@ -24,12 +24,12 @@ class Listener:
     """Hears polls, and keeps what it was told."""
 
     def __init__(self) -> None:
-        self.book = Book()
+        self.book = BallLog()
         self.told: list[KeyEvent] = []
 
     def hear(self, feed: MatchFeed, *, is_final: bool = False) -> list[KeyEvent]:
-        self.book = decode(encode(absorb(self.book, feed, is_final=is_final)))
-        new = untold(history(feed, self.book), self.told)
+        self.book = decode(encode(merge_poll(self.book, feed, is_final=is_final)))
+        new = find_new_events(match_events(feed, self.book), self.told)
         self.told += new
         return new
 
@@ -100,7 +100,7 @@ def test_a_ball_that_a_poll_lacks_is_waited_for(
     assert told_of(
         [
             event
-            for event in history(whole(balls), listener.book)
+            for event in match_events(whole(balls), listener.book)
             if event.kind is not EventKind.NEW_BATTER
         ]
     ) == [each for each in at_once(balls) if each[0] != EventKind.NEW_BATTER]
@@ -138,7 +138,7 @@ def test_a_ball_that_never_comes_is_given_up() -> None:
     assert [event.kind for new in heard for event in new] == [EventKind.SIX]
     assert heard[PATIENCE]
     assert [event.kind for event in listener.hear(feed_of(balls))] == [EventKind.FOUR]
-    assert [event.kind for event in history(feed_of(balls), listener.book)] == [
+    assert [event.kind for event in match_events(feed_of(balls), listener.book)] == [
         EventKind.FOUR,
         EventKind.SIX,
     ]
@@ -182,7 +182,7 @@ def test_a_corrected_ball_tells_what_was_missing_and_nothing_again() -> None:
     listener.hear(feed_of(play))
     assert [event.kind for event in listener.hear(feed_of(fixed))] == [EventKind.FOUR]
     assert listener.hear(feed_of(fixed)) == []
-    assert [event.kind for event in history(feed_of(fixed), listener.book)] == [EventKind.FOUR]
+    assert [event.kind for event in match_events(feed_of(fixed), listener.book)] == [EventKind.FOUR]
 
 
 def test_a_wicket_that_was_the_other_batters_is_the_same_wicket() -> None:
@@ -255,5 +255,5 @@ def test_any_correction_ends_in_the_history_of_the_corrected_match(
     listener = Listener()
     listener.hear(feed_of(Play().innings(1, first).balls))
     listener.hear(whole(right))
-    assert told_of(history(whole(right), listener.book)) == at_once(right)
+    assert told_of(match_events(whole(right), listener.book)) == at_once(right)
     assert listener.hear(whole(right)) == []

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.lifecycle import (
     ANY_REASON,
-    BEGUN_ANEW,
-    LONGEST_MS,
-    REFUSED_MS,
-    UNANSWERED_MS,
+    MAX_BACKOFF_MS,
+    PENDING_BACKOFF_MS,
+    REJECTED_BACKOFF_MS,
+    RESTARTABLE_REASONS,
+    consecutive_starts,
+    is_end_undelivered,
     is_start_due,
-    owes_end,
-    starts_in_a_row,
-    wait_after,
+    start_backoff_ms,
 )
 from tally.cricket.model.records import (
     ActivityStatus,
@@ -27,19 +27,19 @@ from tally.cricket.model.records import (
     Fixture,
     Follow,
     LiveActivity,
-    NoticeKind,
+    NotificationKind,
     activity_key,
     device_expiry,
     display_key,
     epoch_ms,
     follow_expiry,
+    format_start_time,
     has_expired,
-    match_lock,
-    notice_key,
-    start_text,
+    match_lock_key,
+    notification_key,
     view_key,
 )
-from tally.cricket.repository.shapes import Shape, camel, plain
+from tally.cricket.repository.items import ItemMapper, camel, plain
 from tally.cricket.service.activities.sweeps import Person, joined
 from tests.cricket import made_up
 from tests.cricket.made_up import DAY, MOMENT, NOW, START
@@ -52,8 +52,11 @@ def test_keys_are_as_the_tables_want_them() -> None:
     assert view_key("7", "neutral") == "7#neutral"
     assert display_key("7", "1") == "DISPLAY#7#1"
     assert activity_key("ann", "phone") == "ann#phone"
-    assert match_lock("7") == "match:7"
-    assert (notice_key("ann", NoticeKind.PREMATCH), notice_key("ann", NoticeKind.TOSS)) == (
+    assert match_lock_key("7") == "match:7"
+    assert (
+        notification_key("ann", NotificationKind.PREMATCH),
+        notification_key("ann", NotificationKind.TOSS),
+    ) == (
         "ann",
         "ann#toss",
     )
@@ -76,9 +79,9 @@ def test_lifetimes_are_counted_in_seconds() -> None:
 @given(st.integers(min_value=0, max_value=4_000_000_000))
 def test_start_times_order_as_they_pass(seconds: int) -> None:
     """Text and moment are the same thing, and later is greater."""
-    text = start_text(seconds * 1000)
+    text = format_start_time(seconds * 1000)
     assert epoch_ms(text) == seconds * 1000
-    assert text < start_text(seconds * 1000 + 1000)
+    assert text < format_start_time(seconds * 1000 + 1000)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def test_channels_are_for_ios_18_and_later(platform: str, os_version: str, can: 
 
 def test_records_stand_in_tables_under_the_names_of_the_seeds() -> None:
     """Enums as their values, and nothing for what is empty; an item of another version still makes a record."""
-    shape = Shape(Fixture)
+    shape = ItemMapper(Fixture)
     fixture = made_up.fixture(status=MatchStatus.IN_PLAY, league_code="", note="")
     item = shape.item(fixture)
     assert (item["status"], item["homeTeamId"]) == ("in_play", "1")
@@ -133,7 +136,7 @@ def test_what_is_not_there_is_started_and_what_runs_is_not() -> None:
 def test_what_has_ended_is_begun_anew_only_for_a_reason(reason: EndReason) -> None:
     """By itself after a refused token and a pause of the match; by a person's wish always."""
     ended = shown(ActivityStatus.ENDED, reason)
-    assert is_start_due(ended, MOMENT, BEGUN_ANEW) is (
+    assert is_start_due(ended, MOMENT, RESTARTABLE_REASONS) is (
         reason in {EndReason.TOKEN_INVALID, EndReason.MATCH_END}
     )
     assert is_start_due(ended, MOMENT, ANY_REASON)
@@ -142,7 +145,7 @@ def test_what_has_ended_is_begun_anew_only_for_a_reason(reason: EndReason) -> No
 
 def test_waits_grow_and_are_forgotten() -> None:
     """Twice as long each time, up to half an hour; after that it is as if nothing had been."""
-    assert [wait_after(starts) // 1000 for starts in (0, 1, 2, 3, 5, 6, 99)] == [
+    assert [start_backoff_ms(starts) // 1000 for starts in (0, 1, 2, 3, 5, 6, 99)] == [
         60,
         60,
         120,
@@ -151,22 +154,29 @@ def test_waits_grow_and_are_forgotten() -> None:
         1_800,
         1_800,
     ]
-    assert [wait_after(starts, is_refused=True) // 1000 for starts in (1, 2)] == [20, 40]
-    for ago, is_due in ((UNANSWERED_MS - 1, False), (UNANSWERED_MS, True)):
+    assert [start_backoff_ms(starts, is_refused=True) // 1000 for starts in (1, 2)] == [20, 40]
+    for ago, is_due in ((PENDING_BACKOFF_MS - 1, False), (PENDING_BACKOFF_MS, True)):
         assert is_start_due(shown(ActivityStatus.PENDING, starts=1, ago=ago), MOMENT, ()) is is_due
-    for ago, is_due in ((REFUSED_MS - 1, False), (REFUSED_MS, True)):
+    for ago, is_due in ((REJECTED_BACKOFF_MS - 1, False), (REJECTED_BACKOFF_MS, True)):
         refused = shown(ActivityStatus.ENDED, EndReason.TOKEN_INVALID, starts=1, ago=ago)
-        assert is_start_due(refused, MOMENT, BEGUN_ANEW) is is_due
-    assert starts_in_a_row(shown(ActivityStatus.PENDING, starts=9, ago=LONGEST_MS), MOMENT) == 9
-    assert starts_in_a_row(shown(ActivityStatus.PENDING, starts=9, ago=LONGEST_MS + 1), MOMENT) == 0
+        assert is_start_due(refused, MOMENT, RESTARTABLE_REASONS) is is_due
+    assert (
+        consecutive_starts(shown(ActivityStatus.PENDING, starts=9, ago=MAX_BACKOFF_MS), MOMENT) == 9
+    )
+    assert (
+        consecutive_starts(shown(ActivityStatus.PENDING, starts=9, ago=MAX_BACKOFF_MS + 1), MOMENT)
+        == 0
+    )
 
 
 def test_what_has_ended_and_has_a_token_owes_a_word() -> None:
     """What runs does not, nor what was told."""
     ended = shown(ActivityStatus.ENDED, EndReason.MATCH_END)
-    assert not owes_end(ended)
-    assert owes_end(replace(ended, update_token="token"))
-    assert not owes_end(replace(ended, status=ActivityStatus.ACTIVE, update_token="token"))
+    assert not is_end_undelivered(ended)
+    assert is_end_undelivered(replace(ended, update_token="token"))
+    assert not is_end_undelivered(
+        replace(ended, status=ActivityStatus.ACTIVE, update_token="token")
+    )
 
 
 async def streamed(things: Sequence[T]) -> AsyncIterator[T]:

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from tally.cricket.model.book import Book
+from tally.cricket.model.ball_log import BallLog
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed, Overs
-from tally.cricket.model.history import history, untold
-from tally.cricket.model.live import Memory, step
+from tally.cricket.model.history import find_new_events, match_events
+from tally.cricket.model.pipeline import PipelineState, process_poll
 from tally.cricket.model.scorecard import scorecards
-from tally.cricket.sportmonks import wire
-from tally.cricket.sportmonks.translation import match_feed
-from tally.cricket.sportmonks.words import overs_of
+from tally.cricket.sportmonks import payloads
+from tally.cricket.sportmonks.conversions import parse_overs
+from tally.cricket.sportmonks.translation import translate_match
 from tally.kit.clock import ManualClock
 from tally.sim.sportmonks.broadcast import Broadcast
 from tally.sim.sportmonks.mistakes import Mistakes, drawn
@@ -33,8 +33,8 @@ class Replay:
 
     def __init__(self, name: str) -> None:
         self.broadcast = Broadcast(recorded(name), ManualClock())
-        self.memory = Memory()
-        self.book = Book()
+        self.memory = PipelineState()
+        self.book = BallLog()
         self.now = 1_767_225_600_000
         self.feed: MatchFeed | None = None
         self.timestamps: list[int] = []
@@ -42,11 +42,15 @@ class Replay:
     def poll(self, *, is_final: bool = False) -> None:
         self.now += 2500
         told = msgspec.json.encode(self.broadcast.poll())
-        self.feed = match_feed(msgspec.json.decode(told, type=wire.Fixture, strict=False), self.now)
-        taken = step(self.memory, self.book, self.feed, now=self.now, room=3000, is_final=is_final)
+        self.feed = translate_match(
+            msgspec.json.decode(told, type=payloads.SportMonksFixture, strict=False), self.now
+        )
+        taken = process_poll(
+            self.memory, self.book, self.feed, now=self.now, room=3000, is_final=is_final
+        )
         # As after a restart: all that is known has been through the store.
-        self.memory = msgspec.json.decode(msgspec.json.encode(taken.memory), type=Memory)
-        self.book = msgspec.json.decode(msgspec.json.encode(taken.book), type=Book)
+        self.memory = msgspec.json.decode(msgspec.json.encode(taken.memory), type=PipelineState)
+        self.book = msgspec.json.decode(msgspec.json.encode(taken.book), type=BallLog)
         if taken.has_changed:
             self.timestamps.append(self.memory.timestamp)
 
@@ -58,9 +62,9 @@ class Replay:
             self.poll()
 
     @property
-    def history(self) -> list[KeyEvent]:
+    def events(self) -> list[KeyEvent]:
         assert self.feed is not None
-        return history(self.feed, self.book)
+        return match_events(self.feed, self.book)
 
 
 def wanted(name: str) -> Iterator[tuple[str, int, str, str]]:
@@ -105,7 +109,7 @@ def expect_scorecards(replay: Replay, name: str) -> None:
                     line["name"],
                     line["wickets"],
                     line["runs"],
-                    overs_of(Decimal(line["overs"])),
+                    parse_overs(Decimal(line["overs"])),
                     line["maidens"],
                 )
                 for line in card["bowlers"]
@@ -139,8 +143,8 @@ def test_a_recorded_match_gives_its_events_and_scorecards(name: str) -> None:
     """Each event once and in order, whatever lies between two polls."""
     replay = Replay(name)
     replay.play(random.Random(name), 16)
-    assert list(given_by(list(replay.memory.told))) == list(wanted(name))
-    assert replay.history[-1].reason
+    assert list(given_by(list(replay.memory.published_events))) == list(wanted(name))
+    assert replay.events[-1].reason
     expect_scorecards(replay, name)
     assert replay.timestamps == sorted(set(replay.timestamps))
 
@@ -155,8 +159,8 @@ def test_balls_that_come_late_or_twice_change_nothing(name: str) -> None:
     replay.broadcast.mistakes = Mistakes(late=late, twice=frozenset(range(0, deliveries, 7)))
     replay.broadcast.lags.extend(chance.choice([0, 0, 0, 2, 9]) for _ in range(40))
     replay.play(chance, 8)
-    assert sorted(given_by(list(replay.memory.told))) == sorted(wanted(name))
-    assert list(given_by(replay.history)) == list(wanted(name))
+    assert sorted(given_by(list(replay.memory.published_events))) == sorted(wanted(name))
+    assert list(given_by(replay.events)) == list(wanted(name))
     expect_scorecards(replay, name)
 
 
@@ -167,9 +171,9 @@ def test_balls_that_were_told_wrongly_are_put_right(name: str) -> None:
     replay = Replay(name)
     replay.broadcast.mistakes = drawn(chance, replay.broadcast.deliveries, 0.1)
     replay.play(chance, 8)
-    assert list(given_by(replay.history)) == list(wanted(name))
-    assert untold(replay.history, replay.memory.told) == []
-    assert len({(event.identity, event.ball_id) for event in replay.memory.told}) == len(
-        replay.memory.told
-    )
+    assert list(given_by(replay.events)) == list(wanted(name))
+    assert find_new_events(replay.events, replay.memory.published_events) == []
+    assert len(
+        {(event.identity, event.ball_id) for event in replay.memory.published_events}
+    ) == len(replay.memory.published_events)
     expect_scorecards(replay, name)

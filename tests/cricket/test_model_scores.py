@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.cricket.model.book import Book, absorb
+from tally.cricket.model.ball_log import BallLog, merge_poll
 from tally.cricket.model.events import TIER_1, EventKind, KeyEvent
 from tally.cricket.model.feed import MatchStatus, Overs, Target
-from tally.cricket.model.history import history, untold
-from tally.cricket.model.laws import balls_left, current_innings, rate, target_of
+from tally.cricket.model.history import find_new_events, match_events
+from tally.cricket.model.laws import balls_left, chase_target, current_innings, run_rate
 from tests.cricket.play import Play, feed_of
 
 WORDS = st.sampled_from([".", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb", "b1"])
@@ -25,9 +25,9 @@ def test_scores_alone_tell_what_balls_tell_but_for_the_balls(
     for cut in [*sorted(min(cut, len(balls)) for cut in cuts), len(balls)]:
         status = MatchStatus.FINISHED if cut == len(balls) else MatchStatus.IN_PLAY
         feed = feed_of(balls[:cut], status, with_balls=False)
-        told += untold(history(feed, Book()), told)
+        told += find_new_events(match_events(feed, BallLog()), told)
     whole = feed_of(balls, MatchStatus.FINISHED)
-    known = history(whole, absorb(Book(), whole))
+    known = match_events(whole, merge_poll(BallLog(), whole))
     by_balls = {event.identity for event in known if event.kind not in TIER_1}
     by_scores = [event.identity for event in told]
     assert len(by_scores) == len(set(by_scores))
@@ -41,8 +41,8 @@ def test_two_fifties_and_three_wickets_in_one_poll_are_all_told() -> None:
     """A long gap between polls loses nothing that the scorecard still says."""
     balls = Play().innings(1, ["2", "2", "1"] * 36 + ["W", "W", "W"]).balls
     before, after = feed_of(balls[:20], with_balls=False), feed_of(balls, with_balls=False)
-    told = history(before, Book())
-    new = [event.kind for event in untold(history(after, Book()), told)]
+    told = match_events(before, BallLog())
+    new = [event.kind for event in find_new_events(match_events(after, BallLog()), told)]
     assert new.count(EventKind.FIFTY) == 2
     assert new.count(EventKind.WICKET) == 3
 
@@ -52,18 +52,18 @@ def test_two_fifties_and_three_wickets_in_one_poll_are_all_told() -> None:
 )
 def test_a_rate_has_two_digits(runs: int, balls: int, text: str) -> None:
     """Rounded, never a float, and empty before the first ball."""
-    assert rate(runs, balls) == text
+    assert run_rate(runs, balls) == text
 
 
 def test_a_target_is_that_of_the_feed_or_one_run_more() -> None:
     """For the second innings of limited overs, for a super over, and for the fourth innings of a Test."""
     chase = Play().innings(1, "6 6").innings(2, "1")
     feed = feed_of(chase.balls)
-    assert target_of(feed, feed.innings[0]) is None
-    assert target_of(feed, feed.innings[1]) == 13
+    assert chase_target(feed, feed.innings[0]) is None
+    assert chase_target(feed, feed.innings[1]) == 13
     assert balls_left(feed, feed.innings[1]) == 119
     revised = feed_of(chase.balls, target=Target(9, Overs(5, 0)))
-    assert target_of(revised, revised.innings[1]) == 9
+    assert chase_target(revised, revised.innings[1]) == 9
     assert balls_left(revised, revised.innings[1]) == 29
     test = feed_of(
         Play().innings(1, "6 6").innings(2, "4").innings(3, "2").innings(4, "1").balls,
@@ -71,10 +71,10 @@ def test_a_target_is_that_of_the_feed_or_one_run_more() -> None:
     )
     last = current_innings(test.innings)
     assert last is not None
-    assert target_of(test, last) == 11
+    assert chase_target(test, last) == 11
     over = feed_of(
         Play().innings(1, "6").innings(2, "6").innings(3, "4").innings(4, "1").balls,
         super_overs=frozenset({3, 4}),
     )
-    assert target_of(over, over.innings[3]) == 5
+    assert chase_target(over, over.innings[3]) == 5
     assert balls_left(over, over.innings[3]) == 5

@@ -66,7 +66,7 @@ async def reference(engine: Engine, clock: ManualClock) -> list[tuple[str, int, 
     match_id, scores, phones = made_up.number(), Scores(clock), Phones()
     async with instance(engine, clock, scores, phones) as one:
         await play_through(one, scores, match_id)
-        return told((await one.memory(match_id)).told)
+        return told((await one.memory(match_id)).published_events)
 
 
 def expect_good_pushes(phones: Phones, token: str) -> None:
@@ -97,7 +97,7 @@ async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(
         await clock.advance(11)  # the lock is over
         async with instance(engine, clock, scores, phones, name="heir") as heir:
             await play_through(heir, scores, match_id, min(done, len(POLLS) - 1))
-            assert told((await heir.memory(match_id)).told) == expected
+            assert told((await heir.memory(match_id)).published_events) == expected
             assert (await heir.record(match_id)).poller_state is PollerState.ENDED
         for token in tokens:
             expect_good_pushes(phones, token)

@@ -59,12 +59,14 @@ async def test_each_push_and_event_is_sent_once_by_one_of_them(
             assert stamps == sorted(set(stamps))
             assert phones.of(token)[-1].event == "end"
             memory = await all_of_them[0].memory(match_id)
-            assert len({(event.identity, event.ball_id) for event in memory.told}) == len(
-                memory.told
-            )
+            assert len(
+                {(event.identity, event.ball_id) for event in memory.published_events}
+            ) == len(memory.published_events)
         events = [event for each in all_of_them for event in each.published.events]
         told = [
-            event for match_id in matches for event in (await all_of_them[0].memory(match_id)).told
+            event
+            for match_id in matches
+            for event in (await all_of_them[0].memory(match_id)).published_events
         ]
         assert len(events) == len(told)
 

@@ -7,12 +7,12 @@ from typing import cast
 import pytest
 
 from tally.cricket.model.records import (
-    ENRICHED_AFTER_MS,
-    ENRICHED_BEFORE_MS,
-    ENRICHED_MARGIN_MS,
+    ENRICHMENT_LEAD_MS,
+    ENRICHMENT_MARGIN_MS,
+    ENRICHMENT_TAIL_MS,
     CachedFixture,
     epoch_ms,
-    start_text,
+    format_start_time,
 )
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.fixture_cache import CRICKET_FIXTURE_CACHE, FixtureCacheRepository
@@ -128,8 +128,8 @@ async def test_enrichment_is_added_to_what_is_there_and_near(cache: FixtureCache
     assert not await cache.update_enrichment(near.match_id, {}, MOMENT + 4)
     assert not await cache.update_enrichment(near.match_id, ADDED, near.expires_at * 1000)
     for starting_at in (
-        start_text(MOMENT + ENRICHED_BEFORE_MS + 1000),
-        start_text(MOMENT - ENRICHED_AFTER_MS - 1000),
+        format_start_time(MOMENT + ENRICHMENT_LEAD_MS + 1000),
+        format_start_time(MOMENT - ENRICHMENT_TAIL_MS - 1000),
     ):
         far = made_up.cached_fixture(starting_at=starting_at)
         await cache.put(far)
@@ -150,16 +150,16 @@ async def test_a_put_takes_over_the_enrichment_that_is_there(cache: FixtureCache
 
 def starts() -> list[str]:
     """Around the match, at the edge of that time, in its margin, and outside of it."""
-    before, after = ENRICHED_BEFORE_MS, ENRICHED_AFTER_MS
+    before, after = ENRICHMENT_LEAD_MS, ENRICHMENT_TAIL_MS
     moments = (
         0,
         before,
-        before + ENRICHED_MARGIN_MS // 2,
-        before + 2 * ENRICHED_MARGIN_MS,
+        before + ENRICHMENT_MARGIN_MS // 2,
+        before + 2 * ENRICHMENT_MARGIN_MS,
         -after,
-        -after - 2 * ENRICHED_MARGIN_MS,
+        -after - 2 * ENRICHMENT_MARGIN_MS,
     )
-    return [start_text(MOMENT + moment) for moment in moments]
+    return [format_start_time(MOMENT + moment) for moment in moments]
 
 
 @pytest.mark.parametrize("starting_at", starts())
@@ -208,7 +208,7 @@ async def test_what_is_added_between_the_read_and_the_write_of_a_batch_is_kept(
     assert found.content == "synced"
     assert found.enrichment == (ADDED if taken == [True] else None)
     assert taken == [
-        MOMENT - ENRICHED_AFTER_MS <= epoch_ms(starting_at) <= MOMENT + ENRICHED_BEFORE_MS
+        MOMENT - ENRICHMENT_TAIL_MS <= epoch_ms(starting_at) <= MOMENT + ENRICHMENT_LEAD_MS
     ]
 
 

@@ -35,7 +35,7 @@ async def test_a_fixture_comes_back_as_it_was_written(fixtures: FixtureRepositor
         elected="batting",
         winner_team_id="1",
         live_updated_at=MOMENT,
-        toss_told_at=MOMENT,
+        toss_notified_at=MOMENT,
         replay_of="77",
         replay_expires_at=MOMENT + 1,
     )

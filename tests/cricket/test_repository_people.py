@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from tally.cricket.model.records import NoticeKind
-from tally.cricket.repository.devices import MAX_KEPT, DeviceRepository
+from tally.cricket.model.records import NotificationKind
+from tally.cricket.repository.devices import MAX_KEPT, UserDeviceRepository
 from tally.cricket.repository.follows import CRICKET_MATCH_FOLLOWS, PAGE, FollowRepository
-from tally.cricket.repository.notices import NoticeRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.notifications import NotificationRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.store.api import BatchWrite, Engine
 from tally.store.store import Store
 from tests.cricket import made_up
@@ -17,8 +17,8 @@ from tests.cricket.made_up import DAY, MOMENT, NOW
 
 
 @pytest.fixture
-def devices(store: Store) -> DeviceRepository:
-    return DeviceRepository(store)
+def devices(store: Store) -> UserDeviceRepository:
+    return UserDeviceRepository(store)
 
 
 @pytest.fixture
@@ -27,16 +27,16 @@ def follows(store: Store) -> FollowRepository:
 
 
 @pytest.fixture
-def subscriptions(store: Store) -> SubscriptionRepository:
-    return SubscriptionRepository(store)
+def subscriptions(store: Store) -> ActivitySubscriptionRepository:
+    return ActivitySubscriptionRepository(store)
 
 
 @pytest.fixture
-def notices(store: Store) -> NoticeRepository:
-    return NoticeRepository(store)
+def notices(store: Store) -> NotificationRepository:
+    return NotificationRepository(store)
 
 
-async def test_a_person_may_have_many_devices(devices: DeviceRepository) -> None:
+async def test_a_person_may_have_many_devices(devices: UserDeviceRepository) -> None:
     """Each is found; what is registered again stands as it was made, with what is new."""
     user = made_up.name("user")
     phone, tablet = made_up.device(user), made_up.device(user, updated_at=MOMENT + 1)
@@ -50,7 +50,7 @@ async def test_a_person_may_have_many_devices(devices: DeviceRepository) -> None
     assert await devices.get(made_up.name("user"), NOW) is None
 
 
-async def test_a_person_may_have_one_device_alone(devices: DeviceRepository) -> None:
+async def test_a_person_may_have_one_device_alone(devices: UserDeviceRepository) -> None:
     """Where that is the rule, the one that registers last is the one."""
     user = made_up.name("user")
     await devices.register(made_up.device(user), is_only_one=False)
@@ -60,7 +60,7 @@ async def test_a_person_may_have_one_device_alone(devices: DeviceRepository) -> 
     assert await devices.of_user(user, NOW) == [last]
 
 
-async def test_a_new_token_of_a_device_replaces_the_old_one(devices: DeviceRepository) -> None:
+async def test_a_new_token_of_a_device_replaces_the_old_one(devices: UserDeviceRepository) -> None:
     """Its records never pile up, and the token for starts goes with the device, unless it brings another one."""
     user = made_up.name("user")
     first = made_up.device(user, push_to_start_token="start-1")
@@ -78,7 +78,7 @@ async def test_a_new_token_of_a_device_replaces_the_old_one(devices: DeviceRepos
 
 @pytest.mark.parametrize("is_only_one", [True, False])
 async def test_a_device_that_registers_many_times_at_once_has_one_record(
-    devices: DeviceRepository, is_only_one: bool
+    devices: UserDeviceRepository, is_only_one: bool
 ) -> None:
     """Never two, and never none."""
     user, device_id = made_up.name("user"), made_up.name("device")
@@ -91,7 +91,7 @@ async def test_a_device_that_registers_many_times_at_once_has_one_record(
     assert left in attempts
 
 
-async def test_a_person_never_has_more_than_some_devices(devices: DeviceRepository) -> None:
+async def test_a_person_never_has_more_than_some_devices(devices: UserDeviceRepository) -> None:
     """Apps that were installed again and again leave no end of records: the latest stay."""
     user = made_up.name("user")
     made = [made_up.device(user, updated_at=MOMENT + number) for number in range(MAX_KEPT + 3)]
@@ -100,7 +100,7 @@ async def test_a_person_never_has_more_than_some_devices(devices: DeviceReposito
     assert await devices.of_user(user, NOW) == made[:2:-1]
 
 
-async def test_an_expired_device_is_not_there(devices: DeviceRepository) -> None:
+async def test_an_expired_device_is_not_there(devices: UserDeviceRepository) -> None:
     """It is not returned, not changed, and goes when another one registers."""
     user = made_up.name("user")
     old = made_up.device(user, expires_at=NOW + 10)
@@ -114,7 +114,9 @@ async def test_an_expired_device_is_not_there(devices: DeviceRepository) -> None
     assert await devices.of_user(user, 0) == [new]
 
 
-async def test_of_several_devices_an_expired_one_hides_no_other(devices: DeviceRepository) -> None:
+async def test_of_several_devices_an_expired_one_hides_no_other(
+    devices: UserDeviceRepository,
+) -> None:
     """The first that is alive is found, wherever it stands."""
     user = made_up.name("user")
     for token in ("a", "b", "c"):
@@ -127,7 +129,9 @@ async def test_of_several_devices_an_expired_one_hides_no_other(devices: DeviceR
     assert found.device_token == "c"
 
 
-async def test_the_token_for_starts_is_kept_until_it_is_refused(devices: DeviceRepository) -> None:
+async def test_the_token_for_starts_is_kept_until_it_is_refused(
+    devices: UserDeviceRepository,
+) -> None:
     """It makes no device, lengthens the life of one, and a newer token survives the refusal of an older one."""
     user = made_up.name("user")
     phone = made_up.device(user)
@@ -145,7 +149,7 @@ async def test_the_token_for_starts_is_kept_until_it_is_refused(devices: DeviceR
     assert await devices.of_user(user, NOW) == [replace(second, push_to_start_token=None)]
 
 
-async def test_a_deleted_device_is_handed_back_once(devices: DeviceRepository) -> None:
+async def test_a_deleted_device_is_handed_back_once(devices: UserDeviceRepository) -> None:
     """Whoever deletes learns what there was, unless that had expired."""
     user = made_up.name("user")
     phone, old = made_up.device(user), made_up.device(user, expires_at=NOW - 1)
@@ -240,7 +244,7 @@ async def test_followers_are_streamed_and_removed_page_by_page(
 
 
 async def test_a_person_has_a_subscription_for_each_token(
-    subscriptions: SubscriptionRepository,
+    subscriptions: ActivitySubscriptionRepository,
 ) -> None:
     """Registered again it changes; it is removed by its owner alone; and it expires."""
     match_id, user = made_up.number(), made_up.name("user")
@@ -269,7 +273,7 @@ async def test_a_person_has_a_subscription_for_each_token(
 
 
 async def test_an_unfollow_takes_the_subscriptions_of_one_person(
-    subscriptions: SubscriptionRepository,
+    subscriptions: ActivitySubscriptionRepository,
 ) -> None:
     """Those of others, and of other matches, stay; the end of a match takes all."""
     match_id, user = made_up.number(), made_up.name("user")
@@ -288,14 +292,14 @@ async def test_an_unfollow_takes_the_subscriptions_of_one_person(
     assert [each async for each in subscriptions.of_match(elsewhere.match_id, NOW)] == [elsewhere]
 
 
-async def test_of_many_who_would_tell_a_person_one_may(notices: NoticeRepository) -> None:
+async def test_of_many_who_would_tell_a_person_one_may(notices: NotificationRepository) -> None:
     """The mark is there for two days; the start and the toss are two things to tell."""
     made = made_up.notice(made_up.number(), expires_at=NOW + 2 * DAY)
     assert not await notices.was_sent(made.match_id, made.user_id, made.kind, NOW)
     assert sum(await asyncio.gather(*(notices.mark_sent(made) for _ in range(10)))) == 1
     assert await notices.was_sent(made.match_id, made.user_id, made.kind, NOW)
-    assert not await notices.was_sent(made.match_id, made.user_id, NoticeKind.TOSS, NOW)
-    assert await notices.mark_sent(replace(made, kind=NoticeKind.TOSS))
+    assert not await notices.was_sent(made.match_id, made.user_id, NotificationKind.TOSS, NOW)
+    assert await notices.mark_sent(replace(made, kind=NotificationKind.TOSS))
     assert not await notices.was_sent(made.match_id, made.user_id, made.kind, NOW + 2 * DAY)
     assert await notices.mark_sent(
         replace(made, sent_at=MOMENT + 2 * DAY * 1000, expires_at=NOW + 4 * DAY)

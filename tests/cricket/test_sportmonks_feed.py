@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from tally.cricket.model.feed import MatchFeed, MatchStatus, Overs, Target, Toss, WicketKind
-from tally.cricket.sportmonks import wire
-from tally.cricket.sportmonks.translation import match_feed
+from tally.cricket.sportmonks import payloads
+from tally.cricket.sportmonks.translation import translate_match
 from tally.kit.clock import ManualClock
 from tally.sim.sportmonks.broadcast import Broadcast
 from tally.sim.sportmonks.cricsheet import read_match
@@ -40,7 +40,9 @@ def expect_consistent(feed: MatchFeed) -> None:
         assert sum(ball.runs_against_bowler for ball in balls) == sum(
             bowler.runs for bowler in card.bowlers
         )
-        credited = sum(ball.wicket is not None and ball.wicket.is_bowlers for ball in balls)
+        credited = sum(
+            ball.wicket is not None and ball.wicket.is_credited_to_bowler for ball in balls
+        )
         assert credited == sum(bowler.wickets for bowler in card.bowlers)
 
 
@@ -150,7 +152,7 @@ async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_o
         marquee.deliver(2)
         poll = await scores.gateway.live()
         assert [None if feed.balls is None else len(feed.balls) for feed in poll.feeds] == [2, None]
-        assert poll.listed == {"1", "77"}
+        assert poll.match_ids == {"1", "77"}
         assert scores.polls == 3  # once more, with balls, as soon as one is there to have them
         await scores.gateway.live()
         assert scores.polls == 4
@@ -160,7 +162,7 @@ async def test_one_match_can_be_asked_for() -> None:
     async with open_scores(shipped_match(1)) as scores:
         (match,) = scores.sportmonks.broadcasts.values()
         match.step(len(match.steps))
-        assert (await scores.gateway.live()).listed == frozenset()
+        assert (await scores.gateway.live()).match_ids == frozenset()
         feed = await scores.gateway.match("1")
         assert feed is not None
         assert feed.balls is not None
@@ -216,9 +218,9 @@ def test_every_status_has_a_meaning(text: str, status: MatchStatus, is_live: boo
 
 def feed_of(broadcast: Broadcast) -> MatchFeed:
     """A feed without a socket between."""
-    return match_feed(
+    return translate_match(
         msgspec.json.decode(
-            msgspec.json.encode(broadcast.fixture()), type=wire.Fixture, strict=False
+            msgspec.json.encode(broadcast.fixture()), type=payloads.SportMonksFixture, strict=False
         ),
         0,
     )
@@ -384,8 +386,11 @@ def test_a_fixture_full_of_gaps_is_read_as_far_as_it_goes() -> None:
         ],
         "weather_report": [],
     }
-    feed = match_feed(
-        msgspec.json.decode(msgspec.json.encode(sparse), type=wire.Fixture, strict=False), 5
+    feed = translate_match(
+        msgspec.json.decode(
+            msgspec.json.encode(sparse), type=payloads.SportMonksFixture, strict=False
+        ),
+        5,
     )
     first, second = feed.innings
     assert (feed.league_id, feed.season_id, feed.note, feed.balls) == ("3", "", "", None)

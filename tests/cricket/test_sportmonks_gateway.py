@@ -103,7 +103,7 @@ async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
         scores.sportmonks.broadcast(2).garble = garble
         poll = await scores.gateway.live()
         assert [feed.match_id for feed in poll.feeds] == ["1", "3"]
-        assert {"1", "3"} <= poll.listed <= {"1", "2", "3"}
+        assert {"1", "3"} <= poll.match_ids <= {"1", "2", "3"}
         lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
         assert "sportmonks_unreadable" in {line["action"] for line in lines}
         assert scores.client.breaker.state is BreakerState.CLOSED
@@ -117,7 +117,7 @@ async def test_a_match_that_cannot_be_read_is_still_known_to_be_live() -> None:
         scores.sportmonks.broadcast(2).garble = "text_for_a_list"
         poll = await scores.gateway.live()
         assert [feed.match_id for feed in poll.feeds] == ["1"]
-        assert poll.listed == {"1", "2"}
+        assert poll.match_ids == {"1", "2"}
 
 
 async def test_a_refusal_for_too_many_requests_is_heeded() -> None:

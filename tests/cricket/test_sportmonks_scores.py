@@ -8,110 +8,114 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.cricket.model.feed import Overs, WicketKind
-from tally.cricket.sportmonks.scores import Reading, read_score
-from tally.cricket.sportmonks.wire import Score
-from tally.cricket.sportmonks.words import Unreadable, overs_of, starts_at
+from tally.cricket.sportmonks.conversions import MalformedFixture, parse_overs, starts_at
+from tally.cricket.sportmonks.payloads import SportMonksScore
+from tally.cricket.sportmonks.score_names import DeliveryScore, parse_score
 
 
 @pytest.mark.parametrize(
     ("name", "figures", "reading"),
     [
-        ("No Run", {}, Reading()),
-        ("1 Run", {"runs": 1}, Reading(runs_bat=1)),
-        ("3 Runs", {"runs": 3}, Reading(runs_bat=3)),
-        ("FOUR", {"runs": 4, "four": True}, Reading(runs_bat=4, is_four=True)),
-        ("4 Runs", {"runs": 4}, Reading(runs_bat=4)),
-        ("SIX", {"runs": 6, "six": True}, Reading(runs_bat=6, is_six=True)),
-        ("1 Bye", {"bye": 1}, Reading(byes=1)),
-        ("4 Byes", {"bye": 4}, Reading(byes=4)),
-        ("2 Leg Bye", {"leg_bye": 2}, Reading(leg_byes=2)),
-        ("1 Leg Bye + 4 Runs", {"runs": 4, "leg_bye": 5}, Reading(leg_byes=5)),
-        ("1 Wide", {"runs": 1, "ball": False}, Reading(wides=1)),
-        ("Wide", {"runs": 1, "ball": False}, Reading(wides=1)),
-        ("5 Wides", {"runs": 5, "ball": False}, Reading(wides=5)),
-        ("1 Wide + 2 Byes", {"runs": 1, "bye": 2, "ball": False}, Reading(wides=3)),
-        ("1 No Ball", {"runs": 1, "noball": 1, "ball": False}, Reading(noballs=1)),
+        ("No Run", {}, DeliveryScore()),
+        ("1 Run", {"runs": 1}, DeliveryScore(runs_bat=1)),
+        ("3 Runs", {"runs": 3}, DeliveryScore(runs_bat=3)),
+        ("FOUR", {"runs": 4, "four": True}, DeliveryScore(runs_bat=4, is_four=True)),
+        ("4 Runs", {"runs": 4}, DeliveryScore(runs_bat=4)),
+        ("SIX", {"runs": 6, "six": True}, DeliveryScore(runs_bat=6, is_six=True)),
+        ("1 Bye", {"bye": 1}, DeliveryScore(byes=1)),
+        ("4 Byes", {"bye": 4}, DeliveryScore(byes=4)),
+        ("2 Leg Bye", {"leg_bye": 2}, DeliveryScore(leg_byes=2)),
+        ("1 Leg Bye + 4 Runs", {"runs": 4, "leg_bye": 5}, DeliveryScore(leg_byes=5)),
+        ("1 Wide", {"runs": 1, "ball": False}, DeliveryScore(wides=1)),
+        ("Wide", {"runs": 1, "ball": False}, DeliveryScore(wides=1)),
+        ("5 Wides", {"runs": 5, "ball": False}, DeliveryScore(wides=5)),
+        ("1 Wide + 2 Byes", {"runs": 1, "bye": 2, "ball": False}, DeliveryScore(wides=3)),
+        ("1 No Ball", {"runs": 1, "noball": 1, "ball": False}, DeliveryScore(noballs=1)),
         (
             "2 No Balls",
             {"runs": 2, "noball": 1, "noball_runs": 2, "ball": False},
-            Reading(noballs=2),
+            DeliveryScore(noballs=2),
         ),
         (
             "1 No Ball + 3 Runs",
             {"runs": 4, "noball": 1, "noball_runs": 3, "ball": False},
-            Reading(noballs=1, runs_bat=3),
+            DeliveryScore(noballs=1, runs_bat=3),
         ),
         (
             "No Ball + SIX",
             {"runs": 7, "six": True, "noball": 1, "ball": False},
-            Reading(noballs=1, runs_bat=6, is_six=True),
+            DeliveryScore(noballs=1, runs_bat=6, is_six=True),
         ),
         (
             "No Ball + 4 Bye",
             {"runs": 1, "bye": 4, "noball": 1, "ball": False},
-            Reading(noballs=1, byes=4),
+            DeliveryScore(noballs=1, byes=4),
         ),
-        ("5 Penalty Runs", {}, Reading(penalty=5)),
-        ("5 Penalty", {}, Reading(penalty=5)),
-        ("2 Wides + 5 Penalty Runs", {"runs": 2, "ball": False}, Reading(wides=2, penalty=5)),
-        ("Catch Out", {"is_wicket": True}, Reading(kind=WicketKind.CAUGHT)),
-        ("Catch Out (Sub)", {"is_wicket": True}, Reading(kind=WicketKind.CAUGHT)),
-        ("Clean Bowled", {"is_wicket": True}, Reading(kind=WicketKind.BOWLED)),
-        ("LBW OUT", {"is_wicket": True}, Reading(kind=WicketKind.LBW)),
-        ("Run Out", {"is_wicket": True}, Reading(kind=WicketKind.RUN_OUT)),
+        ("5 Penalty Runs", {}, DeliveryScore(penalty=5)),
+        ("5 Penalty", {}, DeliveryScore(penalty=5)),
+        ("2 Wides + 5 Penalty Runs", {"runs": 2, "ball": False}, DeliveryScore(wides=2, penalty=5)),
+        ("Catch Out", {"is_wicket": True}, DeliveryScore(kind=WicketKind.CAUGHT)),
+        ("Catch Out (Sub)", {"is_wicket": True}, DeliveryScore(kind=WicketKind.CAUGHT)),
+        ("Clean Bowled", {"is_wicket": True}, DeliveryScore(kind=WicketKind.BOWLED)),
+        ("LBW OUT", {"is_wicket": True}, DeliveryScore(kind=WicketKind.LBW)),
+        ("Run Out", {"is_wicket": True}, DeliveryScore(kind=WicketKind.RUN_OUT)),
         (
             "Run Out + 1",
             {"runs": 1, "is_wicket": True},
-            Reading(runs_bat=1, kind=WicketKind.RUN_OUT),
+            DeliveryScore(runs_bat=1, kind=WicketKind.RUN_OUT),
         ),
-        ("Run Out (Subs)", {"is_wicket": True}, Reading(kind=WicketKind.RUN_OUT)),
+        ("Run Out (Subs)", {"is_wicket": True}, DeliveryScore(kind=WicketKind.RUN_OUT)),
         (
             "1 Bye + Run Out",
             {"bye": 1, "is_wicket": True},
-            Reading(byes=1, kind=WicketKind.RUN_OUT),
+            DeliveryScore(byes=1, kind=WicketKind.RUN_OUT),
         ),
-        ("1 Bye + Retired Hurt", {"bye": 1}, Reading(byes=1, kind=WicketKind.RETIRED_HURT)),
+        ("1 Bye + Retired Hurt", {"bye": 1}, DeliveryScore(byes=1, kind=WicketKind.RETIRED_HURT)),
         (
             "1 Wide + stump Out",
             {"runs": 1, "ball": False, "is_wicket": True},
-            Reading(wides=1, kind=WicketKind.STUMPED),
+            DeliveryScore(wides=1, kind=WicketKind.STUMPED),
         ),
-        ("Hit Wicket", {"is_wicket": True}, Reading(kind=WicketKind.HIT_WICKET)),
-        ("Obstructing the field Out", {"is_wicket": True}, Reading(kind=WicketKind.OBSTRUCTING)),
+        ("Hit Wicket", {"is_wicket": True}, DeliveryScore(kind=WicketKind.HIT_WICKET)),
+        (
+            "Obstructing the field Out",
+            {"is_wicket": True},
+            DeliveryScore(kind=WicketKind.OBSTRUCTING),
+        ),
         (
             "Timed Out",
             {"is_wicket": True, "ball": False},
-            Reading(kind=WicketKind.TIMED_OUT, is_delivery=False),
+            DeliveryScore(kind=WicketKind.TIMED_OUT, is_delivery=False),
         ),
-        ("Not Out", {}, Reading()),
+        ("Not Out", {}, DeliveryScore()),
     ],
 )
 def test_a_name_is_read_as_a_scorer_would(
-    name: str, figures: dict[str, Any], reading: Reading
+    name: str, figures: dict[str, Any], reading: DeliveryScore
 ) -> None:
-    assert read_score(Score(name, **figures)) == reading
+    assert parse_score(SportMonksScore(name, **figures)) == reading
 
 
 @pytest.mark.parametrize(
     ("figures", "reading"),
     [
-        ({"runs": 2, "ball": True}, Reading(runs_bat=2)),
-        ({"runs": 4, "four": True, "ball": True}, Reading(runs_bat=4, is_four=True)),
-        ({"runs": 1, "ball": False}, Reading(wides=1)),
-        ({"runs": 3, "noball": 1, "ball": False}, Reading(noballs=1, runs_bat=2)),
-        ({"bye": 2, "ball": True}, Reading(byes=2)),
-        ({"is_wicket": True, "ball": True}, Reading(kind=WicketKind.OTHER)),
+        ({"runs": 2, "ball": True}, DeliveryScore(runs_bat=2)),
+        ({"runs": 4, "four": True, "ball": True}, DeliveryScore(runs_bat=4, is_four=True)),
+        ({"runs": 1, "ball": False}, DeliveryScore(wides=1)),
+        ({"runs": 3, "noball": 1, "ball": False}, DeliveryScore(noballs=1, runs_bat=2)),
+        ({"bye": 2, "ball": True}, DeliveryScore(byes=2)),
+        ({"is_wicket": True, "ball": True}, DeliveryScore(kind=WicketKind.OTHER)),
     ],
 )
 def test_a_name_that_nobody_knows_leaves_the_figures(
-    figures: dict[str, Any], reading: Reading
+    figures: dict[str, Any], reading: DeliveryScore
 ) -> None:
-    assert read_score(Score("A new thing", **figures)) == reading
+    assert parse_score(SportMonksScore("A new thing", **figures)) == reading
 
 
 @given(st.text(max_size=30), st.integers(-5, 9), st.booleans())
 def test_any_name_has_a_reading(name: str, runs: int, ball: bool) -> None:
-    reading = read_score(Score(name, runs=runs, ball=ball))
+    reading = parse_score(SportMonksScore(name, runs=runs, ball=ball))
     assert (
         min(
             reading.runs_bat,
@@ -128,13 +132,13 @@ def test_any_name_has_a_reading(name: str, runs: int, ball: bool) -> None:
 @given(st.integers(0, 999), st.integers(0, 9))
 def test_overs_are_two_whole_numbers(whole: int, balls: int) -> None:
     """As a float, 19.4 would be 19.399999."""
-    assert overs_of(Decimal(f"{whole}.{balls}")) == Overs(whole, balls)
+    assert parse_overs(Decimal(f"{whole}.{balls}")) == Overs(whole, balls)
 
 
 @pytest.mark.parametrize("number", ["-0.1", "1e9", "NaN", "Infinity"])
 def test_what_is_no_number_of_overs_is_unreadable(number: str) -> None:
-    with pytest.raises(Unreadable):
-        overs_of(Decimal(number))
+    with pytest.raises(MalformedFixture):
+        parse_overs(Decimal(number))
 
 
 @pytest.mark.parametrize(
@@ -145,5 +149,5 @@ def test_a_start_is_kept_in_one_form(text: str) -> None:
 
 
 def test_a_start_that_is_none_is_unreadable() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(MalformedFixture):
         starts_at("tomorrow")

@@ -2,9 +2,14 @@
 
 from dataclasses import replace
 
-from tally.cricket.model.records import ActivityStatus, EndReason, NoticeKind, start_text
+from tally.cricket.model.records import (
+    ActivityStatus,
+    EndReason,
+    NotificationKind,
+    format_start_time,
+)
 from tally.cricket.repository.active_matches import ActiveMatchRepository
-from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
 from tally.cricket.repository.fixtures import FixtureRepository
@@ -12,10 +17,10 @@ from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository
-from tally.cricket.repository.notices import NoticeRepository
+from tally.cricket.repository.notifications import NotificationRepository
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
 from tally.store.store import Store
@@ -76,7 +81,7 @@ async def _reference(store: Store) -> None:
 
 
 async def _devices(store: Store) -> None:
-    devices = DeviceRepository(store)
+    devices = UserDeviceRepository(store)
     phone = made_up.device(made_up.name("user"))
     await devices.register(phone, is_only_one=False)
     phone = await devices.register(
@@ -91,7 +96,7 @@ async def _devices(store: Store) -> None:
 
 
 async def _followers(store: Store) -> None:
-    follows, subscriptions = FollowRepository(store), SubscriptionRepository(store)
+    follows, subscriptions = FollowRepository(store), ActivitySubscriptionRepository(store)
     match_id, user = made_up.number(), made_up.name("user")
     for follow in (made_up.follow(match_id, user_id=user), made_up.follow(match_id)):
         await follows.follow(follow)
@@ -111,10 +116,10 @@ async def _followers(store: Store) -> None:
 
 
 async def _notices_and_locks(store: Store) -> None:
-    notices, locks = NoticeRepository(store), LockRepository(store)
+    notices, locks = NotificationRepository(store), LockRepository(store)
     made = made_up.notice(made_up.number())
     await notices.mark_sent(made)
-    await notices.was_sent(made.match_id, made.user_id, NoticeKind.PREMATCH, NOW)
+    await notices.was_sent(made.match_id, made.user_id, NotificationKind.PREMATCH, NOW)
     name = made_up.name("match")
     await locks.acquire(name, "me", MOMENT, MOMENT + 10_000)
     await locks.extend(name, "me", MOMENT + 20_000)
@@ -147,7 +152,7 @@ async def _fixture_cache(store: Store) -> None:
     cache = FixtureCacheRepository(store)
     near, far = (
         made_up.cached_fixture(),
-        made_up.cached_fixture(starting_at=start_text(MOMENT + 30 * DAY * 1000)),
+        made_up.cached_fixture(starting_at=format_start_time(MOMENT + 30 * DAY * 1000)),
     )
     for _ in range(2):
         await cache.put_batch([near, far], MOMENT)

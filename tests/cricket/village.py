@@ -12,7 +12,7 @@ from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Application, build_app, open_application
 from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs, Side
-from tally.cricket.model.records import Fixture, LiveActivity, start_text
+from tally.cricket.model.records import Fixture, LiveActivity, format_start_time
 from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
@@ -78,7 +78,9 @@ class Village:
 
     async def match(self, **changes: object) -> Fixture:
         """A match that is about to begin."""
-        fixture = made_up.fixture(start_time=start_text(self.clock.milliseconds()), **changes)
+        fixture = made_up.fixture(
+            start_time=format_start_time(self.clock.milliseconds()), **changes
+        )
         await self.cricket.tables.fixtures.write_batch([fixture])
         return fixture
 

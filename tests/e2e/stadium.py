@@ -12,8 +12,7 @@ from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Application, build_app, open_application
 from tally.cricket.model.feed import MatchFeed
-from tally.cricket.model.live import Memory
-from tally.cricket.service.live.pipeline import memory_of
+from tally.cricket.model.pipeline import PipelineState, pipeline_state
 from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
@@ -77,10 +76,10 @@ class Stadium:
         ):
             await work()
 
-    async def memory(self, match_id: int) -> Memory:
+    async def memory(self, match_id: int) -> PipelineState:
         record = await self.cricket.tables.matches.get(str(match_id))
         assert record is not None
-        return memory_of(record)
+        return pipeline_state(record)
 
     async def heard(self, match_id: int) -> MatchFeed:
         """What people who ask are told of a match."""

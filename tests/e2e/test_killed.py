@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tally.cricket.model.feed import MatchFeed
-from tally.cricket.model.live import Memory
+from tally.cricket.model.pipeline import PipelineState, pipeline_state
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
-from tally.cricket.service.live.pipeline import memory_of
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.kit.clock import SystemClock
 from tally.kit.ttl_cache import TTLCache
@@ -43,17 +42,20 @@ async def kill_and_start(server: Server, sportmonks: SportMonks, chance: random.
     await server.start()
 
 
-async def memories(store: Store, names: list[str]) -> list[Memory]:
+async def memories(store: Store, names: list[str]) -> list[PipelineState]:
     records = [await ActiveMatchRepository(store).get(name) for name in names]
-    return [Memory() if record is None else memory_of(record) for record in records]
+    return [PipelineState() if record is None else pipeline_state(record) for record in records]
 
 
-async def finish(store: Store, names: list[str]) -> list[Memory]:
+async def finish(store: Store, names: list[str]) -> list[PipelineState]:
     """What has been told of the matches, once their ends have been."""
     async with asyncio.timeout(LONGEST):
         while True:
             found = await memories(store, names)
-            if all(any(event.kind == "match_end" for event in memory.told) for memory in found):
+            if all(
+                any(event.kind == "match_end" for event in memory.published_events)
+                for memory in found
+            ):
                 return found
             await asyncio.sleep(0.05)
 
@@ -97,7 +99,7 @@ async def test_killed_instances_lose_nothing_and_tell_nothing_twice(
 async def expect_all_told(store: Store, names: list[str]) -> None:
     """Events in order and once, and the scorecards that people are shown."""
     for name, memory in zip(names, await finish(store, names), strict=True):
-        assert told_events(memory.told) == expected_events(name)
+        assert told_events(memory.published_events) == expected_events(name)
     feeds = FeedCache(FixtureCacheRepository(store), store.clock, TTLCache(store.clock, 0, 1))
     for name in names:
         expect_scorecards(await last_heard(feeds, name), name)

@@ -43,7 +43,9 @@ async def test_a_recorded_match_ends_in_its_scorecards_and_gives_its_events(
         await stadium.sync()
         (match,) = stadium.sportmonks.broadcasts.values()
         await play(stadium, chance, chance.choice((12, 20, 40, 90)))
-        assert told_events((await stadium.memory(match.match.id)).told) == expected_events(name)
+        assert told_events(
+            (await stadium.memory(match.match.id)).published_events
+        ) == expected_events(name)
         expect_scorecards(await stadium.heard(match.match.id), name)
         match.step()
         await stadium.poll(30)
@@ -73,9 +75,9 @@ async def test_late_and_doubled_balls_and_old_answers_change_nothing(
         match.mistakes = Mistakes(late=late, twice=frozenset(range(0, match.deliveries, 7)))
         match.lags.extend(chance.choice((0, 0, 0, 2, 9)) for _ in range(40))
         await play(stadium, chance, 12)
-        assert sorted(told_events((await stadium.memory(match.match.id)).told)) == sorted(
-            expected_events(name)
-        )
+        assert sorted(
+            told_events((await stadium.memory(match.match.id)).published_events)
+        ) == sorted(expected_events(name))
         expect_scorecards(await stadium.heard(match.match.id), name)
 
 
@@ -88,7 +90,7 @@ async def test_balls_that_were_told_wrongly_are_put_right(name: str, tmp_path: P
         (match,) = stadium.sportmonks.broadcasts.values()
         match.mistakes = drawn(chance, match.deliveries, 0.06)
         await play(stadium, chance, 12)
-        told = (await stadium.memory(match.match.id)).told
+        told = (await stadium.memory(match.match.id)).published_events
         assert expected_doings(name) - told_doings(told) == Counter()
         assert len({(event.identity, event.ball_id) for event in told}) == len(told)
         expect_scorecards(await stadium.heard(match.match.id), name)
@@ -102,5 +104,7 @@ async def test_several_matches_are_followed_at_once(tmp_path: Path) -> None:
         await stadium.sync()
         await play(stadium, chance, 40)
         for name in names:
-            assert told_events((await stadium.memory(int(name))).told) == expected_events(name)
+            assert told_events(
+                (await stadium.memory(int(name))).published_events
+            ) == expected_events(name)
             expect_scorecards(await stadium.heard(int(name)), name)

@@ -11,12 +11,12 @@ from tally.console.iphone import Iphone
 from tally.console.matches import show_match_list
 from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
 from tally.cricket.api.render import match_body
-from tally.cricket.model import book
-from tally.cricket.model.display import symbol_of
+from tally.cricket.model import ball_log
+from tally.cricket.model.display import ball_symbol
+from tally.cricket.model.event_texts import event_sentence, event_title
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import Ball, InningsFeed, MatchFeed
-from tally.cricket.model.texts import sentence_of, title_of
-from tally.cricket.service.live.pipeline import memory_of
+from tally.cricket.model.pipeline import pipeline_state
 from tally.cricket.wiring.backend import Cricket
 from tally.errors import TallyError
 
@@ -130,7 +130,9 @@ class _MatchPage:
         ]
         self._score.show(teams, lambda: _score(teams))
         self._line.set_text(display["lines"].get("expanded") or display["lines"]["lockScreen"])
-        balls = book.decode(state.processing.content).told if state.processing is not None else ()
+        balls = (
+            ball_log.decode(state.processing.content).told if state.processing is not None else ()
+        )
         last = balls[-BALLS:]
         self._balls.show(last, lambda: _badges(last))
         if heard is not None:
@@ -139,7 +141,11 @@ class _MatchPage:
         self._show_rate(balls)
         counts = (state.followers, *(state.activities.get(status, 0) for status, _ in STATES))
         self._followers.show(counts, lambda: _followers(counts))
-        events = memory_of(state.active).told[-EVENTS:] if state.active is not None else ()
+        events = (
+            pipeline_state(state.active).published_events[-EVENTS:]
+            if state.active is not None
+            else ()
+        )
         self._events.show(events, lambda: _events(events))
         self._iphone.refresh()
 
@@ -163,7 +169,7 @@ def _score(teams: Sequence[tuple[str, str, str]]) -> None:
 
 def _badges(balls: Sequence[Ball]) -> None:
     for ball in balls:
-        symbol = symbol_of(ball)
+        symbol = ball_symbol(ball)
         colour = (
             "negative" if symbol == "W" else "positive" if symbol in {"4", "6"} else "secondary"
         )
@@ -189,8 +195,8 @@ def _events(events: Sequence[KeyEvent]) -> None:
                 "tally-quiet tally-small tally-numbers"
             ).style("min-width: 2.2rem")
             with ui.column().classes("gap-0"):
-                ui.label(title_of(event)).classes("text-weight-medium")
-                ui.label(sentence_of(event)).classes("tally-quiet tally-small")
+                ui.label(event_title(event)).classes("text-weight-medium")
+                ui.label(event_sentence(event)).classes("tally-quiet tally-small")
 
 
 def _scorecards(feed: MatchFeed) -> None:

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tally.cricket.model.events import KeyEvent
-from tally.cricket.repository.tables import Tables
-from tally.cricket.service.live.pipeline import memory_of
+from tally.cricket.model.pipeline import pipeline_state
+from tally.cricket.repository.repositories import Repositories
 from tally.kit.change_poller import ChangePoller
 from tally.kit.clock import Clock
 from tally.kit.hub import Hub
@@ -43,23 +43,25 @@ def topic_of(key: MatchKey) -> str:
     return f"cricket:{key[0]}:{key[1]}"
 
 
-def match_follower(tables: Tables, hub: Hub, clock: Clock) -> MatchFollower:
+def match_follower(tables: Repositories, hub: Hub, clock: Clock) -> MatchFollower:
     """Looks for changes of the matches that are watched here, and publishes them."""
 
-    async def content_of(key: MatchKey) -> Mapping[str, Any] | None:
+    async def display_content(key: MatchKey) -> Mapping[str, Any] | None:
         cached = await tables.displays.get(*key, clock.seconds())
         return None if cached is None else msgspec.json.decode(cached.content, type=dict[str, Any])
 
     async def marks(keys: Sequence[MatchKey]) -> Mapping[MatchKey, int]:
-        found = {key: await content_of(key) for key in keys}
+        found = {key: await display_content(key) for key in keys}
         return {key: Watched(content).mark for key, content in found.items() if content is not None}
 
     async def read(key: MatchKey) -> Watched | None:
-        content, record = await content_of(key), await tables.matches.get(key[0])
+        content, record = await display_content(key), await tables.matches.get(key[0])
         return (
             None
             if content is None
-            else Watched(content, memory_of(record).told if record is not None else ())
+            else Watched(
+                content, pipeline_state(record).published_events if record is not None else ()
+            )
         )
 
     def tell(key: MatchKey, before: Watched, after: Watched) -> None:

@@ -18,14 +18,14 @@ from tally.cricket.api.schemas import (
 from tally.cricket.model.feed import InningsFeed
 from tally.cricket.model.records import (
     NEUTRAL,
-    Device,
+    ActivitySubscription,
     Fixture,
     Follow,
     League,
     LiveActivity,
-    Subscription,
     Team,
     TeamSeason,
+    UserDevice,
 )
 from tally.cricket.service.queries.matches import MatchView
 from tally.kit.jsonable import to_jsonable
@@ -128,7 +128,7 @@ def season_team_body(record: TeamSeason) -> SeasonTeamBody:
     )
 
 
-def device_body(device: Device) -> DeviceBody:
+def device_body(device: UserDevice) -> DeviceBody:
     return DeviceBody(
         device.device_token,
         device.device_id,
@@ -148,7 +148,7 @@ def follow_body(follow: Follow, display: dict[str, Any] | None = None) -> Follow
     )
 
 
-def subscription_body(subscription: Subscription) -> SubscriptionBody:
+def subscription_body(subscription: ActivitySubscription) -> SubscriptionBody:
     team_id = _team(subscription.team_id)
     return SubscriptionBody(
         subscription.match_id, team_id, subscription.created_at, subscription.expires_at

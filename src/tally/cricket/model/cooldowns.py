@@ -53,7 +53,7 @@ _OVERTAKEN: Final[Mapping[EventKind, frozenset[EventKind]]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class EventContext:
     """What surrounds the new events: all events and balls so far, the innings played now, and whether the match is new."""
 
     events: Sequence[KeyEvent]
@@ -70,7 +70,7 @@ def cooldown_key(event: KeyEvent) -> str:
     return f"{event.kind}:{event.innings}:{event.subject}"
 
 
-def is_stale(event: KeyEvent, scene: Scene) -> bool:
+def is_stale(event: KeyEvent, scene: EventContext) -> bool:
     """Whether what came later makes `event` old news."""
     if event.kind is EventKind.MATCH_END:
         return False
@@ -101,8 +101,8 @@ def _is_old(event: KeyEvent, balls: Sequence[Ball]) -> bool:
     return since >= (OLD_ALERT if event.kind.is_alert else OLD_QUIET)
 
 
-def pick(
-    new: Sequence[KeyEvent], scene: Scene, cooldowns: Mapping[str, int], now: int
+def select_event(
+    new: Sequence[KeyEvent], scene: EventContext, cooldowns: Mapping[str, int], now: int
 ) -> KeyEvent | None:
     """The event to show, if there is one; `now` in milliseconds.
 
@@ -116,7 +116,9 @@ def pick(
     return min(reversed(fit), key=lambda event: event.kind.rank, default=None)
 
 
-def cooled(cooldowns: Mapping[str, int], shown: KeyEvent | None, now: int) -> dict[str, int]:
+def update_cooldowns(
+    cooldowns: Mapping[str, int], shown: KeyEvent | None, now: int
+) -> dict[str, int]:
     """The cooldowns from now on: what is over is forgotten, and what is shown must cool down."""
     left = {key: until for key, until in cooldowns.items() if until > now}
     if shown is not None:

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tally.cricket.model.event_texts import event_mood, event_sentence, event_title
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import (
     Ball,
@@ -21,19 +22,18 @@ from tally.cricket.model.feed import (
     MatchStatus,
     Side,
 )
-from tally.cricket.model.laws import balls_in, balls_left, current_innings, rate, target_of
+from tally.cricket.model.laws import balls_in, balls_left, chase_target, current_innings, run_rate
 from tally.cricket.model.records import NEUTRAL
-from tally.cricket.model.texts import mood_of, sentence_of, title_of
-from tally.cricket.model.tier0 import result_of
+from tally.cricket.model.tier0 import result_text
 
-SHOWN_BALLS: Final = 12
+MAX_DISPLAYED_BALLS: Final = 12
 
 
 class DisplayPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A part of what is shown; what is empty is left out."""
 
 
-class TeamShown(DisplayPart, frozen=True):
+class TeamDisplay(DisplayPart, frozen=True):
     """A side: `score` is empty until it has batted, and has both innings of a match of two (`"401 & 102/3"`)."""
 
     id: str
@@ -44,20 +44,20 @@ class TeamShown(DisplayPart, frozen=True):
     is_batting: bool = False
 
 
-class BatterShown(DisplayPart, frozen=True):
+class BatterDisplay(DisplayPart, frozen=True):
     name: str
     runs: int
     balls: int
     is_on_strike: bool = False
 
 
-class BowlerShown(DisplayPart, frozen=True):
+class BowlerDisplay(DisplayPart, frozen=True):
     name: str
     figures: str
     overs: str
 
 
-class EventShown(DisplayPart, frozen=True):
+class EventDisplay(DisplayPart, frozen=True):
     """What has just happened; `mood` is for, against or neutral."""
 
     kind: str
@@ -66,7 +66,7 @@ class EventShown(DisplayPart, frozen=True):
     mood: str = "neutral"
 
 
-class Lines(DisplayPart, frozen=True):
+class DisplayLines(DisplayPart, frozen=True):
     """One line for each presentation of a Live Activity."""
 
     lock_screen: str
@@ -86,25 +86,25 @@ class DisplayState(DisplayPart, frozen=True):
     match_id: str
     view: str
     status: str
-    teams: tuple[TeamShown, TeamShown]
-    lines: Lines
+    teams: tuple[TeamDisplay, TeamDisplay]
+    lines: DisplayLines
     timestamp: int
     status_text: str = ""
     innings: int = 0
     is_super_over: bool = False
-    batters: tuple[BatterShown, ...] = ()
-    bowler: BowlerShown | None = None
+    batters: tuple[BatterDisplay, ...] = ()
+    bowler: BowlerDisplay | None = None
     last_balls: tuple[str, ...] = ()
     run_rate: str = ""
     required_rate: str = ""
     target: int = 0
     need: str = ""
     result: str = ""
-    key_event: EventShown | None = None
+    key_event: EventDisplay | None = None
     is_stale: bool = False
 
 
-def build(
+def build_display(
     feed: MatchFeed,
     view: str = NEUTRAL,
     *,
@@ -123,7 +123,7 @@ def build(
     teams = (_team(feed, sides[0], current), _team(feed, sides[1], current))
     need = _need(feed, current, view)
     innings = current.number if current is not None else 0
-    target = target_of(feed, current) if current is not None else None
+    target = chase_target(feed, current) if current is not None else None
     return DisplayState(
         feed.match_id,
         view,
@@ -137,19 +137,19 @@ def build(
         batters=_batters(current, balls) if current is not None and not feed.status.is_over else (),
         bowler=_bowler(current) if current is not None and not feed.status.is_over else None,
         last_balls=tuple(
-            symbol_of(ball) for ball in balls if ball.is_delivery and ball.innings == innings
-        )[-SHOWN_BALLS:],
-        run_rate=rate(current.runs, balls_in(current.overs)) if current else "",
+            ball_symbol(ball) for ball in balls if ball.is_delivery and ball.innings == innings
+        )[-MAX_DISPLAYED_BALLS:],
+        run_rate=run_rate(current.runs, balls_in(current.overs)) if current else "",
         required_rate=_required_rate(feed, current, target),
         target=target or 0,
         need=need,
-        result=result_of(feed) if feed.status.is_over else "",
+        result=result_text(feed) if feed.status.is_over else "",
         key_event=_event(key_event, view, feed.winner_team_id) if key_event is not None else None,
         is_stale=is_stale,
     )
 
 
-def symbol_of(ball: Ball) -> str:
+def ball_symbol(ball: Ball) -> str:
     """A ball as scorers write it: W, 4, 6, 1, ., 2wd, nb, 1b, 4lb."""
     if ball.wicket is not None and ball.wicket.counts:
         return "W"
@@ -174,7 +174,7 @@ def short_name(side: Side) -> str:
     return "".join(word[0] for word in words).upper() if len(words) > 1 else side.name[:3].upper()
 
 
-def _team(feed: MatchFeed, side: Side, current: InningsFeed | None) -> TeamShown:
+def _team(feed: MatchFeed, side: Side, current: InningsFeed | None) -> TeamDisplay:
     in_super_over = current is not None and current.is_super_over
     batted = [
         each
@@ -184,17 +184,17 @@ def _team(feed: MatchFeed, side: Side, current: InningsFeed | None) -> TeamShown
     score = " & ".join(score_text(each) for each in batted)
     overs = str(batted[-1].overs) if batted else ""
     is_batting = current is not None and current.team_id == side.team_id and feed.status.is_running
-    return TeamShown(side.team_id, side.name, short_name(side), score, overs, is_batting)
+    return TeamDisplay(side.team_id, side.name, short_name(side), score, overs, is_batting)
 
 
-def _batters(innings: InningsFeed, balls: Sequence[Ball]) -> tuple[BatterShown, ...]:
+def _batters(innings: InningsFeed, balls: Sequence[Ball]) -> tuple[BatterDisplay, ...]:
     last = next((ball for ball in reversed(balls) if ball.innings == innings.number), None)
     strike = _on_strike(last) if last is not None else None
     lines: list[BatterLine] = [
         line for line in innings.batters if line.is_at_crease and line.how_out is None
     ]
     return tuple(
-        BatterShown(line.name, line.runs, line.balls, line.player_id == strike)
+        BatterDisplay(line.name, line.runs, line.balls, line.player_id == strike)
         for line in lines[:2]
     )
 
@@ -208,12 +208,12 @@ def _on_strike(last: Ball) -> str | None:
     return last.striker_id if (ran % 2 == 0) != is_end_of_over else last.non_striker_id
 
 
-def _bowler(innings: InningsFeed) -> BowlerShown | None:
+def _bowler(innings: InningsFeed) -> BowlerDisplay | None:
     line: BowlerLine | None = next((each for each in innings.bowlers if each.is_bowling), None)
     return (
         None
         if line is None
-        else BowlerShown(line.name, f"{line.wickets}/{line.runs}", f"{line.overs}.{line.balls}")
+        else BowlerDisplay(line.name, f"{line.wickets}/{line.runs}", f"{line.overs}.{line.balls}")
     )
 
 
@@ -221,12 +221,12 @@ def _required_rate(feed: MatchFeed, innings: InningsFeed | None, target: int | N
     if innings is None or target is None or feed.status.is_over:
         return ""
     left = balls_left(feed, innings)
-    return rate(max(0, target - innings.runs), left) if left else ""
+    return run_rate(max(0, target - innings.runs), left) if left else ""
 
 
 def _need(feed: MatchFeed, innings: InningsFeed | None, view: str) -> str:
     """What the chase needs, as the view speaks of it."""
-    target = target_of(feed, innings) if innings is not None else None
+    target = chase_target(feed, innings) if innings is not None else None
     if innings is None or target is None or feed.status.is_over or innings.runs >= target:
         return ""
     left = balls_left(feed, innings)
@@ -237,18 +237,18 @@ def _need(feed: MatchFeed, innings: InningsFeed | None, view: str) -> str:
     return f"must defend {runs}"
 
 
-def _event(event: KeyEvent, view: str, winner: str | None) -> EventShown:
-    mood = mood_of(event, view, winner) if view != NEUTRAL else "neutral"
-    return EventShown(event.kind.value, title_of(event), sentence_of(event), mood)
+def _event(event: KeyEvent, view: str, winner: str | None) -> EventDisplay:
+    mood = event_mood(event, view, winner) if view != NEUTRAL else "neutral"
+    return EventDisplay(event.kind.value, event_title(event), event_sentence(event), mood)
 
 
 def _lines(
     feed: MatchFeed,
-    teams: tuple[TeamShown, TeamShown],
+    teams: tuple[TeamDisplay, TeamDisplay],
     current: InningsFeed | None,
     need: str,
     event: KeyEvent | None,
-) -> Lines:
+) -> DisplayLines:
     at_bat = next(
         (team for team in teams if current is not None and team.id == current.team_id), None
     )
@@ -262,9 +262,9 @@ def _lines(
         team.code for team in teams
     )
     if feed.status.is_over:
-        said = result_of(feed)
+        said = result_text(feed)
     elif event is not None:
-        said = f"{title_of(event)} {sentence_of(event)}"
+        said = f"{event_title(event)} {event_sentence(event)}"
     else:
         said = need or _standing(feed)
     lock_screen = f"{both} · {said}" if said else both
@@ -273,7 +273,7 @@ def _lines(
         for part in (both, f"{overs} ov" if overs else "", said, need if need != said else "")
         if part
     )
-    return Lines(
+    return DisplayLines(
         lock_screen,
         score,
         f"({overs})" if overs else "",

@@ -62,7 +62,7 @@ TIER_1: Final = frozenset(
 )
 # An event of these kinds belongs to its ball: if a correction changes whose it was, it is still the
 # same event.
-OF_A_BALL: Final = (TIER_1 - {EventKind.MAIDEN}) | {EventKind.WICKET}
+BALL_EVENT_KINDS: Final = (TIER_1 - {EventKind.MAIDEN}) | {EventKind.WICKET}
 
 
 class KeyEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -6,6 +6,7 @@ or an over. All of it is frozen and compares by value, so two polls that say the
 for `received_at`.
 """
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -62,7 +63,7 @@ class WicketKind(Enum):
     OTHER = "out"
 
     @property
-    def is_bowlers(self) -> bool:
+    def is_credited_to_bowler(self) -> bool:
         """Credited to the bowler: a run out, for one, is not."""
         return self in _BOWLERS
 
@@ -192,8 +193,8 @@ class Wicket(msgspec.Struct, frozen=True):
     fielders: tuple[str, ...] = ()
 
     @property
-    def is_bowlers(self) -> bool:
-        return self.kind.is_bowlers
+    def is_credited_to_bowler(self) -> bool:
+        return self.kind.is_credited_to_bowler
 
     @property
     def counts(self) -> bool:
@@ -274,3 +275,15 @@ class MatchFeed(msgspec.Struct, frozen=True):
     def side(self, team_id: str) -> Side | None:
         """The team with this id, if it plays here."""
         return next((side for side in self.teams if side.team_id == team_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LivePoll:
+    """The response to one poll of all live matches.
+
+    `match_ids` also contains the ids of matches whose payload could not be parsed.
+    """
+
+    feeds: tuple[MatchFeed, ...]
+    match_ids: frozenset[str]
+    received_at: int

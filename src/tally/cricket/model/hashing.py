@@ -10,7 +10,7 @@ import msgspec
 UNSEEN: Final = frozenset({"timestamp"})
 
 
-def fingerprint(content: Mapping[str, Any]) -> str:
+def content_hash(content: Mapping[str, Any]) -> str:
     """Of a display state as it goes to devices."""
     seen = {name: value for name, value in content.items() if name not in UNSEEN}
     return hashlib.sha256(msgspec.json.encode(seen, order="sorted")).hexdigest()[:32]

@@ -8,19 +8,19 @@ twice.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from tally.cricket.model.book import Book
-from tally.cricket.model.events import OF_A_BALL, EventKind, KeyEvent
+from tally.cricket.model.ball_log import BallLog
+from tally.cricket.model.events import BALL_EVENT_KINDS, EventKind, KeyEvent
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.tier0 import (
-    end_of_innings,
-    end_of_match,
-    events_of_innings,
+    innings_end_event,
+    innings_events,
     is_innings_over,
+    match_end_event,
 )
-from tally.cricket.model.tier1 import BallWatcher
+from tally.cricket.model.tier1 import BallEventDetector
 
 
-def history(feed: MatchFeed, book: Book) -> list[KeyEvent]:
+def match_events(feed: MatchFeed, book: BallLog) -> list[KeyEvent]:
     """Every event so far.
 
     Where there are balls they say when it was; the scores add what the balls never told.
@@ -29,7 +29,7 @@ def history(feed: MatchFeed, book: Book) -> list[KeyEvent]:
     super_overs = frozenset(each.number for each in feed.innings if each.is_super_over)
     by_innings: dict[int, list[KeyEvent]] = {}
     names = {line.player_id: line.name for innings in feed.innings for line in innings.batters}
-    for event in BallWatcher(super_overs, names).watch(told):
+    for event in BallEventDetector(super_overs, names).watch(told):
         by_innings.setdefault(event.innings, []).append(event)
     with_balls = {ball.innings for ball in told}
     scores = {each.number: each for each in feed.innings}
@@ -42,11 +42,11 @@ def history(feed: MatchFeed, book: Book) -> list[KeyEvent]:
             continue
         are_settled = feed.balls is None or book.is_settled(innings)
         if are_settled:
-            events += _unknown(events_of_innings(innings), events)
+            events += _unknown(innings_events(innings), events)
         if (are_settled or max(with_balls, default=0) > number) and is_innings_over(feed, innings):
-            events.append(end_of_innings(feed, innings))
+            events.append(innings_end_event(feed, innings))
     if feed.status.is_over and are_settled:
-        events.append(end_of_match(feed))
+        events.append(match_end_event(feed))
     return list(_first_of_each(events))
 
 
@@ -58,13 +58,13 @@ def _unknown(implied: Iterable[KeyEvent], events: Sequence[KeyEvent]) -> list[Ke
 def _first_of_each(events: Iterable[KeyEvent]) -> Iterator[KeyEvent]:
     seen = set()
     for event in events:
-        key = (event.identity, event.ball_id if event.kind in OF_A_BALL else 0)
+        key = (event.identity, event.ball_id if event.kind in BALL_EVENT_KINDS else 0)
         if key not in seen:
             seen.add(key)
             yield event
 
 
-def untold(events: Sequence[KeyEvent], told: Iterable[KeyEvent]) -> list[KeyEvent]:
+def find_new_events(events: Sequence[KeyEvent], told: Iterable[KeyEvent]) -> list[KeyEvent]:
     """Those of `events` that have not been told, in their order.
 
     A wicket is the same one if its ball is, though a correction says that the other batter was out,
@@ -77,7 +77,7 @@ def untold(events: Sequence[KeyEvent], told: Iterable[KeyEvent]) -> list[KeyEven
     return remaining
 
 
-Likeness: TypeAlias = Callable[[KeyEvent], Hashable | None]
+EventMatcher: TypeAlias = Callable[[KeyEvent], Hashable | None]
 
 
 def _same_ball_and_subject(event: KeyEvent) -> Hashable | None:
@@ -85,15 +85,19 @@ def _same_ball_and_subject(event: KeyEvent) -> Hashable | None:
 
 
 def _same_ball(event: KeyEvent) -> Hashable | None:
-    return (event.kind, event.ball_id) if event.kind in OF_A_BALL and event.ball_id else None
+    return (event.kind, event.ball_id) if event.kind in BALL_EVENT_KINDS and event.ball_id else None
 
 
 def _same_subject(event: KeyEvent) -> Hashable | None:
-    return event.identity if event.kind is EventKind.WICKET or event.kind not in OF_A_BALL else None
+    return (
+        event.identity
+        if event.kind is EventKind.WICKET or event.kind not in BALL_EVENT_KINDS
+        else None
+    )
 
 
 def _unmatched(
-    told: list[KeyEvent], events: list[KeyEvent], likeness: Likeness
+    told: list[KeyEvent], events: list[KeyEvent], likeness: EventMatcher
 ) -> tuple[list[KeyEvent], list[KeyEvent]]:
     """What is left of both when each that was told has been paired with one that is like it."""
     waiting: dict[Hashable, list[KeyEvent]] = {}

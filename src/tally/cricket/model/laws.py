@@ -24,7 +24,7 @@ def is_all_out(wickets: int, is_super_over: bool) -> bool:
     return wickets >= wickets_in_hand(is_super_over)
 
 
-def overs_of(feed: MatchFeed, innings: InningsFeed) -> int | None:
+def overs_limit(feed: MatchFeed, innings: InningsFeed) -> int | None:
     """How many overs the innings can have; None where it has no limit."""
     if innings.is_super_over:
         return 1
@@ -40,7 +40,7 @@ def is_chase(feed: MatchFeed, innings: InningsFeed) -> bool:
     return innings.number == 4
 
 
-def target_of(feed: MatchFeed, innings: InningsFeed) -> int | None:
+def chase_target(feed: MatchFeed, innings: InningsFeed) -> int | None:
     """The runs that win the match, or the super over; None for a side that does not bat last."""
     if not is_chase(feed, innings):
         return None
@@ -58,16 +58,16 @@ def target_of(feed: MatchFeed, innings: InningsFeed) -> int | None:
     return others - own + 1 if rounds else None
 
 
-def why_ended(feed: MatchFeed, innings: InningsFeed) -> str:
+def innings_end_reason(feed: MatchFeed, innings: InningsFeed) -> str:
     """Why an innings that is over has ended: all_out, target_reached, declared, overs_complete, or closed otherwise."""
     if is_all_out(innings.wickets, innings.is_super_over):
         return "all_out"
-    target = target_of(feed, innings)
+    target = chase_target(feed, innings)
     if target is not None and innings.runs >= target:
         return "target_reached"
     if innings.is_declared:
         return "declared"
-    overs = overs_of(feed, innings)
+    overs = overs_limit(feed, innings)
     if overs is not None and innings.overs.overs >= overs:
         return "overs_complete"
     return "closed"
@@ -81,7 +81,7 @@ def has_ended(feed: MatchFeed, innings: InningsFeed) -> bool:
     """
     if is_all_out(innings.wickets, innings.is_super_over) or innings.is_declared:
         return True
-    overs = overs_of(feed, innings)
+    overs = overs_limit(feed, innings)
     if overs is not None and innings.overs.overs >= overs:
         return True
     return (
@@ -93,11 +93,11 @@ def has_ended(feed: MatchFeed, innings: InningsFeed) -> bool:
 
 
 def balls_left(feed: MatchFeed, innings: InningsFeed) -> int | None:
-    overs = overs_of(feed, innings)
+    overs = overs_limit(feed, innings)
     return None if overs is None else max(0, overs * BALLS_PER_OVER - balls_in(innings.overs))
 
 
-def rate(runs: int, balls: int) -> str:
+def run_rate(runs: int, balls: int) -> str:
     """Runs an over with two digits, as scoreboards have it; empty before the first ball."""
     if balls <= 0:
         return ""

@@ -11,24 +11,28 @@ from typing import Final
 
 from tally.cricket.model.records import ActivityStatus, EndReason, LiveActivity
 
-UNANSWERED_MS: Final = 60_000
-REFUSED_MS: Final = 20_000
-LONGEST_MS: Final = 1_800_000
+PENDING_BACKOFF_MS: Final = 60_000
+REJECTED_BACKOFF_MS: Final = 20_000
+MAX_BACKOFF_MS: Final = 1_800_000
 # While a match is on, these are no last word: a new start may follow by itself.
-BEGUN_ANEW: Final = frozenset({EndReason.TOKEN_INVALID, EndReason.MATCH_END})
+RESTARTABLE_REASONS: Final = frozenset({EndReason.TOKEN_INVALID, EndReason.MATCH_END})
 # Who follows again wants to see it again, whatever they did before.
 ANY_REASON: Final = frozenset(EndReason)
 
 
-def wait_after(starts: int, *, is_refused: bool = False) -> int:
+def start_backoff_ms(starts: int, *, is_refused: bool = False) -> int:
     """Milliseconds to wait after so many starts in a row."""
-    first = REFUSED_MS if is_refused else UNANSWERED_MS
-    return min(first << min(max(starts - 1, 0), 16), LONGEST_MS)
+    first = REJECTED_BACKOFF_MS if is_refused else PENDING_BACKOFF_MS
+    return min(first << min(max(starts - 1, 0), 16), MAX_BACKOFF_MS)
 
 
-def starts_in_a_row(activity: LiveActivity | None, now: int) -> int:
+def consecutive_starts(activity: LiveActivity | None, now: int) -> int:
     """How many starts there were lately; what is long ago does not count."""
-    if activity is None or activity.started_at is None or activity.started_at + LONGEST_MS < now:
+    if (
+        activity is None
+        or activity.started_at is None
+        or activity.started_at + MAX_BACKOFF_MS < now
+    ):
         return 0
     return activity.starts
 
@@ -47,11 +51,12 @@ def is_start_due(
     if activity.started_at is None or (activity.status is ActivityStatus.ENDED and not is_refused):
         return True
     return (
-        activity.started_at + wait_after(starts_in_a_row(activity, now), is_refused=is_refused)
+        activity.started_at
+        + start_backoff_ms(consecutive_starts(activity, now), is_refused=is_refused)
         <= now
     )
 
 
-def owes_end(activity: LiveActivity) -> bool:
+def is_end_undelivered(activity: LiveActivity) -> bool:
     """Whether it has ended, and its device does not know."""
     return activity.status is ActivityStatus.ENDED and activity.update_token is not None

@@ -17,21 +17,21 @@ from tally.cricket.model.feed import MatchStatus
 
 NEUTRAL: Final = "neutral"
 
-DEVICE_SECONDS: Final = 90 * 86_400
-FOLLOW_SECONDS: Final = 48 * 3_600
-NOTICE_SECONDS: Final = 48 * 3_600
-PROCESSING_SECONDS: Final = 7 * 86_400
+DEVICE_TTL_SECONDS: Final = 90 * 86_400
+FOLLOW_TTL_SECONDS: Final = 48 * 3_600
+NOTIFICATION_TTL_SECONDS: Final = 48 * 3_600
+PROCESSING_TTL_SECONDS: Final = 7 * 86_400
 
 # A follow outlives the match by two days, so the days of the longer forms are added to its start.
-LATER_DAYS: Final = MappingProxyType({"4day": 3, "Test": 4, "Test/5day": 4})
+EXTRA_MATCH_DAYS: Final = MappingProxyType({"4day": 3, "Test": 4, "Test/5day": 4})
 # Somebody sees to a match by renewing its record with every poll; one left alone for this long has
 # lost its instance.
 STALE_MATCH_MS: Final = 30_000
 # Whoever writes enrichment does it around the match; who replaces whole entries keeps out of that
 # time, and an hour clear of it.
-ENRICHED_BEFORE_MS: Final = 2 * 3_600_000
-ENRICHED_AFTER_MS: Final = 7 * 86_400_000
-ENRICHED_MARGIN_MS: Final = 3_600_000
+ENRICHMENT_LEAD_MS: Final = 2 * 3_600_000
+ENRICHMENT_TAIL_MS: Final = 7 * 86_400_000
+ENRICHMENT_MARGIN_MS: Final = 3_600_000
 
 
 class ActivityStatus(StrEnum):
@@ -51,7 +51,7 @@ class EndReason(StrEnum):
     TOKEN_INVALID = "token_invalid"  # noqa: S105  (a reason, no secret)
 
 
-class NoticeKind(StrEnum):
+class NotificationKind(StrEnum):
     """What a person is told at most once about a match."""
 
     PREMATCH = "prematch"
@@ -91,7 +91,7 @@ class Fixture:
     winner_team_id: str | None = None
     live_updated_at: int | None = None
     archived_at: int | None = None
-    toss_told_at: int | None = None
+    toss_notified_at: int | None = None
     replay_of: str | None = None
     replay_expires_at: int | None = None
     replay_speed: int | None = None
@@ -161,7 +161,7 @@ class League:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class UserDevice:
     """A phone or tablet of a person; `device_id` stays while its tokens change."""
 
     user_id: str
@@ -194,7 +194,7 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class ActivitySubscription:
     """A Live Activity that an app started by itself, known by its token alone."""
 
     match_id: str
@@ -206,12 +206,12 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class SentNotification:
     """That a person was told that a match is about to start, or who won its toss."""
 
     match_id: str
     user_id: str
-    kind: NoticeKind
+    kind: NotificationKind
     sent_at: int
     expires_at: int
 
@@ -252,7 +252,7 @@ class CachedFixture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Processing:
+class ProcessingState:
     """How far the balls of a match have been processed; `content` is the pipeline's own JSON text."""
 
     match_id: str
@@ -334,12 +334,12 @@ def activity_key(user_id: str, device_id: str) -> str:
     return f"{user_id}#{device_id}"
 
 
-def notice_key(user_id: str, kind: NoticeKind) -> str:
+def notification_key(user_id: str, kind: NotificationKind) -> str:
     """The sort key of a notice: the person alone for the one before the match."""
-    return user_id if kind is NoticeKind.PREMATCH else f"{user_id}#{kind.value}"
+    return user_id if kind is NotificationKind.PREMATCH else f"{user_id}#{kind.value}"
 
 
-def match_lock(match_id: str) -> str:
+def match_lock_key(match_id: str) -> str:
     """The name of the lock under which one instance sees to a match."""
     return f"match:{match_id}"
 
@@ -349,7 +349,7 @@ def epoch_ms(moment: str) -> int:
     return round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
-def start_text(moment: int) -> str:
+def format_start_time(moment: int) -> str:
     """A start time of milliseconds."""
     return f"{datetime.fromtimestamp(moment // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
@@ -361,16 +361,16 @@ def has_expired(expires_at: int, now: int) -> bool:
 
 def device_expiry(now: int) -> int:
     """Ninety days after the last call of the app; `now` in seconds."""
-    return now + DEVICE_SECONDS
+    return now + DEVICE_TTL_SECONDS
 
 
 def follow_expiry(start_time: str, match_type: str = "") -> int:
     """Two days after the match starts; for a match of several days, after its last one starts."""
-    start = datetime.fromisoformat(start_time) + timedelta(days=LATER_DAYS.get(match_type, 0))
-    return round(start.timestamp()) + FOLLOW_SECONDS
+    start = datetime.fromisoformat(start_time) + timedelta(days=EXTRA_MATCH_DAYS.get(match_type, 0))
+    return round(start.timestamp()) + FOLLOW_TTL_SECONDS
 
 
-def may_be_enriched(starting_at: str, now: int, margin: int = 0) -> bool:
+def is_enrichment_time(starting_at: str, now: int, margin: int = 0) -> bool:
     """Whether `now`, in milliseconds, lies in the time around the match in which enrichment is written."""
     start = epoch_ms(starting_at)
-    return start - ENRICHED_BEFORE_MS - margin <= now <= start + ENRICHED_AFTER_MS + margin
+    return start - ENRICHMENT_LEAD_MS - margin <= now <= start + ENRICHMENT_TAIL_MS + margin

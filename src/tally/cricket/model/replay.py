@@ -21,7 +21,7 @@ def balls_at(seconds: float, speed: int, total: int) -> int:
     return max(0, min(total, int(seconds * speed / BALL_SECONDS)))
 
 
-def length_of(total: int, speed: int) -> float:
+def replay_seconds(total: int, speed: int) -> float:
     """Seconds that a replay of so many balls takes."""
     return total * BALL_SECONDS / speed
 

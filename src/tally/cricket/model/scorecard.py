@@ -165,14 +165,14 @@ class InningsTally:
         bowler.runs += ball.runs_against_bowler
         bowler.wides += ball.wides
         bowler.noballs += ball.noballs
-        bowler.wickets += ball.wicket is not None and ball.wicket.is_bowlers
+        bowler.wickets += ball.wicket is not None and ball.wicket.is_credited_to_bowler
 
     def _wicket(self, ball: Ball) -> None:
         if ball.wicket is None:
             return
         out = self.batter(ball.wicket.player_out_id, ball.wicket.player_out_name)
         out.how_out = ball.wicket.kind
-        out.bowler_id = ball.bowler_id if ball.wicket.is_bowlers else None
+        out.bowler_id = ball.bowler_id if ball.wicket.is_credited_to_bowler else None
         self.wickets += ball.wicket.counts
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import BatterLine, BowlerLine, InningsFeed, MatchFeed, MatchStatus
-from tally.cricket.model.laws import has_ended, why_ended
+from tally.cricket.model.laws import has_ended, innings_end_reason
 
 BOWLER_ON_FIRE_WICKETS: Final = 3
 ON_FIRE_RUNS: Final = 30
@@ -31,13 +31,13 @@ def is_on_fire(runs: int, balls: int) -> bool:
     return runs >= ON_FIRE_RUNS and runs >= balls * ON_FIRE_RUNS_PER_BALL
 
 
-def events_of_scores(feed: MatchFeed) -> Iterator[KeyEvent]:
+def score_events(feed: MatchFeed) -> Iterator[KeyEvent]:
     """All that the scores imply, in order of play as far as they know it; without the end of innings and match."""
     for innings in feed.innings:
-        yield from events_of_innings(innings)
+        yield from innings_events(innings)
 
 
-def events_of_innings(innings: InningsFeed) -> Iterator[KeyEvent]:
+def innings_events(innings: InningsFeed) -> Iterator[KeyEvent]:
     lines = sorted(innings.batters, key=lambda line: line.sort)
     for place, line in enumerate(lines, 1):
         yield from _batter(innings, line, place)
@@ -52,7 +52,7 @@ def events_of_innings(innings: InningsFeed) -> Iterator[KeyEvent]:
             bowler = next(
                 (each.name for each in innings.bowlers if each.player_id == line.bowler_id), ""
             )
-            other = bowler if line.how_out.is_bowlers else ""
+            other = bowler if line.how_out.is_credited_to_bowler else ""
             yield _event(innings, EventKind.WICKET, line.player_id, other=other, **told)
     for figures in innings.bowlers:
         yield from _bowler(innings, figures)
@@ -86,7 +86,7 @@ def is_innings_over(feed: MatchFeed, innings: InningsFeed) -> bool:
     )
 
 
-def end_of_innings(feed: MatchFeed, innings: InningsFeed) -> KeyEvent:
+def innings_end_event(feed: MatchFeed, innings: InningsFeed) -> KeyEvent:
     """That it ended, and why."""
     side = feed.side(innings.team_id)
     return KeyEvent(
@@ -99,12 +99,12 @@ def end_of_innings(feed: MatchFeed, innings: InningsFeed) -> KeyEvent:
         player=side.name if side else "",
         runs=innings.runs,
         count=innings.wickets,
-        reason=why_ended(feed, innings),
+        reason=innings_end_reason(feed, innings),
         is_super_over=innings.is_super_over,
     )
 
 
-def end_of_match(feed: MatchFeed) -> KeyEvent:
+def match_end_event(feed: MatchFeed) -> KeyEvent:
     """That it is over, and how it came out: the service's own words, or the plain ones for a match without winner."""
     last = max(feed.innings, key=lambda each: each.number, default=None)
     score = f"{last.runs}/{last.wickets}" if last else ""
@@ -112,11 +112,11 @@ def end_of_match(feed: MatchFeed) -> KeyEvent:
         kind=EventKind.MATCH_END,
         innings=last.number if last else 0,
         score=score,
-        reason=result_of(feed),
+        reason=result_text(feed),
     )
 
 
-def result_of(feed: MatchFeed) -> str:
+def result_text(feed: MatchFeed) -> str:
     """The result in words."""
     if feed.note:
         return feed.note

@@ -23,7 +23,7 @@ HAT_TRICK: Final = 3
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class BallWatcher:
+class BallEventDetector:
     """Sees the balls of a match in order."""
 
     def __init__(
@@ -70,7 +70,7 @@ class BallWatcher:
     def _end_of_over(self, tally: InningsTally, following: Ball | None) -> Iterator[KeyEvent]:
         last = tally.close_over(following)
         if last is not None:
-            yield event_at(last, tally, EventKind.MAIDEN, str(last.over), player=last.bowler_name)
+            yield ball_event(last, tally, EventKind.MAIDEN, str(last.over), player=last.bowler_name)
 
     def _new_batters(self, tally: InningsTally, ball: Ball) -> Iterator[KeyEvent]:
         came_in = self._came_in.setdefault(ball.innings, [])
@@ -79,7 +79,7 @@ class BallWatcher:
                 came_in.append(player_id)
                 if len(came_in) > OPENERS:
                     name = tally.batters[player_id].name or self._names.get(player_id, "")
-                    yield event_at(ball, tally, EventKind.NEW_BATTER, player_id, player=name)
+                    yield ball_event(ball, tally, EventKind.NEW_BATTER, player_id, player=name)
 
     def _batting(self, tally: InningsTally, ball: Ball, runs_before: int) -> Iterator[KeyEvent]:
         batter = tally.batters[ball.striker_id]
@@ -91,10 +91,10 @@ class BallWatcher:
         }
         if ball.is_boundary_six or ball.is_boundary_four:
             kind = EventKind.SIX if ball.is_boundary_six else EventKind.FOUR
-            yield event_at(ball, tally, kind, ball.striker_id, **told)
+            yield ball_event(ball, tally, kind, ball.striker_id, **told)
         if ball.is_boundary_six and batter.sixes_in_a_row > 1:
             count = batter.sixes_in_a_row
-            yield event_at(
+            yield ball_event(
                 ball,
                 tally,
                 EventKind.CONSECUTIVE_SIXES,
@@ -103,9 +103,9 @@ class BallWatcher:
                 **told,
             )
         for kind in milestones(runs_before, batter.runs):
-            yield event_at(ball, tally, kind, ball.striker_id, **told)
+            yield ball_event(ball, tally, kind, ball.striker_id, **told)
         if is_on_fire(batter.runs, batter.balls) and not self._was_on_fire(batter, ball):
-            yield event_at(ball, tally, EventKind.BATTER_ON_FIRE, ball.striker_id, **told)
+            yield ball_event(ball, tally, EventKind.BATTER_ON_FIRE, ball.striker_id, **told)
 
     @staticmethod
     def _was_on_fire(batter: BatterTally, ball: Ball) -> bool:
@@ -119,20 +119,20 @@ class BallWatcher:
         key = (ball.bowler_id, ball.innings if tally.is_super_over else 0)
         if ball.wicket is not None and ball.wicket.counts:
             yield self._wicket(tally, ball, ball.wicket)
-        if ball.wicket is None or not ball.wicket.is_bowlers:
+        if ball.wicket is None or not ball.wicket.is_credited_to_bowler:
             self._runs_of_wickets[key] = 0
             return
         count = self._runs_of_wickets[key] = self._runs_of_wickets.get(key, 0) + 1
         bowler = tally.bowlers[ball.bowler_id]
         told: dict[str, Any] = {"player": bowler.name, "count": count}
         if count == ON_HAT_TRICK:
-            yield event_at(ball, tally, EventKind.ON_HAT_TRICK, ball.bowler_id, **told)
+            yield ball_event(ball, tally, EventKind.ON_HAT_TRICK, ball.bowler_id, **told)
         elif count >= HAT_TRICK:
-            yield event_at(ball, tally, EventKind.HAT_TRICK, ball.bowler_id, **told)
+            yield ball_event(ball, tally, EventKind.HAT_TRICK, ball.bowler_id, **told)
         if bowler.wickets >= BOWLER_ON_FIRE_WICKETS:
             subject = f"{ball.bowler_id}:{bowler.wickets}"
             figures: dict[str, Any] = {"count": bowler.wickets, "runs": bowler.runs}
-            yield event_at(
+            yield ball_event(
                 ball, tally, EventKind.BOWLER_ON_FIRE, subject, player=bowler.name, **figures
             )
 
@@ -145,8 +145,8 @@ class BallWatcher:
             "balls": out.balls,
             "count": tally.wickets,
         }
-        other = ball.bowler_name if wicket.is_bowlers else ""
-        return event_at(
+        other = ball.bowler_name if wicket.is_credited_to_bowler else ""
+        return ball_event(
             ball,
             tally,
             EventKind.WICKET,
@@ -157,7 +157,7 @@ class BallWatcher:
         )
 
 
-def event_at(
+def ball_event(
     ball: Ball, tally: InningsTally, kind: EventKind, subject: str, **told: Any
 ) -> KeyEvent:
     """An event on `ball`, with the score after it."""

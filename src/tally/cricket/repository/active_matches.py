@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import ClassVar, Final
 
 from tally.cricket.model.records import ActiveMatch, PollerState
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.repository.items import ItemMapper
 from tally.store.access import GetItem, PutItem, Scan, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, Condition, F, absent, present
@@ -39,7 +39,7 @@ ACTIVE_MATCHES = Table(
         Attribute("ttl", "N", about="epoch seconds, once the match is over"),
     ),
 )
-_SHAPE: Final = Shape(ActiveMatch, expires_at="ttl")
+_SHAPE: Final = ItemMapper(ActiveMatch, expires_at="ttl")
 MAX_MATCHES: Final = 2_000
 
 

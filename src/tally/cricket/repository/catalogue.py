@@ -3,7 +3,7 @@
 from typing import Final
 
 from tally.cricket.repository.active_matches import ActiveMatchRepository
-from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
 from tally.cricket.repository.fixtures import FixtureRepository
@@ -11,10 +11,10 @@ from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository
-from tally.cricket.repository.notices import NoticeRepository
+from tally.cricket.repository.notifications import NotificationRepository
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
 
@@ -23,10 +23,10 @@ REPOSITORIES: Final = (
     TeamRepository,
     TeamSeasonRepository,
     LeagueRepository,
-    DeviceRepository,
+    UserDeviceRepository,
     FollowRepository,
-    SubscriptionRepository,
-    NoticeRepository,
+    ActivitySubscriptionRepository,
+    NotificationRepository,
     LockRepository,
     StateHashRepository,
     DisplayCacheRepository,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import ClassVar, Final
 
-from tally.cricket.model.records import Device, has_expired
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.model.records import UserDevice, has_expired
+from tally.cricket.repository.items import ItemMapper
 from tally.store.access import DeleteItem, GetItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, present
@@ -40,7 +40,7 @@ CRICKET_DEVICES = Table(
         Attribute("pushToStartToken", "S", about="starts Live Activities"),
     ),
 )
-_SHAPE: Final = Shape(Device)
+_SHAPE: Final = ItemMapper(UserDevice)
 # A person has a few. Reinstalled apps leave others behind: at the next registration the latest ones
 # are kept.
 MAX_KEPT: Final = 20
@@ -52,7 +52,7 @@ def _key(user_id: str, device_token: str) -> Item:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceRepository:
+class UserDeviceRepository:
     """Devices by person."""
 
     store: Store
@@ -68,7 +68,7 @@ class DeviceRepository:
         frequency="Per push send / per request",
         bound=MAX_DEVICES,
     )
-    async def get(self, user_id: str, now: int) -> Device | None:
+    async def get(self, user_id: str, now: int) -> UserDevice | None:
         """The first device of a person that has not expired at `now` seconds."""
         found = self.store.items(
             CRICKET_DEVICES, F("userId") == user_id, page=1, consistent=True, overflow="stop"
@@ -89,7 +89,7 @@ class DeviceRepository:
         frequency="Per push send / per request",
         bound=MAX_DEVICES,
     )
-    async def of_user(self, user_id: str, now: int) -> list[Device]:
+    async def of_user(self, user_id: str, now: int) -> list[UserDevice]:
         """All devices of a person that have not expired at `now` seconds, the one heard of last first."""
         return await self._of_user(user_id, now)
 
@@ -103,7 +103,7 @@ class DeviceRepository:
         frequency="On app launch",
         bound=3 * MAX_DEVICES,
     )
-    async def register(self, device: Device, *, is_only_one: bool) -> Device:
+    async def register(self, device: UserDevice, *, is_only_one: bool) -> UserDevice:
         """The device as it stands now, in place of what it was under other tokens, or of all others of its owner."""
         now = device.updated_at // 1000
         before = await self._of_user(device.user_id, now)
@@ -138,8 +138,8 @@ class DeviceRepository:
         frequency="On token refresh",
     )
     async def update_push_to_start(
-        self, device: Device, token: str, now: int, expires_at: int
-    ) -> Device | None:
+        self, device: UserDevice, token: str, now: int, expires_at: int
+    ) -> UserDevice | None:
         """The device with its new token, which lives on until `expires_at`; None where it is not there, or has expired."""
         key = _key(device.user_id, device.device_token)
         found = await self.store.get(CRICKET_DEVICES, key, consistent=True)
@@ -167,7 +167,7 @@ class DeviceRepository:
         trigger="DELETE /user/device",
         frequency="User action",
     )
-    async def delete(self, user_id: str, device_token: str, now: int) -> Device | None:
+    async def delete(self, user_id: str, device_token: str, now: int) -> UserDevice | None:
         """The device that was there, if it had not expired."""
         item = await self.store.delete(
             CRICKET_DEVICES, _key(user_id, device_token), returns="ALL_OLD"
@@ -184,7 +184,7 @@ class DeviceRepository:
         trigger="A push-to-start that APNs refuses for its token",
         frequency="Rare",
     )
-    async def forget_push_to_start(self, device: Device) -> bool:
+    async def forget_push_to_start(self, device: UserDevice) -> bool:
         """Take the token away that APNs does not know, unless the device has handed in another one meanwhile."""
         is_same = F("pushToStartToken") == device.push_to_start_token
         key = _key(device.user_id, device.device_token)
@@ -196,7 +196,7 @@ class DeviceRepository:
             return False
         return True
 
-    async def _of_user(self, user_id: str, now: int) -> list[Device]:
+    async def _of_user(self, user_id: str, now: int) -> list[UserDevice]:
         items = self.store.items(
             CRICKET_DEVICES,
             F("userId") == user_id,
@@ -209,13 +209,13 @@ class DeviceRepository:
         return sorted(alive, key=attrgetter("updated_at", "device_token"), reverse=True)
 
 
-def _orphans(found: Iterable[Device], now: int, is_only_one: bool) -> list[Device]:
+def _orphans(found: Iterable[UserDevice], now: int, is_only_one: bool) -> list[UserDevice]:
     """What has expired, all but the latest record of a device, or of a person, and too many.
 
     `found` has the latest first.
     """
     kept: set[str] = set()
-    orphans: list[Device] = []
+    orphans: list[UserDevice] = []
     for each in found:
         rivals = "" if is_only_one else each.device_id
         if has_expired(each.expires_at, now) or rivals in kept or len(kept) == MAX_KEPT:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tally.cricket.model.records import CachedDisplay, display_key, has_expired
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.repository.items import ItemMapper
 from tally.store.access import GetItem, PutItem, access
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
@@ -23,7 +23,7 @@ DISPLAY_STATE_CACHE = Table(
         Attribute("ttl", "N", required=True, about="epoch seconds; also checked at every read"),
     ),
 )
-_SHAPE: Final = Shape(CachedDisplay, expires_at="ttl")
+_SHAPE: Final = ItemMapper(CachedDisplay, expires_at="ttl")
 
 
 def _key(match_id: str, team_id: str) -> Item:

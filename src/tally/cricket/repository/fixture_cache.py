@@ -21,15 +21,15 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import (
-    ENRICHED_AFTER_MS,
-    ENRICHED_BEFORE_MS,
-    ENRICHED_MARGIN_MS,
+    ENRICHMENT_LEAD_MS,
+    ENRICHMENT_MARGIN_MS,
+    ENRICHMENT_TAIL_MS,
     CachedFixture,
+    format_start_time,
     has_expired,
-    may_be_enriched,
-    start_text,
+    is_enrichment_time,
 )
-from tally.cricket.repository.shapes import plain
+from tally.cricket.repository.items import plain
 from tally.errors import Conflict
 from tally.store.access import (
     BatchGetItem,
@@ -229,7 +229,7 @@ class FixtureCacheRepository:
     ) -> bool:
         """Whether there is such an entry, whose match is near at `now` milliseconds, and nothing newer was added to it."""
         around = F("startingAt").between(
-            start_text(now - ENRICHED_AFTER_MS), start_text(now + ENRICHED_BEFORE_MS)
+            format_start_time(now - ENRICHMENT_TAIL_MS), format_start_time(now + ENRICHMENT_LEAD_MS)
         )
         is_there = present("matchId") & (F("ttl") > now // 1000) & around & _not_enriched_since(now)
         steps = (F("enrichment").set(plain(enrichment)), F("enrichedAt").set(now))
@@ -277,7 +277,7 @@ def _not_enriched_since(moment: int | None) -> Condition:
 def _is_quiet(entry: CachedFixture, found: Mapping[str, Any] | None, now: int) -> bool:
     """Whether nobody may add anything to the entry now, neither as it is stored nor as it will be."""
     starts = {entry.starting_at} | ({found["startingAt"]} if found is not None else set())
-    return not any(may_be_enriched(start, now, ENRICHED_MARGIN_MS) for start in starts)
+    return not any(is_enrichment_time(start, now, ENRICHMENT_MARGIN_MS) for start in starts)
 
 
 def _carrying(entry: CachedFixture, found: Mapping[str, Any]) -> CachedFixture:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import Fixture
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.repository.items import ItemMapper
 from tally.store.access import (
     BatchGetItem,
     BatchWriteItem,
@@ -75,7 +75,7 @@ CRICKET_FIXTURES = Table(
         Attribute("replaySpeed", "N", about="how many times faster than it was played"),
     ),
 )
-_SHAPE: Final = Shape(Fixture)
+_SHAPE: Final = ItemMapper(Fixture, toss_notified_at="tossToldAt")
 
 MAX_STARTING: Final = 2_000
 MAX_LIVE: Final = 500

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tally.cricket.model.records import Follow, has_expired
-from tally.cricket.repository.removal import remove_of_match
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.repository.items import ItemMapper
+from tally.cricket.repository.removal import delete_match_items
 from tally.store.access import BatchWriteItem, DeleteItem, GetItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, present
@@ -32,7 +32,7 @@ CRICKET_MATCH_FOLLOWS = Table(
         ),
     ),
 )
-_SHAPE: Final = Shape(Follow)
+_SHAPE: Final = ItemMapper(Follow)
 MAX_FOLLOWERS: Final = 2_000_000
 PAGE: Final = 500
 
@@ -149,7 +149,7 @@ class FollowRepository:
     )
     async def remove_all(self, match_id: str) -> int:
         """How many there were, expired ones included."""
-        return await remove_of_match(self.store, CRICKET_MATCH_FOLLOWS, match_id)
+        return await delete_match_items(self.store, CRICKET_MATCH_FOLLOWS, match_id)
 
     @access(
         "Get what a user follows",

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import League
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.repository.items import ItemMapper
 from tally.store.access import DeleteItem, GetItem, PutItem, Scan, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, absent, present
@@ -35,7 +35,7 @@ CRICKET_LEAGUES = Table(
         ),
     ),
 )
-_SHAPE: Final = Shape(League)
+_SHAPE: Final = ItemMapper(League)
 # Below thirty are in use; SportMonks has some more.
 MAX_LEAGUES: Final = 1_000
 

@@ -17,7 +17,7 @@ from tally.cricket.model.records import (
     activity_key,
     has_expired,
 )
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.repository.items import ItemMapper
 from tally.store.access import GetItem, PutItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Condition, F, absent, present
@@ -56,7 +56,7 @@ LIVE_ACTIVITIES = Table(
         Attribute("ttl", "N", required=True, about="epoch seconds: auto-cleanup after match ends"),
     ),
 )
-_SHAPE: Final = Shape(LiveActivity, expires_at="ttl")
+_SHAPE: Final = ItemMapper(LiveActivity, expires_at="ttl")
 _PUSHED: Final = ("matchId", "userId", "deviceId", "teamId", "updateToken", "channelId")
 # It was swiped away there, or the token leads nowhere.
 KNOWN_BY_THE_DEVICE: Final = frozenset({EndReason.USER_DISMISSED, EndReason.TOKEN_INVALID})

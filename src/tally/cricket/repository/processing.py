@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tally.cricket.model.records import Processing, has_expired
+from tally.cricket.model.records import ProcessingState, has_expired
 from tally.store.access import GetItem, PutItem, Scan, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, absent
@@ -51,7 +51,7 @@ class ProcessingRepository:
         trigger="LiveScoreJob ball-by-ball processing",
         frequency="Per live match per tick (usually in-memory)",
     )
-    async def get(self, match_id: str, now: int) -> Processing | None:
+    async def get(self, match_id: str, now: int) -> ProcessingState | None:
         return await self._get(match_id, now)
 
     @access(
@@ -63,7 +63,7 @@ class ProcessingRepository:
         trigger="LiveScoreJob after processing a ball",
         frequency="Per new ball detected",
     )
-    async def put(self, processing: Processing) -> bool:
+    async def put(self, processing: ProcessingState) -> bool:
         """Whether this is the furthest known; False where another instance has got further."""
         item = {
             "matchId": processing.match_id,
@@ -92,7 +92,7 @@ class ProcessingRepository:
         frequency="Once on boot",
         bound=MAX_MATCHES,
     )
-    async def hydrate(self, match_ids: Sequence[str] | None, now: int) -> list[Processing]:
+    async def hydrate(self, match_ids: Sequence[str] | None, now: int) -> list[ProcessingState]:
         """The progress of these matches, or of all where it is not known which ones are on."""
         if match_ids is not None:
             found = await asyncio.gather(
@@ -102,15 +102,15 @@ class ProcessingRepository:
         items = self.store.scan_items(MATCH_PROCESSING_STATE, consistent=True)
         return [_processing(item) async for item in items if not has_expired(item["ttl"], now)]
 
-    async def _get(self, match_id: str, now: int) -> Processing | None:
+    async def _get(self, match_id: str, now: int) -> ProcessingState | None:
         item: Item | None = await self.store.get(
             MATCH_PROCESSING_STATE, {"matchId": match_id}, consistent=True
         )
         return None if item is None or has_expired(item["ttl"], now) else _processing(item)
 
 
-def _processing(item: Mapping[str, Any]) -> Processing:
-    return Processing(
+def _processing(item: Mapping[str, Any]) -> ProcessingState:
+    return ProcessingState(
         match_id=item["matchId"],
         last_ball_id=item["lastProcessedBall"],
         content=zlib.decompress(item["ballByBall"]).decode(),

@@ -10,7 +10,7 @@ from tally.store.values import Key
 PAGE: Final = 500
 
 
-async def remove_of_match(store: Store, table: Table, match_id: str) -> int:
+async def delete_match_items(store: Store, table: Table, match_id: str) -> int:
     """How many items there were, expired ones included.
 
     A page is read, then deleted, so that they are never held all at once.

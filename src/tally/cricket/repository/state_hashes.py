@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tally.cricket.model.records import StateHash, view_key
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.repository.items import ItemMapper
 from tally.store.access import DeleteItem, GetItem, PutItem, access
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
@@ -26,7 +26,7 @@ CRICKET_STATE_HASHES = Table(
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
     ),
 )
-_SHAPE: Final = Shape(StateHash)
+_SHAPE: Final = ItemMapper(StateHash)
 
 
 def _key(match_id: str, team_id: str) -> Item:

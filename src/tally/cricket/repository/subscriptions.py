@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from tally.cricket.model.records import Subscription
-from tally.cricket.repository.removal import remove_of_match
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.model.records import ActivitySubscription
+from tally.cricket.repository.items import ItemMapper
+from tally.cricket.repository.removal import delete_match_items
 from tally.store.access import BatchWriteItem, DeleteItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F
@@ -33,7 +33,7 @@ CRICKET_ACTIVITY_SUBSCRIPTIONS = Table(
         ),
     ),
 )
-_SHAPE: Final = Shape(Subscription)
+_SHAPE: Final = ItemMapper(ActivitySubscription)
 MAX_SUBSCRIPTIONS: Final = 2_000_000
 PAGE: Final = 500
 
@@ -43,7 +43,7 @@ def _key(match_id: str, push_token: str) -> Item:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionRepository:
+class ActivitySubscriptionRepository:
     """Subscriptions by match."""
 
     store: Store
@@ -59,7 +59,7 @@ class SubscriptionRepository:
         frequency="Every 2.5s per live match",
         bound=MAX_SUBSCRIPTIONS,
     )
-    async def of_match(self, match_id: str, now: int) -> AsyncGenerator[Subscription, None]:
+    async def of_match(self, match_id: str, now: int) -> AsyncGenerator[ActivitySubscription, None]:
         """All that have not expired at `now` seconds, a page at a time, by token."""
         where, alive = F("matchId") == match_id, F("expiresAt") > now
         async for item in self.store.items(
@@ -76,7 +76,7 @@ class SubscriptionRepository:
         trigger="POST /user/activity/:matchId",
         frequency="When iOS starts Live Activity",
     )
-    async def register(self, subscription: Subscription) -> Subscription:
+    async def register(self, subscription: ActivitySubscription) -> ActivitySubscription:
         steps = (
             F("userId").set(subscription.user_id),
             F("teamId").set(subscription.team_id),
@@ -119,7 +119,7 @@ class SubscriptionRepository:
         frequency="On unfollow",
         bound=MAX_SUBSCRIPTIONS,
     )
-    async def remove_of_user(self, match_id: str, user_id: str) -> list[Subscription]:
+    async def remove_of_user(self, match_id: str, user_id: str) -> list[ActivitySubscription]:
         """Those that were removed, by token."""
         where, theirs = F("matchId") == match_id, F("userId") == user_id
         items = self.store.items(
@@ -144,4 +144,4 @@ class SubscriptionRepository:
     )
     async def remove_all(self, match_id: str) -> int:
         """How many there were, expired ones included."""
-        return await remove_of_match(self.store, CRICKET_ACTIVITY_SUBSCRIPTIONS, match_id)
+        return await delete_match_items(self.store, CRICKET_ACTIVITY_SUBSCRIPTIONS, match_id)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tally.cricket.model.records import TeamSeason
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.repository.items import ItemMapper
 from tally.store.access import BatchWriteItem, Query, access
 from tally.store.expressions import F
 from tally.store.schema import Attribute, S, Table
@@ -25,7 +25,7 @@ CRICKET_TEAM_SEASONS = Table(
         Attribute("stats", "M", required=True, about="played, won, lost, points…"),
     ),
 )
-_SHAPE: Final = Shape(TeamSeason)
+_SHAPE: Final = ItemMapper(TeamSeason)
 MAX_IN_A_SEASON: Final = 500
 MAX_WRITTEN: Final = 5_000
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import Team
-from tally.cricket.repository.shapes import Shape
+from tally.cricket.repository.items import ItemMapper
 from tally.store.access import BatchWriteItem, GetItem, Scan, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import present
@@ -30,7 +30,7 @@ CRICKET_TEAMS = Table(
         ),
     ),
 )
-_SHAPE: Final = Shape(Team)
+_SHAPE: Final = ItemMapper(Team)
 # Below a hundred in one competition; SportMonks has some hundreds in all.
 MAX_TEAMS: Final = 5_000
 

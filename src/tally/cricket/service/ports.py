@@ -1,10 +1,10 @@
 """What services ask of each other and of the outside, as small protocols."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tally.cricket.model.events import KeyEvent
-from tally.cricket.model.feed import MatchFeed
+from tally.cricket.model.feed import LivePoll, MatchFeed
 from tally.cricket.model.push import BroadcastChannel, Priority, Push, PushResult
 from tally.cricket.model.records import (
     EndReason,
@@ -79,19 +79,6 @@ class Reference(Protocol):
         self, leagues: Sequence[League], since: str, until: str
     ) -> AsyncGenerator[Sequence[tuple[Fixture, MatchFeed]], None]:
         """The matches of these leagues that start on the days from `since` to `until`, a page at a time."""
-
-
-class LivePoll(Protocol):
-    """What a look at the live scores found.
-
-    `listed` also has the ids of matches that could not be read.
-    """
-
-    @property
-    def feeds(self) -> Sequence[MatchFeed]: ...
-
-    @property
-    def listed(self) -> Collection[str]: ...
 
 
 class LiveScores(Protocol):

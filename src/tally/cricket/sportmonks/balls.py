@@ -3,13 +3,17 @@
 from collections.abc import Iterator, Mapping
 
 from tally.cricket.model.feed import Ball, Wicket, WicketKind
-from tally.cricket.sportmonks import wire
-from tally.cricket.sportmonks.scores import read_score
-from tally.cricket.sportmonks.words import caught_by, innings_number, overs_of
+from tally.cricket.sportmonks import payloads
+from tally.cricket.sportmonks.conversions import (
+    innings_number,
+    parse_overs,
+    resolve_caught_and_bowled,
+)
+from tally.cricket.sportmonks.score_names import parse_score
 
 
-def balls_of(
-    fixture: wire.Fixture, numbers: Mapping[int, int], names: Mapping[int, str]
+def translate_balls(
+    fixture: payloads.SportMonksFixture, numbers: Mapping[int, int], names: Mapping[int, str]
 ) -> Iterator[Ball]:
     """In order of their ids, each once: of two with one id, the later stands."""
     latest = {ball.id: ball for ball in fixture.balls or ()}
@@ -18,9 +22,9 @@ def balls_of(
         yield _ball(ball, numbers[innings_number(ball.scoreboard)], names)
 
 
-def _ball(ball: wire.Ball, innings: int, names: Mapping[int, str]) -> Ball:
-    reading = read_score(ball.score)
-    over, number = overs_of(ball.ball)
+def _ball(ball: payloads.SportMonksBall, innings: int, names: Mapping[int, str]) -> Ball:
+    reading = parse_score(ball.score)
+    over, number = parse_overs(ball.ball)
     pair = (ball.batsman_one_on_creeze_id, ball.batsman_two_on_creeze_id)
     extras = reading.wides + reading.noballs + reading.byes + reading.leg_byes + reading.penalty
     return Ball(
@@ -51,8 +55,10 @@ def _ball(ball: wire.Ball, innings: int, names: Mapping[int, str]) -> Ball:
     )
 
 
-def _wicket(ball: wire.Ball, kind: WicketKind | None, names: Mapping[int, str]) -> Wicket | None:
-    found = caught_by(kind, ball.score.name, ball.catchstump_id, ball.bowler_id)
+def _wicket(
+    ball: payloads.SportMonksBall, kind: WicketKind | None, names: Mapping[int, str]
+) -> Wicket | None:
+    found = resolve_caught_and_bowled(kind, ball.score.name, ball.catchstump_id, ball.bowler_id)
     if found is None:
         return None
     out = ball.batsmanout_id or ball.batsman_id

@@ -11,7 +11,7 @@ import msgspec
 from pyreqwest.client import Client
 
 from tally.cricket.sportmonks.budget import Budget
-from tally.cricket.sportmonks.wire import Many, One
+from tally.cricket.sportmonks.payloads import SportMonksItem, SportMonksList
 from tally.errors import NotFound, RateLimited, Unavailable
 from tally.kit.breaker import Breaker
 from tally.kit.clock import Clock
@@ -62,12 +62,12 @@ class SportMonksClient:
         # A token that is refused is no outage: only what may pass counts.
         self.breaker = Breaker("sportmonks", clock, metrics, is_failure=_may_pass)
 
-    async def many(self, path: str, parameters: Mapping[str, str]) -> Many:
-        return await self._read(path, parameters, Many)
+    async def many(self, path: str, parameters: Mapping[str, str]) -> SportMonksList:
+        return await self._read(path, parameters, SportMonksList)
 
-    async def one(self, path: str, parameters: Mapping[str, str]) -> One:
+    async def one(self, path: str, parameters: Mapping[str, str]) -> SportMonksItem:
         """One thing, or NotFound."""
-        return await self._read(path, parameters, One)
+        return await self._read(path, parameters, SportMonksItem)
 
     async def pages(
         self, path: str, parameters: Mapping[str, str]

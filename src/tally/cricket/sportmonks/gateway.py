@@ -7,23 +7,22 @@ and never stops the others.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
 
 from tally.cricket.model import records
-from tally.cricket.model.feed import MatchFeed
-from tally.cricket.sportmonks import wire
+from tally.cricket.model.feed import LivePoll, MatchFeed
+from tally.cricket.sportmonks import payloads
 from tally.cricket.sportmonks.client import SportMonksClient
+from tally.cricket.sportmonks.conversions import MalformedFixture
 from tally.cricket.sportmonks.records import (
     fixture_record,
     league_record,
     team_record,
     team_season_record,
 )
-from tally.cricket.sportmonks.translation import match_feed
-from tally.cricket.sportmonks.words import Unreadable
+from tally.cricket.sportmonks.translation import translate_match
 from tally.errors import NotFound
 from tally.kit import logs
 from tally.kit.clock import Clock
@@ -37,18 +36,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _log = logs.logger()
-
-
-@dataclass(frozen=True, slots=True)
-class LivePoll:
-    """What a look at the live scores found.
-
-    `listed` also has the ids of matches that could not be read.
-    """
-
-    feeds: tuple[MatchFeed, ...]
-    listed: frozenset[str]
-    received_at: int
 
 
 class SportMonksGateway:
@@ -81,7 +68,9 @@ class SportMonksGateway:
             answer = await self._client.one(f"/fixtures/{match_id}", {"include": BALLS})
         except NotFound:
             return None
-        found = await self._readable([answer.data], wire.Fixture, "fixture", self._feed)
+        found = await self._readable(
+            [answer.data], payloads.SportMonksFixture, "fixture", self._feed
+        )
         return found[0] if found else None
 
     async def fixtures(
@@ -100,27 +89,30 @@ class SportMonksGateway:
             "sort": "starting_at",
         }
 
-        def both(fixture: wire.Fixture) -> tuple[records.Fixture, MatchFeed]:
+        def both(fixture: payloads.SportMonksFixture) -> tuple[records.Fixture, MatchFeed]:
             now = self._clock.milliseconds()
-            return fixture_record(fixture, now, codes.get(str(fixture.league_id))), match_feed(
+            return fixture_record(fixture, now, codes.get(str(fixture.league_id))), translate_match(
                 fixture, now, with_balls=False
             )
 
         async for page in self._client.pages("/fixtures", asked):
-            yield await self._readable(page, wire.Fixture, "fixture", both)
+            yield await self._readable(page, payloads.SportMonksFixture, "fixture", both)
 
     async def leagues(self) -> list[records.League]:
         answer = await self._client.many("/leagues", {})
         now = self._clock.milliseconds()
         return await self._readable(
-            answer.data, wire.League, "league", lambda league: league_record(league, now)
+            answer.data,
+            payloads.SportMonksLeague,
+            "league",
+            lambda league: league_record(league, now),
         )
 
     async def teams(self) -> list[records.Team]:
         answer = await self._client.many("/teams", {})
         now = self._clock.milliseconds()
         return await self._readable(
-            answer.data, wire.Team, "team", lambda team: team_record(team, now)
+            answer.data, payloads.SportMonksTeam, "team", lambda team: team_record(team, now)
         )
 
     async def season_teams(self, league: records.League) -> list[records.TeamSeason]:
@@ -132,7 +124,9 @@ class SportMonksGateway:
         except NotFound:
             return []
         now = self._clock.milliseconds()
-        found = await self._readable([answer.data], wire.Season, "season", lambda season: season)
+        found = await self._readable(
+            [answer.data], payloads.SportMonksSeason, "season", lambda season: season
+        )
         return [
             team_season_record(season, team, league.league_id, now)
             for season in found
@@ -143,14 +137,14 @@ class SportMonksGateway:
         answer = await self._client.many(
             "/livescores", {"include": BALLS if self._wants_balls else SCORES}
         )
-        feeds = await self._readable(answer.data, wire.Fixture, "fixture", self._feed)
-        listed = {feed.match_id for feed in feeds} | {
+        feeds = await self._readable(answer.data, payloads.SportMonksFixture, "fixture", self._feed)
+        match_ids = {feed.match_id for feed in feeds} | {
             match_id for raw in answer.data if (match_id := _id_of(raw))
         }
-        return LivePoll(tuple(feeds), frozenset(listed), self._clock.milliseconds())
+        return LivePoll(tuple(feeds), frozenset(match_ids), self._clock.milliseconds())
 
-    def _feed(self, fixture: wire.Fixture) -> MatchFeed:
-        return match_feed(
+    def _feed(self, fixture: payloads.SportMonksFixture) -> MatchFeed:
+        return translate_match(
             fixture, self._clock.milliseconds(), str(fixture.league_id) in self._marquee
         )
 
@@ -169,7 +163,12 @@ class SportMonksGateway:
                 await asyncio.sleep(0)
             try:
                 found.append(make(msgspec.json.decode(raw, type=kind, strict=False)))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Unreadable) as error:
+            except (
+                msgspec.DecodeError,
+                UnicodeDecodeError,
+                RecursionError,
+                MalformedFixture,
+            ) as error:
                 _log.warning(
                     f"SportMonks told of a {what} that cannot be read",
                     action="sportmonks_unreadable",
@@ -182,6 +181,6 @@ class SportMonksGateway:
 def _id_of(raw: msgspec.Raw) -> str | None:
     """The id of something unreadable, if at least that can be read."""
     try:
-        return str(msgspec.json.decode(raw, type=wire.Listed, strict=False).id)
+        return str(msgspec.json.decode(raw, type=payloads.SportMonksId, strict=False).id)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

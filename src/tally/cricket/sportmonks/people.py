@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from tally.cricket.sportmonks import wire
+from tally.cricket.sportmonks import payloads
 
 
-def names_in(fixture: wire.Fixture) -> Mapping[int, str]:
+def player_names(fixture: payloads.SportMonksFixture) -> Mapping[int, str]:
     """Everyone who is named anywhere in the fixture."""
     return {
         player.id: name
@@ -14,7 +14,7 @@ def names_in(fixture: wire.Fixture) -> Mapping[int, str]:
     }
 
 
-def _players(fixture: wire.Fixture) -> Iterator[wire.Player | None]:
+def _players(fixture: payloads.SportMonksFixture) -> Iterator[payloads.SportMonksPlayer | None]:
     yield from fixture.lineup or ()
     for ball in fixture.balls or ():
         yield ball.batsman
@@ -24,7 +24,7 @@ def _players(fixture: wire.Fixture) -> Iterator[wire.Player | None]:
     yield fixture.manofmatch
 
 
-def _name(player: wire.Player) -> str:
+def _name(player: payloads.SportMonksPlayer) -> str:
     return player.fullname or " ".join(filter(None, (player.firstname, player.lastname)))
 
 

@@ -3,14 +3,14 @@
 from typing import Final
 
 from tally.cricket.model import records
-from tally.cricket.sportmonks import wire
-from tally.cricket.sportmonks.words import starts_at, status_of, text_of
+from tally.cricket.sportmonks import payloads
+from tally.cricket.sportmonks.conversions import id_text, match_status, starts_at
 
 MAX_CODE: Final = 32
 
 
 def fixture_record(
-    fixture: wire.Fixture, now: int, league_code: str | None = None
+    fixture: payloads.SportMonksFixture, now: int, league_code: str | None = None
 ) -> records.Fixture:
     """A match as the schedule has it. Without its league's code, the league's id has to do."""
     code = league_code or (fixture.league.code if fixture.league is not None else None)
@@ -18,49 +18,49 @@ def fixture_record(
         match_id=str(fixture.id),
         league_id=str(fixture.league_id),
         league_code=(code or str(fixture.league_id))[:MAX_CODE],
-        season_id=text_of(fixture.season_id) or "",
+        season_id=id_text(fixture.season_id) or "",
         home_team_id=str(fixture.localteam_id),
         away_team_id=str(fixture.visitorteam_id),
         match_type=fixture.type or "",
         start_time=starts_at(fixture.starting_at),
-        status=status_of(fixture.status),
+        status=match_status(fixture.status),
         updated_at=now,
         round=fixture.round or "",
-        venue_id=text_of(fixture.venue_id),
+        venue_id=id_text(fixture.venue_id),
         note=fixture.note or "",
-        toss_team_id=text_of(fixture.toss_won_team_id),
+        toss_team_id=id_text(fixture.toss_won_team_id),
         elected=fixture.elected if fixture.toss_won_team_id is not None else None,
-        winner_team_id=text_of(fixture.winner_team_id),
+        winner_team_id=id_text(fixture.winner_team_id),
     )
 
 
-def team_record(team: wire.Team, now: int) -> records.Team:
+def team_record(team: payloads.SportMonksTeam, now: int) -> records.Team:
     return records.Team(
         team_id=str(team.id),
         name=team.name,
         code=(team.code or "")[:MAX_CODE],
         updated_at=now,
         image_url=team.image_path or "",
-        country_id=text_of(team.country_id) or "",
+        country_id=id_text(team.country_id) or "",
         is_national=bool(team.national_team),
     )
 
 
-def league_record(league: wire.League, now: int) -> records.League:
+def league_record(league: payloads.SportMonksLeague, now: int) -> records.League:
     return records.League(
         league_id=str(league.id),
         name=league.name,
         code=(league.code or str(league.id))[:MAX_CODE],
         updated_at=now,
-        season_id=text_of(league.season_id),
-        country_id=text_of(league.country_id) or "",
+        season_id=id_text(league.season_id),
+        country_id=id_text(league.country_id) or "",
         image_url=league.image_path or "",
         type=league.type or "",
     )
 
 
 def team_season_record(
-    season: wire.Season, team: wire.Team, league_id: str, now: int
+    season: payloads.SportMonksSeason, team: payloads.SportMonksTeam, league_id: str, now: int
 ) -> records.TeamSeason:
     return records.TeamSeason(
         season_id=str(season.id),

@@ -14,7 +14,7 @@ from tally.cricket.api.handlers import Handlers
 from tally.cricket.api.routes import cricket_api
 from tally.cricket.apns.gateway import open_apns
 from tally.cricket.jobs import live_jobs, sync_jobs
-from tally.cricket.repository.tables import Tables
+from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities.devices import DeviceService
 from tally.cricket.service.activities.follows import FollowService
 from tally.cricket.service.ports import PushGateway
@@ -39,7 +39,7 @@ class Cricket:
 
     api: Api
     jobs: tuple[Job, ...]
-    tables: Tables
+    tables: Repositories
     reading: Reading
     live: Live
     sync: SyncService
@@ -51,7 +51,7 @@ class Cricket:
 @asynccontextmanager
 async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
     """The backend for as long as this lasts."""
-    clock, tables = dependencies.clock, Tables.of(dependencies.store)
+    clock, tables = dependencies.clock, Repositories.of(dependencies.store)
     reading = Reading.of(tables, clock)
     builder = (
         ClientBuilder()
@@ -79,7 +79,7 @@ async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
 def _assembled(
     dependencies: Dependencies,
     client: Client,
-    tables: Tables,
+    tables: Repositories,
     reading: Reading,
     live: Live,
     *,
@@ -148,7 +148,9 @@ def _assembled(
     )
 
 
-def _sync(tables: Tables, reading: Reading, scores: SportMonksGateway, clock: Clock) -> SyncService:
+def _sync(
+    tables: Repositories, reading: Reading, scores: SportMonksGateway, clock: Clock
+) -> SyncService:
     return SyncService(
         source=scores,
         leagues=tables.leagues,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tally.cricket.api.events import MatchFollower, MatchPublisher, match_follower
 from tally.cricket.repository.locks import StoreLocks
-from tally.cricket.repository.tables import Tables
+from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities import alerts, sweeps, toss
 from tally.cricket.service.activities.activities import ActivityService
 from tally.cricket.service.activities.alerts import Alerts
@@ -47,7 +47,7 @@ class Live:
 
 @asynccontextmanager
 async def open_live(
-    tables: Tables,
+    tables: Repositories,
     reading: Reading,
     scores: LiveScores,
     apns: PushGateway,
@@ -111,7 +111,7 @@ async def open_live(
 
 
 def _pipeline(
-    tables: Tables,
+    tables: Repositories,
     reading: Reading,
     apns: PushGateway,
     publisher: MatchPublisher,
@@ -134,7 +134,7 @@ def _pipeline(
     )
 
 
-def alerts_of(tables: Tables, apns: PushGateway, clock: Clock) -> Alerts:
+def alerts_of(tables: Repositories, apns: PushGateway, clock: Clock) -> Alerts:
     """What tells followers of something in a notification, each of them once."""
     return Alerts(
         follows=tables.follows,
@@ -146,7 +146,9 @@ def alerts_of(tables: Tables, apns: PushGateway, clock: Clock) -> Alerts:
     )
 
 
-def activity_service(tables: Tables, starter: Starter, ender: Ender, show: Show) -> ActivityService:
+def activity_service(
+    tables: Repositories, starter: Starter, ender: Ender, show: Show
+) -> ActivityService:
     """What people's apps ask for of their Live Activities."""
     return ActivityService(
         activities=tables.activities,
@@ -163,7 +165,7 @@ def activity_service(tables: Tables, starter: Starter, ender: Ender, show: Show)
 
 
 def match_orchestrator(
-    tables: Tables,
+    tables: Repositories,
     starter: Starter,
     ender: Ender,
     show: Show,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from tally.cricket.model.records import NEUTRAL
-from tally.cricket.repository.tables import Tables
+from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.live import replays
 from tally.cricket.service.live.replays import ReplayService
 from tally.cricket.service.queries import feeds, leagues, matches, teams
@@ -36,7 +36,7 @@ class Reading:
     admin: AdminService
 
     @classmethod
-    def of(cls, tables: Tables, clock: Clock) -> Self:
+    def of(cls, tables: Repositories, clock: Clock) -> Self:
         team_service = TeamService(
             tables.teams, tables.seasons, clock, TTLCache(clock, teams.KNOWN_SECONDS, 1)
         )

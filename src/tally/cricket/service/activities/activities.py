@@ -26,7 +26,7 @@ from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.service.activities.endings import Ender
 from tally.cricket.service.activities.match_payloads import Sheet
 from tally.cricket.service.activities.starts import Follower, Starter, activity_expiry
@@ -51,7 +51,7 @@ class ActivityService:
     matches: ActiveMatchRepository
     fixtures: FixtureRepository
     follows: FollowRepository
-    subscriptions: SubscriptionRepository
+    subscriptions: ActivitySubscriptionRepository
     starter: Starter
     ender: Ender
     apns: PushGateway

@@ -13,10 +13,15 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
 from tally.cricket.model.push import Push, PushOutcome
-from tally.cricket.model.records import NOTICE_SECONDS, Device, Notice, NoticeKind
-from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.model.records import (
+    NOTIFICATION_TTL_SECONDS,
+    NotificationKind,
+    SentNotification,
+    UserDevice,
+)
+from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.repository.follows import FollowRepository
-from tally.cricket.repository.notices import NoticeRepository
+from tally.cricket.repository.notifications import NotificationRepository
 from tally.cricket.service.ports import PushGateway
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
@@ -31,7 +36,7 @@ class Message(NamedTuple):
     """What to tell, and until when it is worth telling, in epoch seconds."""
 
     match_id: str
-    kind: NoticeKind
+    kind: NotificationKind
     payload: bytes
     expiration: int
 
@@ -41,11 +46,11 @@ class Alerts:
     """`told` remembers for a while who need not be looked up again."""
 
     follows: FollowRepository
-    notices: NoticeRepository
-    devices: DeviceRepository
+    notices: NotificationRepository
+    devices: UserDeviceRepository
     apns: PushGateway
     clock: Clock
-    told: TTLCache[tuple[str, str, NoticeKind], bool]
+    told: TTLCache[tuple[str, str, NotificationKind], bool]
 
     async def tell(self, message: Message) -> int:
         """Tell all followers who have not been told; how many notifications Apple has taken."""
@@ -56,7 +61,7 @@ class Alerts:
             async for push, verdict in verdicts:
                 taken += verdict.is_delivered
                 if verdict.outcome is PushOutcome.TOKEN_INVALID:
-                    device = cast("Device", push.reference)
+                    device = cast("UserDevice", push.reference)
                     await self.devices.delete(
                         device.user_id, device.device_token, self.clock.seconds()
                     )
@@ -93,7 +98,7 @@ class Alerts:
             for device in devices
         ]
 
-    async def _claim(self, message: Message, user_id: str) -> list[Device]:
+    async def _claim(self, message: Message, user_id: str) -> list[UserDevice]:
         """The devices on which this person is to be told, by us; none if they have been told, or have no device."""
         now = self.clock.milliseconds()
         who = (message.match_id, user_id, message.kind)
@@ -103,12 +108,12 @@ class Alerts:
         devices = await self.devices.of_user(user_id, now // 1000)
         if not devices:
             return []
-        notice = Notice(
+        notice = SentNotification(
             match_id=message.match_id,
             user_id=user_id,
             kind=message.kind,
             sent_at=now,
-            expires_at=now // 1000 + NOTICE_SECONDS,
+            expires_at=now // 1000 + NOTIFICATION_TTL_SECONDS,
         )
         is_mine = await self.notices.mark_sent(notice)
         self.told.put(who, True)

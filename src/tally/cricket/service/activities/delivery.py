@@ -17,9 +17,15 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from tally.cricket.model import payloads
 from tally.cricket.model.payloads import Alert
 from tally.cricket.model.push import Priority, Push, PushOutcome, PushResult
-from tally.cricket.model.records import NEUTRAL, EndReason, PushTarget, Subscription, activity_key
+from tally.cricket.model.records import (
+    NEUTRAL,
+    ActivitySubscription,
+    EndReason,
+    PushTarget,
+    activity_key,
+)
 from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.service.activities.fanout_cursor import FIRST, START, Turn
 from tally.cricket.service.ports import PushGateway
 from tally.kit import logs
@@ -84,7 +90,7 @@ class Showing:
 NOTHING_SHOWN: Final = Showing({NEUTRAL: {}}, 0)
 
 
-Target: TypeAlias = PushTarget | Subscription
+Target: TypeAlias = PushTarget | ActivitySubscription
 
 
 class Addressed(NamedTuple):
@@ -99,7 +105,7 @@ class Audience:
     """All who show a match: Live Activities that were started here or have registered, and those that apps started themselves."""
 
     activities: LiveActivityRepository
-    subscriptions: SubscriptionRepository
+    subscriptions: ActivitySubscriptionRepository
     clock: Clock
 
     async def of(self, match_id: str) -> AsyncGenerator[Sequence[Target], None]:
@@ -114,7 +120,7 @@ class Audience:
 
     async def forget(self, target: Target, token: str) -> None:
         """Apple does not know the token (any more)."""
-        if isinstance(target, Subscription):
+        if isinstance(target, ActivitySubscription):
             await self.subscriptions.remove(target.match_id, target.push_token, target.user_id)
         else:
             now = self.clock.milliseconds()
@@ -123,13 +129,13 @@ class Audience:
 
 def key_of(target: Target) -> str:
     """Where it comes in the order: subscriptions after everything else."""
-    if isinstance(target, Subscription):
+    if isinstance(target, ActivitySubscription):
         return f"{LAST}{target.push_token}"
     return activity_key(target.user_id, target.device_id)
 
 
 def token_of(target: Target) -> str | None:
-    return target.push_token if isinstance(target, Subscription) else target.update_token
+    return target.push_token if isinstance(target, ActivitySubscription) else target.update_token
 
 
 @dataclass(slots=True)

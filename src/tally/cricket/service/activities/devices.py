@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tally.cricket.model.records import Device, device_expiry
-from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.model.records import UserDevice, device_expiry
+from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.service.ports import DeviceReady
 from tally.errors import Invalid, NotFound
 from tally.kit.clock import Clock
@@ -27,21 +27,21 @@ class DeviceService:
     `ready` hears of those that can be started on.
     """
 
-    devices: DeviceRepository
+    devices: UserDeviceRepository
     clock: Clock
     is_only_one: bool
     ready: DeviceReady
 
-    async def all(self, user_id: str) -> list[Device]:
+    async def all(self, user_id: str) -> list[UserDevice]:
         """Those of a person, the one that called last first."""
         if self.is_only_one:
             device = await self.devices.get(user_id, self.clock.seconds())
             return [] if device is None else [device]
         return await self.devices.of_user(user_id, self.clock.seconds())
 
-    async def register(self, user_id: str, given: Registration) -> Device:
+    async def register(self, user_id: str, given: Registration) -> UserDevice:
         now = self.clock.milliseconds()
-        device = Device(
+        device = UserDevice(
             user_id=user_id,
             device_token=given.device_token,
             device_id=given.device_id,
@@ -56,7 +56,7 @@ class DeviceService:
 
     async def update_push_to_start(
         self, user_id: str, token: str, *, device_token: str | None, device_id: str | None
-    ) -> Device:
+    ) -> UserDevice:
         device = await self._one(user_id, device_token, device_id)
         now = self.clock.milliseconds()
         updated = await self.devices.update_push_to_start(
@@ -69,14 +69,16 @@ class DeviceService:
 
     async def delete(
         self, user_id: str, *, device_token: str | None, device_id: str | None
-    ) -> Device:
+    ) -> UserDevice:
         device = await self._one(user_id, device_token, device_id)
         deleted = await self.devices.delete(user_id, device.device_token, self.clock.seconds())
         if deleted is None:
             raise _no_device()
         return deleted
 
-    async def _one(self, user_id: str, device_token: str | None, device_id: str | None) -> Device:
+    async def _one(
+        self, user_id: str, device_token: str | None, device_id: str | None
+    ) -> UserDevice:
         if (device_token is None) == (device_id is None):
             raise Invalid(
                 "Give exactly one of deviceToken and deviceId",

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from tally.cricket.model.push import Push, PushOutcome
-from tally.cricket.model.records import EndReason, LiveActivity, Subscription
+from tally.cricket.model.records import ActivitySubscription, EndReason, LiveActivity
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.service.activities.match_payloads import Sheet
 from tally.cricket.service.ports import PushGateway
@@ -44,12 +44,15 @@ class Ender:
         return await self.pushes([each for each in ended if each is not None], sheet, shown_for)
 
     async def pushes(
-        self, activities: Iterable[LiveActivity | Subscription], sheet: Sheet, shown_for: int = 0
+        self,
+        activities: Iterable[LiveActivity | ActivitySubscription],
+        sheet: Sheet,
+        shown_for: int = 0,
     ) -> list[Push]:
         """The word of the end for each that can be reached by a token."""
         pushes: list[Push] = []
         for each in activities:
-            token = each.push_token if isinstance(each, Subscription) else each.update_token
+            token = each.push_token if isinstance(each, ActivitySubscription) else each.update_token
             if token is not None:
                 payload = await sheet.end(each.team_id, shown_for)
                 pushes.append(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tally.cricket.model.feed import MatchStatus
-from tally.cricket.model.lifecycle import owes_end
+from tally.cricket.model.lifecycle import is_end_undelivered
 from tally.cricket.model.push import Push, PushOutcome
 from tally.cricket.model.records import (
     NEUTRAL,
@@ -27,7 +27,7 @@ from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.service.activities.endings import KEPT_SECONDS, Ender
 from tally.cricket.service.activities.match_payloads import Sheet
 from tally.cricket.service.ports import PushGateway, Show
@@ -50,7 +50,7 @@ class Finisher:
     activities: LiveActivityRepository
     matches: ActiveMatchRepository
     follows: FollowRepository
-    subscriptions: SubscriptionRepository
+    subscriptions: ActivitySubscriptionRepository
     hashes: StateHashRepository
     ender: Ender
     apns: PushGateway
@@ -104,7 +104,7 @@ class Finisher:
         """The pushes for those who do not know yet; where all have been told, that is noted."""
         on = [each for each in page if each.status is not ActivityStatus.ENDED]
         owed = await self.ender.pushes(
-            [each for each in page if owes_end(each)], sheet, SHOWN_SECONDS
+            [each for each in page if is_end_undelivered(each)], sheet, SHOWN_SECONDS
         )
         ended = await self.ender.end(on, EndReason.MATCH_END, sheet, SHOWN_SECONDS)
         if not is_told:

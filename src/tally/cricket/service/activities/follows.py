@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 from tally.cricket.model.records import (
     NEUTRAL,
+    ActivitySubscription,
     EndReason,
     Fixture,
     Follow,
-    Subscription,
     follow_expiry,
 )
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import FollowRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.service.ports import Followed, Unfollowed
 from tally.errors import Conflict, Invalid, NotFound
 from tally.kit.clock import Clock
@@ -25,7 +25,7 @@ class FollowService:
 
     follows: FollowRepository
     fixtures: FixtureRepository
-    subscriptions: SubscriptionRepository
+    subscriptions: ActivitySubscriptionRepository
     clock: Clock
     followed: Followed
     unfollowed: Unfollowed
@@ -87,7 +87,7 @@ class FollowService:
 
     async def subscribe(
         self, match_id: str, user_id: str, push_token: str, team_id: str | None
-    ) -> Subscription:
+    ) -> ActivitySubscription:
         """Remember the token of a Live Activity that the app started by itself."""
         fixture = await self._fixture(match_id)
         if fixture.archived_at is not None:
@@ -95,7 +95,7 @@ class FollowService:
         now = self.clock.milliseconds()
         expires_at = max(follow_expiry(fixture.start_time, fixture.match_type), now // 1000 + 3_600)
         return await self.subscriptions.register(
-            Subscription(
+            ActivitySubscription(
                 match_id=match_id,
                 push_token=push_token,
                 user_id=user_id,

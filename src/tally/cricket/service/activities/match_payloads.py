@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tally.cricket.model import payloads
-from tally.cricket.model.fitting import clean, fitted
-from tally.cricket.model.hashing import fingerprint
+from tally.cricket.model.display_content import sanitize_text, truncate_content
+from tally.cricket.model.hashing import content_hash
 from tally.cricket.model.payloads import Alert
 from tally.cricket.model.records import NEUTRAL
 from tally.cricket.service.ports import Show
@@ -53,18 +53,18 @@ class Sheet:
 
     async def shown(self, view: str) -> str:
         """The hash of what the view sees."""
-        return fingerprint(await self.content(view))
+        return content_hash(await self.content(view))
 
     async def shown_at_start(self, view: str) -> str:
         """The hash of what it sees by a start: another one, where something had to be left out."""
         if view not in self._hashes:
-            self._hashes[view] = fingerprint(await self.start_content(view))
+            self._hashes[view] = content_hash(await self.start_content(view))
         return self._hashes[view]
 
     async def start_content(self, view: str) -> Mapping[str, Any]:
         """The state as a start can carry it: it has less room than an update."""
         if view not in self._starts:
-            self._starts[view] = fitted(
+            self._starts[view] = truncate_content(
                 dict(await self.content(view)), payloads.max_content_bytes("start")
             )
         return self._starts[view]
@@ -116,7 +116,9 @@ class Sheet:
 def title_of(content: Mapping[str, Any]) -> str:
     """Who plays, by name, or by code where names are long."""
     for key in ("name", "code"):
-        title = " v ".join(clean(str(team.get(key, ""))) for team in content.get("teams", ()))
+        title = " v ".join(
+            sanitize_text(str(team.get(key, ""))) for team in content.get("teams", ())
+        )
         if title.strip(" v") and len(title) <= MAX_TITLE:
             return title
     return "Cricket"

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from tally.cricket.model.payloads import Alert, notification_payload
-from tally.cricket.model.records import Fixture, NoticeKind, epoch_ms
+from tally.cricket.model.records import Fixture, NotificationKind, epoch_ms
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.service.activities.alerts import Alerts, Message
 from tally.cricket.service.activities.match_payloads import title_of
@@ -81,5 +81,5 @@ class PrematchNotifier:
             alert, thread_id=f"match-{fixture.match_id}", extra={"matchId": fixture.match_id}
         )
         return await self.alerts.tell(
-            Message(fixture.match_id, NoticeKind.PREMATCH, payload, starts_at // 1000 + 900)
+            Message(fixture.match_id, NotificationKind.PREMATCH, payload, starts_at // 1000 + 900)
         )

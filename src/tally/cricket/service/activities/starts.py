@@ -14,19 +14,19 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
-from tally.cricket.model.lifecycle import is_start_due, starts_in_a_row, wait_after
+from tally.cricket.model.lifecycle import consecutive_starts, is_start_due, start_backoff_ms
 from tally.cricket.model.push import Push, PushOutcome, PushResult
 from tally.cricket.model.records import (
     NEUTRAL,
     ActivityStatus,
-    Device,
     EndReason,
     Fixture,
     Follow,
     LiveActivity,
+    UserDevice,
     follow_expiry,
 )
-from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.service.activities.match_payloads import Sheet
 from tally.cricket.service.ports import PushGateway
@@ -53,7 +53,7 @@ class Follower:
 class Started:
     """What a push-to-start is for: it comes back with the verdict."""
 
-    device: Device
+    device: UserDevice
     activity: LiveActivity
 
 
@@ -62,7 +62,7 @@ class Starter:
     """Claims starts, sends them, and sees to what came of them."""
 
     activities: LiveActivityRepository
-    devices: DeviceRepository
+    devices: UserDeviceRepository
     apns: PushGateway
     clock: Clock
 
@@ -132,8 +132,8 @@ class Starter:
             return await self.activities.claim_start(before, now, claimed.channel_id, claimed.shown)
         return await self.activities.create(claimed, anew_after)
 
-    async def _push(self, device: Device, activity: LiveActivity, sheet: Sheet) -> Push:
-        wait = wait_after(activity.starts) // 1000
+    async def _push(self, device: UserDevice, activity: LiveActivity, sheet: Sheet) -> Push:
+        wait = start_backoff_ms(activity.starts) // 1000
         return Push(
             token=device.push_to_start_token or "",
             apns_id=new_uuid(),
@@ -146,7 +146,7 @@ class Starter:
         )
 
     def _pending(
-        self, person: Follower, device: Device, channel_id: str | None, shown: str
+        self, person: Follower, device: UserDevice, channel_id: str | None, shown: str
     ) -> LiveActivity:
         now = self.clock.milliseconds()
         follow = person.follow
@@ -160,7 +160,7 @@ class Starter:
             updated_at=now,
             expires_at=activity_expiry(person.fixture, now),
             channel_id=channel_id,
-            starts=starts_in_a_row(person.known.get(device.device_id), now) + 1,
+            starts=consecutive_starts(person.known.get(device.device_id), now) + 1,
             started_at=now,
             shown=shown,
         )

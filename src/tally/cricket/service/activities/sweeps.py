@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tally.cricket.model.lifecycle import BEGUN_ANEW, is_start_due, owes_end
+from tally.cricket.model.lifecycle import RESTARTABLE_REASONS, is_end_undelivered, is_start_due
 from tally.cricket.model.push import Push
 from tally.cricket.model.records import ActivityStatus, EndReason, Fixture, Follow, LiveActivity
 from tally.cricket.repository.follows import FollowRepository
@@ -92,7 +92,9 @@ class Sweeper:
         if any(_is_overdue(each, now) for each in person.activities):
             return True
         waiting = [each for each in person.activities if each.status is not ActivityStatus.ACTIVE]
-        if not person.activities or any(is_start_due(each, now, BEGUN_ANEW) for each in waiting):
+        if not person.activities or any(
+            is_start_due(each, now, RESTARTABLE_REASONS) for each in waiting
+        ):
             return True
         return self.looked_at.get((person.follow.match_id, person.user_id)) is None
 
@@ -110,7 +112,7 @@ class Sweeper:
         self.looked_at.put((fixture.match_id, person.user_id), True)
         known = {each.device_id: each for each in person.activities}
         starts = await self.starter.claim(
-            Follower(fixture, person.follow, known), sheet, BEGUN_ANEW, channel_of
+            Follower(fixture, person.follow, known), sheet, RESTARTABLE_REASONS, channel_of
         )
         return Pushes(starts, again)
 
@@ -136,7 +138,7 @@ class Pushes(NamedTuple):
 
 
 def _is_overdue(activity: LiveActivity, now: int) -> bool:
-    return owes_end(activity) and activity.updated_at + TOLD_AGAIN_MS <= now
+    return is_end_undelivered(activity) and activity.updated_at + TOLD_AGAIN_MS <= now
 
 
 async def joined(

@@ -11,7 +11,7 @@ from typing import Final
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.laws import balls_in
 from tally.cricket.model.payloads import Alert, notification_payload
-from tally.cricket.model.records import NoticeKind
+from tally.cricket.model.records import NotificationKind
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.service.activities.alerts import Alerts, Message
 from tally.kit import logs
@@ -62,10 +62,10 @@ class TossAnnouncer:
         fixture = await self.fixtures.get(feed.match_id)
         if fixture is None:
             return
-        if fixture.toss_told_at is None:
+        if fixture.toss_notified_at is None:
             if not is_long_ago(feed):
                 await self._alert(feed)
-            await self.fixtures.update(feed.match_id, toss_told_at=self.clock.milliseconds())
+            await self.fixtures.update(feed.match_id, toss_notified_at=self.clock.milliseconds())
         self.told.put(feed.match_id, True)
 
     async def _alert(self, feed: MatchFeed) -> None:
@@ -77,7 +77,9 @@ class TossAnnouncer:
             extra={"matchId": feed.match_id},
         )
         expiration = self.clock.seconds() + KEPT_SECONDS
-        taken = await self.alerts.tell(Message(feed.match_id, NoticeKind.TOSS, payload, expiration))
+        taken = await self.alerts.tell(
+            Message(feed.match_id, NotificationKind.TOSS, payload, expiration)
+        )
         _log.info(
             "Followers were told of the toss", action="toss", match=feed.match_id, count=taken
         )

@@ -19,20 +19,26 @@ from typing import Any, Final
 
 import msgspec
 
-from tally.cricket.model.display import symbol_of
+from tally.cricket.model.display import ball_symbol
+from tally.cricket.model.display_content import sanitize_text
+from tally.cricket.model.event_texts import event_sentence, event_title
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed
-from tally.cricket.model.fitting import clean
-from tally.cricket.model.hashing import fingerprint
-from tally.cricket.model.live import LAST_BALLS, Memory, Step, step
+from tally.cricket.model.hashing import content_hash
 from tally.cricket.model.payloads import Alert, max_content_bytes
+from tally.cricket.model.pipeline import (
+    LAST_BALLS,
+    PipelineState,
+    PollResult,
+    pipeline_state,
+    process_poll,
+)
 from tally.cricket.model.records import ActiveMatch, CachedDisplay, PollerState, StateHash
-from tally.cricket.model.texts import sentence_of, title_of
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.service.activities.delivery import Audience, FanOut, Showing
 from tally.cricket.service.live.processing import MatchProcessing
 from tally.cricket.service.ports import Publisher, PushGateway
@@ -50,7 +56,6 @@ TRIES: Final = 5
 IS_OVER: Final = "isOver"
 
 _log = logs.logger()
-_memory: Final = msgspec.json.Decoder(Memory)
 
 
 class Overtaken(Conflict):
@@ -79,7 +84,7 @@ class Pipeline:
     hashes: StateHashRepository
     displays: DisplayCacheRepository
     activities: LiveActivityRepository
-    subscriptions: SubscriptionRepository
+    subscriptions: ActivitySubscriptionRepository
     feeds: FeedCache
     apns: PushGateway
     publisher: Publisher
@@ -101,14 +106,14 @@ class Pipeline:
         """The events that are new by this poll; the fan-out of `live` knows what there is to show."""
         now = self.clock.milliseconds()
         record = await self._record(feed.match_id, now)
-        memory = memory_of(record)
+        memory = pipeline_state(record)
         if feed.received_at < memory.received_at or record.poller_state is PollerState.ENDED:
             return ()
         if not is_final and live.version == record.version and says_the_same(live.heard, feed):
             await self._renew(live, feed, now)
             return ()
         book = await self.processing.get(feed.match_id, record.version)
-        taken = step(
+        taken = process_poll(
             memory, book, feed, now=now, room=max_content_bytes("update"), is_final=is_final
         )
         if taken.book != book:
@@ -134,7 +139,12 @@ class Pipeline:
         return record
 
     async def _save(
-        self, record: ActiveMatch, memory: Memory, taken: Step, feed: MatchFeed, now: int
+        self,
+        record: ActiveMatch,
+        memory: PipelineState,
+        taken: PollResult,
+        feed: MatchFeed,
+        now: int,
     ) -> ActiveMatch:
         """The commit: from here on the step has been taken."""
         if (
@@ -150,7 +160,8 @@ class Pipeline:
             previous_scores=_scores(feed),
             cooldowns=taken.memory.cooldowns,
             last_balls=tuple(
-                {"id": ball.id, "innings": ball.innings, "ball": symbol_of(ball)} for ball in balls
+                {"id": ball.id, "innings": ball.innings, "ball": ball_symbol(ball)}
+                for ball in balls
             ),
             extra={
                 **record.extra,
@@ -164,7 +175,7 @@ class Pipeline:
         return saved
 
     async def _show(
-        self, live: LiveMatch, feed: MatchFeed, taken: Step, record: ActiveMatch
+        self, live: LiveMatch, feed: MatchFeed, taken: PollResult, record: ActiveMatch
     ) -> None:
         """To those who ask, those who watch, and the devices; to these also if somebody died before they had it."""
         live.contents = taken.contents
@@ -183,19 +194,19 @@ class Pipeline:
         if taken.has_changed:
             live.fan_out.offer(showing, alert_of(taken.alert), record.channel_id)
         elif await self._is_undelivered(live, feed.match_id, taken.memory):
-            shown = taken.memory.shown
+            shown = taken.memory.displayed_event
             was_alert = shown is not None and shown.kind.is_alert
             live.fan_out.offer(showing, alert_of(shown) if was_alert else None, record.channel_id)
         elif taken.is_over and not live.fan_out.is_busy:
             await self._end(feed.match_id)
 
-    async def _is_undelivered(self, live: LiveMatch, match_id: str, memory: Memory) -> bool:
+    async def _is_undelivered(self, live: LiveMatch, match_id: str, memory: PipelineState) -> bool:
         showing = live.fan_out.showing
         if showing is not None and showing.timestamp == memory.timestamp:
             return False
-        stored = [await self.hashes.get(match_id, view) for view in memory.fingerprints]
+        stored = [await self.hashes.get(match_id, view) for view in memory.content_hashes]
         return [each.hash if each else None for each in stored] != list(
-            memory.fingerprints.values()
+            memory.content_hashes.values()
         )
 
     async def _renew(
@@ -235,7 +246,7 @@ class Pipeline:
         now = self.clock.milliseconds()
         for view, content in showing.contents.items():
             state = StateHash(
-                match_id=match_id, team_id=view, hash=fingerprint(content), updated_at=now
+                match_id=match_id, team_id=view, hash=content_hash(content), updated_at=now
             )
             await self.hashes.put(state)
         if showing.is_end:
@@ -252,15 +263,13 @@ class Pipeline:
         raise Overtaken(f"The record of match {match_id} changes all the time")
 
 
-def memory_of(record: ActiveMatch) -> Memory:
-    """What the pipeline knows of a match."""
-    text = record.extra.get("memory")
-    return _memory.decode(text) if text else Memory()
-
-
 def alert_of(event: KeyEvent | None) -> Alert | None:
     """What lights the screen; texts of outside are made harmless."""
-    return None if event is None else Alert(clean(title_of(event)), clean(sentence_of(event), 300))
+    return (
+        None
+        if event is None
+        else Alert(sanitize_text(event_title(event)), sanitize_text(event_sentence(event), 300))
+    )
 
 
 def says_the_same(before: MatchFeed | None, now: MatchFeed) -> bool:

@@ -79,7 +79,7 @@ class LiveScore:
             return max(self.live_seconds, trouble.retry_after or 0) if live else self.idle_seconds
         feeds = [*poll.feeds, *await self.replays.running(live)]
         await self._see(feeds)
-        await self.reconciliation.run(live, poll.listed)
+        await self.reconciliation.run(live, poll.match_ids)
         self._forget_all_but(feeds)
         return (
             self.live_seconds if any(self._is_live(feed) for feed in feeds) else self.idle_seconds
@@ -127,7 +127,7 @@ class LiveScore:
         self._noted[feed.match_id] = Noted(feed, now)
         if self.enrich is not None:
             await self.enrich(feed)
-        if feed.toss is not None and fixture.toss_told_at is None and self.tossed is not None:
+        if feed.toss is not None and fixture.toss_notified_at is None and self.tossed is not None:
             # Beside the poll, which does not wait until a hundred thousand people have heard of the
             # toss.
             self.workers.beside(f"toss {feed.match_id}", partial(self.tossed, feed))

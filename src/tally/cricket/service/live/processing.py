@@ -8,8 +8,8 @@ meanwhile, and the store is asked.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tally.cricket.model.book import Book, decode, encode
-from tally.cricket.model.records import PROCESSING_SECONDS, Processing
+from tally.cricket.model.ball_log import BallLog, decode, encode
+from tally.cricket.model.records import PROCESSING_TTL_SECONDS, ProcessingState
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.kit.clock import Clock
 
@@ -20,7 +20,7 @@ class MatchProcessing:
 
     repository: ProcessingRepository
     clock: Clock
-    _known: dict[str, tuple[int | None, Book]] = field(default_factory=dict)
+    _known: dict[str, tuple[int | None, BallLog]] = field(default_factory=dict)
 
     async def hydrate(self, match_ids: Sequence[str] | None) -> int:
         """Fill the memory from the store, at the start; how many matches there were."""
@@ -29,25 +29,25 @@ class MatchProcessing:
             self._known[each.match_id] = (None, decode(each.content))
         return len(found)
 
-    async def get(self, match_id: str, version: int) -> Book:
+    async def get(self, match_id: str, version: int) -> BallLog:
         """The book that belongs to this version of the match's record."""
         known = self._known.get(match_id)
         if known is not None and known[0] == version:
             return known[1]
         found = await self.repository.get(match_id, self.clock.seconds())
-        return Book() if found is None else decode(found.content)
+        return BallLog() if found is None else decode(found.content)
 
-    async def put(self, match_id: str, book: Book) -> None:
+    async def put(self, match_id: str, book: BallLog) -> None:
         """Write through.
 
         What was written without its record's new version is read again, and found to be the same or
         further.
         """
         now = self.clock.milliseconds()
-        expires_at = now // 1000 + PROCESSING_SECONDS
+        expires_at = now // 1000 + PROCESSING_TTL_SECONDS
         content = encode(book)
         await self.repository.put(
-            Processing(
+            ProcessingState(
                 match_id=match_id,
                 last_ball_id=book.released,
                 content=content,
@@ -56,7 +56,7 @@ class MatchProcessing:
             )
         )
 
-    def remember(self, match_id: str, version: int, book: Book) -> None:
+    def remember(self, match_id: str, version: int, book: BallLog) -> None:
         """Keep the book in memory with the version that it now belongs to."""
         self._known[match_id] = (version, book)
 

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from tally.cricket.model import book
+from tally.cricket.model import ball_log
 from tally.cricket.model.feed import Ball, MatchFeed, MatchStatus
-from tally.cricket.model.records import Fixture, epoch_ms, start_text
-from tally.cricket.model.replay import balls_at, feed_at, length_of
+from tally.cricket.model.records import Fixture, epoch_ms, format_start_time
+from tally.cricket.model.replay import balls_at, feed_at, replay_seconds
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.service.queries.feeds import FeedCache
@@ -58,17 +58,17 @@ class ReplayService:
                 code="no_recording",
             )
         now = self.clock.milliseconds()
-        ends_at = now + round(1000 * length_of(len(recording.balls), speed))
+        ends_at = now + round(1000 * replay_seconds(len(recording.balls), speed))
         replay = replace(
             source,
             match_id=f"replay-{self.ids.next()}",
-            start_time=start_text(now),
+            start_time=format_start_time(now),
             status=MatchStatus.IN_PLAY,
             note="",
             winner_team_id=None,
             live_updated_at=now,
             archived_at=None,
-            toss_told_at=now,
+            toss_notified_at=now,
             updated_at=now,
             replay_of=match_id,
             replay_expires_at=ends_at + keep_minutes * 60_000,
@@ -98,7 +98,7 @@ class ReplayService:
                 await self.feeds.get(match_id),
                 await self.processing.get(match_id, self.clock.seconds()),
             )
-            balls = book.decode(kept.content).balls if kept is not None else ()
+            balls = ball_log.decode(kept.content).balls if kept is not None else ()
             if heard is None or not heard.feed.status.is_over or not balls:
                 return None
             recording = Recording(heard.feed, balls)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tally.cricket.model.feed import MatchFeed
-from tally.cricket.model.records import match_lock
+from tally.cricket.model.records import match_lock_key
 from tally.cricket.service.live.pipeline import LiveMatch, Overtaken, Pipeline
 from tally.kit import logs
 from tally.kit.clock import Clock
@@ -112,7 +112,7 @@ class MatchWorkers:
             await run_with_lock(
                 self._locks,
                 self._clock,
-                match_lock(match_id),
+                match_lock_key(match_id),
                 self._lock_seconds,
                 lambda: self._work(worker),
             )

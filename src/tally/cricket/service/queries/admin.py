@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from tally.cricket.model.records import NEUTRAL, ActiveMatch, Fixture, Processing
+from tally.cricket.model.records import NEUTRAL, ActiveMatch, Fixture, ProcessingState
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import FollowRepository
@@ -21,7 +21,7 @@ class Remembered:
 
     fixture: Fixture
     active: ActiveMatch | None
-    processing: Processing | None
+    processing: ProcessingState | None
     hashes: dict[str, str]
     activities: dict[str, int]
     followers: int

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tally.cricket.model.display import build
+from tally.cricket.model.display import build_display
+from tally.cricket.model.display_content import display_content
 from tally.cricket.model.feed import MatchFeed, Side
-from tally.cricket.model.fitting import content_of
 from tally.cricket.model.payloads import max_content_bytes
 from tally.cricket.model.records import NEUTRAL, CachedDisplay, Team
 from tally.cricket.repository.display_cache import DisplayCacheRepository
@@ -67,11 +67,13 @@ class DisplayService:
     async def _compute(self, match: MatchView, view: str, *, is_stale: bool) -> CachedDisplay:
         feed = _announced(match) if match.heard is None else match.heard.feed
         now = self.clock.milliseconds()
-        state = build(feed, view, timestamp=now // 1000, is_stale=is_stale)
+        state = build_display(feed, view, timestamp=now // 1000, is_stale=is_stale)
         computed = CachedDisplay(
             match_id=feed.match_id,
             team_id=view,
-            content=msgspec.json.encode(content_of(state, max_content_bytes("update"))).decode(),
+            content=msgspec.json.encode(
+                display_content(state, max_content_bytes("update"))
+            ).decode(),
             computed_at=now,
             expires_at=now // 1000
             + (RUNNING_SECONDS if feed.status.is_running else RESTING_SECONDS),

@@ -34,7 +34,7 @@ OURS: Final = frozenset(
         "updated_at",
         "live_updated_at",
         "archived_at",
-        "toss_told_at",
+        "toss_notified_at",
         "replay_of",
         "replay_expires_at",
         "replay_speed",

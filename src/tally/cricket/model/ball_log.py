@@ -27,7 +27,7 @@ class Totals(NamedTuple):
     wickets: int
 
 
-class Book(msgspec.Struct, frozen=True):
+class BallLog(msgspec.Struct, frozen=True):
     """The balls of a match in order of their ids; those up to `released` are told of.
 
     `missing` names what the balls after it wait for, `polls` how often it was missing, and
@@ -54,7 +54,7 @@ class Book(msgspec.Struct, frozen=True):
         return want is None or want in self.given_up
 
 
-def absorb(book: Book, feed: MatchFeed, *, is_final: bool = False) -> Book:
+def merge_poll(book: BallLog, feed: MatchFeed, *, is_final: bool = False) -> BallLog:
     """The book after one more poll.
 
     With `is_final` nothing is waited for: there will be no other poll.
@@ -68,16 +68,16 @@ def absorb(book: Book, feed: MatchFeed, *, is_final: bool = False) -> Book:
     )
 
 
-def encode(book: Book) -> str:
+def encode(book: BallLog) -> str:
     """As JSON text, for the store."""
     return msgspec.json.encode(book).decode()
 
 
-def decode(text: str) -> Book:
-    return msgspec.json.decode(text, type=Book)
+def decode(text: str) -> BallLog:
+    return msgspec.json.decode(text, type=BallLog)
 
 
-def totals_of(balls: Iterable[Ball]) -> dict[int, Totals]:
+def innings_totals(balls: Iterable[Ball]) -> dict[int, Totals]:
     """By innings: what these balls, in order, add up to."""
     found: dict[int, list[int]] = {}
     for ball in balls:
@@ -112,7 +112,7 @@ def _merged(known: tuple[Ball, ...], feed: MatchFeed) -> tuple[Ball, ...]:
 
 
 def _adds_up(balls: Sequence[Ball], innings: Sequence[InningsFeed]) -> bool:
-    totals = totals_of(balls)
+    totals = innings_totals(balls)
     scores = {
         each.number: Totals(each.overs, each.runs, each.wickets)
         for each in innings
@@ -130,7 +130,7 @@ def _pairs(balls: Sequence[Ball]) -> Iterator[tuple[Ball | None, Ball]]:
             before = ball
 
 
-def _released(book: Book, innings: Sequence[InningsFeed], *, is_final: bool) -> Book:
+def _released(book: BallLog, innings: Sequence[InningsFeed], *, is_final: bool) -> BallLog:
     wants = list(_wants(book, innings))
     # Extras that no ball has (penalty runs between overs) stay missing; the rest matters only while
     # it is missing.
@@ -149,7 +149,7 @@ def _released(book: Book, innings: Sequence[InningsFeed], *, is_final: bool) -> 
             break
         given_up.add(want)
     released = max((ball.id for ball in book.balls if ball.id < held_from), default=0)
-    return Book(
+    return BallLog(
         book.balls,
         max(book.released, released),
         missing,
@@ -158,12 +158,12 @@ def _released(book: Book, innings: Sequence[InningsFeed], *, is_final: bool) -> 
     )
 
 
-def _beyond(book: Book) -> int:
+def _beyond(book: BallLog) -> int:
     """An id after the last ball."""
     return book.balls[-1].id + 1 if book.balls else 1
 
 
-def _wants(book: Book, innings: Sequence[InningsFeed]) -> Iterator[tuple[int, str]]:
+def _wants(book: BallLog, innings: Sequence[InningsFeed]) -> Iterator[tuple[int, str]]:
     """What is missing, in order of play: the id of the first ball that waits for it (beyond all if none does), and its name."""
     scores = {each.number: each for each in innings}
     for number in sorted({*scores, *(ball.innings for ball in book.balls)}):
@@ -198,7 +198,7 @@ def _jumps(before: Ball | None, ball: Ball) -> bool:
 
 def _wanted(score: InningsFeed, mine: Sequence[Ball]) -> str | None:
     """What the balls of an innings lack to add up to its scores: None if nothing."""
-    has = totals_of(mine).get(score.number, Totals(Overs(0, 0), 0, 0))
+    has = innings_totals(mine).get(score.number, Totals(Overs(0, 0), 0, 0))
     says = Totals(score.overs, score.runs, score.wickets)
     if has == says:
         return None

@@ -9,7 +9,7 @@ from decimal import Decimal
 import msgspec
 
 
-class Team(msgspec.Struct, frozen=True):
+class SportMonksTeam(msgspec.Struct, frozen=True):
     id: int
     name: str
     code: str | None = None
@@ -18,7 +18,7 @@ class Team(msgspec.Struct, frozen=True):
     national_team: bool | None = None
 
 
-class League(msgspec.Struct, frozen=True):
+class SportMonksLeague(msgspec.Struct, frozen=True):
     id: int
     name: str
     code: str | None = None
@@ -28,21 +28,21 @@ class League(msgspec.Struct, frozen=True):
     type: str | None = None
 
 
-class Season(msgspec.Struct, frozen=True):
+class SportMonksSeason(msgspec.Struct, frozen=True):
     id: int
     league_id: int | None = None
     name: str | None = None
-    teams: list[Team] | None = None
+    teams: list[SportMonksTeam] | None = None
 
 
-class Player(msgspec.Struct, frozen=True):
+class SportMonksPlayer(msgspec.Struct, frozen=True):
     id: int
     fullname: str | None = None
     firstname: str | None = None
     lastname: str | None = None
 
 
-class Score(msgspec.Struct, frozen=True):
+class SportMonksScore(msgspec.Struct, frozen=True):
     """What a ball came to, or how a batter went: mostly in its name."""
 
     name: str
@@ -59,7 +59,7 @@ class Score(msgspec.Struct, frozen=True):
     out: bool | None = None
 
 
-class Run(msgspec.Struct, frozen=True):
+class SportMonksRun(msgspec.Struct, frozen=True):
     """The total of an innings."""
 
     team_id: int
@@ -69,7 +69,7 @@ class Run(msgspec.Struct, frozen=True):
     overs: Decimal | None = None
 
 
-class Scoreboard(msgspec.Struct, frozen=True):
+class SportMonksScoreboard(msgspec.Struct, frozen=True):
     """Extras, or the total, of an innings."""
 
     scoreboard: str
@@ -82,7 +82,7 @@ class Scoreboard(msgspec.Struct, frozen=True):
     penalty: int | None = None
 
 
-class Batting(msgspec.Struct, frozen=True):
+class SportMonksBatting(msgspec.Struct, frozen=True):
     scoreboard: str
     player_id: int
     team_id: int | None = None
@@ -96,11 +96,11 @@ class Batting(msgspec.Struct, frozen=True):
     catch_stump_player_id: int | None = None
     runout_by_id: int | None = None
     score_id: int | None = None
-    batsman: Player | None = None
-    result: Score | None = None
+    batsman: SportMonksPlayer | None = None
+    result: SportMonksScore | None = None
 
 
-class Bowling(msgspec.Struct, frozen=True):
+class SportMonksBowling(msgspec.Struct, frozen=True):
     scoreboard: str
     player_id: int
     team_id: int | None = None
@@ -112,15 +112,15 @@ class Bowling(msgspec.Struct, frozen=True):
     wickets: int | None = None
     wide: int | None = None
     noball: int | None = None
-    bowler: Player | None = None
+    bowler: SportMonksPlayer | None = None
 
 
-class Ball(msgspec.Struct, frozen=True):
+class SportMonksBall(msgspec.Struct, frozen=True):
     id: int
     ball: Decimal
     scoreboard: str
     team_id: int
-    score: Score
+    score: SportMonksScore
     batsman_id: int
     bowler_id: int
     batsman_one_on_creeze_id: int | None = None
@@ -129,11 +129,11 @@ class Ball(msgspec.Struct, frozen=True):
     catchstump_id: int | None = None
     runout_by_id: int | None = None
     updated_at: str | None = None
-    batsman: Player | None = None
-    bowler: Player | None = None
+    batsman: SportMonksPlayer | None = None
+    bowler: SportMonksPlayer | None = None
 
 
-class Fixture(msgspec.Struct, frozen=True):
+class SportMonksFixture(msgspec.Struct, frozen=True):
     """A match, with whatever of it was included."""
 
     id: int
@@ -155,35 +155,35 @@ class Fixture(msgspec.Struct, frozen=True):
     rpc_overs: str | int | float | None = None
     rpc_target: str | int | float | None = None
     man_of_match_id: int | None = None
-    localteam: Team | None = None
-    visitorteam: Team | None = None
-    league: League | None = None
-    manofmatch: Player | None = None
-    lineup: list[Player] | None = None
-    runs: list[Run] | None = None
-    scoreboards: list[Scoreboard] | None = None
-    batting: list[Batting] | None = None
-    bowling: list[Bowling] | None = None
-    balls: list[Ball] | None = None
+    localteam: SportMonksTeam | None = None
+    visitorteam: SportMonksTeam | None = None
+    league: SportMonksLeague | None = None
+    manofmatch: SportMonksPlayer | None = None
+    lineup: list[SportMonksPlayer] | None = None
+    runs: list[SportMonksRun] | None = None
+    scoreboards: list[SportMonksScoreboard] | None = None
+    batting: list[SportMonksBatting] | None = None
+    bowling: list[SportMonksBowling] | None = None
+    balls: list[SportMonksBall] | None = None
 
 
-class Listed(msgspec.Struct, frozen=True):
+class SportMonksId(msgspec.Struct, frozen=True):
     """The least that can be known of a fixture that is otherwise unreadable."""
 
     id: int
 
 
-class Meta(msgspec.Struct, frozen=True):
+class SportMonksPagination(msgspec.Struct, frozen=True):
     current_page: int = 1
     last_page: int = 1
 
 
-class Many(msgspec.Struct, frozen=True):
+class SportMonksList(msgspec.Struct, frozen=True):
     """A list whose items are read one by one, so that a bad one spoils no other."""
 
     data: list[msgspec.Raw]
-    meta: Meta | None = None
+    meta: SportMonksPagination | None = None
 
 
-class One(msgspec.Struct, frozen=True):
+class SportMonksItem(msgspec.Struct, frozen=True):
     data: msgspec.Raw

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tally.cricket.model.feed import BatterLine, BowlerLine, Extras, InningsFeed, WicketKind
-from tally.cricket.sportmonks import wire
-from tally.cricket.sportmonks.scores import kind_named
-from tally.cricket.sportmonks.words import caught_by, overs_of, text_of
+from tally.cricket.sportmonks import payloads
+from tally.cricket.sportmonks.conversions import id_text, parse_overs, resolve_caught_and_bowled
+from tally.cricket.sportmonks.score_names import wicket_kind_for
 
 FIRST_SUPER_OVER: Final = 5
 
 
-def innings_feed(
-    fixture: wire.Fixture, number: int, place: int, names: Mapping[int, str]
+def translate_innings(
+    fixture: payloads.SportMonksFixture, number: int, place: int, names: Mapping[int, str]
 ) -> InningsFeed:
     run = next((run for run in reversed(fixture.runs or ()) if run.inning == number), None)
     name = f"S{number}"
@@ -31,15 +31,18 @@ def innings_feed(
         is_super_over=number >= FIRST_SUPER_OVER,
         runs=run.score or 0 if run is not None else 0,
         wickets=run.wickets or 0 if run is not None else 0,
-        overs=overs_of(run.overs if run is not None else None),
+        overs=parse_overs(run.overs if run is not None else None),
         batters=tuple(_batter(line, names) for line in batting),
         bowlers=tuple(_bowler(line, names) for line in bowling),
         extras=_extras(fixture, name),
     )
 
 
-def _batting_team(fixture: wire.Fixture, name: str) -> int:
-    rows: Iterable[wire.Batting | wire.Ball] = (*(fixture.batting or ()), *(fixture.balls or ()))
+def _batting_team(fixture: payloads.SportMonksFixture, name: str) -> int:
+    rows: Iterable[payloads.SportMonksBatting | payloads.SportMonksBall] = (
+        *(fixture.batting or ()),
+        *(fixture.balls or ()),
+    )
     known = next(
         (row.team_id for row in rows if row.scoreboard.upper() == name and row.team_id), None
     )
@@ -51,7 +54,7 @@ def _batting_team(fixture: wire.Fixture, name: str) -> int:
     return fixture.localteam_id if bowling == fixture.visitorteam_id else fixture.visitorteam_id
 
 
-def _extras(fixture: wire.Fixture, name: str) -> Extras | None:
+def _extras(fixture: payloads.SportMonksFixture, name: str) -> Extras | None:
     for row in fixture.scoreboards or ():
         if row.scoreboard.upper() == name and row.type == "extra":
             return Extras(
@@ -64,7 +67,7 @@ def _extras(fixture: wire.Fixture, name: str) -> Extras | None:
     return None
 
 
-def _batter(line: wire.Batting, names: Mapping[int, str]) -> BatterLine:
+def _batter(line: payloads.SportMonksBatting, names: Mapping[int, str]) -> BatterLine:
     how = _how_out(line)
     return BatterLine(
         player_id=str(line.player_id),
@@ -75,23 +78,27 @@ def _batter(line: wire.Batting, names: Mapping[int, str]) -> BatterLine:
         sixes=line.six_x or 0,
         is_at_crease=bool(line.active) and how is None,
         how_out=how,
-        bowler_id=text_of(line.bowling_player_id),
+        bowler_id=id_text(line.bowling_player_id),
         sort=line.sort or 0,
     )
 
 
-def _how_out(line: wire.Batting) -> WicketKind | None:
+def _how_out(line: payloads.SportMonksBatting) -> WicketKind | None:
     """By the name of the result; without one, by who had a hand in it."""
     if line.result is not None:
-        kind = kind_named(line.result.name) or (WicketKind.OTHER if line.result.is_wicket else None)
-        return caught_by(kind, line.result.name, line.catch_stump_player_id, line.bowling_player_id)
+        kind = wicket_kind_for(line.result.name) or (
+            WicketKind.OTHER if line.result.is_wicket else None
+        )
+        return resolve_caught_and_bowled(
+            kind, line.result.name, line.catch_stump_player_id, line.bowling_player_id
+        )
     if line.runout_by_id is not None:
         return WicketKind.RUN_OUT
     return None if line.bowling_player_id is None else WicketKind.OTHER
 
 
-def _bowler(line: wire.Bowling, names: Mapping[int, str]) -> BowlerLine:
-    overs, balls = overs_of(line.overs)
+def _bowler(line: payloads.SportMonksBowling, names: Mapping[int, str]) -> BowlerLine:
+    overs, balls = parse_overs(line.overs)
     return BowlerLine(
         player_id=str(line.player_id),
         name=names.get(line.player_id, ""),

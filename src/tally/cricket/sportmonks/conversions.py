@@ -25,11 +25,11 @@ STATUSES: Final = {
 MAX_OVERS: Final = 10_000
 
 
-class Unreadable(Exception):
+class MalformedFixture(Exception):
     """A fixture makes no sense, though each of its parts can be read."""
 
 
-def status_of(text: str | None) -> MatchStatus:
+def match_status(text: str | None) -> MatchStatus:
     """Their status in our words; of one that nobody has heard of, what it most likely means."""
     word = (text or "ns").strip().lower().rstrip(".")
     known = STATUSES.get(word)
@@ -49,30 +49,30 @@ def starts_at(text: str) -> str:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise Unreadable(f"{text!r} is no time") from error
+        raise MalformedFixture(f"{text!r} is no time") from error
     return rfc3339(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 @lru_cache(4096)
-def overs_of(number: Decimal | None) -> Overs:
+def parse_overs(number: Decimal | None) -> Overs:
     """Whole overs and balls: the decimals of 19.4 are a count, not a fraction."""
     if number is None:
         return Overs(0, 0)
     if not number.is_finite() or not 0 <= number < MAX_OVERS:
-        raise Unreadable(f"{number} is no number of overs")
+        raise MalformedFixture(f"{number} is no number of overs")
     whole, _, balls = format(number, "f").partition(".")
     balls = balls.rstrip("0")
     return Overs(int(whole), int(balls[:2]) if balls else 0)
 
 
-def decimal_of(value: str | float | None) -> Decimal | None:
+def parse_decimal(value: str | float | None) -> Decimal | None:
     """A number that may come as text, or as text that is none."""
     text = str(value).strip() if value is not None else ""
     is_plain = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 12
     return Decimal(text) if is_plain else None
 
 
-def text_of(number: int | None) -> str | None:
+def id_text(number: int | None) -> str | None:
     return None if number is None else str(number)
 
 
@@ -80,11 +80,11 @@ def innings_number(scoreboard: str) -> int:
     """The innings that `S2` stands for."""
     digits = scoreboard.lstrip("Ss")
     if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= 99:
-        raise Unreadable(f"{scoreboard!r} is no innings")
+        raise MalformedFixture(f"{scoreboard!r} is no innings")
     return int(digits)
 
 
-def caught_by(
+def resolve_caught_and_bowled(
     kind: WicketKind | None, name: str, fielder_id: int | None, bowler_id: int | None
 ) -> WicketKind | None:
     """A catch by the bowler, or by nobody else, is caught and bowled."""

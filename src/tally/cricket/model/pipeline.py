@@ -13,19 +13,19 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from tally.cricket.model.book import PATIENCE, Book, absorb
-from tally.cricket.model.cooldowns import Scene, cooled, pick
-from tally.cricket.model.display import build
+from tally.cricket.model.ball_log import PATIENCE, BallLog, merge_poll
+from tally.cricket.model.cooldowns import EventContext, select_event, update_cooldowns
+from tally.cricket.model.display import build_display
+from tally.cricket.model.display_content import display_content
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import Ball, MatchFeed
-from tally.cricket.model.fitting import content_of
-from tally.cricket.model.hashing import fingerprint
-from tally.cricket.model.history import history, untold
+from tally.cricket.model.hashing import content_hash
+from tally.cricket.model.history import find_new_events, match_events
 from tally.cricket.model.laws import balls_in, current_innings
-from tally.cricket.model.records import NEUTRAL
+from tally.cricket.model.records import NEUTRAL, ActiveMatch
 
 # An event stays on the screen for this long, or until something else is to be shown.
-SHOWN_MS: Final = 15_000
+EVENT_DISPLAY_MS: Final = 15_000
 LAST_BALLS: Final = 30
 
 
@@ -33,24 +33,33 @@ LAST_BALLS: Final = 30
 Progress: TypeAlias = tuple[bool, int, int, int, int]
 
 
-class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
+class PipelineState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of a match between two polls.
 
     `told` are its events in the order in which they were told.
     """
 
-    told: tuple[KeyEvent, ...] = ()
+    published_events: tuple[KeyEvent, ...] = msgspec.field(default=(), name="told")
     cooldowns: dict[str, int] = {}
-    shown: KeyEvent | None = None
-    shown_at: int = 0
+    displayed_event: KeyEvent | None = msgspec.field(default=None, name="shown")
+    displayed_at: int = msgspec.field(default=0, name="shown_at")
     timestamp: int = 0
-    fingerprints: dict[str, str] = {}
+    content_hashes: dict[str, str] = msgspec.field(default_factory=dict, name="fingerprints")
     received_at: int = 0
     progress: Progress = (False, 0, 0, 0, 0)
-    behind: int = 0
+    outdated_polls: int = msgspec.field(default=0, name="behind")
 
 
-class Step(msgspec.Struct, frozen=True):
+_state_decoder: Final = msgspec.json.Decoder(PipelineState)
+
+
+def pipeline_state(record: ActiveMatch) -> PipelineState:
+    """Decode the state stored in `record`; the initial state if there is none."""
+    text = record.extra.get("memory")
+    return _state_decoder.decode(text) if text else PipelineState()
+
+
+class PollResult(msgspec.Struct, frozen=True):
     """What a poll came to.
 
     `contents` are the display states by view, `alert` the event that lights the screen, if one
@@ -59,8 +68,8 @@ class Step(msgspec.Struct, frozen=True):
     A poll that is behind what was known comes to nothing, and has no contents.
     """
 
-    memory: Memory
-    book: Book
+    memory: PipelineState
+    book: BallLog
     new: tuple[KeyEvent, ...]
     contents: dict[str, dict[str, Any]]
     has_changed: bool
@@ -68,7 +77,7 @@ class Step(msgspec.Struct, frozen=True):
     is_over: bool
 
 
-def progress_of(feed: MatchFeed) -> Progress:
+def match_progress(feed: MatchFeed) -> Progress:
     """How far a match has come: it compares."""
     innings = current_innings(feed.innings)
     if innings is None:
@@ -82,33 +91,43 @@ def progress_of(feed: MatchFeed) -> Progress:
     )
 
 
-def views_of(feed: MatchFeed) -> tuple[str, ...]:
+def match_views(feed: MatchFeed) -> tuple[str, ...]:
     """Whose eyes a match is seen with: nobody's in particular, and those of the two sides."""
     return (NEUTRAL, *(side.team_id for side in feed.teams))
 
 
-def step(
-    memory: Memory, book: Book, feed: MatchFeed, *, now: int, room: int, is_final: bool = False
-) -> Step:
+def process_poll(
+    memory: PipelineState,
+    book: BallLog,
+    feed: MatchFeed,
+    *,
+    now: int,
+    room: int,
+    is_final: bool = False,
+) -> PollResult:
     """Take one step; `now` in milliseconds, `room` in bytes of JSON for a display state."""
-    progress = progress_of(feed)
-    if progress < memory.progress and memory.behind < PATIENCE and not is_final:
+    progress = match_progress(feed)
+    if progress < memory.progress and memory.outdated_polls < PATIENCE and not is_final:
         # An answer out of an older cache, most likely; a correction would still be there a few
         # polls later.
-        behind = msgspec.structs.replace(memory, behind=memory.behind + 1)
-        return Step(behind, book, (), {}, has_changed=False, alert=None, is_over=memory.progress[0])
-    book = absorb(book, feed, is_final=is_final)
-    events = history(feed, book)
-    new = untold(events, memory.told)
-    scene = Scene(
+        unchanged = msgspec.structs.replace(memory, outdated_polls=memory.outdated_polls + 1)
+        return PollResult(
+            unchanged, book, (), {}, has_changed=False, alert=None, is_over=memory.progress[0]
+        )
+    book = merge_poll(book, feed, is_final=is_final)
+    events = match_events(feed, book)
+    new = find_new_events(events, memory.published_events)
+    scene = EventContext(
         events, book.told, current_innings(feed.innings), is_first_sight=memory.received_at == 0
     )
-    picked = _shown_over(memory, pick(new, scene, memory.cooldowns, now), now)
-    shown, shown_at = (picked, now) if picked is not None else (memory.shown, memory.shown_at)
+    picked = _shown_over(memory, select_event(new, scene, memory.cooldowns, now), now)
+    shown, shown_at = (
+        (picked, now) if picked is not None else (memory.displayed_event, memory.displayed_at)
+    )
     seen = _Seen(feed, book.told[-LAST_BALLS:], room)
     contents = seen.contents(shown, memory.timestamp)
     if (
-        _fingerprints(contents) != memory.fingerprints
+        _fingerprints(contents) != memory.content_hashes
         and picked is None
         and _is_worn(shown, shown_at, now)
     ):
@@ -117,13 +136,13 @@ def step(
         shown, shown_at = None, 0
         contents = seen.contents(shown, memory.timestamp)
     fingerprints = _fingerprints(contents)
-    has_changed = fingerprints != memory.fingerprints
+    has_changed = fingerprints != memory.content_hashes
     timestamp = max(now // 1000, memory.timestamp + 1) if has_changed else memory.timestamp
     if has_changed:
         contents = {view: content | {"timestamp": timestamp} for view, content in contents.items()}
-    after = Memory(
-        (*memory.told, *new),
-        cooled(memory.cooldowns, picked, now),
+    after = PipelineState(
+        (*memory.published_events, *new),
+        update_cooldowns(memory.cooldowns, picked, now),
         shown,
         shown_at,
         timestamp,
@@ -133,7 +152,7 @@ def step(
     )
     is_over = any(event.kind is EventKind.MATCH_END for event in events)
     alert = picked if picked is not None and picked.kind.is_alert else None
-    return Step(after, book, tuple(new), contents, has_changed, alert, is_over)
+    return PollResult(after, book, tuple(new), contents, has_changed, alert, is_over)
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -143,28 +162,32 @@ class _Seen(msgspec.Struct, frozen=True):
 
     def contents(self, shown: KeyEvent | None, timestamp: int) -> dict[str, dict[str, Any]]:
         return {
-            view: content_of(
-                build(self.feed, view, timestamp=timestamp, key_event=shown, balls=self.balls),
+            view: display_content(
+                build_display(
+                    self.feed, view, timestamp=timestamp, key_event=shown, balls=self.balls
+                ),
                 self.room,
             )
-            for view in views_of(self.feed)
+            for view in match_views(self.feed)
         }
 
 
 def _fingerprints(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    return {view: fingerprint(content) for view, content in contents.items()}
+    return {view: content_hash(content) for view, content in contents.items()}
 
 
-def _shown_over(memory: Memory, picked: KeyEvent | None, now: int) -> KeyEvent | None:
+def _shown_over(memory: PipelineState, picked: KeyEvent | None, now: int) -> KeyEvent | None:
     """A wicket is not taken off the screen for a single four: quiet events wait until an alert has had its time."""
-    shown = memory.shown
+    shown = memory.displayed_event
     is_in_the_way = (
-        shown is not None and shown.kind.is_alert and not _is_worn(shown, memory.shown_at, now)
+        shown is not None and shown.kind.is_alert and not _is_worn(shown, memory.displayed_at, now)
     )
     return None if picked is not None and not picked.kind.is_alert and is_in_the_way else picked
 
 
 def _is_worn(shown: KeyEvent | None, shown_at: int, now: int) -> bool:
     return (
-        shown is not None and shown.kind is not EventKind.MATCH_END and now - shown_at >= SHOWN_MS
+        shown is not None
+        and shown.kind is not EventKind.MATCH_END
+        and now - shown_at >= EVENT_DISPLAY_MS
     )

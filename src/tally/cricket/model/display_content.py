@@ -30,40 +30,40 @@ _SHORTER: Final = (80, 40, 24, 12, 6, 3)
 Content: TypeAlias = dict[str, Any]
 
 
-def content_of(state: DisplayState, room: int) -> Content:
+def display_content(state: DisplayState, room: int) -> Content:
     """The state as it goes to devices, in at most `room` bytes of JSON; with less than 400 there may be nothing to leave out."""
-    return fitted(_harmless(msgspec.to_builtins(state), MAX_CHARACTERS), room)
+    return truncate_content(_harmless(msgspec.to_builtins(state), MAX_CHARACTERS), room)
 
 
-def fitted(content: Content, room: int) -> Content:
+def truncate_content(content: Content, room: int) -> Content:
     """What is harmless already, with as much left out as it takes."""
     for drop in DROPPED:
-        if size_of(content) <= room:
+        if json_size(content) <= room:
             return content
         content = drop(content)
     for most in _SHORTER:
-        if size_of(content) <= room:
+        if json_size(content) <= room:
             break
         content = _harmless(content, most)
     return content
 
 
-def size_of(content: Mapping[str, Any]) -> int:
+def json_size(content: Mapping[str, Any]) -> int:
     """Bytes as JSON."""
     return len(msgspec.json.encode(content))
 
 
-def clean(text: str, most: int = MAX_CHARACTERS) -> str:
+def sanitize_text(text: str, most: int = MAX_CHARACTERS) -> str:
     """The text as it can be shown anywhere, and no longer than `most` characters."""
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = "".join(
         character if character.isprintable() or character in _JOINERS else " " for character in text
     )
     text = " ".join(text.split())
-    return text if len(text) <= most else cut(text, most)
+    return text if len(text) <= most else truncate_text(text, most)
 
 
-def cut(text: str, most: int) -> str:
+def truncate_text(text: str, most: int) -> str:
     """The beginning of the text, ending in an ellipsis, without half a character at the end."""
     kept = text[: most - 1]
     while kept and (
@@ -76,7 +76,7 @@ def cut(text: str, most: int) -> str:
 
 def _harmless(value: Any, most: int) -> Any:
     if isinstance(value, str):
-        return clean(value, most)
+        return sanitize_text(value, most)
     if isinstance(value, dict):
         return {
             name: _harmless(each, MAX_CHARACTERS if name in _EXACT else most)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tally.cricket.repository.active_matches import ActiveMatchRepository
-from tally.cricket.repository.devices import DeviceRepository
+from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
 from tally.cricket.repository.fixtures import FixtureRepository
@@ -12,27 +12,27 @@ from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository
-from tally.cricket.repository.notices import NoticeRepository
+from tally.cricket.repository.notifications import NotificationRepository
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
-from tally.cricket.repository.subscriptions import SubscriptionRepository
+from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
 from tally.store.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
+class Repositories:
     """One repository for each table."""
 
     fixtures: FixtureRepository
     teams: TeamRepository
     seasons: TeamSeasonRepository
     leagues: LeagueRepository
-    devices: DeviceRepository
+    devices: UserDeviceRepository
     follows: FollowRepository
-    subscriptions: SubscriptionRepository
-    notices: NoticeRepository
+    subscriptions: ActivitySubscriptionRepository
+    notices: NotificationRepository
     locks: LockRepository
     hashes: StateHashRepository
     displays: DisplayCacheRepository
@@ -48,10 +48,10 @@ class Tables:
             teams=TeamRepository(store),
             seasons=TeamSeasonRepository(store),
             leagues=LeagueRepository(store),
-            devices=DeviceRepository(store),
+            devices=UserDeviceRepository(store),
             follows=FollowRepository(store),
-            subscriptions=SubscriptionRepository(store),
-            notices=NoticeRepository(store),
+            subscriptions=ActivitySubscriptionRepository(store),
+            notices=NotificationRepository(store),
             locks=LockRepository(store),
             hashes=StateHashRepository(store),
             displays=DisplayCacheRepository(store),

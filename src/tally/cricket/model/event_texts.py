@@ -31,7 +31,7 @@ FOR_THE_BOWLERS: Final = frozenset(
 _NEITHER: Final = frozenset({EventKind.INNINGS_END, EventKind.NEW_BATTER})
 
 
-def title_of(event: KeyEvent) -> str:
+def event_title(event: KeyEvent) -> str:
     """A few words, for the largest line."""
     if event.kind is EventKind.CONSECUTIVE_SIXES:
         return f"{event.count} sixes in a row"
@@ -40,12 +40,12 @@ def title_of(event: KeyEvent) -> str:
     return _TITLES[event.kind]
 
 
-def sentence_of(event: KeyEvent) -> str:
+def event_sentence(event: KeyEvent) -> str:
     """One sentence, without the title's words."""
     return _SENTENCES[event.kind](event).strip()
 
 
-def mood_of(event: KeyEvent, view: str, winner: str | None) -> str:
+def event_mood(event: KeyEvent, view: str, winner: str | None) -> str:
     """for, against or neutral, as the side `view` sees it; `winner` is that of the match."""
     if event.kind is EventKind.MATCH_END:
         side = winner or ""

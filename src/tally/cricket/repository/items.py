@@ -24,7 +24,7 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-class Shape(Generic[R]):
+class ItemMapper(Generic[R]):
     """Between a frozen class and the items of its table, both ways."""
 
     def __init__(self, record: type[R], **renamed: str) -> None:

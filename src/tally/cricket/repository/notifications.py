@@ -7,7 +7,12 @@ One record for each person and match says that they were told of the start; one 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tally.cricket.model.records import Notice, NoticeKind, has_expired, notice_key
+from tally.cricket.model.records import (
+    NotificationKind,
+    SentNotification,
+    has_expired,
+    notification_key,
+)
 from tally.store.access import GetItem, PutItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, absent
@@ -34,12 +39,12 @@ CRICKET_PREMATCH_NOTIFICATIONS = Table(
 )
 
 
-def _key(match_id: str, user_id: str, kind: NoticeKind) -> Item:
-    return {"matchId": match_id, "userId": notice_key(user_id, kind)}
+def _key(match_id: str, user_id: str, kind: NotificationKind) -> Item:
+    return {"matchId": match_id, "userId": notification_key(user_id, kind)}
 
 
 @dataclass(frozen=True, slots=True)
-class NoticeRepository:
+class NotificationRepository:
     """Notices by match and person."""
 
     store: Store
@@ -54,7 +59,7 @@ class NoticeRepository:
         trigger="PrematchNotificationJob",
         frequency="Per match approaching start",
     )
-    async def was_sent(self, match_id: str, user_id: str, kind: NoticeKind, now: int) -> bool:
+    async def was_sent(self, match_id: str, user_id: str, kind: NotificationKind, now: int) -> bool:
         item = await self.store.get(
             CRICKET_PREMATCH_NOTIFICATIONS, _key(match_id, user_id, kind), consistent=True
         )
@@ -69,7 +74,7 @@ class NoticeRepository:
         trigger="PrematchNotificationJob",
         frequency="Once per match",
     )
-    async def mark_sent(self, notice: Notice) -> bool:
+    async def mark_sent(self, notice: SentNotification) -> bool:
         """Whether it had not been marked before: of many who try at once, one may send."""
         item = _key(notice.match_id, notice.user_id, notice.kind) | {
             "sentAt": notice.sent_at,

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tally.cricket.model.feed import WicketKind
-from tally.cricket.sportmonks.wire import Score
+from tally.cricket.sportmonks.payloads import SportMonksScore
 
 # By words in a name; the first that is found counts, so the more special come first.
 KINDS: Final = (
@@ -51,7 +51,7 @@ _part = re.compile(
 )
 
 
-class Reading(msgspec.Struct, frozen=True):
+class DeliveryScore(msgspec.Struct, frozen=True):
     """What a score comes to."""
 
     runs_bat: int = 0
@@ -67,14 +67,14 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 @lru_cache(4096)
-def read_score(score: Score) -> Reading:
+def parse_score(score: SportMonksScore) -> DeliveryScore:
     """A ball's score. There are some hundreds of them, and every poll has the same ones again."""
     sums = _sums(score.name)
     if sums is None:
         sums = _by_figures(score)
     bat = sums["run"]
     is_illegal = bool(sums["wide"] or sums["noball"])
-    return Reading(
+    return DeliveryScore(
         runs_bat=bat,
         wides=sums["wide"],
         noballs=sums["noball"],
@@ -83,12 +83,12 @@ def read_score(score: Score) -> Reading:
         penalty=sums["penalty"],
         is_four=bool(score.four) and bat == 4,
         is_six=bool(score.six) and bat == 6,
-        kind=kind_named(score.name) or (WicketKind.OTHER if score.is_wicket else None),
+        kind=wicket_kind_for(score.name) or (WicketKind.OTHER if score.is_wicket else None),
         is_delivery=is_illegal or score.ball is not False,
     )
 
 
-def kind_named(name: str) -> WicketKind | None:
+def wicket_kind_for(name: str) -> WicketKind | None:
     """How a batter went, by the name of a score; None for one who is in."""
     lowered = name.strip().lower()
     if lowered in NOT_OUT:
@@ -105,7 +105,7 @@ def _sums(name: str) -> dict[str, int] | None:
         elif found := _counted(part):
             sort, count = found
             sums[sort] += count
-        elif kind_named(part) is None:
+        elif wicket_kind_for(part) is None:
             return None
     _settle(sums)
     return sums
@@ -134,7 +134,7 @@ def _settle(sums: dict[str, int]) -> None:
         sums["run"] = 0
 
 
-def _by_figures(score: Score) -> dict[str, int]:
+def _by_figures(score: SportMonksScore) -> dict[str, int]:
     runs, noballs = score.runs or 0, min(score.noball or 0, 1)
     is_wide = score.ball is False and not noballs and not score.is_wicket
     return {
