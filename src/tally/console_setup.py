@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tally.app import CATALOGUE, Application, MountedApp
 from tally.console.context import ConsoleContext
-from tally.console.mount import make_console
+from tally.console.mount import build_mounted_console
 from tally.console.traffic import TrafficHistory
 from tally.kit.jobs import JobRunner
 from tally.kit.keyfile import read_or_create
@@ -28,7 +28,7 @@ def build_console(
     is_open = (
         outside is not None and settings.console_password is None and settings.host in LOOPBACK
     )
-    return make_console(
+    return build_mounted_console(
         ConsoleContext(
             settings=settings,
             clock=application.clock,

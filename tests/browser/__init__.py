@@ -1,1 +1,1 @@
-"""The console in a real Chromium, against a real `tally up` with its demo: what is on each page, and what clicks do."""
+"""Browser tests: the console of a running `tally up` in Chromium."""

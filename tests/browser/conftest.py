@@ -1,7 +1,6 @@
-"""One `tally up` and one Chromium for all tests; each test has a page of its own, and its screenshot is kept.
+"""Starts one `tally up` and one Chromium for all tests; each test gets its own page.
 
-Screenshots go to the folder `artefacts`, so that whoever looks at a failed run sees what the
-browser saw.
+Screenshots of every test are saved in `artefacts` to help with failures.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ ARGUMENTS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Town:
+class RunningDemo:
     """A running demo."""
 
     url: str
@@ -51,10 +50,10 @@ class Town:
     def secret(self, name: str) -> str:
         return (self.data_dir / name).read_text(encoding="utf-8").strip()
 
-    def ask(self, path: str, **headers: str) -> Any:
-        request = urllib.request.Request(self.url + path, headers=headers)  # noqa: S310  (an address of this machine)
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-            return json.load(answer)
+    def get_json(self, path: str, **headers: str) -> Any:
+        request = urllib.request.Request(self.url + path, headers=headers)  # noqa: S310  (a loopback URL)
+        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
+            return json.load(response)
 
 
 def _free_port() -> int:
@@ -65,16 +64,16 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="session")
 def chromium() -> Path:
-    """Debian's Chromium, or the one that TALLY_TEST_CHROMIUM names."""
+    """Return the Chromium that TALLY_TEST_CHROMIUM names, or the one on the PATH."""
     named = os.environ.get("TALLY_TEST_CHROMIUM")
     return Path(named) if named else need_program("chromium", "chromium")
 
 
 @pytest.fixture(scope="session")
-def town(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    """`tally up`, until all tests are done; then it must stop by itself, and cleanly."""
+def demo(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
+    """Run `tally up` for the session; SIGTERM must end it with status 0."""
     assert chromium.exists()
-    folder = tmp_path_factory.mktemp("town")
+    folder = tmp_path_factory.mktemp("demo")
     port, log = _free_port(), folder / "up.log"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
     environ |= {"TALLY_DATA_DIR": str(folder / "data"), "TALLY_LOG_LEVEL": "warning"}
@@ -88,7 +87,7 @@ def town(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
         )
     try:
         _wait_until_up(program, f"http://127.0.0.1:{port}", log)
-        yield Town(f"http://127.0.0.1:{port}", folder / "data")
+        yield RunningDemo(f"http://127.0.0.1:{port}", folder / "data")
     finally:
         program.send_signal(signal.SIGTERM)
         status = program.wait(60)
@@ -96,7 +95,7 @@ def town(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
 
 
 def _wait_until_up(program: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    """By its own word: the table that it prints when it listens."""
+    """Wait for the summary that `tally up` prints once it listens."""
     with subprocess.Popen(
         ["tail", "-f", "-n", "+1", str(log)], stdout=subprocess.PIPE, text=True
     ) as tail:
@@ -108,7 +107,7 @@ def _wait_until_up(program: "subprocess.Popen[bytes]", url: str, log: Path) -> N
                 assert program.poll() is None, log.read_text(encoding="utf-8", errors="replace")
         finally:
             tail.terminate()
-    raise AssertionError(f"{url} did not come up")
+    raise AssertionError(f"{url} did not start")
 
 
 @pytest.fixture(scope="session")
@@ -121,7 +120,7 @@ async def browser(chromium: Path) -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def page(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
-    """A window of its own; an error that a page throws fails the test that looks at it."""
+    """Open a page; a JavaScript error fails the test."""
     opened = await browser.new_page(viewport={"width": 1280, "height": 1000})
     opened.set_default_timeout(30_000)
     errors: list[str] = []
@@ -135,9 +134,9 @@ async def page(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterato
 
 
 async def eventually(condition: Any, seconds: float = 60.0) -> Any:
-    """What `condition` answers once that is true; it is asked again and again, since a page follows the program by polling."""
+    """Poll `condition` until it is true and return its result; pages update by polling."""
     deadline = asyncio.get_running_loop().time() + seconds
-    while not (found := await condition()):
-        assert asyncio.get_running_loop().time() < deadline, "it never came true"
+    while not (result := await condition()):
+        assert asyncio.get_running_loop().time() < deadline, "condition not met in time"
         await asyncio.sleep(0.2)
-    return found
+    return result

@@ -1,16 +1,16 @@
-"""What everyone needs of a page: names on what can be pressed, enough contrast, one heading, room, and a way by keyboard."""
+"""Every page is accessible: labels, contrast, one main heading, small screens and keyboard."""
 
 from typing import Any
 
 import pytest
 from playwright.async_api import Page
 
-from tests.browser.conftest import Town
+from tests.browser.conftest import RunningDemo
 
 PAGES = ("/", "/cricket", "/collect", "/scoreboard", "/devices", "/data")
 
-# Everything that can be pressed or filled in, and what a screen reader would call it.
-NAMES = """
+# Controls without an accessible name.
+UNNAMED_CONTROLS = """
 () => [...document.querySelectorAll('button, a[href], input, [role=switch], [role=link]')]
   .filter(e => e.offsetParent !== null && !e.closest('[aria-hidden=true]'))
   .map(e => ({
@@ -21,8 +21,8 @@ NAMES = """
   .filter(e => !e.name)
 """
 
-# Texts whose colour is too near to what is behind them, by the formula of the WCAG.
-PALE = """
+# Text with less contrast than WCAG AA requires.
+LOW_CONTRAST_TEXT = """
 () => {
   const parse = c => { const m = c.match(/[\\d.]+/g).map(Number); return { rgb: m.slice(0, 3), a: m.length > 3 ? m[3] : 1 }; };
   const light = rgb => rgb.map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -49,16 +49,16 @@ PALE = """
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_what_can_be_pressed_has_a_name_and_texts_have_contrast_by_day_and_by_night(
-    town: Town, page: Page, path: str
+async def test_controls_have_names_and_text_has_contrast_in_light_and_dark_mode(
+    demo: RunningDemo, page: Page, path: str
 ) -> None:
-    """And the page fits on a phone: nothing is wider than the screen, but for tables, which scroll in their own frame."""
+    """The page also fits a phone's width; wide tables scroll within their card."""
     await page.emulate_media(color_scheme="light")
-    await page.goto(f"{town.console}{path}")
+    await page.goto(f"{demo.console}{path}")
     await page.wait_for_selector("[role=heading][aria-level='2']")
     await page.wait_for_load_state("networkidle")
-    nameless: list[Any] = await page.evaluate(NAMES)
-    assert nameless == []
+    unnamed: list[Any] = await page.evaluate(UNNAMED_CONTROLS)
+    assert unnamed == []
     await expect_contrast(page)
     await page.emulate_media(color_scheme="dark")
     await page.wait_for_selector("body.body--dark")
@@ -70,12 +70,12 @@ async def test_what_can_be_pressed_has_a_name_and_texts_have_contrast_by_day_and
 
 
 async def expect_contrast(page: Page) -> None:
-    pale: list[Any] = await page.evaluate(PALE)
-    assert pale == []
+    low_contrast: list[Any] = await page.evaluate(LOW_CONTRAST_TEXT)
+    assert low_contrast == []
 
 
-async def test_the_keyboard_reaches_the_ways_in_the_head(town: Town, page: Page) -> None:
-    await page.goto(f"{town.console}/")
+async def test_the_keyboard_reaches_the_navigation(demo: RunningDemo, page: Page) -> None:
+    await page.goto(f"{demo.console}/")
     await page.wait_for_selector("[data-tile=devices]")
     reached = set()
     for _ in range(30):

@@ -1,24 +1,26 @@
-"""Every page of the console, clicked through as a newcomer would."""
+"""Every page of the console works as a newcomer would click through it."""
 
 import re
 
 from playwright.async_api import Page, expect
 
-from tests.browser.conftest import Town
+from tests.browser.conftest import RunningDemo
 
 
-async def test_a_tile_leads_to_its_backend_by_mouse_and_by_keyboard(town: Town, page: Page) -> None:
-    await page.goto(f"{town.console}/")
+async def test_a_tile_links_to_its_backend_with_mouse_and_keyboard(
+    demo: RunningDemo, page: Page
+) -> None:
+    await page.goto(f"{demo.console}/")
     await page.locator("[data-tile=devices]").click()
-    await expect(page).to_have_url(f"{town.console}/devices")
-    await page.goto(f"{town.console}/")
+    await expect(page).to_have_url(f"{demo.console}/devices")
+    await page.goto(f"{demo.console}/")
     await page.locator("[data-tile=scoreboard]").focus()
     await page.keyboard.press("Enter")
-    await expect(page).to_have_url(f"{town.console}/scoreboard")
+    await expect(page).to_have_url(f"{demo.console}/scoreboard")
 
 
-async def test_the_ways_in_the_head_lead_to_every_page(town: Town, page: Page) -> None:
-    await page.goto(f"{town.console}/")
+async def test_the_navigation_links_to_every_page(demo: RunningDemo, page: Page) -> None:
+    await page.goto(f"{demo.console}/")
     for name, path in (
         ("Cricket", "cricket"),
         ("Collect", "collect"),
@@ -26,20 +28,20 @@ async def test_the_ways_in_the_head_lead_to_every_page(town: Town, page: Page) -
         ("Data", "data"),
     ):
         await page.get_by_role("navigation").get_by_role("button", name=name).click()
-        await expect(page).to_have_url(f"{town.console}/{path}")
+        await expect(page).to_have_url(f"{demo.console}/{path}")
         await expect(page.get_by_role("heading", level=1)).to_have_text(name)
         await expect(page.get_by_role("button", name=name)).to_have_attribute(
             "aria-current", "page"
         )
 
 
-async def test_a_match_is_shown_live_and_a_phone_follows_it(town: Town, page: Page) -> None:
-    """The Lock Screen shows what was pushed: through the API, the pipeline and the push service."""
-    await page.goto(f"{town.console}/cricket")
+async def test_a_match_page_updates_and_a_phone_follows_it(demo: RunningDemo, page: Page) -> None:
+    """The Lock Screen shows a payload that passed the API, the pipeline and the push service."""
+    await page.goto(f"{demo.console}/cricket")
     await page.locator("[role=link]", has_text="live").first.click()
     await expect(page.get_by_role("heading", name="Scorecard")).to_be_visible()
     await expect(page.get_by_role("heading", name="Key events")).to_be_visible()
-    await expect(page.get_by_text("follow this match")).to_be_visible()
+    await expect(page.get_by_text("Followers").first).to_be_visible()
     await expect(page.get_by_label("Runs by over")).to_be_visible()
     await page.locator("[data-follow]").click()
     await expect(page.locator("[data-follow]")).to_contain_text("Unfollow")
@@ -53,20 +55,18 @@ async def test_a_match_is_shown_live_and_a_phone_follows_it(town: Town, page: Pa
     await expect(page.get_by_text("Nothing on the Lock Screen")).to_be_visible()
 
 
-async def test_an_athlete_is_shown_with_the_model_in_3d_the_ledger_and_the_audit_trail(
-    town: Town, page: Page
+async def test_an_athlete_page_shows_the_3d_model_the_ledger_and_the_audit_trail(
+    demo: RunningDemo, page: Page
 ) -> None:
-    await page.goto(f"{town.console}/collect")
+    await page.goto(f"{demo.console}/collect")
     await expect(page.get_by_text(re.compile(r"parts earned"))).to_be_visible(timeout=60_000)
     await expect(page.locator("[data-model] canvas")).to_be_visible()
     await expect(page.get_by_text("STRAVA_CONNECTED")).to_be_visible()
     await expect(page.get_by_role("heading", name="Ledger")).to_be_visible()
 
 
-async def test_playing_moves_the_guest_up_the_board_and_shows_the_history(
-    town: Town, page: Page
-) -> None:
-    await page.goto(f"{town.console}/scoreboard")
+async def test_playing_ranks_the_guest_and_shows_the_history(demo: RunningDemo, page: Page) -> None:
+    await page.goto(f"{demo.console}/scoreboard")
     await page.locator("[data-play]").click()
     await expect(page.get_by_text("500 points")).to_be_visible()
     for _ in range(5):
@@ -75,10 +75,10 @@ async def test_playing_moves_the_guest_up_the_board_and_shows_the_history(
     await expect(page.get_by_text("+500").first).to_be_visible()
 
 
-async def test_the_fleet_is_listed_and_a_board_has_a_chart_for_each_sensor(
-    town: Town, page: Page
+async def test_devices_are_listed_and_each_sensor_has_a_chart(
+    demo: RunningDemo, page: Page
 ) -> None:
-    await page.goto(f"{town.console}/devices")
+    await page.goto(f"{demo.console}/devices")
     row = page.locator("tbody tr").first
     await expect(row).to_contain_text("bme280")
     await row.click()
@@ -87,13 +87,13 @@ async def test_the_fleet_is_listed_and_a_board_has_a_chart_for_each_sensor(
     await expect(page.get_by_text("soil_moisture_pct").first).to_be_visible()
 
 
-async def test_a_key_is_shown_once_and_can_be_revoked(town: Town, page: Page) -> None:
-    await page.goto(f"{town.console}/devices")
-    await page.get_by_label("What the new key is for").fill("a test of the console")
-    await page.get_by_role("button", name="Make a key").click()
+async def test_an_api_key_is_shown_once_and_can_be_revoked(demo: RunningDemo, page: Page) -> None:
+    await page.goto(f"{demo.console}/devices")
+    await page.get_by_label("Description of the new key").fill("a test of the console")
+    await page.get_by_role("button", name="Create key").click()
     key = await page.locator("[data-new-key]").inner_text()
     assert len(key.strip()) >= 20
-    await page.get_by_role("button", name="I have it").click()
+    await page.get_by_role("button", name="Done").click()
     await expect(page.get_by_text("a test of the console")).to_be_visible()
     await page.reload()
     assert key.strip() not in await page.content()
@@ -101,15 +101,15 @@ async def test_a_key_is_shown_once_and_can_be_revoked(town: Town, page: Page) ->
     await expect(page.get_by_text("revoked").first).to_be_visible()
 
 
-async def test_tables_patterns_and_items_are_shown(town: Town, page: Page) -> None:
-    await page.goto(f"{town.console}/data")
+async def test_the_data_page_shows_tables_patterns_and_items(demo: RunningDemo, page: Page) -> None:
+    await page.goto(f"{demo.console}/data")
     await expect(page.get_by_text("active-matches").first).to_be_visible()
-    find = page.get_by_label("Find a pattern, a table or a backend")
+    find = page.get_by_label("Filter patterns")
     await find.fill("Scan live fixtures")
     await expect(page.get_by_text("Scan live fixtures").first).to_be_visible()
     await page.get_by_role("combobox", name="Table").click()
     await page.get_by_role("option", name="cricket-leagues").click()
-    await page.get_by_role("button", name="Look through the table").click()
+    await page.get_by_role("button", name="Scan table").click()
     await expect(page.get_by_text("This is a scan")).to_be_visible()
     await page.get_by_role("button", name="Scan", exact=True).click()
     await expect(page.get_by_text("Lantern League").first).to_be_visible()

@@ -27,45 +27,45 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def parts(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Application]:
+async def application(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Application]:
     settings = Settings(data_dir=tmp_path / "data", backends=("collect", "cricket", "devices"))
-    async with open_application(settings, clock) as parts:
-        yield parts
+    async with open_application(settings, clock) as application:
+        yield application
 
 
 @pytest.fixture
-def context(parts: Application) -> ConsoleContext:
+def context(application: Application) -> ConsoleContext:
     return ConsoleContext(
-        settings=parts.settings,
-        clock=parts.clock,
-        store=parts.store,
+        settings=application.settings,
+        clock=application.clock,
+        store=application.store,
         catalogue=CATALOGUE,
-        backends=parts.backends,
-        probes=parts.probes,
-        runner=parts.job_runner(),
-        traffic=TrafficHistory(parts.metrics, parts.clock),
+        backends=application.backends,
+        probes=application.probes,
+        runner=application.job_runner(),
+        traffic=TrafficHistory(application.metrics, application.clock),
         patterns=list,
     )
 
 
-async def test_a_backend_that_nobody_uses_yet_has_a_headline_too(context: ConsoleContext) -> None:
+async def test_an_unused_backend_has_a_headline(context: ConsoleContext) -> None:
     tiles = await Dashboard(context).tiles.get()
     assert {
-        name: tile.headline and f"{tile.headline.figure} {tile.headline.words}"
+        name: tile.headline and f"{tile.headline.value} {tile.headline.unit}"
         for name, tile in tiles.items()
     } == {
         "cricket": "0 matches live",
         "collect": "0 parts minted this month",
-        "devices": "0 boards awake",
+        "devices": "0 devices active",
     }
     assert {tile.health for tile in tiles.values()} == {BackendHealth.HEALTHY}
 
 
-async def test_a_part_that_was_minted_is_told_by_its_name(
-    context: ConsoleContext, parts: Application
+async def test_the_collect_tile_names_the_latest_part(
+    context: ConsoleContext, application: Application
 ) -> None:
-    """By a real workout: a twelfth of the goal, and so the first part."""
-    collect = parts.backends["collect"]
+    """A workout covers a twelfth of the goal and mints the first part."""
+    collect = application.backends["collect"]
     assert isinstance(collect, Collect)
     main, user = collect.handlers.milestones.main, people.user_id()
     linked = people.connection(user)
@@ -75,62 +75,62 @@ async def test_a_part_that_was_minted_is_told_by_its_name(
         user, Goal("fox", Sport.RIDE, Metric.DISTANCE_METERS, 12_000)
     )
     assert await main.put_workout(
-        people.workout(user, distance=1_000, started_at=rfc3339(parts.clock.now())),
+        people.workout(user, distance=1_000, started_at=rfc3339(application.clock.now())),
         linked.athlete_id,
     )
     await collect.handlers.engine.move_all(user)
     await collect.audit.flush()
     tile = (await Dashboard(context).tiles.get())["collect"]
     assert tile.headline is not None
-    assert (tile.headline.figure, tile.headline.words) == ("1", "part minted this month")
-    assert tile.headline.details[0] == "latest: somebody, Meadow of Fox"
+    assert (tile.headline.value, tile.headline.unit) == ("1", "part minted this month")
+    assert tile.headline.details[0] == "latest: an athlete, Meadow of Fox"
 
 
-async def test_a_board_is_awake_for_some_minutes_after_it_was_heard_of(
-    context: ConsoleContext, parts: Application, clock: ManualClock
+async def test_a_device_is_active_for_five_minutes_after_its_last_request(
+    context: ConsoleContext, application: Application, clock: ManualClock
 ) -> None:
-    dashboard, registry = Dashboard(context), parts.backends["devices"].handlers.registry  # type: ignore[attr-defined]
+    dashboard, registry = Dashboard(context), application.backends["devices"].handlers.registry  # type: ignore[attr-defined]
     await registry.register("02:00:00:00:00:01", new_uuid(), "1.0", Capabilities())
     tile = (await dashboard.tiles.get())["devices"]
     assert tile.headline is not None
-    assert (tile.headline.figure, tile.headline.words) == ("1", "board awake")
+    assert (tile.headline.value, tile.headline.unit) == ("1", "device active")
     await clock.advance(301)
     tile = (await dashboard.tiles.get())["devices"]
     assert tile.headline is not None
-    assert tile.headline.figure == "0"
+    assert tile.headline.value == "0"
 
 
-async def test_without_the_store_tiles_say_so_and_those_that_need_it_not_are_as_ever(
-    context: ConsoleContext, parts: Application
+async def test_tiles_report_a_closed_store_and_the_others_stay_healthy(
+    context: ConsoleContext, application: Application
 ) -> None:
     dashboard = Dashboard(context)
     (store,) = await dashboard.engines.get()
     assert (store.key, store.kind, store.state) == (
         "store",
         "SQLite, embedded in this process",
-        "works",
+        "available",
     )
     assert {name for name, _ in store.facts} == {
         "File",
-        "Log",
+        "Write-ahead log",
         "Tables",
         "Reads",
         "Writes",
         "Mean time",
     }
-    await parts.store.engine.close()
+    await application.store.engine.close()
     tiles = await dashboard.tiles.get()
-    assert (tiles["collect"].health, tiles["collect"].said) == (
+    assert (tiles["collect"].health, tiles["collect"].status) == (
         BackendHealth.FAILING,
         "The store cannot answer now",
     )
     assert tiles["cricket"].headline is None
     assert tiles["devices"].health is BackendHealth.HEALTHY
     (store,) = await Dashboard(context).engines.get()
-    assert (store.state, store.is_well, store.facts) == ("away", False, ())
+    assert (store.state, store.is_healthy, store.facts) == ("unavailable", False, ())
 
 
-async def test_a_backend_that_hangs_or_breaks_does_not_hold_up_the_others(
+async def test_a_hanging_or_failing_backend_does_not_delay_the_other_tiles(
     context: ConsoleContext, clock: ManualClock
 ) -> None:
     dashboard = Dashboard(context)
@@ -138,35 +138,35 @@ async def test_a_backend_that_hangs_or_breaks_does_not_hold_up_the_others(
     async def broken() -> None:
         raise ZeroDivisionError
 
-    dashboard._asks |= {"cricket": asyncio.Event().wait, "collect": broken}  # type: ignore[dict-item]
-    asking = asyncio.create_task(dashboard.tiles.get())
+    dashboard._queries |= {"cricket": asyncio.Event().wait, "collect": broken}  # type: ignore[dict-item]
+    loading = asyncio.create_task(dashboard.tiles.get())
     await clock.advance(QUERY_TIMEOUT_SECONDS)
-    tiles = await asking
-    assert (tiles["cricket"].health, tiles["cricket"].said) == (
+    tiles = await loading
+    assert (tiles["cricket"].health, tiles["cricket"].status) == (
         BackendHealth.FAILING,
-        "It does not answer",
+        "No response within 2 s",
     )
-    assert tiles["collect"].said == "Something is wrong: the log has more"
+    assert tiles["collect"].status == "Internal error; see the log"
     assert tiles["devices"].health is BackendHealth.HEALTHY
 
 
-async def test_failed_requests_and_jobs_are_a_worry(
-    context: ConsoleContext, parts: Application, clock: ManualClock
+async def test_failed_requests_and_jobs_degrade_a_backend(
+    context: ConsoleContext, application: Application, clock: ManualClock
 ) -> None:
     context.runner.last_runs["collect-inbox"] = JobRun(
         clock.now(), 0.1, JobOutcome.FAILED, "it broke"
     )
     context.traffic.sample()
     for _ in range(3):
-        parts.metrics.observe_request("POST", "/devices/data", 503, 0.01)
+        application.metrics.observe_request("POST", "/devices/data", 503, 0.01)
     await clock.advance(1)
     context.traffic.sample()
     tiles = await Dashboard(context).tiles.get()
-    assert (tiles["collect"].health, tiles["collect"].said) == (
+    assert (tiles["collect"].health, tiles["collect"].status) == (
         BackendHealth.DEGRADED,
         "collect-inbox failed",
     )
-    assert (tiles["devices"].health, tiles["devices"].said) == (
+    assert (tiles["devices"].health, tiles["devices"].status) == (
         BackendHealth.DEGRADED,
         "3.0 failures/s",
     )

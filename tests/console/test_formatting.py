@@ -1,4 +1,4 @@
-"""Amounts are told as a person reads them."""
+"""Sizes, ages, durations and rates are formatted for people."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tally.console import formatting
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "expected"),
     [
         (0, "0 bytes"),
         (999, "999 bytes"),
@@ -15,12 +15,12 @@ from tally.console import formatting
         (9.9e15, "9900 TB"),
     ],
 )
-def test_a_size_has_the_unit_that_fits(count: float, told: str) -> None:
-    assert formatting.format_size(count) == told
+def test_a_size_has_a_fitting_unit(count: float, expected: str) -> None:
+    assert formatting.format_size(count) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "expected"),
     [
         (-5, "just now"),
         (1.9, "just now"),
@@ -30,18 +30,18 @@ def test_a_size_has_the_unit_that_fits(count: float, told: str) -> None:
         (259_200, "3 days ago"),
     ],
 )
-def test_what_was_is_so_long_ago(seconds: float, told: str) -> None:
-    assert formatting.format_ago(seconds) == told
+def test_an_age_has_a_fitting_unit(seconds: float, expected: str) -> None:
+    assert formatting.format_ago(seconds) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0.0004, "0.4 ms"), (0.012, "12 ms"), (3.14, "3.1 s")]
+    ("seconds", "expected"), [(0.0004, "0.4 ms"), (0.012, "12 ms"), (3.14, "3.1 s")]
 )
-def test_a_duration_has_two_figures_or_so(seconds: float, told: str) -> None:
-    assert formatting.format_duration(seconds) == told
+def test_a_duration_has_about_two_digits(seconds: float, expected: str) -> None:
+    assert formatting.format_duration(seconds) == expected
 
 
-def test_a_rate_has_a_fraction_while_it_is_small() -> None:
+def test_a_small_rate_has_a_fraction() -> None:
     assert [formatting.format_rate(value) for value in (0, 8.14, 1_204.4)] == [
         "0.0",
         "8.1",

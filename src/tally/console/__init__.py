@@ -1,7 +1,7 @@
-"""The console: a web page for whoever keeps Tally running, and for whoever looks at it for the first time.
+"""The web console: live pages for operators and for first-time visitors.
 
-It is served by the same process under `/console`, and asks the backends' services directly. Pages
-are plain functions, one file for each; `shell` is what stands around them, `desk` is all that they
-may look at, and `mount` puts them into the app. Loading it takes a moment, so only a program that
-shows the console imports it.
+The application serves it under `/console` and the pages call the backends' services directly.
+Each page is a plain function in a module of its own. `shell` renders the frame around the pages,
+`context` holds what they may use, and `mount` adds the console to the application.
+Importing NiceGUI takes about a second, so only a process that serves the console imports it.
 """

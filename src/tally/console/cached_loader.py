@@ -1,4 +1,4 @@
-"""One look for all who want to see the same: many open pages cost the program no more than one."""
+"""Caches the result of an async query for all open pages: many viewers cost no more than one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,23 +11,26 @@ T = TypeVar("T")
 
 
 class CachedLoader(Generic[T]):
-    """What `look` finds, looked for when somebody asks, and at most every so many seconds."""
+    """Runs `load` on demand, at most once per `seconds`, and shares the result."""
 
-    def __init__(self, clock: Clock, seconds: float, look: Callable[[], Awaitable[T]]) -> None:
+    def __init__(self, clock: Clock, seconds: float, load: Callable[[], Awaitable[T]]) -> None:
         self._clock = clock
         self._seconds = seconds
-        self._look = look
-        self._looking: asyncio.Task[T] | None = None
-        self._begun = 0.0
+        self._load = load
+        self._task: asyncio.Task[T] | None = None
+        self._started_at = 0.0
 
     async def get(self) -> T:
-        """What was found last; whoever comes while one is looking waits for the same, and may leave without ending it."""
+        """Return the cached result, or wait for the load in progress.
+
+        A caller that is cancelled does not cancel the load for the others.
+        """
         now = self._clock.monotonic()
-        if self._looking is None or (self._looking.done() and now - self._begun >= self._seconds):
-            self._begun = now
-            self._looking = asyncio.ensure_future(self._look())
-        return await asyncio.shield(self._looking)
+        if self._task is None or (self._task.done() and now - self._started_at >= self._seconds):
+            self._started_at = now
+            self._task = asyncio.ensure_future(self._load())
+        return await asyncio.shield(self._task)
 
     async def close(self) -> None:
-        if self._looking is not None:
-            await cancel_all([self._looking])
+        if self._task is not None:
+            await cancel_all([self._task])

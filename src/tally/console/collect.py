@@ -10,8 +10,7 @@ from tally.collect.model import AuditEvent, Held
 from tally.collect.service.audit_search import AuditKey
 from tally.collect.wiring import Collect
 from tally.console.context import ConsoleContext
-from tally.console.mint_counter import MINTED
-from tally.console.people import athletes_of
+from tally.console.mint_counter import PART_MINTED
 from tally.console.shell import Region, Shell, card, empty_state, not_started
 from tally.console.statue_scene import draw, look_at
 from tally.errors import TallyError
@@ -36,7 +35,7 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
             not_started("collect")
             return
         view = AthleteView(collect)
-        known = athletes_of(context)
+        known = context.athlete_names()
         with ui.row().classes("items-end gap-4 w-full"):
             chosen = ui.select(known, label="Athlete", with_input=True).classes("w-72")
             typed = ui.input("Or a person's id").classes("w-72").props("hint='then press Enter'")
@@ -55,7 +54,7 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
 async def _latest_of(collect: Collect, known: Mapping[str, str]) -> str:
     """Who got a part last, where there is more to see; else the first by name."""
     search = collect.handlers.audit_search
-    events, _ = await search.page(search.checked(AuditKey(event=MINTED)), 1, None)
+    events, _ = await search.page(search.checked(AuditKey(event=PART_MINTED)), 1, None)
     return next((event.user_id for event in events if event.user_id in known), next(iter(known)))
 
 

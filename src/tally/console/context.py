@@ -1,4 +1,4 @@
-"""All that the pages of the console may look at and touch: handed to each of them, built where the program is built."""
+"""The console context: everything that pages may read or call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock
 from tally.kit.jobs import JobRunner
 from tally.settings import Secret, Settings
+from tally.sim.oidc.people import person_named
 from tally.store.catalogue import Catalogue
 from tally.store.report import PatternRow
 from tally.store.store import Store
@@ -22,9 +23,9 @@ B = TypeVar("B", bound=Backend)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleContext:
-    """The program from the inside.
+    """Passed to every page; one field per collaborator, because pages need different subsets.
 
-    `outside` is there in a demo alone; without a password, everybody may look.
+    `outside` is set only in the demo. Without a password the console is open to everyone.
     """
 
     settings: Settings
@@ -40,6 +41,14 @@ class ConsoleContext:
     password: Secret | None = None
 
     def backend(self, name: str, kind: type[B]) -> B | None:
-        """The backend of this name, if it runs here."""
-        found = self.backends.get(name)
-        return found if isinstance(found, kind) else None
+        """Return the backend with this name, or None if this instance does not run it."""
+        backend = self.backends.get(name)
+        return backend if isinstance(backend, kind) else None
+
+    def athlete_names(self) -> dict[str, str]:
+        """Return the names of the demo athletes by user id; empty outside the demo."""
+        strava = self.outside.strava if self.outside is not None else None
+        if strava is None:
+            return {}
+        names = [f"{athlete.firstname} {athlete.lastname}" for athlete in strava.athletes.values()]
+        return {person_named(name).sub: name for name in sorted(names)}

@@ -1,4 +1,4 @@
-"""How fast things happen: counters that the program keeps anyway, read once a second, for all who look.
+"""Rates of existing counters, sampled once a second for all open pages.
 
 rates = Rates(clock, counters_of(desk))
 rates.rate("readings"), rates.total("readings")
@@ -19,26 +19,26 @@ from tally.kit.metrics import Metrics
 from tally.store.access import pattern_of
 from tally.store.meters import Meter
 
-SECONDS: Final = 1.0
-# A rate is over this many samples: calm enough to read, and soon up to date.
-KEPT: Final = 10
+SAMPLE_SECONDS: Final = 1.0
+# Samples per rate: enough to smooth bursts, few enough to follow a change.
+WINDOW_SAMPLES: Final = 10
 
 Counter = Callable[[], float]
 
 
 class CounterRates:
-    """Counters by name: what they stand at, and how fast they have risen of late."""
+    """Named counters with their current value and their recent rate."""
 
     def __init__(self, clock: Clock, counters: Mapping[str, Counter]) -> None:
         self._clock = clock
         self._counters = counters
-        self._samples: deque[tuple[float, dict[str, float]]] = deque(maxlen=KEPT + 1)
+        self._samples: deque[tuple[float, dict[str, float]]] = deque(maxlen=WINDOW_SAMPLES + 1)
 
     async def run(self) -> None:
-        """Take a sample every second; until cancelled."""
+        """Sample every second until cancelled."""
         while True:
             self.sample()
-            await self._clock.sleep(SECONDS)
+            await self._clock.sleep(SAMPLE_SECONDS)
 
     def sample(self) -> None:
         self._samples.append(
@@ -46,19 +46,19 @@ class CounterRates:
         )
 
     def total(self, name: str) -> float:
-        """Since the program started."""
+        """Return the counter's value since the start of the process."""
         return self._counters[name]()
 
     def rate(self, name: str) -> float:
-        """A second, over the last ten; 0 before there are two samples."""
+        """Return the increase per second over the window; 0 before the second sample."""
         if len(self._samples) < 2:
             return 0.0
-        (begun, before), (ended, after) = self._samples[0], self._samples[-1]
-        return (after[name] - before[name]) / (ended - begun) if ended > begun else 0.0
+        (start, before), (end, after) = self._samples[0], self._samples[-1]
+        return (after[name] - before[name]) / (end - start) if end > start else 0.0
 
 
 def program_counters(context: ConsoleContext) -> dict[str, Counter]:
-    """What the console tells the speed of: the store's accesses, and what each backend that runs here is there for."""
+    """Return the counters of the store and of each backend that this instance runs."""
     metrics, reads, writes = context.traffic.metrics, *_store_meters(context)
     counters: dict[str, Counter] = {
         "store reads": lambda: _calls(reads),
@@ -66,11 +66,13 @@ def program_counters(context: ConsoleContext) -> dict[str, Counter]:
         "store seconds": lambda: sum(meter.seconds for meter in chain(reads, writes)),
     }
     if context.backend("cricket", Cricket) is not None:
-        counters["pushes"] = lambda: _counted(
+        counters["pushes"] = lambda: _metric_value(
             metrics, "tally_apns_pushes_total", outcome="delivered"
         )
     if context.backend("collect", Collect) is not None:
-        counters["workouts"] = lambda: _counted(metrics, "tally_collect_event_lag_seconds_count")
+        counters["workouts"] = lambda: _metric_value(
+            metrics, "tally_collect_event_lag_seconds_count"
+        )
     pattern = pattern_of(ReadingRepository.store_each)
     if context.backend("devices", Devices) is not None and pattern is not None:
         stored = list(context.store.meters.of(pattern).operations.values())
@@ -81,13 +83,13 @@ def program_counters(context: ConsoleContext) -> dict[str, Counter]:
 
 
 def _store_meters(context: ConsoleContext) -> tuple[list[Meter], list[Meter]]:
-    """The meters of all reads, and of all writes, of all access patterns."""
+    """Return the meters of all reads and of all writes, over all access patterns."""
     reads: list[Meter] = []
     writes: list[Meter] = []
     for entry in context.catalogue.entries():
-        held = context.store.meters.of(entry.pattern)
+        meters = context.store.meters.of(entry.pattern)
         for use in {use.key: use for use in entry.pattern.operation.uses}.values():
-            (reads if use.reads_only else writes).append(held.operations[use.key])
+            (reads if use.reads_only else writes).append(meters.operations[use.key])
     return reads, writes
 
 
@@ -95,8 +97,8 @@ def _calls(meters: Iterable[Meter]) -> float:
     return sum(meter.calls for meter in meters)
 
 
-def _counted(metrics: Metrics, name: str, **labels: str) -> float:
-    """What one of the program's own metrics stands at; the others are not gathered for it."""
+def _metric_value(metrics: Metrics, name: str, **labels: str) -> float:
+    """Return the value of one metric without collecting the others."""
     for family in metrics.registry.restricted_registry([name]).collect():
         for sample in family.samples:
             if sample.name == name and sample.labels == labels:

@@ -100,7 +100,7 @@ class _MatchPage:
                         "nameLocation": "middle",
                         "nameGap": 24,
                     }
-                    options = line_chart(x=axis, bottom=40)
+                    options = line_chart(x_axis=axis, bottom=40)
                     self._chart = (
                         ui.echart(options).classes("w-full h-56").props("aria-label='Runs by over'")
                     )

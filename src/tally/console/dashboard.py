@@ -1,6 +1,6 @@
-"""What the first page shows, looked up once for all who have it open: the headline of each backend, its health, the engines.
+"""The data of the home page: headline and health of each backend, and the state of the engines.
 
-Nothing is looked up while nobody looks, but for a few counters that are read once a second.
+All visitors share one set of queries. Without visitors, only a few counters are sampled.
 """
 
 import asyncio
@@ -23,40 +23,42 @@ from tally.kit.jobs import JobOutcome
 from tally.kit.tasks import cancel_all
 
 REFRESH_SECONDS: Final = 2.0
-ENGINE_SECONDS: Final = 4.0
+ENGINE_REFRESH_SECONDS: Final = 4.0
 QUERY_TIMEOUT_SECONDS: Final = 2.0
-BAD: Final = frozenset({JobOutcome.FAILED, JobOutcome.TIMED_OUT, JobOutcome.LOCK_LOST})
+FAILURES: Final = frozenset({JobOutcome.FAILED, JobOutcome.TIMED_OUT, JobOutcome.LOCK_LOST})
 
 _log = logs.logger()
 
 
 class BackendHealth(Enum):
-    """How a backend is: well, at work with something amiss, or in trouble."""
+    """Health of a backend as its tile shows it."""
 
-    HEALTHY = "well"
-    DEGRADED = "worried"
-    FAILING = "trouble"
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    FAILING = "failing"
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a tile shows of a backend; no headline where it could not be had."""
+    """Content of a backend's tile; `headline` is None if its query failed."""
 
     headline: Headline | None
     health: BackendHealth
-    said: str
+    status: str
 
 
 class Dashboard:
-    """All that is shared by those who look."""
+    """Queries and samples that all visitors of the home page share."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
         self._rates = CounterRates(context.clock, program_counters(context))
-        self._asks = headline_queries(context, self._rates)
+        self._queries = headline_queries(context, self._rates)
         self.tiles = CachedLoader(context.clock, REFRESH_SECONDS * 0.9, self._tiles)
         self.engines = CachedLoader(
-            context.clock, ENGINE_SECONDS * 0.9, EngineStatusReader(context, self._rates).look
+            context.clock,
+            ENGINE_REFRESH_SECONDS * 0.9,
+            EngineStatusReader(context, self._rates).read,
         )
 
     @asynccontextmanager
@@ -70,32 +72,38 @@ class Dashboard:
             await self.engines.close()
 
     async def _tiles(self) -> dict[str, Tile]:
-        found = await asyncio.gather(*(self._tile(name, ask) for name, ask in self._asks.items()))
-        return dict(zip(self._asks, found, strict=True))
+        tiles = await asyncio.gather(
+            *(self._tile(name, query) for name, query in self._queries.items())
+        )
+        return dict(zip(self._queries, tiles, strict=True))
 
-    async def _tile(self, name: str, ask: HeadlineQuery) -> Tile:
-        """A backend in trouble is told as such, and the other tiles are as ever."""
+    async def _tile(self, name: str, query: HeadlineQuery) -> Tile:
+        """Build one tile; a failing backend does not affect the others."""
         try:
-            headline = await finish_within(self._context.clock, QUERY_TIMEOUT_SECONDS, ask())
+            headline = await finish_within(self._context.clock, QUERY_TIMEOUT_SECONDS, query())
         except DeadlineExceeded:
-            return Tile(None, BackendHealth.FAILING, "It does not answer")
+            return Tile(None, BackendHealth.FAILING, "No response within 2 s")
         except TallyError as error:
             return Tile(None, BackendHealth.FAILING, error.message)
-        except Exception as error:  # noqa: BLE001  (whatever it is, the page must stand, and the log has it)
-            _log.warning("A headline failed", action="console_tile", backend=name, error=error)
-            return Tile(None, BackendHealth.FAILING, "Something is wrong: the log has more")
-        worry = self._worry(name) or headline.worry
+        except Exception as error:  # noqa: BLE001  (the page must render; the log has the error)
+            _log.warning(
+                "Headline query failed", action="headline_failed", backend=name, error=error
+            )
+            return Tile(None, BackendHealth.FAILING, "Internal error; see the log")
+        problem = self._problem(name) or headline.problem
         return Tile(
-            headline, BackendHealth.DEGRADED if worry else BackendHealth.HEALTHY, worry or "well"
+            headline,
+            BackendHealth.DEGRADED if problem else BackendHealth.HEALTHY,
+            problem or "healthy",
         )
 
-    def _worry(self, name: str) -> str:
-        """What goes wrong in a backend that answers: requests that fail, and jobs."""
+    def _problem(self, name: str) -> str:
+        """Describe failing requests or jobs of a backend; empty if there are none."""
         failures = self._context.traffic.latest(name).failures
         if failures:
             return f"{format_rate(failures)} failures/s"
         for job in self._context.backends[name].jobs:
             run = self._context.runner.last_runs.get(job.name)
-            if run is not None and run.outcome in BAD:
+            if run is not None and run.outcome in FAILURES:
                 return f"{job.name} failed"
         return ""

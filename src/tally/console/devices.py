@@ -216,7 +216,7 @@ def _day(moment: str | None) -> str:
 
 
 def _chart() -> dict[str, Any]:
-    options = line_chart(x={"type": "time"}, bottom=62, legend=False)
+    options = line_chart(x_axis={"type": "time"}, bottom=62, legend=False)
     options["yAxis"]["scale"] = True
     return options | {
         "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 18, "bottom": 10}]

@@ -1,4 +1,4 @@
-"""What keeps the data, and how it does: the store, PostgreSQL and Redis, each with the few figures that tell most."""
+"""State and key statistics of the store, PostgreSQL and Redis."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -28,47 +28,47 @@ Facts: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """One of them as it is now. `state` is a word or two; without facts it did not answer."""
+    """Current state of an engine; `facts` is empty if it did not respond."""
 
     key: str
     name: str
     kind: str
     state: str
-    is_well: bool
+    is_healthy: bool
     facts: Facts = ()
 
 
 class EngineStatusReader:
-    """Asks all of them at once; each that does not answer is told as such, and the others are shown."""
+    """Queries every engine; one that does not respond does not hide the others."""
 
     def __init__(self, context: ConsoleContext, rates: CounterRates) -> None:
         self._context = context
         self._rates = rates
         self._scoreboard = context.backend("scoreboard", Scoreboard)
-        # Of PostgreSQL's transactions, which it counts and we subtract: when, and how many.
-        self._before: tuple[float, int] | None = None
+        # Time and PostgreSQL's transaction counter at the last read, to compute a rate.
+        self._last_transactions: tuple[float, int] | None = None
 
-    async def look(self) -> list[EngineStatus]:
-        found = [await self._asked("store", "Store", self._store_kind(), self._store)]
+    async def read(self) -> list[EngineStatus]:
+        statuses = [await self._query("store", "Store", self._store_kind(), self._store)]
         if self._scoreboard is not None:
             settings = self._context.settings
-            by_url = "by its address", "embedded, a process of its own"
-            kind = by_url[settings.scoreboard_database_url is None]
-            found.append(await self._asked("postgresql", "PostgreSQL", kind, self._postgresql))
-            found.append(await self._redis(by_url[settings.scoreboard_redis_url is None]))
-        return found
+            kinds = "external", "embedded, child process"
+            kind = kinds[settings.scoreboard_database_url is None]
+            statuses.append(await self._query("postgresql", "PostgreSQL", kind, self._postgresql))
+            statuses.append(await self._redis(kinds[settings.scoreboard_redis_url is None]))
+        return statuses
 
-    async def _asked(
-        self, key: str, name: str, kind: str, ask: Callable[[], Awaitable[Facts]]
+    async def _query(
+        self, key: str, name: str, kind: str, query: Callable[[], Awaitable[Facts]]
     ) -> EngineStatus:
         try:
-            facts = await finish_within(self._context.clock, QUERY_TIMEOUT_SECONDS, ask())
+            facts = await finish_within(self._context.clock, QUERY_TIMEOUT_SECONDS, query())
         except (TallyError, StoreError, DeadlineExceeded, OSError) as error:
             _log.debug(
-                "An engine does not answer", action="console_engines", engine=key, error=error
+                "Engine did not respond", action="engine_query_failed", engine=key, error=error
             )
-            return EngineStatus(key, name, kind, "away", is_well=False)
-        return EngineStatus(key, name, kind, "works", is_well=True, facts=facts)
+            return EngineStatus(key, name, kind, "unavailable", is_healthy=False)
+        return EngineStatus(key, name, kind, "available", is_healthy=True, facts=facts)
 
     def _store_kind(self) -> str:
         settings = self._context.settings
@@ -95,31 +95,31 @@ class EngineStatusReader:
             return (tables, *work)
         return (
             ("File", format_size(_bytes(engine.path))),
-            ("Log", format_size(_bytes(Path(f"{engine.path}-wal")))),
+            ("Write-ahead log", format_size(_bytes(Path(f"{engine.path}-wal")))),
             tables,
             *work,
         )
 
     async def _postgresql(self) -> Facts:
         if self._scoreboard is None:
-            raise Unavailable("The scoreboard does not run here")
-        told = await read_database_stats(self._scoreboard.database)
+            raise Unavailable("This instance does not run the scoreboard")
+        stats = await read_database_stats(self._scoreboard.database)
         return (
-            ("Size", format_size(told.size)),
-            ("Connections", str(told.connections)),
-            ("Transactions", self._transactions(told)),
-            ("From memory", f"{told.from_memory:.1%}"),
+            ("Size", format_size(stats.size)),
+            ("Connections", str(stats.connections)),
+            ("Transactions", self._transactions(stats)),
+            ("Cache hit ratio", f"{stats.from_memory:.1%}"),
         )
 
-    def _transactions(self, told: DatabaseStats) -> str:
-        now, before = self._context.clock.monotonic(), self._before
-        self._before = (now, told.transactions)
-        if before is None or now <= before[0]:
-            return f"{told.transactions:,} so far"
-        return f"{format_rate((told.transactions - before[1]) / (now - before[0]))}/s"
+    def _transactions(self, stats: DatabaseStats) -> str:
+        now, last = self._context.clock.monotonic(), self._last_transactions
+        self._last_transactions = (now, stats.transactions)
+        if last is None or now <= last[0]:
+            return f"{stats.transactions:,} total"
+        return f"{format_rate((stats.transactions - last[1]) / (now - last[0]))}/s"
 
     async def _redis(self, kind: str) -> EngineStatus:
-        """Where it was switched off by hand, it is not asked: nobody need be told that it does not answer."""
+        """Read Redis' state; while it is stopped from the console, it is not queried."""
         scoreboard = self._scoreboard
         if (
             scoreboard is not None
@@ -127,20 +127,20 @@ class EngineStatusReader:
             and scoreboard.valkey.supervisor.is_paused
         ):
             return EngineStatus(
-                "redis", "Redis", kind, "away: switched off on the scoreboard's page", is_well=False
+                "redis", "Redis", kind, "stopped on the scoreboard page", is_healthy=False
             )
-        return await self._asked("redis", "Redis", kind, self._redis_facts)
+        return await self._query("redis", "Redis", kind, self._redis_facts)
 
     async def _redis_facts(self) -> Facts:
         if self._scoreboard is None:
-            raise Unavailable("The scoreboard does not run here")
-        told = await read_cache_stats(self._scoreboard.redis)
+            raise Unavailable("This instance does not run the scoreboard")
+        stats = await read_cache_stats(self._scoreboard.redis)
         return (
-            ("Program", told.program),
-            ("Memory", format_size(told.memory)),
-            ("Keys", f"{told.keys:,}"),
-            ("Operations", f"{format_rate(told.operations)}/s"),
-            ("Found in it", f"{told.hits:.1%}"),
+            ("Server", stats.program),
+            ("Memory", format_size(stats.memory)),
+            ("Keys", f"{stats.keys:,}"),
+            ("Operations", f"{format_rate(stats.operations)}/s"),
+            ("Hit ratio", f"{stats.hits:.1%}"),
         )
 
 

@@ -1,7 +1,6 @@
-"""What each backend's tile says first: a figure that a newcomer understands, and that moves.
+"""The headline of each backend's tile: one number that a newcomer understands.
 
-Each is made of what the backend knows anyway, or of a look with a bound; none goes over all that
-there is.
+Every query is bounded: it uses counters in memory or reads at most a few pages.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +14,6 @@ from tally.console.context import ConsoleContext
 from tally.console.counter_rates import CounterRates
 from tally.console.formatting import format_rate, format_span, pluralize
 from tally.console.mint_counter import MintCounter
-from tally.console.people import athletes_of
 from tally.cricket.api.render import match_body
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.service.queries.matches import MatchView, Wanted
@@ -25,43 +23,43 @@ from tally.errors import NotFound
 from tally.kit.clock import Clock, rfc3339
 from tally.scoreboard.wiring import Scoreboard
 
-# Lock Screens are counted up to here, which is a page or two.
+# Stop counting Lock Screens here, after a page or two.
 MAX_SCREENS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A figure, what it is a figure of, and a few words more; `worry` says what does not work as it should."""
+    """A number with its unit and details; `problem` says what does not work."""
 
-    figure: str
-    words: str
+    value: str
+    unit: str
     details: tuple[str, ...] = ()
-    worry: str = ""
+    problem: str = ""
 
 
 HeadlineQuery: TypeAlias = Callable[[], Awaitable[Headline]]
 
 
 def headline_queries(context: ConsoleContext, rates: CounterRates) -> dict[str, HeadlineQuery]:
-    """How to ask each backend that runs here."""
-    found: dict[str, HeadlineQuery] = {}
+    """Return the headline query of each backend that this instance runs."""
+    queries: dict[str, HeadlineQuery] = {}
     cricket, collect = context.backend("cricket", Cricket), context.backend("collect", Collect)
     scoreboard, devices = (
         context.backend("scoreboard", Scoreboard),
         context.backend("devices", Devices),
     )
     if cricket is not None:
-        found["cricket"] = lambda: of_cricket(cricket, rates, context.clock)
+        queries["cricket"] = lambda: cricket_headline(cricket, rates, context.clock)
     if collect is not None:
-        found["collect"] = MintHeadline(collect, rates, lambda: athletes_of(context)).ask
+        queries["collect"] = MintHeadline(collect, rates, context.athlete_names).query
     if scoreboard is not None:
-        found["scoreboard"] = lambda: of_scoreboard(scoreboard)
+        queries["scoreboard"] = lambda: scoreboard_headline(scoreboard)
     if devices is not None:
-        found["devices"] = lambda: of_devices(devices, rates)
-    return found
+        queries["devices"] = lambda: devices_headline(devices, rates)
+    return queries
 
 
-async def of_cricket(cricket: Cricket, rates: CounterRates, clock: Clock) -> Headline:
+async def cricket_headline(cricket: Cricket, rates: CounterRates, clock: Clock) -> Headline:
     live = await cricket.reading.matches.live()
     if not live:
         return Headline("0", "matches live", await _next_match(cricket, clock))
@@ -71,13 +69,13 @@ async def of_cricket(cricket: Cricket, rates: CounterRates, clock: Clock) -> Hea
         f"on {screens} Lock Screens",
         f"{format_rate(rates.rate('pushes'))} pushes/s",
     )
-    worry = ""
+    problem = ""
     if not cricket.apns.is_configured:
-        worry = "no key for pushes"
+        problem = "no APNs key"
     elif any(match_body(view).is_stale for view in live):
-        worry = "SportMonks is silent"
+        problem = "SportMonks has not responded for 60 s"
     return Headline(
-        str(len(live)), pluralize(len(live), "match live", "matches live"), details, worry
+        str(len(live)), pluralize(len(live), "match live", "matches live"), details, problem
     )
 
 
@@ -85,7 +83,7 @@ async def _next_match(cricket: Cricket, clock: Clock) -> tuple[str, ...]:
     wanted = Wanted(since=rfc3339(clock.now()), status=MatchStatus.NOT_STARTED)
     found, _ = await cricket.reading.matches.page(wanted, 1, None)
     if not found:
-        return ("none is planned",)
+        return ("no match scheduled",)
     body = match_body(found[0])
     wait = (datetime.fromisoformat(body.start_time) - clock.now()).total_seconds()
     return (f"next in {format_span(wait)}: {' v '.join(team.name for team in body.teams)}",)
@@ -103,7 +101,7 @@ async def _screens(cricket: Cricket, live: list[MatchView], now: int) -> str:
 
 
 def _score(view: MatchView) -> str:
-    """The side that bats, as the last innings has it; or who will."""
+    """Format the score of the batting team, or the team names before the first innings."""
     teams = match_body(view).teams
     feed = view.heard.feed if view.heard is not None else None
     batting = feed.innings[-1].team_id if feed is not None and feed.innings else None
@@ -114,10 +112,7 @@ def _score(view: MatchView) -> str:
 
 
 class MintHeadline:
-    """Collect's headline.
-
-    Whose part it was is looked up once for each part; a demo knows names, nobody else does.
-    """
+    """Collect's headline; resolves each latest part once. Names are known only in the demo."""
 
     def __init__(
         self, collect: Collect, rates: CounterRates, names: Callable[[], dict[str, str]]
@@ -125,62 +120,62 @@ class MintHeadline:
         self._collect = collect
         self._rates = rates
         self._names = names
-        self._minted = MintCounter(collect.handlers.audit_search)
-        self._told: tuple[object, str] = (None, "none yet")
+        self._mints = MintCounter(collect.handlers.audit_search)
+        self._latest_mint: tuple[object, str] = (None, "none yet")
 
-    async def ask(self) -> Headline:
-        await self._minted.look()
-        if self._minted.latest is not None and self._told[0] != self._minted.latest:
-            self._told = (self._minted.latest, await self._latest())
-        figure = f"{self._minted.count:,}{'+' if self._minted.is_more else ''}"
+    async def query(self) -> Headline:
+        await self._mints.update()
+        if self._mints.latest is not None and self._latest_mint[0] != self._mints.latest:
+            self._latest_mint = (self._mints.latest, await self._describe_latest())
+        count = f"{self._mints.count:,}{'+' if self._mints.is_more else ''}"
         workouts = round(self._rates.total("workouts"))
         details = (
-            self._told[1],
-            f"{workouts:,} {pluralize(workouts, 'workout', 'workouts')} since the start",
+            self._latest_mint[1],
+            f"{workouts:,} {pluralize(workouts, 'workout', 'workouts')} since start",
         )
         return Headline(
-            figure, f"{pluralize(self._minted.count, 'part', 'parts')} minted this month", details
+            count, f"{pluralize(self._mints.count, 'part', 'parts')} minted this month", details
         )
 
-    async def _latest(self) -> str:
-        event = self._minted.latest
+    async def _describe_latest(self) -> str:
+        event = self._mints.latest
         if event is None:
             return "none yet"
-        who = self._names().get(event.user_id, "somebody")
+        athlete = self._names().get(event.user_id, "an athlete")
         try:
             held = await self._collect.handlers.milestones.get(
                 event.user_id, str(event.facts["milestone"])
             )
             model = await self._collect.handlers.shelf.get(held.milestone.model_id)
-        except NotFound:  # the account was deleted since
-            return "the latest is gone"
+        except NotFound:  # The account has been deleted.
+            return "latest: deleted account"
         part = next(
             (part.name for part in model.parts if part.index == event.facts["part"]), "a part"
         )
-        return f"latest: {who}, {part} of {model.meta.name}"
+        return f"latest: {athlete}, {part} of {model.meta.name}"
 
 
-async def of_scoreboard(scoreboard: Scoreboard) -> Headline:
+async def scoreboard_headline(scoreboard: Scoreboard) -> Headline:
     board = await scoreboard.handlers.leaderboard.top(1)
     watching = scoreboard.handlers.slots.open
-    worry = "Redis is away" if scoreboard.handlers.leaderboard.guard.is_failing else ""
+    problem = "Redis unavailable" if scoreboard.handlers.leaderboard.guard.is_failing else ""
     if not board.standings:
-        return Headline("0", "players", ("nobody has signed up yet",), worry)
+        return Headline("0", "players", ("no players yet",), problem)
     first = board.standings[0]
     players = f"{board.total_players:,} {pluralize(board.total_players, 'player', 'players')}"
-    watchers = f"{watching} watch the stream" if watching else "nobody watches the stream"
+    watchers = f"{watching} {pluralize(watching, 'viewer', 'viewers')}"
     return Headline(
         f"{first.score:,}",
-        "points in the lead",
-        (f"{first.username} is first of {players}", watchers),
-        worry,
+        "points lead",
+        (f"{first.username} leads {players}", watchers),
+        problem,
     )
 
 
-async def of_devices(devices: Devices, rates: CounterRates) -> Headline:
+async def devices_headline(devices: Devices, rates: CounterRates) -> Headline:
     awake = devices.handlers.registry.noted.count()
     details = (
         f"{format_rate(rates.rate('readings'))} readings/s",
-        f"{rates.total('readings'):,.0f} stored since the start",
+        f"{rates.total('readings'):,.0f} stored since start",
     )
-    return Headline(f"{awake:,}", f"{pluralize(awake, 'board', 'boards')} awake", details)
+    return Headline(f"{awake:,}", f"{pluralize(awake, 'device', 'devices')} active", details)

@@ -1,4 +1,4 @@
-"""The first page: a tile for each backend that is alive, the traffic, what keeps the data, and the jobs with how they went."""
+"""The home page: a tile per backend, request rates, engines and jobs."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -8,35 +8,40 @@ from nicegui import ui
 
 from tally.console.charts import CLOCK, line, line_chart
 from tally.console.context import ConsoleContext
-from tally.console.dashboard import ENGINE_SECONDS, REFRESH_SECONDS, BackendHealth, Dashboard
+from tally.console.dashboard import (
+    ENGINE_REFRESH_SECONDS,
+    REFRESH_SECONDS,
+    BackendHealth,
+    Dashboard,
+)
 from tally.console.engines import EngineStatus
 from tally.console.formatting import format_ago, format_duration
 from tally.console.shell import Region, Shell, card
-from tally.console.tiles import MARKS, TILES, BackendTile, absent_tile
+from tally.console.tiles import STATUS_ICONS, TILES, BackendTile, absent_tile
 from tally.kit.jobs import JobOutcome
 
-ABOUT: Final = (
-    "Scores, workouts, games and sensors, as they happen. Every tile leads to a page with more."
-)
-DEMO: Final = "A demo: made-up people use simulated services, and everything you see really went through the backends."
-# Samples, which is seconds.
-CALM: Final = 10
+ABOUT: Final = "Live status of all backends. Select a tile for details."
+DEMO: Final = "Demo: simulated users and services send real requests to the backends."
+# Samples (seconds) per moving average.
+WINDOW_SAMPLES: Final = 10
 JOB_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "name", "label": "Job", "field": "name", "align": "left"},
     {"name": "outcome", "label": "Last run", "field": "outcome", "align": "left"},
     {"name": "took", "label": "Took", "field": "took", "align": "right"},
 ]
-# The name of a job with what it does below; and how it went, told by a sign as well as by words,
-# with the error below.
+# Job name above its description; outcome as icon and text above the error.
 JOB_CELL: Final = """
-<q-td :props="props"><div>{{ props.row.name }}</div><div class="tally-quiet tally-small">{{ props.row.what }}</div></q-td>
+<q-td :props="props"><div>{{ props.row.name }}</div><div class="tally-quiet tally-small">{{ props.row.description }}</div></q-td>
 """
 OUTCOME_CELL: Final = """
 <q-td :props="props"><div class="row no-wrap items-center" style="gap: .4rem">
-<q-icon :name="props.row.sign" :class="props.row.colour" size="xs" aria-hidden="true" /><span>{{ props.row.outcome }}</span></div>
+<q-icon :name="props.row.icon" :class="props.row.colour" size="xs" aria-hidden="true" /><span>{{ props.row.outcome }}</span></div>
 <div v-if="props.row.error" class="text-negative tally-small">{{ props.row.error }}</div></q-td>
 """
-SIGNS: Final = {True: MARKS[BackendHealth.HEALTHY], False: MARKS[BackendHealth.FAILING]}
+OUTCOME_ICONS: Final = {
+    True: STATUS_ICONS[BackendHealth.HEALTHY],
+    False: STATUS_ICONS[BackendHealth.FAILING],
+}
 
 
 def add_home_pages(shell: Shell, context: ConsoleContext, dashboard: Dashboard) -> None:
@@ -56,66 +61,74 @@ def add_home_pages(shell: Shell, context: ConsoleContext, dashboard: Dashboard) 
 def _tiles(context: ConsoleContext, dashboard: Dashboard) -> None:
     tiles: dict[str, BackendTile] = {}
     with ui.element("div").classes("tally-tiles"):
-        for kind in TILES:
-            if kind.name in context.backends:
-                tiles[kind.name] = BackendTile(kind)
+        for backend in TILES:
+            if backend.name in context.backends:
+                tiles[backend.name] = BackendTile(backend)
             else:
-                absent_tile(kind)
+                absent_tile(backend)
 
     async def refresh() -> None:
-        found = await dashboard.tiles.get()
+        contents = await dashboard.tiles.get()
         for name, tile in tiles.items():
-            tile.show(found[name], context.traffic.latest(name))
+            tile.show(contents[name], context.traffic.latest(name))
 
     ui.timer(REFRESH_SECONDS, refresh)
 
 
 def _traffic(context: ConsoleContext) -> None:
-    names = [kind.name for kind in TILES if kind.name in context.backends]
+    names = [backend.name for backend in TILES if backend.name in context.backends]
     with card(
-        "Requests a second",
-        about="What each backend answered over the last three minutes, as the mean of ten seconds",
+        "Requests per second",
+        about="Last three minutes, ten-second moving average",
     ):
         axis = {"type": "time", "axisLabel": {"formatter": CLOCK}}
         chart = (
-            ui.echart(line_chart(x=axis))
+            ui.echart(line_chart(x_axis=axis))
             .classes("w-full h-64")
-            .props("aria-label='Requests a second, by backend'")
+            .props("aria-label='Requests per second by backend'")
         )
 
     def refresh() -> None:
-        moments = [round(moment * 1000) for moment in context.traffic.moments]
+        times = [round(timestamp * 1000) for timestamp in context.traffic.timestamps]
         chart.options["series"] = []
         for name in names:
-            kept = _calmed([each.requests for each in context.traffic.traffic[name]])
-            # Before its first request there is nothing of a backend, which is to say 0.
-            points = list(zip(moments, [0.0] * (len(moments) - len(kept)) + kept, strict=True))
-            # The first ones are means of too few to be calm: left out once there are others.
+            rates = _moving_average(
+                [sample.requests for sample in context.traffic.by_backend[name]]
+            )
+            # A backend has no samples before its first request: its rate was 0.
+            points = list(zip(times, [0.0] * (len(times) - len(rates)) + rates, strict=True))
+            # The first averages cover too few samples; skip them once there are enough others.
             chart.options["series"].append(
-                line(name.capitalize(), points[CALM - 1 :] if len(points) > 2 * CALM else points)
+                line(
+                    name.capitalize(),
+                    points[WINDOW_SAMPLES - 1 :] if len(points) > 2 * WINDOW_SAMPLES else points,
+                )
             )
         chart.update()
 
     ui.timer(2.0, refresh)
 
 
-def _calmed(values: Sequence[float]) -> list[float]:
-    """Each with the mean of those before it, since requests come in bursts."""
-    return [round(fmean(values[max(0, end - CALM) : end]), 1) for end in range(1, len(values) + 1)]
+def _moving_average(values: Sequence[float]) -> list[float]:
+    """Smooth the values: requests arrive in bursts."""
+    return [
+        round(fmean(values[max(0, end - WINDOW_SAMPLES) : end]), 1)
+        for end in range(1, len(values) + 1)
+    ]
 
 
 def _engines(context: ConsoleContext, dashboard: Dashboard) -> None:
     with card("Store and databases", about=f"Data directory: {context.settings.data_dir}"):
-        place = Region(ui.element("div").classes("tally-thirds"))
+        region = Region(ui.element("div").classes("tally-thirds"))
 
     async def refresh() -> None:
-        found = await dashboard.engines.get()
-        place.show(found, lambda: _put_engines(found))
+        engines = await dashboard.engines.get()
+        region.show(engines, lambda: _show_engines(engines))
 
-    ui.timer(ENGINE_SECONDS, refresh)
+    ui.timer(ENGINE_REFRESH_SECONDS, refresh)
 
 
-def _put_engines(engines: list[EngineStatus]) -> None:
+def _show_engines(engines: list[EngineStatus]) -> None:
     for engine in engines:
         _engine(engine)
 
@@ -124,8 +137,8 @@ def _engine(engine: EngineStatus) -> None:
     with ui.column().classes("gap-2").props(f"data-engine={engine.key}"):
         with ui.column().classes("gap-0"):
             with ui.row().classes("items-center gap-2 no-wrap"):
-                sign, colour = SIGNS[engine.is_well]
-                ui.icon(sign).classes(colour).props("aria-hidden=true")
+                icon, colour = OUTCOME_ICONS[engine.is_healthy]
+                ui.icon(icon).classes(colour).props("aria-hidden=true")
                 ui.label(engine.name).classes("text-weight-medium")
                 ui.label(engine.state).classes(f"tally-small {colour}")
             ui.label(engine.kind).classes("tally-quiet tally-small")
@@ -138,7 +151,7 @@ def _engine(engine: EngineStatus) -> None:
 
 
 def _jobs(context: ConsoleContext) -> None:
-    with card("Jobs", about="What time starts, on this instance"):
+    with card("Jobs", about="Scheduled jobs on this instance"):
         table = (
             ui.table(columns=JOB_COLUMNS, rows=[], row_key="name")
             .classes("w-full")
@@ -159,24 +172,24 @@ def _job_row(context: ConsoleContext, name: str) -> dict[str, str]:
     job, run = context.runner.jobs[name], context.runner.last_runs.get(name)
     row = {
         "name": name,
-        "what": job.description,
-        "outcome": "not yet",
+        "description": job.description,
+        "outcome": "not run yet",
         "took": "",
         "error": "",
-        "sign": "schedule",
+        "icon": "schedule",
         "colour": "tally-quiet",
     }
     if run is None:
         return row
     if run.outcome is None:
-        return row | {"outcome": "runs now", "sign": "autorenew", "colour": "text-primary"}
-    sign, colour = SIGNS[run.outcome in {JobOutcome.SUCCEEDED, JobOutcome.LOCKED_ELSEWHERE}]
+        return row | {"outcome": "running", "icon": "autorenew", "colour": "text-primary"}
+    icon, colour = OUTCOME_ICONS[run.outcome in {JobOutcome.SUCCEEDED, JobOutcome.LOCKED_ELSEWHERE}]
     when = format_ago((context.clock.now() - run.started_at).total_seconds())
-    told = run.outcome.value.replace("_", " ")
+    outcome = run.outcome.value.replace("_", " ")
     return row | {
-        "outcome": f"{told}, {when}",
+        "outcome": f"{outcome}, {when}",
         "took": format_duration(run.seconds),
         "error": run.error or "",
-        "sign": sign,
+        "icon": icon,
         "colour": colour,
     }

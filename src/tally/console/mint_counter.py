@@ -1,7 +1,7 @@
-"""How many parts were minted this month, and the latest of them: from collect's audit trail, which has them newest first.
+"""Counts the parts minted this month from collect's audit trail, newest first.
 
-The first look goes back over the month, up to a bound. Later ones go back to where the one before
-was sure of the count.
+The first query reads the whole month, up to a limit. Later queries read back only to the point
+up to which the count is final.
 """
 
 from dataclasses import dataclass
@@ -10,51 +10,50 @@ from typing import Final
 from tally.collect.model import AuditEvent
 from tally.collect.service.audit_search import AuditKey, AuditSearch
 
-MINTED: Final = "MILESTONE_PART_MINTED"
-PAGE: Final = 100
-MOST: Final = 1_000
-# Events of the same second are in no order, and one may be written a little late: the last seconds
-# are counted anew.
-UNSURE_SECONDS: Final = 60
+PART_MINTED: Final = "MILESTONE_PART_MINTED"
+PAGE_SIZE: Final = 100
+MAX_EVENTS: Final = 1_000
+# Events of one second are unordered and may be written late, so the last seconds are counted again.
+UNSETTLED_SECONDS: Final = 60
 
 
 @dataclass(slots=True)
 class MintCounter:
-    """The count, kept between looks."""
+    """The number of parts minted this month and the latest mint, updated incrementally."""
 
     search: AuditSearch
     count: int = 0
     is_more: bool = False
     latest: AuditEvent | None = None
     _month: str = ""
-    _sure: int = 0
-    _sure_until: int = 0
+    _settled: int = 0
+    _settled_until: int = 0
 
-    async def look(self) -> None:
-        """Bring the count up to date."""
-        key = self.search.checked(AuditKey(event=MINTED))
+    async def update(self) -> None:
+        """Read new mints and update the count."""
+        key = self.search.checked(AuditKey(event=PART_MINTED))
         if key.month != self._month:
-            self._month, self._sure, self._sure_until, self.is_more, self.latest = (
+            self._month, self._settled, self._settled_until, self.is_more, self.latest = (
                 key.month or "",
                 0,
                 0,
                 False,
                 None,
             )
-        events = await self._since(key)
-        self.count = self._sure + len(events)
+        events = await self._unsettled_events(key)
+        self.count = self._settled + len(events)
         self.latest = max(events, key=lambda event: event.epoch, default=self.latest)
-        boundary = self.search.clock.seconds() - UNSURE_SECONDS
-        self._sure += sum(event.epoch < boundary for event in events)
-        self._sure_until = max(self._sure_until, boundary)
+        boundary = self.search.clock.seconds() - UNSETTLED_SECONDS
+        self._settled += sum(event.epoch < boundary for event in events)
+        self._settled_until = max(self._settled_until, boundary)
 
-    async def _since(self, key: AuditKey) -> list[AuditEvent]:
-        """All that came after what is sure, at most so many."""
+    async def _unsettled_events(self, key: AuditKey) -> list[AuditEvent]:
+        """Return the events after the settled ones, at most `MAX_EVENTS`."""
         found: list[AuditEvent] = []
         start = None
-        while len(found) < MOST:
-            events, start = await self.search.page(key, PAGE, start)
-            fresh = [event for event in events if event.epoch >= self._sure_until]
+        while len(found) < MAX_EVENTS:
+            events, start = await self.search.page(key, PAGE_SIZE, start)
+            fresh = [event for event in events if event.epoch >= self._settled_until]
             found += fresh
             if start is None or len(fresh) < len(events):
                 return found

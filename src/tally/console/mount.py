@@ -1,6 +1,6 @@
-"""Puts the console into the app: a part of it of its own, with its own start and end.
+"""Mounts the console in the application.
 
-NiceGUI keeps its pages in one place for the whole process, so there is one console in a process.
+NiceGUI registers pages globally, so a process can serve only one console.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ TAB_SECONDS: Final = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """The console, ready to be mounted."""
+    """The console application, ready to be mounted."""
 
     app: FastAPI
     context: ConsoleContext
@@ -44,7 +44,7 @@ class Console:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """From its start to its end: pages answer, and figures are sampled."""
+        """Serve pages and sample metrics for the lifetime of the context."""
         async with self.app.router.lifespan_context(self.app), self.dashboard.running():
             sampling = asyncio.create_task(self.context.traffic.run())
             try:
@@ -54,11 +54,11 @@ class Console:
                 await asyncio.wait({sampling})
 
 
-def make_console(context: ConsoleContext, secret: Secret) -> Console:
-    """The console of a program; `secret` signs the cookies of those who look at it."""
+def build_mounted_console(context: ConsoleContext, secret: Secret) -> Console:
+    """Build the console; `secret` signs session cookies."""
     shell, dashboard = Shell(context), Dashboard(context)
     add_home_pages(shell, context, dashboard)
-    for put in (
+    for add_pages in (
         add_login_page,
         add_cricket_pages,
         add_collect_pages,
@@ -66,9 +66,9 @@ def make_console(context: ConsoleContext, secret: Secret) -> Console:
         add_devices_pages,
         add_data_pages,
     ):
-        put(shell, context)
-    # Who has signed in is kept with the other data, and tabs that nobody has open any more are
-    # forgotten soon.
+        add_pages(shell, context)
+    # Sessions survive a restart because they are stored in the data directory. Storage of closed
+    # tabs expires soon, so that it does not grow.
     Storage.path = context.settings.data_dir.resolve() / "console"
     Storage.max_tab_storage_age = TAB_SECONDS
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)

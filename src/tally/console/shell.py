@@ -1,4 +1,4 @@
-"""What stands around every page: who may see it, the head with the way to the other pages, and the blocks they are made of."""
+"""The frame around every page: access check, header with navigation, and shared page elements."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ P = ParamSpec("P")
 
 HOME: Final = "/"
 LOGIN: Final = "/login"
-# Path, name, and the sign that stands for it.
+# Path, label and icon of each page in the header.
 NAVIGATION: Final = (
     ("/", "Home", "space_dashboard"),
     ("/cricket", "Cricket", "sports_cricket"),
@@ -28,7 +28,7 @@ Page = Callable[P, Awaitable[None] | None]
 
 
 class Shell:
-    """Makes pages: `shell.page("/devices", "Devices", "Boards and …")` around a function that fills one."""
+    """Registers pages: `shell.page("/devices", "Devices", "…")` decorates a function that fills one."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
@@ -36,28 +36,28 @@ class Shell:
     def page(
         self, path: str, title: str, about: str = "", *, is_headed: bool = True
     ) -> Callable[[Page[P]], None]:
-        """A page under a path. Without a head of ours, the page puts a `heading` of its own."""
+        """Register a page. With `is_headed=False` the page renders its own `heading`."""
 
-        def put(fill: Page[P]) -> None:
+        def register(fill: Page[P]) -> None:
             @wraps(fill)
-            async def shown(*args: P.args, **kwargs: P.kwargs) -> None:
+            async def render(*args: P.args, **kwargs: P.kwargs) -> None:
                 if not self.is_allowed():
-                    # In the address, not in a store: of those who have not signed in, nothing is
-                    # kept.
+                    # In the URL, not in storage: nothing is stored for visitors before they sign
+                    # in.
                     ui.navigate.to(
-                        LOGIN if "{" in path or path == HOME else f"{LOGIN}?wanted={path}"
+                        LOGIN if "{" in path or path == HOME else f"{LOGIN}?next_path={path}"
                     )
                     return
                 self._frame(path)
                 if is_headed:
                     heading(title, about)
-                filled = fill(*args, **kwargs)
-                if inspect.isawaitable(filled):
-                    await filled
+                result = fill(*args, **kwargs)
+                if inspect.isawaitable(result):
+                    await result
 
-            ui.page(path, title=f"{title} · Tally")(shown)
+            ui.page(path, title=f"{title} · Tally")(render)
 
-        return put
+        return register
 
     def is_allowed(self) -> bool:
         return self._context.password is None or bool(app.storage.user.get("is_signed_in"))
@@ -77,25 +77,25 @@ class Shell:
                 .classes("items-center gap-1 no-wrap")
                 .props("role=navigation aria-label='Pages'")
             ):
-                for place, name, sign in NAVIGATION:
-                    self._way(
-                        place,
+                for target, name, icon in NAVIGATION:
+                    self._navigation_button(
+                        target,
                         name,
-                        sign,
-                        is_here=place == path or (place != HOME and path.startswith(place)),
+                        icon,
+                        is_current=target == path or (target != HOME and path.startswith(target)),
                     )
 
-    def _way(self, place: str, name: str, sign: str, *, is_here: bool) -> None:
-        button = ui.button(name, icon=sign, on_click=lambda: ui.navigate.to(place)).classes(
-            "tally-way"
+    def _navigation_button(self, target: str, name: str, icon: str, *, is_current: bool) -> None:
+        button = ui.button(name, icon=icon, on_click=lambda: ui.navigate.to(target)).classes(
+            "tally-nav"
         )
         button.props(f"flat no-caps color=white aria-label={name} title={name}")
-        if is_here:
+        if is_current:
             button.props("aria-current=page").classes("bg-white/20")
 
 
 def heading(title: str, about: str = "") -> None:
-    """The one heading of a page, and a sentence that says what it shows."""
+    """Render the page's title and a one-sentence description."""
     with ui.column().classes("gap-0 w-full"):
         ui.label(title).classes("text-h4").props("role=heading aria-level=1")
         if about:
@@ -103,51 +103,48 @@ def heading(title: str, about: str = "") -> None:
 
 
 def card(title: str, *, about: str = "", classes: str = "") -> ui.card:
-    """A card with a title; fill it with `with`.
-
-    `classes` come besides those that every card has.
-    """
-    made = ui.card().classes(f"tally-card w-full {classes}")
-    with made, ui.column().classes("gap-0"):
+    """Return a titled card to fill with `with`; `classes` are added to the default ones."""
+    element = ui.card().classes(f"tally-card w-full {classes}")
+    with element, ui.column().classes("gap-0"):
         ui.label(title).classes("text-subtitle1 text-weight-medium").props(
             "role=heading aria-level=2"
         )
         if about:
             ui.label(about).classes("tally-quiet tally-small")
-    return made
+    return element
 
 
 class Region:
-    """A place on a page whose content is made anew only when what it shows has changed: nothing flickers or loses the focus."""
+    """A page region that is redrawn only when its data changes, so nothing flickers or loses focus."""
 
     def __init__(self, element: ui.element) -> None:
         self.element = element
-        self._shown: object = None
+        self._data: object = None
 
-    def show(self, what: object, draw: Callable[[], object]) -> None:
-        """Have `draw` fill the place, unless it shows `what` already."""
-        if what == self._shown:
+    def show(self, data: object, draw: Callable[[], object]) -> None:
+        """Redraw the region with `draw`, unless it already shows `data`."""
+        if data == self._data:
             return
-        self._shown = what
+        self._data = data
         self.element.clear()
         with self.element:
             draw()
 
 
 def link_to(element: ui.element, path: str) -> None:
-    """Make an element a link, for the mouse and for the keyboard."""
+    """Make an element a link that works with the mouse and the keyboard."""
     element.classes("cursor-pointer").props("tabindex=0 role=link")
     element.on("click", lambda: ui.navigate.to(path))
     element.on("keydown.enter", lambda: ui.navigate.to(path))
 
 
 def not_started(backend: str) -> None:
-    """What the page of a backend shows where that does not run."""
-    empty_state(f"The {backend} backend is not started here.")
+    """Render the page of a backend that this instance does not run."""
+    empty_state(f"This instance does not run the {backend} backend.")
 
 
-def empty_state(sentence: str) -> None:
-    """Say why a place is empty, and what would fill it."""
+def empty_state(message: str) -> None:
+    """Explain why a region is empty and what would fill it."""
     with ui.row().classes("items-center gap-2 tally-quiet no-wrap"):
         ui.icon("info").props("aria-hidden=true")
-        ui.label(sentence)
+        ui.label(message)

@@ -1,4 +1,4 @@
-"""The look of the console: its colours by day and by night, and how pages fold up on a narrow screen."""
+"""Colours, dark mode and responsive layout of the console."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ STYLE: Final = """
 body { background: #f6f7f5; color: #1c2321; }
 .body--dark { background: #131816; color: #e6ebe8; }
 .body--dark .q-card, .body--dark .q-table__card, .body--dark .q-menu { background: #1d2421; }
-/* Texts and signs are brighter at night; what has white writing on it stays as it is. */
+/* Text and icons are brighter in dark mode; elements with white text keep their colour. */
 .body--dark .nicegui-content, .body--dark .q-dialog { --q-primary: #6fd0b8; --q-positive: #74d39a; --q-negative: #ff9a90;
   --q-warning: #efc05a; }
 .body--dark .q-badge, .body--dark .q-btn--standard { --q-primary: #0f5c4d; --q-positive: #1b7a43; --q-negative: #b3261e;
@@ -50,9 +50,9 @@ body { background: #f6f7f5; color: #1c2321; }
   .tally-phone-side { grid-template-columns: minmax(0, 1fr) 340px; }
 }
 @media (max-width: 899px) {
-  .tally-way .q-btn__content .block { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-  .tally-way { padding: 4px 8px; min-width: 0; }
-  .tally-way .q-icon.on-left { margin-right: 0; }
+  .tally-nav .q-btn__content .block { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  .tally-nav { padding: 4px 8px; min-width: 0; }
+  .tally-nav .q-icon.on-left { margin-right: 0; }
 }
 @media (max-width: 599px) {
   .nicegui-content { padding: .75rem; }
@@ -63,7 +63,7 @@ a:focus-visible, button:focus-visible, [tabindex]:focus-visible { outline: 3px s
 
 
 def apply_theme() -> None:
-    """Give the page its colours and its style sheet."""
+    """Add the colours and the style sheet to the page."""
     ui.colors(**COLOURS)
     ui.add_css(STYLE)
     ui.query("html").props("lang=en")

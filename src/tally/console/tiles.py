@@ -1,4 +1,4 @@
-"""A tile of the first page: what a backend is for, how it stands now, and below, how much it does and whether it is well."""
+"""The tiles of the home page: purpose, headline, traffic and health of each backend."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,21 +10,21 @@ from tally.console.formatting import format_duration, format_rate
 from tally.console.shell import link_to
 from tally.console.traffic import Traffic
 
-MARKS: Final = {
+STATUS_ICONS: Final = {
     BackendHealth.HEALTHY: ("check_circle", "text-positive"),
     BackendHealth.DEGRADED: ("warning", "text-warning"),
     BackendHealth.FAILING: ("error", "text-negative"),
 }
-ALL_MARKS: Final = " ".join(colour for _, colour in MARKS.values())
+STATUS_COLOURS: Final = " ".join(colour for _, colour in STATUS_ICONS.values())
 
 
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
-    """A backend as the first page introduces it."""
+    """How the home page introduces a backend."""
 
     name: str
     title: str
-    sign: str
+    icon: str
     about: str
 
 
@@ -36,28 +36,28 @@ TILES: Final = (
         "Live scores, and Live Activities on every Lock Screen",
     ),
     BackendInfo(
-        "collect", "Collect", "view_in_ar", "Workouts unlock the parts of a statue, for ever"
+        "collect", "Collect", "view_in_ar", "Workouts unlock the parts of a statue permanently"
     ),
     BackendInfo(
         "scoreboard",
         "Scoreboard",
         "leaderboard",
-        "A leaderboard that moves live and cannot be cheated",
+        "A leaderboard that updates live and cannot be cheated",
     ),
     BackendInfo(
-        "devices", "Devices", "sensors", "Readings of thousands of boards, stored once each"
+        "devices", "Devices", "sensors", "Readings of thousands of devices, stored exactly once"
     ),
 )
 
 
 class BackendTile:
-    """The tile of a backend that runs here."""
+    """The tile of a backend that this instance runs."""
 
-    def __init__(self, kind: BackendInfo) -> None:
-        with _framed(kind):
+    def __init__(self, backend: BackendInfo) -> None:
+        with _tile_card(backend):
             with ui.row().classes("items-baseline gap-2 no-wrap q-mt-xs"):
-                self._figure = ui.label("…").classes("tally-figure").props("data-figure=1")
-                self._words = ui.label().classes("text-subtitle1").props("data-words=1")
+                self._value = ui.label("…").classes("tally-figure").props("data-figure=1")
+                self._unit = ui.label().classes("text-subtitle1").props("data-words=1")
             self._details = ui.label().classes("col-grow").props("data-details=1")
             with ui.row().classes(
                 "tally-rule w-full items-center justify-between gap-2 q-pt-sm tally-small"
@@ -66,44 +66,44 @@ class BackendTile:
                     ui.label().classes("tally-quiet tally-numbers").props("data-traffic=1")
                 )
                 with ui.row().classes("items-center gap-1 no-wrap").props("data-health=1"):
-                    self._mark = ui.icon("pending", size="xs").props("aria-hidden=true")
-                    self._said = ui.label()
+                    self._icon = ui.icon("pending", size="xs").props("aria-hidden=true")
+                    self._status = ui.label()
 
     def show(self, tile: Tile, traffic: Traffic) -> None:
         headline = tile.headline
         if headline is not None:
-            self._figure.set_text(headline.figure)
-            self._words.set_text(headline.words)
+            self._value.set_text(headline.value)
+            self._unit.set_text(headline.unit)
             self._details.set_text(" · ".join(headline.details))
         else:
-            self._figure.set_text("?")
-            self._words.set_text("in trouble")
-            self._details.set_text(tile.said)
+            self._value.set_text("?")
+            self._unit.set_text("unavailable")
+            self._details.set_text(tile.status)
         mean = f" · {format_duration(traffic.mean_ms / 1000)}" if traffic.requests else ""
         failures = f" · {format_rate(traffic.failures)} failures/s" if traffic.failures else ""
         self._traffic.set_text(f"{format_rate(traffic.requests)} requests/s{mean}{failures}")
-        sign, colour = MARKS[tile.health]
-        self._mark.set_name(sign)
-        self._mark.classes(remove=ALL_MARKS, add=colour)
-        self._said.classes(remove=ALL_MARKS, add=colour)
-        self._said.set_text("in trouble" if headline is None else tile.said)
+        icon, colour = STATUS_ICONS[tile.health]
+        self._icon.set_name(icon)
+        self._icon.classes(remove=STATUS_COLOURS, add=colour)
+        self._status.classes(remove=STATUS_COLOURS, add=colour)
+        self._status.set_text("unavailable" if headline is None else tile.status)
 
 
-def absent_tile(kind: BackendInfo) -> None:
-    """The tile of a backend that does not run here."""
-    with _framed(kind):
-        ui.label("Not started here").classes("text-subtitle1 q-mt-xs")
-        ui.label("TALLY_BACKENDS, or --only, says what runs on this instance").classes(
+def absent_tile(backend: BackendInfo) -> None:
+    """Render the tile of a backend that this instance does not run."""
+    with _tile_card(backend):
+        ui.label("Not running on this instance").classes("text-subtitle1 q-mt-xs")
+        ui.label("TALLY_BACKENDS or --only selects the backends of an instance").classes(
             "tally-quiet tally-small"
         )
 
 
-def _framed(kind: BackendInfo) -> ui.card:
-    tile = ui.card().classes("tally-card tally-tile").props(f"data-tile={kind.name}")
-    link_to(tile, f"/{kind.name}")
+def _tile_card(backend: BackendInfo) -> ui.card:
+    tile = ui.card().classes("tally-card tally-tile").props(f"data-tile={backend.name}")
+    link_to(tile, f"/{backend.name}")
     with tile:
         with ui.row().classes("items-center gap-2 no-wrap"):
-            ui.icon(kind.sign, size="md").classes("text-primary").props("aria-hidden=true")
-            ui.label(kind.title).classes("text-h6").props("role=heading aria-level=2")
-        ui.label(kind.about).classes("tally-quiet tally-small")
+            ui.icon(backend.icon, size="md").classes("text-primary").props("aria-hidden=true")
+            ui.label(backend.title).classes("text-h6").props("role=heading aria-level=2")
+        ui.label(backend.about).classes("tally-quiet tally-small")
     return tile

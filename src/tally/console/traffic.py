@@ -1,6 +1,6 @@
-"""Figures over the last minutes, for the console's charts: sampled once a second from the metrics of the program.
+"""Request rates of the last minutes for the console's charts, sampled from the metrics every second.
 
-Prometheus keeps the real ones; these are what a person sees who has just opened the page.
+Use Prometheus for history; this keeps only what a new visitor's chart needs.
 """
 
 from collections import defaultdict, deque
@@ -13,13 +13,13 @@ from prometheus_client import Metric
 from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
 
-SECONDS: Final = 1.0
-KEPT: Final = 180
+SAMPLE_SECONDS: Final = 1.0
+MAX_SAMPLES: Final = 180
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one backend answered in one second: requests, those that failed with a 5xx, and their mean in milliseconds."""
+    """Requests per second, 5xx responses per second and mean latency of one backend."""
 
     requests: float
     failures: float
@@ -35,43 +35,47 @@ class _Total:
 
 @dataclass(slots=True)
 class TrafficHistory:
-    """The last minutes, second by second."""
+    """One sample per second and backend."""
 
     metrics: Metrics
     clock: Clock
-    moments: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
-    traffic: dict[str, deque[Traffic]] = field(
-        default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT))
+    timestamps: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+    by_backend: dict[str, deque[Traffic]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=MAX_SAMPLES))
     )
-    _totals: Mapping[str, _Total] = field(default_factory=dict)
-    _at: float | None = None
+    _last_totals: Mapping[str, _Total] = field(default_factory=dict)
+    _last_sampled_at: float | None = None
 
     async def run(self) -> None:
-        """Take a sample every second; until cancelled."""
+        """Sample every second until cancelled."""
         while True:
             self.sample()
-            await self.clock.sleep(SECONDS)
+            await self.clock.sleep(SAMPLE_SECONDS)
 
     def sample(self) -> None:
         now, totals = self.clock.monotonic(), self._read()
-        if self._at is not None and now > self._at:
-            passed = now - self._at
-            self.moments.append(self.clock.time_ns() / 1e9)
+        if self._last_sampled_at is not None and now > self._last_sampled_at:
+            elapsed = now - self._last_sampled_at
+            self.timestamps.append(self.clock.time_ns() / 1e9)
             for backend, total in totals.items():
-                self.traffic[backend].append(
-                    _between(self._totals.get(backend, _Total()), total, passed)
+                self.by_backend[backend].append(
+                    _difference(self._last_totals.get(backend, _Total()), total, elapsed)
                 )
-        self._at, self._totals = now, totals
+        self._last_sampled_at, self._last_totals = now, totals
 
     def latest(self, backend: str) -> Traffic:
-        """The mean of the last five seconds, which is calm enough to read."""
-        recent = list(self.traffic[backend])[-5:]
+        """Return the mean of the last five seconds; single seconds fluctuate too much to read."""
+        recent = list(self.by_backend[backend])[-5:]
         if not recent:
             return Traffic(0.0, 0.0, 0.0)
-        requests = sum(each.requests for each in recent)
-        mean = sum(each.mean_ms * each.requests for each in recent) / requests if requests else 0.0
+        requests = sum(sample.requests for sample in recent)
+        mean = (
+            sum(sample.mean_ms * sample.requests for sample in recent) / requests
+            if requests
+            else 0.0
+        )
         return Traffic(
-            requests / len(recent), sum(each.failures for each in recent) / len(recent), mean
+            requests / len(recent), sum(sample.failures for sample in recent) / len(recent), mean
         )
 
     def _read(self) -> Mapping[str, _Total]:
@@ -86,9 +90,9 @@ class TrafficHistory:
         return totals
 
     def _samples(self) -> Iterator[tuple[str, str, str, float]]:
-        collected: Metric
-        for collected in self.metrics.requests.collect():
-            for sample in collected.samples:
+        metric: Metric
+        for metric in self.metrics.requests.collect():
+            for sample in metric.samples:
                 yield (
                     sample.name,
                     sample.labels.get("route", ""),
@@ -97,7 +101,7 @@ class TrafficHistory:
                 )
 
 
-def _between(before: _Total, after: _Total, passed: float) -> Traffic:
+def _difference(before: _Total, after: _Total, elapsed: float) -> Traffic:
     requests = after.requests - before.requests
     mean = 1000 * (after.seconds - before.seconds) / requests if requests else 0.0
-    return Traffic(requests / passed, (after.failures - before.failures) / passed, mean)
+    return Traffic(requests / elapsed, (after.failures - before.failures) / elapsed, mean)
