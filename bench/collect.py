@@ -22,7 +22,7 @@ from bench.programs import Program, started
 from bench.rounds import Line, Run, take_turns
 from tally.collect.repository.table import SHARDS
 from tally.collect.wiring import REPOSITORIES
-from tally.sim.strava.world import OAuthApplication
+from tally.sim.strava.core import OAuthApplication
 from tally.store.sqlite import SqliteEngine, open_sqlite
 
 RATE = 200

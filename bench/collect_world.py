@@ -21,9 +21,9 @@ from tally.collect.service.sign_in import hashed
 from tally.kit.clock import SystemClock, rfc3339
 from tally.kit.encryption import Encryptor
 from tally.kit.keyfile import read_or_create
-from tally.sim.strava.authorizations import ACCESS_SECONDS, Grant
-from tally.sim.strava.model import Activity, Athlete
-from tally.sim.strava.snapshot import Snapshot
+from tally.sim.strava.authorizations import ACCESS_SECONDS, StravaGrant
+from tally.sim.strava.model import StravaActivity, StravaAthlete
+from tally.sim.strava.snapshot import StravaSnapshot
 from tally.store.api import BatchWrite, Engine
 from tally.store.store import Store
 
@@ -90,15 +90,15 @@ class World:
     def strava(self) -> bytes:
         """What Strava knows."""
         athletes = [
-            Athlete(person.athlete_id, "Bench", str(person.number)) for person in self.people
+            StravaAthlete(person.athlete_id, "Bench", str(person.number)) for person in self.people
         ]
         scope, until = frozenset(_SCOPE.split(",")), self.now + ACCESS_SECONDS
         grants = [
-            Grant(athlete.id, scope, *tokens, until)
+            StravaGrant(athlete.id, scope, *tokens, until)
             for athlete, tokens in zip(athletes, self._tokens, strict=True)
         ]
         done = [
-            Activity(
+            StravaActivity(
                 id=_FIRST_ACTIVITY + number,
                 athlete_id=athletes[number % len(athletes)].id,
                 name="Ride",
@@ -110,7 +110,7 @@ class World:
             )
             for number in range(self.activities)
         ]
-        return msgspec.json.encode(Snapshot(athletes, done, grants, None))
+        return msgspec.json.encode(StravaSnapshot(athletes, done, grants, None))
 
     def events(self, count: int) -> list[bytes]:
         """Webhooks of the next activities, each of another person than the one before."""

@@ -15,7 +15,7 @@ from bench.load import at_full_speed, at_rate
 from bench.rounds import Line
 from tally.cricket.repository.fixture_cache import CRICKET_FIXTURE_CACHE
 from tally.cricket.repository.fixtures import CRICKET_FIXTURES
-from tally.sim.sportmonks.shipped import MATCH_ID
+from tally.sim.sportmonks.cricsheet import BUNDLED_MATCH_ID
 from tally.store.api import BatchWrite, Scan
 from tally.store.schema import Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
@@ -36,7 +36,7 @@ async def cricket(seconds: int, matches: int) -> AsyncIterator[Line]:
                     yield line
             async with serving(directory / "served", world.api) as server:
                 await server.until_there(f"/cricket/matches/{world.scheduled[-1]}")
-                await server.until_there(f"/cricket/matches/{MATCH_ID}/display")
+                await server.until_there(f"/cricket/matches/{BUNDLED_MATCH_ID}/display")
                 async for line in _reads(server, seconds, matches):
                     yield line
 
@@ -102,8 +102,8 @@ async def _reads(server: Served, seconds: int, matches: int) -> AsyncIterator[Li
     for what, path in (
         ("GET /matches", "/cricket/matches"),
         ("GET /matches of a league", "/cricket/matches?league=DL"),
-        ("GET /matches/{id}", f"/cricket/matches/{MATCH_ID}"),
-        ("GET /matches/{id}/display", f"/cricket/matches/{MATCH_ID}/display"),
+        ("GET /matches/{id}", f"/cricket/matches/{BUNDLED_MATCH_ID}"),
+        ("GET /matches/{id}/display", f"/cricket/matches/{BUNDLED_MATCH_ID}/display"),
     ):
         await at_full_speed(server.get, [path] * 300, 8)
         used = server.program.processor_seconds()

@@ -19,9 +19,9 @@ from tally.kit.cursors import Cursors
 from tally.kit.hub import Hub
 from tally.kit.metrics import Metrics
 from tally.settings import Secret, Settings
-from tally.sim.cognito.pool import Cognito
-from tally.sim.sportmonks.shipped import MATCH_ID, shipped_match
-from tally.sim.sportmonks.world import API_TOKEN
+from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.sportmonks.core import API_TOKEN
+from tally.sim.sportmonks.cricsheet import BUNDLED_MATCH_ID, bundled_match
 from tally.store.catalogue import tables_of
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
@@ -62,7 +62,7 @@ async def outside(matches: int) -> AsyncIterator[Outside]:
             str(match_id) for match_id in msgspec.json.decode(bytes(await made.bytes()))["ids"]
         ]
         await (
-            client.post(f"{control}/matches/{MATCH_ID}/step")
+            client.post(f"{control}/matches/{BUNDLED_MATCH_ID}/step")
             .body_json({"deliveries": 40})
             .build()
             .send()
@@ -143,14 +143,14 @@ class Served:
 @asynccontextmanager
 async def serving(directory: Path, api: str) -> AsyncIterator[Served]:
     """The server as its users start it, with every job running."""
-    async with Cognito(SystemClock()).serving() as cognito:
+    async with CognitoSimulator(SystemClock()).serving() as cognito:
         given = {
             "TALLY_DATA_DIR": str(directory),
             "TALLY_LOG_FORMAT": "json",
             "TALLY_CRICKET_SPORTMONKS_URL": api,
             "TALLY_CRICKET_SPORTMONKS_TOKEN": API_TOKEN,
             "TALLY_CRICKET_SPORTMONKS_HOURLY_LIMIT": "1000000",
-            "TALLY_CRICKET_MARQUEE_LEAGUES": str(shipped_match().league_id),
+            "TALLY_CRICKET_MARQUEE_LEAGUES": str(bundled_match().league_id),
             "TALLY_CRICKET_ISSUER": cognito.issuer,
             "TALLY_CRICKET_CLIENT_ID": cognito.client_id,
         }

@@ -26,8 +26,8 @@ from tally.kit.clock import SystemClock
 from tally.kit.hub import Hub
 from tally.kit.metrics import Metrics
 from tally.settings import Settings
-from tally.sim.sportmonks.broadcast import Broadcast
-from tally.sim.sportmonks.shipped import shipped_match
+from tally.sim.sportmonks.cricsheet import bundled_match
+from tally.sim.sportmonks.playback import MatchPlayback
 from tally.store.catalogue import tables_of
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
@@ -44,7 +44,7 @@ class OnTheAir:
     def __init__(self, count: int) -> None:
         self.clock = SystemClock()
         self.broadcasts = [
-            Broadcast(shipped_match(900_000 + number), self.clock) for number in range(count)
+            MatchPlayback(bundled_match(900_000 + number), self.clock) for number in range(count)
         ]
         for broadcast in self.broadcasts:
             broadcast.deliver(BEGUN)
@@ -67,7 +67,7 @@ class OnTheAir:
             (self._feed(each) for each in self.broadcasts if str(each.match.id) == match_id), None
         )
 
-    def _feed(self, broadcast: Broadcast) -> MatchFeed:
+    def _feed(self, broadcast: MatchPlayback) -> MatchFeed:
         told = msgspec.json.encode(broadcast.fixture())
         return translate_match(
             msgspec.json.decode(told, type=payloads.SportMonksFixture, strict=False),

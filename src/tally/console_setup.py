@@ -15,13 +15,13 @@ from tally.kit.keyfile import read_or_create
 from tally.store.report import pattern_rows
 
 if TYPE_CHECKING:
-    from tally.sim.demo.outside import Outside
+    from tally.sim.demo.services import SimulatedServices
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def build_console(
-    application: Application, outside: "Outside | None", runner: JobRunner
+    application: Application, outside: "SimulatedServices | None", runner: JobRunner
 ) -> MountedApp:
     """Build the console; only a demo that listens on loopback serves it without a password."""
     settings = application.settings

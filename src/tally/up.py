@@ -24,9 +24,9 @@ from tally.kit import directory_lock
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.server import Server, socket_url
 from tally.settings import Settings
-from tally.sim.demo.kept import Kept, open_kept
-from tally.sim.demo.outside import Outside, outside_world
-from tally.sim.demo.people import people
+from tally.sim.demo.clients import demo_clients
+from tally.sim.demo.services import SimulatedServices, simulated_services
+from tally.sim.demo.state import DemoState, open_demo_state
 
 # What a person sees first, once the server listens.
 PLACES: Final = (
@@ -51,13 +51,13 @@ class Up:
 
     async def run(self, listening: socket, stop: asyncio.Event) -> None:
         """Bring everything up, and keep it so until `stop` is set."""
-        kept = open_kept(self._settings.data_dir) if self._with_simulators else None
+        kept = open_demo_state(self._settings.data_dir) if self._with_simulators else None
         async with AsyncExitStack() as stack:
-            outside = Outside(settings=self._settings)
+            outside = SimulatedServices(settings=self._settings)
             if kept is not None:
                 with self._step("The outside world, simulated"):
                     outside = await stack.enter_async_context(
-                        outside_world(self._settings, self._clock, kept)
+                        simulated_services(self._settings, self._clock, kept)
                     )
             with self._step(f"Tables and servers for {', '.join(self._settings.backends)}"):
                 application = await stack.enter_async_context(open_application(outside.settings))
@@ -66,8 +66,8 @@ class Up:
     async def _serve(
         self,
         application: Application,
-        outside: Outside,
-        kept: Kept | None,
+        outside: SimulatedServices,
+        kept: DemoState | None,
         listening: socket,
         stop: asyncio.Event,
     ) -> None:
@@ -85,7 +85,7 @@ class Up:
         async def live() -> None:
             async with AsyncExitStack() as stack:
                 if kept is not None:
-                    await stack.enter_async_context(people(outside, url, self._clock, kept))
+                    await stack.enter_async_context(demo_clients(outside, url, self._clock, kept))
                 await stop.wait()
             server_stop.set()
 
@@ -96,7 +96,7 @@ class Up:
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
-    def _announce(self, url: str, outside: Outside) -> None:
+    def _announce(self, url: str, outside: SimulatedServices) -> None:
         table = Table("Tally is up", url)
         for name, path in PLACES:
             table.add_row(name, url + path)

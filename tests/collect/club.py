@@ -26,12 +26,12 @@ from tally.collect.wiring import Collect
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
-from tally.sim.oidc.issuer import Issuer
 from tally.sim.oidc.keys import SigningKeys
-from tally.sim.oidc.pool import CLIENT
-from tally.sim.strava.limits import PLENTY, RateLimits
-from tally.sim.strava.simulator import Strava
-from tally.sim.strava.world import Consent, OAuthApplication
+from tally.sim.oidc.pool import COLLECT_CLIENT
+from tally.sim.oidc.simulator import OidcSimulator
+from tally.sim.strava.core import Consent, OAuthApplication
+from tally.sim.strava.rate_limits import UNLIMITED, RateLimits
+from tally.sim.strava.simulator import StravaSimulator
 from tally.store.api import Scan
 from tally.store.schema import Table
 
@@ -147,8 +147,8 @@ class Club:
     url: str
     parts: Application
     clock: ManualClock
-    strava: Strava
-    issuer: Issuer
+    strava: StravaSimulator
+    issuer: OidcSimulator
     client: Client
 
     @property
@@ -232,15 +232,17 @@ class Club:
         return list(answer.json["events"])
 
 
-def settings_of(folder: Path, strava: Strava, issuer: Issuer, **changes: Any) -> Settings:
+def settings_of(
+    folder: Path, strava: StravaSimulator, issuer: OidcSimulator, **changes: Any
+) -> Settings:
     usual: dict[str, Any] = {
         "data_dir": folder,
         "backends": ("collect",),
         "port": 0,
         "collect_admin_token": Secret(ADMIN),
         "collect_oidc_issuer": issuer.issuer,
-        "collect_oidc_client_id": CLIENT.client_id,
-        "collect_oidc_client_secret": Secret(CLIENT.secret or ""),
+        "collect_oidc_client_id": COLLECT_CLIENT.client_id,
+        "collect_oidc_client_secret": Secret(COLLECT_CLIENT.secret or ""),
         "collect_oidc_delete_url": issuer.url,
         "collect_strava_url": strava.url,
         "collect_strava_client_id": str(strava.application.client_id),
@@ -265,12 +267,12 @@ async def open_club(
     clock = ManualClock(start)
     async with contextlib.AsyncExitStack() as stack:
         # A club goes through more than a day's worth of requests while its clock stands still.
-        limits = RateLimits(clock, PLENTY, PLENTY)
-        strava = Strava(
+        limits = RateLimits(clock, UNLIMITED, UNLIMITED)
+        strava = StravaSimulator(
             clock, application=OAuthApplication(), limits=limits, subscription_id=SUBSCRIPTION
         )
         await stack.enter_async_context(strava.serving())
-        issuer = Issuer(clock, keys=signing_keys(), auto_approve="Somebody")
+        issuer = OidcSimulator(clock, keys=signing_keys(), auto_approve="Somebody")
         await stack.enter_async_context(issuer.serving())
         parts = await stack.enter_async_context(
             open_application(settings_of(folder, strava, issuer, **changes), clock)

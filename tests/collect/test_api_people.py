@@ -8,7 +8,7 @@ from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.table import COMMIT_COLLECT, at, user
 from tally.collect.wiring import REPOSITORIES
 from tally.settings import SettingsError
-from tally.sim.faults import Fault
+from tally.sim.fault_injection import InjectedFault
 from tally.store.access import patterns_of
 from tally.store.api import BatchWrite, Put
 from tests.collect.club import Club, expect_refused, open_club
@@ -188,7 +188,7 @@ async def test_a_deleted_account_leaves_nothing_but_its_audit(club: Club) -> Non
     assert ann.browser.session is None
     expect_refused(await elsewhere.get("/me"), 401, "invalid_session")
     assert club.strava.authorizations.granted(ann.athlete_id) is None
-    assert club.issuer.people.find(ann.user_id) is None
+    assert club.issuer.users.find(ann.user_id) is None
     assert [item for item in await club.stored(COMMIT_COLLECT) if ann.user_id in str(item)] == []
     assert (await bob.browser.get("/me")).status == 200
     kinds = {event["eventType"] for event in await club.audit(f"user={ann.user_id}")}
@@ -201,13 +201,13 @@ async def test_an_interrupted_deletion_is_finished_by_asking_again(fresh: Club) 
     browser = fresh.browser()
     await fresh.sign_in(browser, "Wim")
     name = (await browser.get("/me")).json["userId"]
-    fresh.issuer.faults.add(Fault(path="/", method="POST", status=503))
+    fresh.issuer.faults.add(InjectedFault(path="/", method="POST", status=503))
     assert (await browser.send("DELETE", "/account")).status == 503
-    assert fresh.issuer.people.find(name) is not None
+    assert fresh.issuer.users.find(name) is not None
     again = fresh.browser()
     await fresh.sign_in(again, "Wim")
     assert (await again.send("DELETE", "/account")).status == 204
-    assert fresh.issuer.people.find(name) is None
+    assert fresh.issuer.users.find(name) is None
     assert [item for item in await fresh.stored(COMMIT_COLLECT) if name in str(item)] == []
 
 

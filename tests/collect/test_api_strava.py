@@ -7,9 +7,9 @@ import pytest
 from tally.collect.repository.inbox import Inbox
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.table import COMMIT_COLLECT, OWNER, SHARDS, at, athlete
-from tally.sim.faults import Fault
-from tally.sim.strava.model import Event
-from tally.sim.strava.world import Consent
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.strava.core import Consent
+from tally.sim.strava.model import StravaEvent
 from tally.store.api import Delete
 from tests.collect.club import SUBSCRIPTION, VERIFY, Club, Member, expect_refused
 from tests.collect.conftest import LogText
@@ -29,8 +29,8 @@ def event(
     aspect: str = "create",
     time: int = 1_767_225_600,
     **updates: str,
-) -> Event:
-    return Event(
+) -> StravaEvent:
+    return StravaEvent(
         aspect_type=aspect,
         event_time=time,
         object_id=activity_id,
@@ -182,7 +182,7 @@ async def test_a_limit_is_waited_for_and_nothing_is_lost(fresh: Club, log_text: 
     """After a 429 Strava is left alone until the quarter of an hour is over."""
     ann = await fresh.member()
     made = await ann.milestone()
-    fresh.strava.faults.add(Fault(path="/api/v3/activities", status=429))
+    fresh.strava.faults.add(InjectedFault(path="/api/v3/activities", status=429))
     for _ in range(3):
         fresh.strava.record(ann.athlete_id, "Ride", 1000)
     await fresh.apply()
@@ -202,7 +202,9 @@ async def test_a_failing_strava_is_tried_again_later(fresh: Club) -> None:
     """With a pause that grows, and the event waits in the inbox for it."""
     ann = await fresh.member()
     made = await ann.milestone()
-    fresh.strava.faults.add(Fault(path="/api/v3/activities", status=400, body="{}", times=2))
+    fresh.strava.faults.add(
+        InjectedFault(path="/api/v3/activities", status=400, body="{}", times=2)
+    )
     fresh.strava.record(ann.athlete_id, "Ride", 1000)
     for _ in range(2):
         await fresh.apply()
@@ -352,7 +354,7 @@ async def test_unlinking_cleans_up_where_the_owner_is_missing(club: Club) -> Non
 async def test_unlinking_works_while_strava_is_away(fresh: Club) -> None:
     """Nothing of the link stays here, whether or not Strava heard of it."""
     ann = await fresh.member()
-    fresh.strava.faults.add(Fault(path="/oauth/deauthorize", status=503, times=None))
+    fresh.strava.faults.add(InjectedFault(path="/oauth/deauthorize", status=503, times=None))
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
     assert (await ann.browser.get("/strava/status")).json["connected"] is False
 

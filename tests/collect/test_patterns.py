@@ -11,7 +11,7 @@ from tally.app import CATALOGUE
 from tally.cli import cli
 from tally.collect.repository.table import COMMIT_COLLECT, OWNER, at, athlete
 from tally.kit.change_poller import POLL_SECONDS
-from tally.sim.faults import Fault
+from tally.sim.fault_injection import InjectedFault
 from tally.store.api import Update
 from tally.store.catalogue import Catalogue, find_problems
 from tally.store.expressions import F
@@ -140,7 +140,7 @@ async def misadventures(club: Club, member: Member) -> None:
     await club.apply()
     club.strava.webhooks.redeliver(club.strava.webhooks.log[-1].event)
     await club.apply()
-    club.strava.faults.add(Fault(path="/api/v3/activities", status=400, body="{}"))
+    club.strava.faults.add(InjectedFault(path="/api/v3/activities", status=400, body="{}"))
     club.strava.record(member.athlete_id, "Ride", 1000)
     await club.apply()
     club.leap(6 * 3600)

@@ -13,9 +13,9 @@ import pytest
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.settings import Settings
-from tally.sim.faults import Fault
-from tally.sim.oidc.flaws import Flaw
-from tally.sim.strava.world import Consent
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.oidc.flaws import TokenFlaw
+from tally.sim.strava.core import Consent
 from tests.collect.club import ADMIN, VERIFY, Answer, Browser, Club, open_club
 from tests.collect.conftest import TABLES, Ground
 
@@ -90,7 +90,7 @@ async def a_life(club: Club, eve: Eavesdropper) -> int:
     goal = {"modelId": "fox", "sport": "RIDE", "metric": "DISTANCE_METERS", "totalTarget": 12_000}
     assert (await eve.browser.send("POST", "/milestones", goal)).status == 201
     eve.look_around()
-    club.strava.faults.add(Fault(path="/api/v3/activities", status=400, body="{}"))
+    club.strava.faults.add(InjectedFault(path="/api/v3/activities", status=400, body="{}"))
     club.strava.record(athlete_id, "Ride", 9000)
     await club.apply()
     club.leap(6 * 3600)
@@ -99,7 +99,7 @@ async def a_life(club: Club, eve: Eavesdropper) -> int:
     await club.apply()
     eve.look_around()
     stranger = Eavesdropper(club)
-    club.issuer.flaws.append(Flaw.WRONG_NONCE)
+    club.issuer.flaws.append(TokenFlaw.WRONG_NONCE)
     await stranger.sign_in("Mallory")
     await stranger.go("/auth/callback?code=a-made-up-code&state=a-made-up-state")
     await stranger.go(

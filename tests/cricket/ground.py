@@ -23,12 +23,12 @@ from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
-from tally.sim.apns.simulator import Apns
-from tally.sim.cognito.pool import Cognito
+from tally.sim.apns.simulator import ApnsSimulator
+from tally.sim.oidc.cognito import CognitoSimulator
 from tally.sim.oidc.keys import SigningKeys
-from tally.sim.sportmonks.broadcast import Broadcast
-from tally.sim.sportmonks.shipped import shipped_match
-from tally.sim.sportmonks.simulator import SportMonks
+from tally.sim.sportmonks.cricsheet import bundled_match
+from tally.sim.sportmonks.playback import MatchPlayback
+from tally.sim.sportmonks.simulator import SportMonksSimulator
 
 ADMIN = "the-key-of-the-operators-of-cricket-0123"
 # So late that no emulator takes what is stored for expired by its own clock.
@@ -96,9 +96,9 @@ class Ground:
     url: str
     parts: Application
     clock: ManualClock
-    sportmonks: SportMonks
-    cognito: Cognito
-    apns: Apns
+    sportmonks: SportMonksSimulator
+    cognito: CognitoSimulator
+    apns: ApnsSimulator
     client: Client
 
     @property
@@ -134,9 +134,9 @@ class Ground:
         """Be so much later, without waking whoever sleeps on the way."""
         self.clock._elapsed += seconds
 
-    def live_match(self, deliveries: int = 12) -> Broadcast:
+    def live_match(self, deliveries: int = 12) -> MatchPlayback:
         """A match that is well under way, moved by hand."""
-        broadcast = self.sportmonks.add(shipped_match(), starting_at=self.clock.now())
+        broadcast = self.sportmonks.add(bundled_match(), starting_at=self.clock.now())
         broadcast.deliver(deliveries)
         return broadcast
 
@@ -152,9 +152,11 @@ async def open_ground(folder: Path, **changes: Any) -> AsyncIterator[Ground]:
     """A server that nobody else has, on SQLite unless the settings say otherwise; no job runs but by hand."""
     clock = ManualClock(START)
     async with AsyncExitStack() as stack:
-        sportmonks = await stack.enter_async_context(SportMonks(clock).serving())
-        cognito = await stack.enter_async_context(Cognito(clock, keys=signing_keys()).serving())
-        apns = await stack.enter_async_context(Apns(clock).serving())
+        sportmonks = await stack.enter_async_context(SportMonksSimulator(clock).serving())
+        cognito = await stack.enter_async_context(
+            CognitoSimulator(clock, keys=signing_keys()).serving()
+        )
+        apns = await stack.enter_async_context(ApnsSimulator(clock).serving())
         settings = apns.pointed_here(
             _settings(folder, sportmonks, cognito), folder / "authority.pem"
         )
@@ -170,7 +172,7 @@ async def open_ground(folder: Path, **changes: Any) -> AsyncIterator[Ground]:
         yield Ground(f"{url}/cricket", parts, clock, sportmonks, cognito, apns, client)
 
 
-def _settings(folder: Path, sportmonks: SportMonks, cognito: Cognito) -> Settings:
+def _settings(folder: Path, sportmonks: SportMonksSimulator, cognito: CognitoSimulator) -> Settings:
     return Settings(
         data_dir=folder,
         backends=("cricket",),
@@ -180,7 +182,7 @@ def _settings(folder: Path, sportmonks: SportMonks, cognito: Cognito) -> Setting
         cricket_client_id=cognito.client_id,
         cricket_sportmonks_url=sportmonks.api,
         cricket_sportmonks_token=Secret(sportmonks.api_token),
-        cricket_marquee_leagues=str(shipped_match().league_id),
+        cricket_marquee_leagues=str(bundled_match().league_id),
     )
 
 

@@ -13,7 +13,7 @@ from tally.kit.metrics import Metrics
 from tally.kit.retry import RetryPolicy
 from tally.settings import Settings
 from tally.sim.apns.devices import TokenKind
-from tally.sim.apns.simulator import Apns
+from tally.sim.apns.simulator import ApnsSimulator
 
 # Six tries within a blink, so that no test waits for real back-off.
 QUICK = RetryPolicy(attempts=6, base=0.005, cap=0.02, deadline=5.0)
@@ -23,7 +23,7 @@ QUICK = RetryPolicy(attempts=6, base=0.005, cap=0.02, deadline=5.0)
 class Apple:
     """The simulated service, a gateway that pushes to it, and the settings that led there."""
 
-    sim: Apns
+    sim: ApnsSimulator
     gateway: ApnsGateway
     settings: Settings
     metrics: Metrics
@@ -48,7 +48,7 @@ async def apple_nearby(
 ) -> AsyncIterator[Apple]:
     clock = clock or SystemClock()
     metrics = Metrics()
-    async with Apns(clock).serving() as sim:
+    async with ApnsSimulator(clock).serving() as sim:
         given = Settings(cricket_apns_connections=connections)
         settings = sim.pointed_here(given, directory / "authority.pem")
         async with open_apns(settings, clock, metrics, patience, answer_seconds) as gateway:

@@ -14,10 +14,10 @@ from tally.cricket.sportmonks.gateway import SportMonksGateway
 from tally.kit.clock import ManualClock
 from tally.kit.metrics import Metrics
 from tally.settings import Secret
-from tally.sim.sportmonks.broadcast import Broadcast
+from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.match import Match
-from tally.sim.sportmonks.simulator import SportMonks
-from tally.sim.sportmonks.world import API_TOKEN
+from tally.sim.sportmonks.playback import MatchPlayback
+from tally.sim.sportmonks.simulator import SportMonksSimulator
 
 T = TypeVar("T")
 
@@ -28,12 +28,12 @@ LIVESCORES = "/api/v2.0/livescores"
 class Scores:
     """Both ends of the wire."""
 
-    sportmonks: SportMonks
+    sportmonks: SportMonksSimulator
     clock: ManualClock
     client: SportMonksClient
     gateway: SportMonksGateway
 
-    async def feed_of(self, broadcast: Broadcast) -> MatchFeed:
+    async def feed_of(self, broadcast: MatchPlayback) -> MatchFeed:
         """What the next poll says of a match."""
         poll = await self.gateway.live()
         return next(feed for feed in poll.feeds if feed.match_id == str(broadcast.match.id))
@@ -55,7 +55,7 @@ class Scores:
 async def open_scores(*matches: Match, marquee: bool = True, **how: Any) -> AsyncIterator[Scores]:
     """SportMonks with these matches, the first one's league being a marquee league unless that is not wanted."""
     clock = ManualClock()
-    async with SportMonks(clock).serving() as sportmonks, ClientBuilder().build() as http:
+    async with SportMonksSimulator(clock).serving() as sportmonks, ClientBuilder().build() as http:
         sportmonks.limits.hourly = 10**9
         for match in matches:
             sportmonks.add(match)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tally.sim.faults import Fault
+from tally.sim.fault_injection import InjectedFault
 from tests.cricket.ground import ADMIN, Caller, Ground, expect_refused, open_ground
 
 
@@ -168,7 +168,7 @@ async def test_while_the_score_service_is_away_the_last_scores_are_served_and_ma
     await ground.poll()
     match_id = str(match.match.id)
     before = await ana.found(f"/matches/{match_id}")
-    outage = Fault(path="/api/v2.0/livescores", status=503, times=None)
+    outage = InjectedFault(path="/api/v2.0/livescores", status=503, times=None)
     ground.sportmonks.faults.add(outage)
     match.deliver(3)
     ground.pass_time(45)

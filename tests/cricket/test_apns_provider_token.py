@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
 from tally.cricket.apns.provider_token import ProviderToken
 from tally.kit.clock import ManualClock
 from tally.settings import Secret, SettingsError
-from tally.sim.apns.keys import Providers, make_key
+from tally.sim.apns.provider_tokens import ProviderTokenVerifier, make_provider_key
 
-KEY = make_key()
+KEY = make_provider_key()
 PRIVATE = load_pem_private_key(KEY.pem.encode(), None)
 MINUTE = 60
 
@@ -26,8 +26,8 @@ def provider(clock: ManualClock) -> ProviderToken:
     return ProviderToken(Secret(KEY.pem), KEY.key_id, KEY.team_id, clock)
 
 
-def judge(clock: ManualClock) -> Providers:
-    providers = Providers(clock)
+def judge(clock: ManualClock) -> ProviderTokenVerifier:
+    providers = ProviderTokenVerifier(clock)
     providers.allow(KEY, PRIVATE)  # type: ignore[arg-type]
     return providers
 

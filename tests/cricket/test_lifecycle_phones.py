@@ -6,7 +6,7 @@ import pytest
 
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, EndReason
-from tally.sim.phones.activitykit import State
+from tally.sim.phones.activitykit import ActivityState
 from tally.sim.phones.follows import Bell
 from tests.cricket.village import Village, open_village
 
@@ -45,7 +45,10 @@ async def test_a_match_is_on_every_device_of_a_follower_from_its_start_to_its_en
     await village.poll(fixture, 4, MatchStatus.FINISHED)
     for device in (phone, tablet):
         [activity] = device.kit.on_screen()
-        assert (activity.state, activity.content["result"]) == (State.ENDED, "Lions won by 7 runs")
+        assert (activity.state, activity.content["result"]) == (
+            ActivityState.ENDED,
+            "Lions won by 7 runs",
+        )
     await village.look()
     for device in (phone, tablet):
         record = await village.record(fixture, device)
@@ -68,7 +71,7 @@ async def test_an_activity_that_ios_has_dropped_is_there_again_after_one_look(
     first = phone.shown(fixture.match_id)
     assert first is not None
     # IOS takes it away without a word to the app.
-    first.state = State.DISMISSED
+    first.state = ActivityState.DISMISSED
     assert first.token is not None
     village.apns.devices.retire(first.token)
     await village.poll(fixture, 6)
@@ -135,7 +138,7 @@ async def test_phones_that_can_listen_are_reached_by_one_request(village: Villag
     await village.poll(fixture, 6, MatchStatus.FINISHED)
     await village.look()
     assert {activity.state for phone in (*phones, old) for activity in phone.kit.on_screen()} == {
-        State.ENDED
+        ActivityState.ENDED
     }
     assert {(await village.record(fixture, phone)).end_reason for phone in (*phones, old)} == {
         EndReason.MATCH_END

@@ -18,8 +18,8 @@ from tally.cricket.sportmonks import payloads
 from tally.cricket.sportmonks.conversions import parse_overs
 from tally.cricket.sportmonks.translation import translate_match
 from tally.kit.clock import ManualClock
-from tally.sim.sportmonks.broadcast import Broadcast
-from tally.sim.sportmonks.mistakes import Mistakes, drawn
+from tally.sim.sportmonks.playback import MatchPlayback
+from tally.sim.sportmonks.mistakes import Mistakes, random_mistakes
 from tests.recorded import NAMES, expected, recorded
 
 OTHER_NAMES = {"on_a_hat_trick": "on_hat_trick"}
@@ -32,7 +32,7 @@ class Replay:
     """A match on the air, and what the pipeline's rules make of it."""
 
     def __init__(self, name: str) -> None:
-        self.broadcast = Broadcast(recorded(name), ManualClock())
+        self.broadcast = MatchPlayback(recorded(name), ManualClock())
         self.memory = PipelineState()
         self.book = BallLog()
         self.now = 1_767_225_600_000
@@ -55,7 +55,7 @@ class Replay:
             self.timestamps.append(self.memory.timestamp)
 
     def play(self, chance: random.Random, most: int) -> None:
-        while not self.broadcast.standing.is_over:
+        while not self.broadcast.progress.is_over:
             self.broadcast.step(chance.randint(0, most))
             self.poll()
         for _ in range(5):
@@ -169,7 +169,7 @@ def test_balls_that_were_told_wrongly_are_put_right(name: str) -> None:
     """The history in the end is that of the match as it was, and of what is true nothing was told twice."""
     chance = random.Random(name)
     replay = Replay(name)
-    replay.broadcast.mistakes = drawn(chance, replay.broadcast.deliveries, 0.1)
+    replay.broadcast.mistakes = random_mistakes(chance, replay.broadcast.deliveries, 0.1)
     replay.play(chance, 8)
     assert list(given_by(replay.events)) == list(wanted(name))
     assert find_new_events(replay.events, replay.memory.published_events) == []

@@ -8,11 +8,10 @@ from tally.cricket.model.feed import MatchFeed, MatchStatus, Overs, Target, Toss
 from tally.cricket.sportmonks import payloads
 from tally.cricket.sportmonks.translation import translate_match
 from tally.kit.clock import ManualClock
-from tally.sim.sportmonks.broadcast import Broadcast
-from tally.sim.sportmonks.cricsheet import read_match
+from tally.sim.sportmonks.cricsheet import bundled_match, read_match
 from tally.sim.sportmonks.match import Match
-from tally.sim.sportmonks.mistakes import Mistakes, Wrong
-from tally.sim.sportmonks.shipped import shipped_match
+from tally.sim.sportmonks.mistakes import Misreport, Mistakes
+from tally.sim.sportmonks.playback import MatchPlayback
 from tests.cricket.scores import open_scores
 from tests.recorded import NAMES, expected, recorded
 from tests.sim.sportmonks_files import AWAY, HOME, delivery, documents, innings, match_of
@@ -119,7 +118,7 @@ def expect_scorecards(feed: MatchFeed, name: str) -> None:
 
 
 async def test_every_ball_of_the_match_that_comes_along_is_seen_as_it_falls() -> None:
-    async with open_scores(shipped_match()) as scores:
+    async with open_scores(bundled_match()) as scores:
         (match,) = scores.sportmonks.broadcasts.values()
         seen = 0
         while match.deliver():
@@ -143,7 +142,7 @@ async def test_every_ball_of_the_match_that_comes_along_is_seen_as_it_falls() ->
 async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_one_request() -> (
     None
 ):
-    async with open_scores(shipped_match(1)) as scores:
+    async with open_scores(bundled_match(1)) as scores:
         (marquee,) = scores.sportmonks.broadcasts.values()
         other = scores.sportmonks.add(match_of(innings(HOME, [delivery(4)] * 6)))
         other.deliver(3)
@@ -159,7 +158,7 @@ async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_o
 
 
 async def test_one_match_can_be_asked_for() -> None:
-    async with open_scores(shipped_match(1)) as scores:
+    async with open_scores(bundled_match(1)) as scores:
         (match,) = scores.sportmonks.broadcasts.values()
         match.step(len(match.steps))
         assert (await scores.gateway.live()).match_ids == frozenset()
@@ -175,7 +174,7 @@ async def test_one_match_can_be_asked_for() -> None:
 
 
 async def test_the_toss_is_told_before_the_match_begins() -> None:
-    async with open_scores(shipped_match(1)) as scores:
+    async with open_scores(bundled_match(1)) as scores:
         (match,) = scores.sportmonks.broadcasts.values()
         match.step()
         feed = await scores.feed_of(match)
@@ -209,14 +208,14 @@ async def test_the_toss_is_told_before_the_match_begins() -> None:
     ],
 )
 def test_every_status_has_a_meaning(text: str, status: MatchStatus, is_live: bool) -> None:
-    broadcast = Broadcast(shipped_match(), ManualClock())
+    broadcast = MatchPlayback(bundled_match(), ManualClock())
     broadcast.deliver()
     broadcast.status = text
     feed = feed_of(broadcast)
     assert (feed.status, feed.status_text, feed.is_live) == (status, text, is_live)
 
 
-def feed_of(broadcast: Broadcast) -> MatchFeed:
+def feed_of(broadcast: MatchPlayback) -> MatchFeed:
     """A feed without a socket between."""
     return translate_match(
         msgspec.json.decode(
@@ -227,16 +226,16 @@ def feed_of(broadcast: Broadcast) -> MatchFeed:
 
 
 def told(match: Match) -> MatchFeed:
-    broadcast = Broadcast(match, ManualClock())
+    broadcast = MatchPlayback(match, ManualClock())
     broadcast.play_out()
     return feed_of(broadcast)
 
 
 def test_a_correction_comes_under_the_id_of_its_ball() -> None:
-    broadcast = Broadcast(
-        shipped_match(),
+    broadcast = MatchPlayback(
+        bundled_match(),
         ManualClock(),
-        mistakes=Mistakes(wrong={1: Wrong("dot", until=1)}, twice=frozenset({0})),
+        mistakes=Mistakes(wrong={1: Misreport("dot", until=1)}, twice=frozenset({0})),
     )
     broadcast.deliver(2)
     before = feed_of(broadcast).balls
@@ -309,7 +308,7 @@ def test_rain_leaves_a_target_in_overs_and_balls() -> None:
 @given(documents)
 @settings(max_examples=40)
 def test_any_match_arrives_consistently(made: dict[str, object]) -> None:
-    broadcast = Broadcast(read_match(msgspec.json.encode(made)), ManualClock())
+    broadcast = MatchPlayback(read_match(msgspec.json.encode(made)), ManualClock())
     while broadcast.position < len(broadcast.steps):
         broadcast.step(9)
         feed = feed_of(broadcast)

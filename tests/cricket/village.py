@@ -17,11 +17,11 @@ from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Settings
-from tally.sim.apns.simulator import Apns
-from tally.sim.cognito.pool import Cognito
-from tally.sim.phones.api import CricketApi
-from tally.sim.phones.apple import AppleHere
-from tally.sim.phones.phone import Phone
+from tally.sim.apns.simulator import ApnsSimulator
+from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.phones.cricket_client import CricketClient
+from tally.sim.phones.phone import VirtualPhone
+from tally.sim.phones.push_services import LocalPushService
 from tests.cricket import made_up
 from tests.sim.stadium import AT_ONCE
 
@@ -33,14 +33,14 @@ class Village:
     """Everybody who has to do with a match; `restart` takes the server away and brings another one."""
 
     clock: ManualClock
-    apns: Apns
-    cognito: Cognito
+    apns: ApnsSimulator
+    cognito: CognitoSimulator
     client: Client
     settings: Settings
     parts: Application
     url: str
     stack: AsyncExitStack
-    phones: dict[str, Phone] = field(default_factory=dict)
+    phones: dict[str, VirtualPhone] = field(default_factory=dict)
 
     @property
     def cricket(self) -> Cricket:
@@ -55,26 +55,28 @@ class Village:
             phone.app = None
             await phone.launch()
 
-    async def phone(self, owner: str, name: str = "phone", os_version: str = "17.4") -> Phone:
+    async def phone(
+        self, owner: str, name: str = "phone", os_version: str = "17.4"
+    ) -> VirtualPhone:
         """A phone whose owner has just launched the app."""
         device = f"{owner}/{name}"
-        phone = Phone(
+        phone = VirtualPhone(
             device.replace("/", "-"),
             self._api(owner),
-            AppleHere(self.apns.devices),
+            LocalPushService(self.apns.devices),
             self.clock,
             os_version,
         )
-        phone.patience = AT_ONCE
+        phone.retry_policy = AT_ONCE
         self.phones[device] = phone
         await phone.launch()
         return phone
 
-    def _api(self, owner: str) -> CricketApi:
+    def _api(self, owner: str) -> CricketClient:
         async def token() -> str:
             return self.cognito.user(owner)
 
-        return CricketApi(self.client, f"{self.url}/cricket", token)
+        return CricketClient(self.client, f"{self.url}/cricket", token)
 
     async def match(self, **changes: object) -> Fixture:
         """A match that is about to begin."""
@@ -132,7 +134,7 @@ class Village:
                 await by_device[delivery.device].receive(delivery)
             await asyncio.gather(*(phone.settled() for phone in self.phones.values()))
 
-    async def record(self, fixture: Fixture, phone: Phone) -> LiveActivity:
+    async def record(self, fixture: Fixture, phone: VirtualPhone) -> LiveActivity:
         owner = next(device.split("/")[0] for device, each in self.phones.items() if each is phone)
         now = self.clock.milliseconds()
         found = await self.cricket.tables.activities.get(
@@ -153,8 +155,8 @@ async def _start(
 async def open_village(directory: Path) -> AsyncIterator[Village]:
     clock = ManualClock(datetime(2026, 11, 15, 14, tzinfo=UTC))
     async with (
-        Apns(clock).serving() as apns,
-        Cognito(clock).serving() as cognito,
+        ApnsSimulator(clock).serving() as apns,
+        CognitoSimulator(clock).serving() as cognito,
         ClientBuilder().build() as client,
         AsyncExitStack() as stack,
     ):

@@ -20,7 +20,7 @@ from tally.kit.jobs import JobRunner
 from tally.kit.metrics import Metrics
 from tally.kit.server import run_until_stopped
 from tally.settings import Secret, Settings
-from tally.sim.sportmonks.world import API_TOKEN
+from tally.sim.sportmonks.core import API_TOKEN
 from tally.store.catalogue import tables_of
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store

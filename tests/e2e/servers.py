@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from tally.sim.sportmonks.simulator import SportMonks
+from tally.sim.sportmonks.simulator import SportMonksSimulator
 
 
 class Server:
@@ -50,7 +50,7 @@ class Server:
 
 @asynccontextmanager
 async def servers(
-    folder: Path, sportmonks: SportMonks, count: int = 1
+    folder: Path, sportmonks: SportMonksSimulator, count: int = 1
 ) -> AsyncIterator[list[Server]]:
     """So many instances on the same data, started; killed at the end if they still run."""
     leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.broadcasts.values()}

@@ -17,16 +17,19 @@ from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
-from tally.sim.cognito.pool import Cognito
+from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.match import Match
-from tally.sim.sportmonks.simulator import SportMonks
-from tally.sim.sportmonks.world import API_TOKEN
+from tally.sim.sportmonks.simulator import SportMonksSimulator
 
 ADMIN = "an operator's key of thirty-two characters"
 
 
 def settings_for(
-    directory: Path, sportmonks: SportMonks, cognito: Cognito | None = None, **more: Any
+    directory: Path,
+    sportmonks: SportMonksSimulator,
+    cognito: CognitoSimulator | None = None,
+    **more: Any,
 ) -> Settings:
     """All leagues that are played are marquee leagues, so that every ball is followed."""
     leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.broadcasts.values()}
@@ -48,7 +51,7 @@ def settings_for(
 class Stadium:
     """The program and the world around it."""
 
-    sportmonks: SportMonks
+    sportmonks: SportMonksSimulator
     clock: ManualClock
     parts: Application
     cricket: Cricket
@@ -90,10 +93,10 @@ class Stadium:
 
 @asynccontextmanager
 async def open_stadium(
-    directory: Path, *matches: Match, cognito: Cognito | None = None, **settings: Any
+    directory: Path, *matches: Match, cognito: CognitoSimulator | None = None, **settings: Any
 ) -> AsyncIterator[Stadium]:
     clock = ManualClock()
-    async with SportMonks(clock).serving() as sportmonks:
+    async with SportMonksSimulator(clock).serving() as sportmonks:
         sportmonks.limits.hourly = 10**9
         for match in matches:
             sportmonks.add(match)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.sim.cognito.pool import Cognito
-from tally.sim.faults import Fault
-from tally.sim.sportmonks.shipped import MATCH_ID, shipped_match
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.sportmonks.cricsheet import BUNDLED_MATCH_ID, bundled_match
 from tests.e2e.stadium import Stadium, Visitor, open_stadium, served
 
 LIVESCORES = "/api/v2.0/livescores"
-PATH = f"/matches/{MATCH_ID}"
+PATH = f"/matches/{BUNDLED_MATCH_ID}"
 
 
 @asynccontextmanager
@@ -22,11 +22,11 @@ async def watched(directory: Path) -> AsyncIterator[tuple[Stadium, Visitor]]:
     """A match after eight balls, and somebody who watches it."""
     # Tokens are checked by the server's clock, which the issuer does not share: these hold for long
     # enough.
-    async with Cognito(ManualClock()).serving() as cognito:
+    async with CognitoSimulator(ManualClock()).serving() as cognito:
         how: dict[str, Any] = {"cricket_sportmonks_timeout": 1}
-        async with open_stadium(directory, shipped_match(), cognito=cognito, **how) as stadium:
+        async with open_stadium(directory, bundled_match(), cognito=cognito, **how) as stadium:
             await stadium.sync()
-            stadium.sportmonks.broadcast(MATCH_ID).deliver(8)
+            stadium.sportmonks.broadcast(BUNDLED_MATCH_ID).deliver(8)
             await stadium.poll()
             async with served(stadium.parts, cognito.token_for("ana", lifetime=10**6)) as ana:
                 yield stadium, ana
@@ -40,7 +40,7 @@ async def expect_shown(ana: Visitor, score: str, *, is_stale: bool) -> None:
         await ana.get(f"{PATH}/display"),
     )
     assert [team["scores"] for team in match["teams"]] == [[score], []]
-    assert [each["matchId"] for each in live["matches"]] == [str(MATCH_ID)]
+    assert [each["matchId"] for each in live["matches"]] == [str(BUNDLED_MATCH_ID)]
     assert (match["isStale"], live["matches"][0]["isStale"], display["isStale"]) == (
         is_stale,
         is_stale,
@@ -52,24 +52,24 @@ async def expect_shown(ana: Visitor, score: str, *, is_stale: bool) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault(path=LIVESCORES, status=503, times=None),
-        Fault(path=LIVESCORES, drop="before", times=None),
-        Fault(path=LIVESCORES, delay=200, times=None),
-        Fault(path=LIVESCORES, status=200, body='{"data": [{"id"', times=None),
-        Fault(path=LIVESCORES, status=429, times=None),
-        Fault(path=LIVESCORES, status=403, times=None),
+        InjectedFault(path=LIVESCORES, status=503, times=None),
+        InjectedFault(path=LIVESCORES, drop="before", times=None),
+        InjectedFault(path=LIVESCORES, delay=200, times=None),
+        InjectedFault(path=LIVESCORES, status=200, body='{"data": [{"id"', times=None),
+        InjectedFault(path=LIVESCORES, status=429, times=None),
+        InjectedFault(path=LIVESCORES, status=403, times=None),
     ],
     ids=["down", "dropping", "slow", "malformed", "rate-limited", "refusing"],
 )
 async def test_the_last_known_scores_are_shown_and_marked_until_it_is_back(
-    fault: Fault, tmp_path: Path
+    fault: InjectedFault, tmp_path: Path
 ) -> None:
     async with watched(tmp_path) as (stadium, ana):
         await expect_shown(ana, "14/0 (1.1)", is_stale=False)
         stadium.sportmonks.faults.add(fault)
         await stadium.poll(25)
         await stadium.clock.advance(6)
-        stadium.sportmonks.broadcast(MATCH_ID).deliver(6)
+        stadium.sportmonks.broadcast(BUNDLED_MATCH_ID).deliver(6)
         await expect_shown(ana, "14/0 (1.1)", is_stale=True)
         stadium.sportmonks.faults.clear()
         await stadium.poll(200)
@@ -79,11 +79,11 @@ async def test_the_last_known_scores_are_shown_and_marked_until_it_is_back(
 async def test_a_match_that_cannot_be_read_goes_stale_alone(tmp_path: Path) -> None:
     """The others go on, and it is not taken for one that has ended."""
     async with watched(tmp_path) as (stadium, ana):
-        other = stadium.sportmonks.add(shipped_match(7))
+        other = stadium.sportmonks.add(bundled_match(7))
         other.deliver(3)
         await stadium.sync()
         await stadium.poll()
-        stadium.sportmonks.broadcast(MATCH_ID).garble = "text_for_a_list"
+        stadium.sportmonks.broadcast(BUNDLED_MATCH_ID).garble = "text_for_a_list"
         for _ in range(4):
             other.deliver()
             await stadium.poll(12)
@@ -98,6 +98,6 @@ async def test_a_match_that_cannot_be_read_goes_stale_alone(tmp_path: Path) -> N
             False,
             ["13/0 (1.1)"],
         )
-        stadium.sportmonks.broadcast(MATCH_ID).garble = None
+        stadium.sportmonks.broadcast(BUNDLED_MATCH_ID).garble = None
         await stadium.poll()
         assert not (await ana.get(PATH))["isStale"]

@@ -14,7 +14,7 @@ from tally.cricket.repository.fixture_cache import FixtureCacheRepository
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.kit.clock import SystemClock
 from tally.kit.ttl_cache import TTLCache
-from tally.sim.sportmonks.simulator import SportMonks
+from tally.sim.sportmonks.simulator import SportMonksSimulator
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.e2e.servers import Server, servers
@@ -33,7 +33,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def kill_and_start(server: Server, sportmonks: SportMonks, chance: random.Random) -> None:
+async def kill_and_start(
+    server: Server, sportmonks: SportMonksSimulator, chance: random.Random
+) -> None:
     """Let it see some polls, kill it at some moment of its work, and start it again."""
     polls = sportmonks.faults.count(LIVESCORES) + chance.randint(5, 20)
     await until(lambda: sportmonks.faults.count(LIVESCORES) >= polls)
@@ -60,13 +62,13 @@ async def finish(store: Store, names: list[str]) -> list[PipelineState]:
             await asyncio.sleep(0.05)
 
 
-async def play(sportmonks: SportMonks) -> None:
+async def play(sportmonks: SportMonksSimulator) -> None:
     """Let the matches go on at their own pace, whoever looks, until each has its result."""
     going = list(sportmonks.broadcasts.values())
     while going:
         for match in going:
             match.step()
-        going = [match for match in going if not match.standing.is_over]
+        going = [match for match in going if not match.progress.is_over]
         await asyncio.sleep(STEP_SECONDS)
 
 
@@ -78,7 +80,7 @@ async def test_killed_instances_lose_nothing_and_tell_nothing_twice(
 ) -> None:
     """One instance alone, and two that share the matches."""
     clock, chance = SystemClock(), random.Random()
-    async with SportMonks(clock).serving() as sportmonks:
+    async with SportMonksSimulator(clock).serving() as sportmonks:
         sportmonks.limits.hourly = 10**9
         for name in names:
             sportmonks.add(recorded(name))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tally.cricket.model.records import ActivityStatus, EndReason, PollerState
-from tally.sim.phones.activitykit import State
+from tally.sim.phones.activitykit import ActivityState
 from tally.sim.phones.follows import Bell
-from tally.sim.phones.phone import Phone
+from tally.sim.phones.phone import VirtualPhone
 from tests.e2e.theatre import Theatre, open_theatre
 
 
@@ -18,19 +18,19 @@ async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
         yield opened
 
 
-async def follow(theatre: Theatre, phone: Phone) -> None:
+async def follow(theatre: Theatre, phone: VirtualPhone) -> None:
     assert phone.app is not None
     assert await theatre.sit_out(phone.app.follows.follow(theatre.match_id))
     await theatre.deliver()
 
 
-async def go_live(theatre: Theatre, *phones: Phone) -> None:
+async def go_live(theatre: Theatre, *phones: VirtualPhone) -> None:
     """The toss and the first balls; the poller and the orchestrator find them by themselves."""
     theatre.broadcast.deliver(3)
     await theatre.until(lambda: all(shows(phone, theatre) for phone in phones))
 
 
-def shows(phone: Phone, theatre: Theatre) -> bool:
+def shows(phone: VirtualPhone, theatre: Theatre) -> bool:
     """Whether the Lock Screen says what the score service says."""
     activity = phone.shown(theatre.match_id)
     if activity is None:
@@ -38,7 +38,7 @@ def shows(phone: Phone, theatre: Theatre) -> bool:
     return " ".join(team.get("score", "-") for team in activity.content["teams"]) == theatre.score
 
 
-async def bowl(theatre: Theatre, balls: int, *phones: Phone) -> None:
+async def bowl(theatre: Theatre, balls: int, *phones: VirtualPhone) -> None:
     """Some balls, until they are on the screens."""
     theatre.broadcast.deliver(balls)
     await theatre.until(lambda: all(shows(phone, theatre) for phone in phones))
@@ -59,7 +59,7 @@ async def test_a_match_that_goes_live_is_started_updated_and_ended_on_the_phone(
     activity = phone.shown(theatre.match_id)
     assert activity is not None
     theatre.broadcast.play_out()
-    await theatre.until(lambda: activity.state is State.ENDED)
+    await theatre.until(lambda: activity.state is ActivityState.ENDED)
     assert activity.content["status"] == "finished"
     theatre.broadcast.step()  # it leaves the live scores
     await theatre.pass_time(75)
@@ -108,7 +108,7 @@ async def test_a_follow_of_a_live_match_shows_it_at_once_and_an_unfollow_takes_i
     assert phone.app is not None
     await theatre.sit_out(phone.app.follows.unfollow(theatre.match_id))
     await theatre.deliver()
-    assert activity.state is not State.ACTIVE
+    assert activity.state is not ActivityState.ACTIVE
     record = await theatre.record("cho", "cho-phone")
     assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.USER_UNFOLLOW)
     taken = theatre.apns.record.accepted
@@ -164,5 +164,5 @@ async def test_phones_of_ios_18_are_reached_by_the_matchs_channel(theatre: Theat
     await bowl(theatre, 3, *new, old)
     assert theatre.apns.record.accepted == taken + 2
     theatre.broadcast.play_out()
-    await theatre.until(lambda: all(activity.state is State.ENDED for activity in shown))
+    await theatre.until(lambda: all(activity.state is ActivityState.ENDED for activity in shown))
     assert {activity.content["status"] for activity in shown} == {"finished"}

@@ -22,8 +22,8 @@ from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
 from tally.kit.clock import SystemClock
 from tally.kit.keyfile import read_or_create
-from tally.sim.boards.command import make_key
-from tally.sim.players.server import ScoreboardServer
+from tally.sim.boards.command import create_api_key
+from tally.sim.players.scoreboard_client import ScoreboardClient
 from tests.store.emulators import dynamodb_local
 from tests.test_cli import LONG_ENOUGH, PROGRAM, read_until
 
@@ -87,14 +87,14 @@ async def ask(client: Client, url: str, **headers: str) -> Any:
     ).json()
 
 
-def scoreboard(client: Client, url: str, data: Path) -> ScoreboardServer:
+def scoreboard(client: Client, url: str, data: Path) -> ScoreboardClient:
     key = read_or_create(data / "scoreboard-internal.key")
-    return ScoreboardServer(client, f"{url}/scoreboard/api/v1", key, SystemClock())
+    return ScoreboardClient(client, f"{url}/scoreboard/api/v1", key, SystemClock())
 
 
 async def play(client: Client, url: str, data: Path) -> None:
     """An API key is made, an item in DynamoDB, and a player scores, a row in PostgreSQL and a place in Redis."""
-    await make_key(client, f"{url}/devices", read_or_create(data / "devices-admin.key"))
+    await create_api_key(client, f"{url}/devices", read_or_create(data / "devices-admin.key"))
     server = scoreboard(client, url, data)
     player = await server.sign_up("ana", "a password of ana's", "198.18.0.2")
     token = await server.vouch("action-1", player.user.user_id, 50, {})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tally.cricket.model.records import PollerState
-from tally.sim.sportmonks.mistakes import Mistakes, drawn
+from tally.sim.sportmonks.mistakes import Mistakes, random_mistakes
 from tests.e2e.stadium import Stadium, open_stadium
 from tests.recorded import (
     NAMES,
@@ -23,7 +23,7 @@ from tests.recorded import (
 async def play(stadium: Stadium, chance: random.Random, most: int) -> None:
     """Poll while the matches go on, each by so many steps at most between two polls; many polls find nothing new."""
     matches = list(stadium.sportmonks.broadcasts.values())
-    while not all(match.standing.is_over for match in matches):
+    while not all(match.progress.is_over for match in matches):
         for match in matches:
             match.step(
                 min(chance.choice((0, most // 2, most)), len(match.steps) - 1 - match.position)
@@ -88,7 +88,7 @@ async def test_balls_that_were_told_wrongly_are_put_right(name: str, tmp_path: P
     async with open_stadium(tmp_path, recorded(name)) as stadium:
         await stadium.sync()
         (match,) = stadium.sportmonks.broadcasts.values()
-        match.mistakes = drawn(chance, match.deliveries, 0.06)
+        match.mistakes = random_mistakes(chance, match.deliveries, 0.06)
         await play(stadium, chance, 12)
         told = (await stadium.memory(match.match.id)).published_events
         assert expected_doings(name) - told_doings(told) == Counter()

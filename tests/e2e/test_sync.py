@@ -15,7 +15,7 @@ from tally.cricket.repository.teams import CRICKET_TEAMS
 from tally.cricket.service.sync.sync import Synced
 from tally.errors import RateLimited, Unavailable
 from tally.kit.clock import ManualClock
-from tally.sim.faults import Fault
+from tally.sim.fault_injection import InjectedFault
 from tally.store.api import Engine, Scan
 from tally.store.schema import Table
 from tally.store.store import Store
@@ -91,21 +91,21 @@ async def test_fixtures_are_synced_though_the_store_wants_us_to_slow_down() -> N
 @pytest.mark.parametrize(
     ("fault", "trouble"),
     [
-        (Fault(path=FIXTURES, status=503, times=None), Unavailable),
-        (Fault(path=FIXTURES, drop="before", times=None), Unavailable),
-        (Fault(path=FIXTURES, status=200, body="[]", times=None), Unavailable),
-        (Fault(path=FIXTURES, status=429, times=1), RateLimited),
+        (InjectedFault(path=FIXTURES, status=503, times=None), Unavailable),
+        (InjectedFault(path=FIXTURES, drop="before", times=None), Unavailable),
+        (InjectedFault(path=FIXTURES, status=200, body="[]", times=None), Unavailable),
+        (InjectedFault(path=FIXTURES, status=429, times=1), RateLimited),
     ],
 )
 async def test_a_sync_that_fails_half_way_is_completed_by_the_next(
-    tmp_path: Path, fault: Fault, trouble: type[Exception]
+    tmp_path: Path, fault: InjectedFault, trouble: type[Exception]
 ) -> None:
     """What was read is kept; nothing is lost, and nothing is there twice."""
     async with pitch_engine(tmp_path) as engine, open_scores() as scores:
         made = schedule(scores, 500)
         sync = sync_service(Store(engine), scores.gateway, scores.clock)
         await sync.sync_leagues()
-        scores.sportmonks.faults.add(Fault(path=FIXTURES, delay=0, times=2))
+        scores.sportmonks.faults.add(InjectedFault(path=FIXTURES, delay=0, times=2))
         scores.sportmonks.faults.add(fault)
         with pytest.raises(trouble):
             await scores.sit_out(sync.sync_fixtures())

@@ -15,14 +15,14 @@ from tally.cricket.model.records import LiveActivity
 from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
-from tally.sim.apns.simulator import Apns
-from tally.sim.cognito.pool import Cognito
-from tally.sim.phones.api import CricketApi
-from tally.sim.phones.apple import AppleHere
-from tally.sim.phones.phone import Phone
-from tally.sim.sportmonks.broadcast import Broadcast
-from tally.sim.sportmonks.shipped import shipped_match
-from tally.sim.sportmonks.simulator import SportMonks
+from tally.sim.apns.simulator import ApnsSimulator
+from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.phones.cricket_client import CricketClient
+from tally.sim.phones.phone import VirtualPhone
+from tally.sim.phones.push_services import LocalPushService
+from tally.sim.sportmonks.cricsheet import bundled_match
+from tally.sim.sportmonks.playback import MatchPlayback
+from tally.sim.sportmonks.simulator import SportMonksSimulator
 from tests.e2e.stadium import settings_for
 from tests.sim.stadium import AT_ONCE
 
@@ -36,28 +36,33 @@ class Theatre:
     """A programme of one match, which moves when a test says so, and whoever watches it."""
 
     clock: ManualClock
-    sportmonks: SportMonks
-    apns: Apns
-    cognito: Cognito
+    sportmonks: SportMonksSimulator
+    apns: ApnsSimulator
+    cognito: CognitoSimulator
     cricket: Cricket
     client: Client
     url: str
-    broadcast: Broadcast
-    phones: dict[str, Phone] = field(default_factory=dict)
+    broadcast: MatchPlayback
+    phones: dict[str, VirtualPhone] = field(default_factory=dict)
 
     @property
     def match_id(self) -> str:
         return str(self.broadcast.match.id)
 
-    async def phone(self, owner: str, device: str, os_version: str = "17.4") -> Phone:
+    async def phone(self, owner: str, device: str, os_version: str = "17.4") -> VirtualPhone:
         """A phone with the app running on it."""
 
         async def token() -> str:
             return self.cognito.user(owner)
 
-        api = CricketApi(self.client, f"{self.url}/cricket", token)
-        phone = Phone(
-            device, api, AppleHere(self.apns.devices), self.clock, os_version, patience=AT_ONCE
+        api = CricketClient(self.client, f"{self.url}/cricket", token)
+        phone = VirtualPhone(
+            device,
+            api,
+            LocalPushService(self.apns.devices),
+            self.clock,
+            os_version,
+            retry_policy=AT_ONCE,
         )
         self.phones[device] = phone
         await self.sit_out(phone.launch())
@@ -147,12 +152,12 @@ async def open_theatre(directory: Path) -> AsyncIterator[Theatre]:
     """Certificates are checked by the machine's clock, so the play begins now."""
     clock = ManualClock(datetime.now(UTC))
     async with (
-        SportMonks(clock).serving() as sportmonks,
-        Apns(clock).serving() as apns,
-        Cognito(clock).serving() as cognito,
+        SportMonksSimulator(clock).serving() as sportmonks,
+        ApnsSimulator(clock).serving() as apns,
+        CognitoSimulator(clock).serving() as cognito,
         ClientBuilder().build() as client,
     ):
-        broadcast = sportmonks.add(shipped_match())
+        broadcast = sportmonks.add(bundled_match())
         settings = apns.pointed_here(
             settings_for(directory, sportmonks, cognito), directory / "authority.pem"
         )

@@ -4,7 +4,7 @@ from typing import Any
 
 from pyreqwest.response import Response
 
-from tally.sim.visitor import target_of
+from tally.sim.browser import redirect_target
 
 
 async def told(response: Response) -> tuple[int, Any]:
@@ -14,4 +14,4 @@ async def told(response: Response) -> tuple[int, Any]:
 def target(url: str, response: Response) -> str:
     """Where a redirect leads; it must be one."""
     assert response.status == 302
-    return target_of(response, url)
+    return redirect_target(response, url)

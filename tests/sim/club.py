@@ -15,15 +15,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from tally.kit.server import serving
-from tally.sim.forms import with_query
-from tally.sim.oidc.issuer import Issuer
-from tally.sim.oidc.pool import CLIENT
-from tally.sim.strava.simulator import Strava
+from tally.sim.oidc.pool import COLLECT_CLIENT
+from tally.sim.oidc.simulator import OidcSimulator
+from tally.sim.request_parsing import with_query
+from tally.sim.strava.simulator import StravaSimulator
 from tests.sim.receiver import VERIFY_TOKEN
 
 
 class Club:
-    def __init__(self, client: Client, issuer: Issuer, strava: Strava) -> None:
+    def __init__(self, client: Client, issuer: OidcSimulator, strava: StravaSimulator) -> None:
         self._client = client
         self._issuer = issuer
         self._strava = strava
@@ -34,7 +34,7 @@ class Club:
 
     async def log_in(self, _: Request) -> Response:
         asked = {
-            "client_id": CLIENT.client_id,
+            "client_id": COLLECT_CLIENT.client_id,
             "redirect_uri": f"{self.url}/auth/callback",
             "response_type": "code",
         }
@@ -47,7 +47,7 @@ class Club:
             "redirect_uri": f"{self.url}/auth/callback",
         }
         asking = self._client.post(f"{self._issuer.url}/oauth2/token").basic_auth(
-            CLIENT.client_id, CLIENT.secret
+            COLLECT_CLIENT.client_id, COLLECT_CLIENT.secret
         )
         tokens = await (await asking.form(sent).build().send()).json()
         claims = jwt.decode(tokens["id_token"], options={"verify_signature": False})

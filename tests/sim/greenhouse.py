@@ -17,10 +17,10 @@ from tally.devices.repository.readings import ReadingRepository
 from tally.kit.clock import Clock, ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
-from tally.sim.boards.board import Board
-from tally.sim.boards.command import make_key
-from tally.sim.boards.uplink import Uplink
-from tally.sim.faults import Faults, Faulty
+from tally.sim.boards.board import VirtualBoard
+from tally.sim.boards.command import create_api_key
+from tally.sim.boards.devices_client import DevicesClient
+from tally.sim.fault_injection import FaultInjector, FaultMiddleware
 
 ADMIN = Secret("the-token-of-the-operators-0123456789")
 
@@ -49,14 +49,14 @@ class Greenhouse:
 
     url: str
     parts: Application
-    faults: Faults
+    faults: FaultInjector
     clock: Passing
     client: Client
     api_key: Secret
-    chance: random.Random = field(default_factory=lambda: random.Random(secrets.randbits(64)))
+    rng: random.Random = field(default_factory=lambda: random.Random(secrets.randbits(64)))
 
-    def uplink(self, **more: Any) -> Uplink:
-        return Uplink(
+    def uplink(self, **more: Any) -> DevicesClient:
+        return DevicesClient(
             **{
                 "client": self.client,
                 "url": self.url,
@@ -66,12 +66,12 @@ class Greenhouse:
             }
         )
 
-    def board(self, uplink: Uplink | None = None, **more: Any) -> Board:
+    def board(self, uplink: DevicesClient | None = None, **more: Any) -> VirtualBoard:
         """A board that nobody has heard of."""
         hardware_id = ":".join(f"{byte:02X}" for byte in (2, *secrets.token_bytes(5)))
-        return Board(hardware_id, uplink or self.uplink(), self.clock, self.chance, **more)
+        return VirtualBoard(hardware_id, uplink or self.uplink(), self.clock, self.rng, **more)
 
-    async def stored(self, board: Board) -> list[Reading]:
+    async def stored(self, board: VirtualBoard) -> list[Reading]:
         """All readings that the server has of a board."""
         found = ReadingRepository(self.parts.store).all_between(board.hardware_id, (0, LATEST_MS))
         return [reading async for reading in found]
@@ -79,21 +79,26 @@ class Greenhouse:
 
 @asynccontextmanager
 async def greenhouse(
-    directory: Path, patience: timedelta = timedelta(seconds=30), **settings: Any
+    directory: Path, retry_policy: timedelta = timedelta(seconds=30), **settings: Any
 ) -> AsyncIterator[Greenhouse]:
     """A server with a data directory of its own."""
-    world, faults = ManualClock(), Faults()
+    world, faults = ManualClock(), FaultInjector()
     given = Settings(
         data_dir=directory, backends=("devices",), devices_admin_token=ADMIN, **settings
     )
     async with (
         open_application(given, world) as parts,
-        ClientBuilder().timeout(patience).build() as client,
+        ClientBuilder().timeout(retry_policy).build() as client,
     ):
         app = build_app(parts)
-        app.add_middleware(Faulty, faults=faults, clock=world)
+        app.add_middleware(FaultMiddleware, faults=faults, clock=world)
         async with serving(app, on_stopping=parts.drain) as url:
             where = f"{url}/devices"
             yield Greenhouse(
-                where, parts, faults, Passing(world), client, await make_key(client, where, ADMIN)
+                where,
+                parts,
+                faults,
+                Passing(world),
+                client,
+                await create_api_key(client, where, ADMIN),
             )

@@ -12,12 +12,12 @@ from pyreqwest.client import Client, ClientBuilder
 
 from tally.kit.clock import Clock
 from tally.sim.apns.devices import TokenKind
-from tally.sim.apns.simulator import Apns
+from tally.sim.apns.simulator import ApnsSimulator
 
 PAYLOAD = b'{"aps":{"timestamp":1,"event":"update","content-state":{}}}'
 
 
-def bearer(apns: Apns, issued: int, **claims: object) -> str:
+def bearer(apns: ApnsSimulator, issued: int, **claims: object) -> str:
     """A provider's token, as a provider signs it."""
     told = {"iss": apns.key.team_id, "iat": issued, **claims}
     return "bearer " + jwt.encode(told, apns.key.pem, "ES256", {"kid": apns.key.key_id})
@@ -27,7 +27,7 @@ def bearer(apns: Apns, issued: int, **claims: object) -> str:
 class Provider:
     """Sends what a test wants, right or wrong; `headers` are right to begin with."""
 
-    apns: Apns
+    apns: ApnsSimulator
     client: Client
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class Provider:
 
 
 @asynccontextmanager
-async def provider_of(apns: Apns, clock: Clock) -> AsyncIterator[Provider]:
+async def provider_of(apns: ApnsSimulator, clock: Clock) -> AsyncIterator[Provider]:
     building = (
         ClientBuilder()
         .http2_prior_knowledge()
@@ -70,6 +70,6 @@ async def provider_of(apns: Apns, clock: Clock) -> AsyncIterator[Provider]:
         yield Provider(apns, client, headers)
 
 
-def token_of(apns: Apns, kind: TokenKind = TokenKind.UPDATE, device: str = "phone") -> str:
+def token_of(apns: ApnsSimulator, kind: TokenKind = TokenKind.UPDATE, device: str = "phone") -> str:
     apns.devices.register(device, "tests")
     return apns.devices.issue(device, kind)

@@ -17,15 +17,14 @@ from tally.cricket.model import payloads
 from tally.kit.clock import ManualClock
 from tally.kit.retry import RetryPolicy
 from tally.kit.server import serving
-from tally.sim.apns.devices import Delivery
-from tally.sim.apns.simulator import Apns
-from tally.sim.faults import Faults
-from tally.sim.phones.activitykit import Activity
-from tally.sim.phones.api import CricketApi
-from tally.sim.phones.apple import AppleHere
-from tally.sim.phones.defaults import UserDefaults
-from tally.sim.phones.phone import Phone
-from tally.sim.service import simulator_app
+from tally.sim.apns.devices import PushDelivery
+from tally.sim.apns.simulator import ApnsSimulator
+from tally.sim.fault_injection import FaultInjector, simulator_app
+from tally.sim.phones.activitykit import PhoneActivity
+from tally.sim.phones.cricket_client import CricketClient
+from tally.sim.phones.phone import VirtualPhone
+from tally.sim.phones.push_services import LocalPushService
+from tally.sim.phones.tokens import UserDefaults
 
 ALERT = payloads.Alert("Live now", "India v Australia")
 # Tries at once, so that a clock that stands still is no hindrance; the wait between two tries is at
@@ -37,7 +36,7 @@ AT_ONCE = RetryPolicy(attempts=3, base=0.0, cap=0.0, deadline=100)
 class Stadium:
     """The server's side: which matches are live, who follows, and every call that came."""
 
-    faults: Faults = field(default_factory=Faults)
+    faults: FaultInjector = field(default_factory=FaultInjector)
     live: dict[str, dict[str, Any]] = field(default_factory=dict)
     follows: dict[str, str | None] = field(default_factory=dict)
     # Matches whose activities the server has ended.
@@ -128,7 +127,7 @@ class Ground:
     """Everything around a phone."""
 
     stadium: Stadium
-    apns: Apns
+    apns: ApnsSimulator
     clock: ManualClock
     client: Client
 
@@ -138,24 +137,29 @@ class Ground:
         *,
         os_version: str = "17.4",
         defaults: UserDefaults | None = None,
-    ) -> Phone:
+    ) -> VirtualPhone:
         async def token() -> str:
             return f"token of {name}"
 
-        api = CricketApi(self.client, f"{self.stadium.url}/cricket", token)
-        return Phone(
+        api = CricketClient(self.client, f"{self.stadium.url}/cricket", token)
+        return VirtualPhone(
             name,
             api,
-            AppleHere(self.apns.devices),
+            LocalPushService(self.apns.devices),
             self.clock,
             os_version,
             defaults or UserDefaults(),
-            patience=AT_ONCE,
+            retry_policy=AT_ONCE,
         )
 
     async def start(
-        self, phone: Phone, match: str = "7", *, channel: str | None = None, team: str = "neutral"
-    ) -> Activity:
+        self,
+        phone: VirtualPhone,
+        match: str = "7",
+        *,
+        channel: str | None = None,
+        team: str = "neutral",
+    ) -> PhoneActivity:
         """Push a start to the phone, and wait until its app has done what it does."""
         payload = payloads.start_payload(
             timestamp=self.clock.seconds(),
@@ -167,7 +171,7 @@ class Ground:
             stale_at=self.clock.seconds() + 1800,
         )
         await phone.receive(
-            Delivery(
+            PushDelivery(
                 phone.device_id, payload.decode(), "liveactivity", 10, token=phone.kit.start_token
             )
         )
@@ -175,7 +179,13 @@ class Ground:
         return list(phone.kit.activities.values())[-1]
 
     async def update(
-        self, phone: Phone, activity: Activity, number: int, *, at: int | None = None, **more: Any
+        self,
+        phone: VirtualPhone,
+        activity: PhoneActivity,
+        number: int,
+        *,
+        at: int | None = None,
+        **more: Any,
     ) -> None:
         """Push a state to an activity."""
         timestamp = self.clock.seconds() if at is None else at
@@ -185,12 +195,12 @@ class Ground:
             payloads.update_payload(timestamp=timestamp, content={"number": number}, **more),
         )
 
-    async def send(self, phone: Phone, activity: Activity, payload: bytes) -> None:
+    async def send(self, phone: VirtualPhone, activity: PhoneActivity, payload: bytes) -> None:
         target: Mapping[str, Any] = (
             {"token": activity.token} if activity.channel is None else {"channel": activity.channel}
         )
         await phone.receive(
-            Delivery(phone.device_id, payload.decode(), "liveactivity", 5, **target)
+            PushDelivery(phone.device_id, payload.decode(), "liveactivity", 5, **target)
         )
         await phone.settled()
 
@@ -200,7 +210,7 @@ async def ground() -> AsyncIterator[Ground]:
     clock, stadium = ManualClock(), Stadium()
     app = simulator_app("stadium", stadium.routes(), stadium.faults, clock)
     async with (
-        Apns(clock).serving() as apns,
+        ApnsSimulator(clock).serving() as apns,
         serving(app) as url,
         ClientBuilder().build() as client,
     ):
@@ -213,6 +223,6 @@ def encoded(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def numbers(activity: Activity) -> list[int]:
+def numbers(activity: PhoneActivity) -> list[int]:
     """What a person saw on the activity, one after another."""
     return [json.loads(encoded(content))["number"] for content in activity.seen]

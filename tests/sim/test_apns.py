@@ -15,10 +15,10 @@ from tally.kit.clock import ManualClock, SystemClock
 from tally.kit.metrics import Metrics
 from tally.settings import read_settings
 from tally.sim.apns.command import write_settings
-from tally.sim.apns.devices import Delivery, TokenKind
+from tally.sim.apns.devices import PushDelivery, TokenKind
 from tally.sim.apns.faults import PushFault
-from tally.sim.apns.keys import make_key
-from tally.sim.apns.simulator import Apns
+from tally.sim.apns.provider_tokens import make_provider_key
+from tally.sim.apns.simulator import ApnsSimulator
 from tests.sim.pushed import PAYLOAD, Provider, bearer, provider_of, token_of
 
 MINUTE = 60
@@ -30,13 +30,13 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def apns(clock: ManualClock) -> AsyncIterator[Apns]:
-    async with Apns(clock).serving() as apns:
+async def apns(clock: ManualClock) -> AsyncIterator[ApnsSimulator]:
+    async with ApnsSimulator(clock).serving() as apns:
         yield apns
 
 
 @pytest.fixture
-async def provider(apns: Apns, clock: ManualClock) -> AsyncIterator[Provider]:
+async def provider(apns: ApnsSimulator, clock: ManualClock) -> AsyncIterator[Provider]:
     async with provider_of(apns, clock) as provider:
         yield provider
 
@@ -174,7 +174,7 @@ async def test_forged_foreign_and_future_provider_tokens_are_invalid(
     provider: Provider, clock: ManualClock
 ) -> None:
     apns, token, now = provider.apns, token_of(provider.apns), clock.seconds()
-    other = make_key()
+    other = make_provider_key()
     forged = "bearer " + jwt.encode(
         {"iss": apns.key.team_id, "iat": now}, other.pem, "ES256", {"kid": apns.key.key_id}
     )
@@ -199,7 +199,7 @@ async def test_a_delivery_reaches_the_device_of_the_token(provider: Provider) ->
     token = token_of(provider.apns, device="phone-7")
     await provider.push(token, apns_priority="5")
     taken = await provider.apns.devices.mailbox("tests").take()
-    assert taken == [Delivery("phone-7", PAYLOAD.decode(), "liveactivity", 5, token=token)]
+    assert taken == [PushDelivery("phone-7", PAYLOAD.decode(), "liveactivity", 5, token=token)]
 
 
 async def test_a_broadcast_reaches_all_who_listen_and_nobody_else(provider: Provider) -> None:
@@ -395,7 +395,7 @@ async def test_keys_and_certificates_are_the_same_after_a_restart(
 ) -> None:
     """A server that was led here finds its way again."""
     directory = tmp_path / "apns"
-    first, second = Apns.kept_in(directory, clock), Apns.kept_in(directory, clock)
+    first, second = ApnsSimulator.load(directory, clock), ApnsSimulator.load(directory, clock)
     assert first.key == second.key
     assert first.certificates == second.certificates
     assert {path.stat().st_mode & 0o77 for path in directory.iterdir()} == {0}
@@ -404,7 +404,7 @@ async def test_keys_and_certificates_are_the_same_after_a_restart(
 async def test_the_settings_that_the_command_writes_lead_a_server_here(tmp_path: Path) -> None:
     """Sourced into a server's environment, they are all that it needs to push."""
     clock = SystemClock()
-    async with Apns.kept_in(tmp_path, clock).serving() as apns:
+    async with ApnsSimulator.load(tmp_path, clock).serving() as apns:
         lines = write_settings(apns, tmp_path).read_text(encoding="utf-8").splitlines()
         settings = read_settings(dict(line.split("=", 1) for line in lines))
         async with open_apns(settings, clock, Metrics()) as gateway:

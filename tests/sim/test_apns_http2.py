@@ -24,16 +24,16 @@ from hypothesis import strategies as st
 
 from tally.kit.clock import SystemClock
 from tally.sim.apns import frames
-from tally.sim.apns.exchange import Answer, Exchange
-from tally.sim.apns.headers import BadHeaders, HeaderReader, written
-from tally.sim.apns.http2 import MAX_STREAMS, Connection
-from tally.sim.apns.simulator import Apns
+from tally.sim.apns.hpack_codec import HpackDecoder, HpackError, encode_headers
+from tally.sim.apns.http2 import MAX_STREAMS, Http2Connection
+from tally.sim.apns.simulator import ApnsSimulator
+from tally.sim.apns.streams import Http2Response, Http2Stream
 from tests.sim.pushed import PAYLOAD, bearer, token_of
 
 
 @pytest.fixture(scope="module")
-async def apns() -> AsyncIterator[Apns]:
-    async with Apns(SystemClock()).serving() as apns:
+async def apns() -> AsyncIterator[ApnsSimulator]:
+    async with ApnsSimulator(SystemClock()).serving() as apns:
         yield apns
 
 
@@ -64,7 +64,7 @@ class Peer:
 
 
 @asynccontextmanager
-async def unstarted(apns: Apns) -> AsyncIterator[Peer]:
+async def unstarted(apns: ApnsSimulator) -> AsyncIterator[Peer]:
     """A connection on which nothing has been said."""
     context = ssl.create_default_context(cadata=apns.certificates.authority.decode())
     context.set_alpn_protocols(["h2"])
@@ -77,14 +77,14 @@ async def unstarted(apns: Apns) -> AsyncIterator[Peer]:
 
 
 @asynccontextmanager
-async def connected(apns: Apns) -> AsyncIterator[Peer]:
+async def connected(apns: ApnsSimulator) -> AsyncIterator[Peer]:
     async with unstarted(apns) as peer:
         peer.h2.initiate_connection()
         await peer.flush()
         yield peer
 
 
-def headers_for(apns: Apns, token: str) -> list[tuple[str, str]]:
+def headers_for(apns: ApnsSimulator, token: str) -> list[tuple[str, str]]:
     return [
         (":method", "POST"),
         (":scheme", "https"),
@@ -99,7 +99,7 @@ def headers_for(apns: Apns, token: str) -> list[tuple[str, str]]:
 AUTHORIZED: dict[int, list[tuple[str, str]]] = {}
 
 
-def known_headers(apns: Apns, token: str) -> list[tuple[str, str]]:
+def known_headers(apns: ApnsSimulator, token: str) -> list[tuple[str, str]]:
     """The same provider's token in all tests, since Apple minds when it changes."""
     if id(apns) not in AUTHORIZED:
         AUTHORIZED[id(apns)] = headers_for(apns, "")
@@ -109,7 +109,7 @@ def known_headers(apns: Apns, token: str) -> list[tuple[str, str]]:
     ]
 
 
-async def test_another_implementation_of_http2_can_push(apns: Apns) -> None:
+async def test_another_implementation_of_http2_can_push(apns: ApnsSimulator) -> None:
     """Many streams on one connection, bodies in pieces and padded, headers in several frames."""
     async with connected(apns) as peer:
         tokens = [token_of(apns) for _ in range(50)]
@@ -133,7 +133,7 @@ async def test_another_implementation_of_http2_can_push(apns: Apns) -> None:
         assert all(apns.record.payloads(token) == [PAYLOAD] for token in tokens)
 
 
-async def test_the_number_of_streams_is_told_and_pings_are_answered(apns: Apns) -> None:
+async def test_the_number_of_streams_is_told_and_pings_are_answered(apns: ApnsSimulator) -> None:
     async with connected(apns) as peer:
         peer.h2.ping(b"12345678")
         await peer.flush()
@@ -141,7 +141,7 @@ async def test_the_number_of_streams_is_told_and_pings_are_answered(apns: Apns) 
         assert peer.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] == MAX_STREAMS
 
 
-async def test_a_large_answer_waits_for_the_windows_of_the_client(apns: Apns) -> None:
+async def test_a_large_answer_waits_for_the_windows_of_the_client(apns: ApnsSimulator) -> None:
     """Flow control: not a byte more than the client has room for, and all of it in the end."""
     async with connected(apns) as peer:
         peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 10})
@@ -156,7 +156,7 @@ async def test_a_large_answer_waits_for_the_windows_of_the_client(apns: Apns) ->
         assert max(map(len, parts)) <= 10
 
 
-async def test_a_body_without_end_is_cut_off_in_memory_and_refused(apns: Apns) -> None:
+async def test_a_body_without_end_is_cut_off_in_memory_and_refused(apns: ApnsSimulator) -> None:
     async with connected(apns) as peer:
         stream = peer.h2.get_next_available_stream_id()
         peer.h2.send_headers(stream, known_headers(apns, token_of(apns)))
@@ -173,7 +173,7 @@ async def test_a_body_without_end_is_cut_off_in_memory_and_refused(apns: Apns) -
         assert dict(answer.headers)[b":status"] == b"413"
 
 
-async def test_a_stream_that_the_client_gives_up_is_forgotten(apns: Apns) -> None:
+async def test_a_stream_that_the_client_gives_up_is_forgotten(apns: ApnsSimulator) -> None:
     async with connected(apns) as peer:
         stream = peer.h2.get_next_available_stream_id()
         peer.h2.send_headers(stream, known_headers(apns, token_of(apns)))
@@ -204,15 +204,17 @@ async def test_a_stream_that_the_client_gives_up_is_forgotten(apns: Apns) -> Non
         frames.PREFACE + frames.frame(frames.WINDOW_UPDATE, 0, 0, b"1"),
     ],
 )
-async def test_nonsense_ends_its_connection_with_a_reason(apns: Apns, nonsense: bytes) -> None:
+async def test_nonsense_ends_its_connection_with_a_reason(
+    apns: ApnsSimulator, nonsense: bytes
+) -> None:
     async with unstarted(apns) as bare:
         bare.writer.write(nonsense)
         received = await bare.reader.read()
-        assert frames.go_away(0, frames.Code.NO_ERROR)[3:4] in received
+        assert frames.go_away(0, frames.Http2ErrorCode.NO_ERROR)[3:4] in received
         assert await still_serves(apns)
 
 
-async def still_serves(apns: Apns) -> bool:
+async def still_serves(apns: ApnsSimulator) -> bool:
     async with connected(apns) as peer:
         stream = peer.h2.get_next_available_stream_id()
         peer.h2.send_headers(stream, known_headers(apns, token_of(apns)))
@@ -240,8 +242,8 @@ class Wire(asyncio.Transport):
         self.is_closed = True
 
 
-def answered(_: Exchange) -> Answer:
-    return Answer(200)
+def answered(_: Http2Stream) -> Http2Response:
+    return Http2Response(200)
 
 
 REQUEST = [(":method", "POST"), (":scheme", "https"), (":authority", "a"), (":path", "/")]
@@ -273,7 +275,7 @@ def test_any_bytes_are_borne(chunks: list[bytes]) -> None:
     The judge of what is written has every stream open that the bytes may name, since an answer may
     come on any of them.
     """
-    wire, connection = Wire(), Connection(1, answered, lambda _: None)
+    wire, connection = Wire(), Http2Connection(1, answered, lambda _: None)
     connection.connection_made(wire)
     connection.data_received(frames.PREFACE)
     for chunk in chunks:
@@ -302,7 +304,7 @@ def test_headers_are_read_as_another_implementation_writes_them(
     blocks: list[list[tuple[str, str]]], size: int, huffman: bool
 ) -> None:
     """Through all the tables, sizes and codes of HPACK, block after block."""
-    encoder, reader = Encoder(), HeaderReader()
+    encoder, reader = Encoder(), HpackDecoder()
     encoder.header_table_size = size
     for fields in blocks:
         found = reader.read(encoder.encode(fields, huffman=huffman))
@@ -312,8 +314,8 @@ def test_headers_are_read_as_another_implementation_writes_them(
 @given(st.binary(max_size=80))
 def test_a_header_block_is_read_or_refused(block: bytes) -> None:
     try:
-        found = HeaderReader().read(block)
-    except BadHeaders as error:
+        found = HpackDecoder().read(block)
+    except HpackError as error:
         assert str(error)  # noqa: PT017  (either is right: the point is that nothing else comes)
     else:
         assert all(isinstance(value, bytes) for value in found.values())
@@ -323,8 +325,8 @@ def test_a_header_block_is_read_or_refused(block: bytes) -> None:
 def test_answers_are_read_by_another_implementation(status: int) -> None:
     wire, connection = (
         Wire(),
-        Connection(
-            1, lambda _: Answer(status, ((b"apns-id", b"x" * 36),), b"body"), lambda _: None
+        Http2Connection(
+            1, lambda _: Http2Response(status, ((b"apns-id", b"x" * 36),), b"body"), lambda _: None
         ),
     )
     peer = H2Connection(H2Configuration(client_side=True, header_encoding=None))
@@ -336,12 +338,12 @@ def test_answers_are_read_by_another_implementation(status: int) -> None:
         event for event in peer.receive_data(wire.sent) if isinstance(event, ResponseReceived)
     ]
     assert dict(answer.headers) == {b":status": b"%d" % status, b"apns-id": b"x" * 36}
-    assert written(status, ())
+    assert encode_headers(status, ())
 
 
 @pytest.mark.parametrize("missing", [":method", ":scheme", ":path"])
 def test_a_request_that_lacks_what_every_request_has_is_reset_and_no_more(missing: str) -> None:
-    wire, connection = Wire(), Connection(1, answered, lambda _: None)
+    wire, connection = Wire(), Http2Connection(1, answered, lambda _: None)
     connection.connection_made(wire)
     peer = H2Connection(H2Configuration(client_side=True, validate_outbound_headers=False))
     peer.initiate_connection()
@@ -354,8 +356,8 @@ def test_a_request_that_lacks_what_every_request_has_is_reset_and_no_more(missin
 
 
 def test_headers_after_the_end_of_a_request_are_not_served_again() -> None:
-    seen: list[Exchange] = []
-    wire, connection = Wire(), Connection(1, seen.append, lambda _: None)
+    seen: list[Http2Stream] = []
+    wire, connection = Wire(), Http2Connection(1, seen.append, lambda _: None)
     connection.connection_made(wire)
     twice = frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, OPENING) * 2
     connection.data_received(frames.PREFACE + twice)
@@ -364,7 +366,7 @@ def test_headers_after_the_end_of_a_request_are_not_served_again() -> None:
 
 
 def test_more_streams_than_allowed_are_refused_as_never_looked_at() -> None:
-    wire, connection = Wire(), Connection(1, lambda _: None, lambda _: None)
+    wire, connection = Wire(), Http2Connection(1, lambda _: None, lambda _: None)
     connection.connection_made(wire)
     peer = H2Connection(H2Configuration(client_side=True))
     peer.initiate_connection()

@@ -13,24 +13,23 @@ from rich.console import Console
 
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
-from tally.sim.athletes.account import StravaAccounts
-from tally.sim.athletes.athlete import MadeUpAthlete
+from tally.sim.athletes.athlete import VirtualAthlete
+from tally.sim.athletes.collect_client import CollectClient
 from tally.sim.athletes.display import rendered, summary
-from tally.sim.athletes.fleet import Fleet, draw_goal
-from tally.sim.athletes.membership import CollectServer
-from tally.sim.athletes.pace import FastClock
+from tally.sim.athletes.fleet import AcceleratedClock, AthleteFleet, random_goal
+from tally.sim.athletes.strava_client import StravaControlClient
 from tally.sim.athletes.training import (
     DISCIPLINES,
     WEEK,
-    draw_character,
-    draw_daylight,
-    draw_effort,
-    draw_pause,
     part_of_day,
+    random_profile,
+    random_rest_seconds,
+    random_workout,
+    seconds_until_daylight,
 )
-from tally.sim.oidc.issuer import Issuer
 from tally.sim.oidc.keys import SigningKeys
-from tally.sim.strava.simulator import Strava
+from tally.sim.oidc.simulator import OidcSimulator
+from tally.sim.strava.simulator import StravaSimulator
 from tests.sim.club import Club
 from tests.sim.receiver import VERIFY_TOKEN
 
@@ -52,8 +51,8 @@ async def http() -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def strava() -> AsyncIterator[Strava]:
-    async with Strava(ManualClock(START), chance=random.Random(1)).serving() as strava:
+async def strava() -> AsyncIterator[StravaSimulator]:
+    async with StravaSimulator(ManualClock(START), rng=random.Random(1)).serving() as strava:
         yield strava
 
 
@@ -63,25 +62,31 @@ def keys() -> SigningKeys:
 
 
 @pytest.fixture
-async def issuer(keys: SigningKeys) -> AsyncIterator[Issuer]:
-    async with Issuer(ManualClock(START), keys=keys, chance=random.Random(2)).serving() as issuer:
+async def issuer(keys: SigningKeys) -> AsyncIterator[OidcSimulator]:
+    async with OidcSimulator(
+        ManualClock(START), keys=keys, rng=random.Random(2)
+    ).serving() as issuer:
         yield issuer
 
 
 @pytest.fixture
-async def club(http: Client, issuer: Issuer, strava: Strava) -> AsyncIterator[Club]:
+async def club(http: Client, issuer: OidcSimulator, strava: StravaSimulator) -> AsyncIterator[Club]:
     async with Club(http, issuer, strava).serving() as club:
         yield club
 
 
 def fleet_of(
-    http: Client, strava: Strava, clock: ManualClock, seed: int = 7, club: Club | None = None
-) -> Fleet:
-    collect = None if club is None else CollectServer(http, club.url)
-    return Fleet(StravaAccounts(http, strava.url), clock, random.Random(seed), collect)
+    http: Client,
+    strava: StravaSimulator,
+    clock: ManualClock,
+    seed: int = 7,
+    club: Club | None = None,
+) -> AthleteFleet:
+    collect = None if club is None else CollectClient(http, club.url)
+    return AthleteFleet(StravaControlClient(http, strava.url), clock, random.Random(seed), collect)
 
 
-async def live_through(fleet: Fleet, clock: ManualClock, hours: int) -> None:
+async def live_through(fleet: AthleteFleet, clock: ManualClock, hours: int) -> None:
     """From one who wakes to the next: time goes on only while everybody is at rest or on the way, however fast the network is."""
     end = clock.monotonic() + hours * 3600
     async with fleet.living():
@@ -94,8 +99,8 @@ async def live_through(fleet: Fleet, clock: ManualClock, hours: int) -> None:
 @given(seed=st.integers(0, 2**32), hour=st.integers(0, 23))
 def test_an_effort_is_one_that_people_make(seed: int, hour: int) -> None:
     """Neither too far nor too fast, with pauses, and no hills indoors or in the water."""
-    chance = random.Random(seed)
-    effort = draw_effort(chance, draw_character(chance, seed % 1000), hour)
+    rng = random.Random(seed)
+    effort = random_workout(rng, random_profile(rng, seed % 1000), hour)
     (discipline,) = [
         each for each in DISCIPLINES if effort.sport_type in (*each.sport_types, each.indoor)
     ]
@@ -112,15 +117,15 @@ def test_an_effort_is_one_that_people_make(seed: int, hour: int) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_the_same_seed_makes_the_same_person_and_day(seed: int) -> None:
     first, second = random.Random(seed), random.Random(seed)
-    person = draw_character(first, 5)
-    assert person == draw_character(second, 5)
-    assert draw_goal(first, person) == draw_goal(second, person)
-    assert draw_effort(first, person, 8) == draw_effort(second, person, 8)
+    person = random_profile(first, 5)
+    assert person == random_profile(second, 5)
+    assert random_goal(first, person) == random_goal(second, person)
+    assert random_workout(first, person, 8) == random_workout(second, person, 8)
 
 
 def test_a_large_fleet_has_all_kinds_and_no_namesakes() -> None:
-    chance = random.Random(1)
-    people = [draw_character(chance, number) for number in range(2000)]
+    rng = random.Random(1)
+    people = [random_profile(rng, number) for number in range(2000)]
     assert len({person.name for person in people}) == 2000
     assert set(Counter(person.favourite.family for person in people)) == {
         "RIDE",
@@ -131,10 +136,10 @@ def test_a_large_fleet_has_all_kinds_and_no_namesakes() -> None:
 
 
 def test_people_go_out_about_as_often_as_they_mean_to() -> None:
-    chance = random.Random(1)
+    rng = random.Random(1)
     for number in range(20):
-        person = draw_character(chance, number)
-        pauses = [draw_pause(chance, person) for _ in range(2000)]
+        person = random_profile(rng, number)
+        pauses = [random_rest_seconds(rng, person) for _ in range(2000)]
         assert min(pauses) >= 4 * 3600
         times_a_week = WEEK * len(pauses) / sum(pauses)
         assert 0.6 < times_a_week / person.times_a_week < 1.6
@@ -142,10 +147,10 @@ def test_people_go_out_about_as_often_as_they_mean_to() -> None:
 
 def test_few_set_out_at_night() -> None:
     """Who would at night waits for the morning, mostly; by day nobody waits."""
-    chance = random.Random(1)
-    assert {draw_daylight(chance, hour) for hour in range(6, 21)} == {0.0}
+    rng = random.Random(1)
+    assert {seconds_until_daylight(rng, hour) for hour in range(6, 21)} == {0.0}
     for hour in (21, 23, 0, 3, 5):
-        starts = [(hour + draw_daylight(chance, hour) / 3600) % 24 for _ in range(400)]
+        starts = [(hour + seconds_until_daylight(rng, hour) / 3600) % 24 for _ in range(400)]
         assert sum(6 <= start <= 10 for start in starts) > 350
 
 
@@ -165,7 +170,7 @@ def test_an_hour_belongs_to_a_part_of_the_day(hour: int, name: str) -> None:
 
 
 async def test_a_fast_clock_runs_ahead(clock: ManualClock) -> None:
-    fast = FastClock(clock, 3600)
+    fast = AcceleratedClock(clock, 3600)
     assert fast.now() == START
     await clock.advance(24)
     assert fast.now() == datetime(2026, 5, 5, 6, 0, tzinfo=UTC)
@@ -173,7 +178,7 @@ async def test_a_fast_clock_runs_ahead(clock: ManualClock) -> None:
 
 
 async def test_days_go_by_and_activities_come(
-    http: Client, strava: Strava, clock: ManualClock
+    http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
     """Each starts when its athlete went out and is there when they are back; the diary knows of all."""
     fleet = fleet_of(http, strava, clock)
@@ -198,7 +203,7 @@ async def test_the_same_seed_makes_the_same_fortnight(http: Client) -> None:
     lives = []
     for _ in range(2):
         clock = ManualClock(START)
-        async with Strava(ManualClock(START)).serving() as strava:
+        async with StravaSimulator(ManualClock(START)).serving() as strava:
             fleet = fleet_of(http, strava, clock)
             await fleet.gather(3)
             await live_through(fleet, clock, 14 * 24)
@@ -212,7 +217,7 @@ async def test_the_same_seed_makes_the_same_fortnight(http: Client) -> None:
 
 
 async def test_people_have_second_thoughts(
-    http: Client, strava: Strava, clock: ManualClock
+    http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
     """In three months somebody renames, hides and deletes."""
     fleet = fleet_of(http, strava, clock)
@@ -233,7 +238,7 @@ async def test_people_have_second_thoughts(
 
 
 async def test_they_join_what_there_is_to_join(
-    http: Client, strava: Strava, clock: ManualClock, club: Club
+    http: Client, strava: StravaSimulator, clock: ManualClock, club: Club
 ) -> None:
     """Everybody logs in as themselves, links their own account, and sets a goal in the sport they love."""
     fleet = fleet_of(http, strava, clock, club=club)
@@ -251,7 +256,7 @@ async def test_they_join_what_there_is_to_join(
 
 
 async def test_an_issuer_that_approves_by_itself_is_fine_too(
-    http: Client, strava: Strava, issuer: Issuer, clock: ManualClock, club: Club
+    http: Client, strava: StravaSimulator, issuer: OidcSimulator, clock: ManualClock, club: Club
 ) -> None:
     issuer.auto_approve = "Ana Silva"
     fleet = fleet_of(http, strava, clock, club=club)
@@ -262,7 +267,7 @@ async def test_an_issuer_that_approves_by_itself_is_fine_too(
 
 
 async def test_who_joined_is_heard_of(
-    http: Client, strava: Strava, clock: ManualClock, club: Club
+    http: Client, strava: StravaSimulator, clock: ManualClock, club: Club
 ) -> None:
     """Each activity is told by a webhook, and nothing else is."""
     await strava.webhooks.subscribe(f"{club.url}/webhooks/strava", VERIFY_TOKEN)
@@ -277,28 +282,30 @@ async def test_who_joined_is_heard_of(
 
 
 async def test_who_cannot_join_trains_all_the_same(
-    http: Client, strava: Strava, clock: ManualClock
+    http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
-    fleet = Fleet(
-        StravaAccounts(http, strava.url),
+    fleet = AthleteFleet(
+        StravaControlClient(http, strava.url),
         clock,
         random.Random(7),
-        CollectServer(http, f"{strava.url}/nothing"),
+        CollectClient(http, f"{strava.url}/nothing"),
     )
     await fleet.gather(1)
     (athlete,) = fleet.athletes
-    assert athlete.diary.last.startswith("could not join: A redirect was expected at")
+    assert athlete.diary.last.startswith("could not join: Expected a redirect from")
     await live_through(fleet, clock, 14 * 24)
     assert athlete.diary.activities > 0
 
 
 async def test_who_cannot_upload_tries_again_another_day(
-    http: Client, strava: Strava, clock: ManualClock
+    http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
     """An account that does not exist is refused, time after time, and nobody gives up."""
-    person = draw_character(random.Random(1), 0)
-    athlete = MadeUpAthlete(person, 1, StravaAccounts(http, strava.url), clock, random.Random(1))
-    fleet = Fleet(athlete.accounts, clock, random.Random(1), athletes=[athlete])
+    person = random_profile(random.Random(1), 0)
+    athlete = VirtualAthlete(
+        person, 1, StravaControlClient(http, strava.url), clock, random.Random(1)
+    )
+    fleet = AthleteFleet(athlete.accounts, clock, random.Random(1), athletes=[athlete])
     await live_through(fleet, clock, 14 * 24)
     assert athlete.diary.failures > 1
     assert (athlete.diary.activities, athlete.diary.last) == (
@@ -308,7 +315,7 @@ async def test_who_cannot_upload_tries_again_another_day(
 
 
 async def test_a_simulator_that_is_not_there_is_named(http: Client, clock: ManualClock) -> None:
-    fleet = Fleet(StravaAccounts(http, "http://127.0.0.1:9"), clock, random.Random(1))
+    fleet = AthleteFleet(StravaControlClient(http, "http://127.0.0.1:9"), clock, random.Random(1))
     with pytest.raises(
         Unavailable, match=r"The Strava simulator at http://127\.0\.0\.1:9 does not answer"
     ):
@@ -316,7 +323,7 @@ async def test_a_simulator_that_is_not_there_is_named(http: Client, clock: Manua
 
 
 async def test_the_display_shows_the_busiest_and_the_sums(
-    http: Client, strava: Strava, clock: ManualClock
+    http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
     fleet = fleet_of(http, strava, clock)
     await fleet.gather(20)

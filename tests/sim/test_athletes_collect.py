@@ -8,22 +8,22 @@ import pytest
 
 from tally.collect.rules import FAMILIES
 from tally.kit.clock import ManualClock
-from tally.sim.athletes.account import StravaAccounts
-from tally.sim.athletes.athlete import MadeUpAthlete
-from tally.sim.athletes.fleet import Fleet
-from tally.sim.athletes.membership import CollectServer
+from tally.sim.athletes.athlete import VirtualAthlete
+from tally.sim.athletes.collect_client import CollectClient
+from tally.sim.athletes.fleet import AthleteFleet
+from tally.sim.athletes.strava_client import StravaControlClient
 from tests.collect.club import Club, open_club
 from tests.sim.test_athletes import live_through
 
 
-async def milestone_of(club: Club, athlete: MadeUpAthlete) -> Any:
+async def milestone_of(club: Club, athlete: VirtualAthlete) -> Any:
     browser = club.browser()
     await club.sign_in(browser, athlete.character.name)
     (milestone,) = (await browser.get("/milestones")).json["milestones"]
     return milestone
 
 
-def done(club: Club, athlete: MadeUpAthlete, milestone: Any) -> float:
+def done(club: Club, athlete: VirtualAthlete, milestone: Any) -> float:
     """What counts for the milestone, by what Strava has of the athlete."""
     counted = [
         activity
@@ -41,9 +41,9 @@ async def test_a_week_of_training_is_a_week_of_progress(tmp_path: Path) -> None:
     """Each joins by the pages, and each milestone stands where the activities of its owner put it."""
     clock = ManualClock()
     async with open_club(tmp_path) as club:
-        collect = CollectServer(club.client, club.url)
-        fleet = Fleet(
-            StravaAccounts(club.client, club.strava.url), clock, random.Random(7), collect
+        collect = CollectClient(club.client, club.url)
+        fleet = AthleteFleet(
+            StravaControlClient(club.client, club.strava.url), clock, random.Random(7), collect
         )
         await fleet.gather(4)
         assert [athlete.diary.last for athlete in fleet.athletes] == ["joined"] * 4

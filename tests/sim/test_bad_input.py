@@ -13,9 +13,9 @@ from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.request import ConsumedRequest
 
 from tally.kit.clock import ManualClock
-from tally.sim.forms import with_query
-from tally.sim.oidc.issuer import Issuer
-from tally.sim.strava.simulator import Strava
+from tally.sim.oidc.simulator import OidcSimulator
+from tally.sim.request_parsing import with_query
+from tally.sim.strava.simulator import StravaSimulator
 
 PATHS = [
     "/oauth2/authorize",
@@ -109,14 +109,14 @@ async def client() -> AsyncIterator[Client]:
 
 
 @pytest.fixture(scope="module")
-async def issuer() -> AsyncIterator[Issuer]:
-    async with Issuer(ManualClock(), chance=random.Random(1)).serving() as issuer:
+async def issuer() -> AsyncIterator[OidcSimulator]:
+    async with OidcSimulator(ManualClock(), rng=random.Random(1)).serving() as issuer:
         yield issuer
 
 
 @pytest.fixture(scope="module")
-async def strava() -> AsyncIterator[Strava]:
-    async with Strava(ManualClock(), chance=random.Random(1)).serving() as strava:
+async def strava() -> AsyncIterator[StravaSimulator]:
+    async with StravaSimulator(ManualClock(), rng=random.Random(1)).serving() as strava:
         strava.add_athlete("Ana")
         yield strava
 
@@ -165,7 +165,7 @@ SENT = st.builds(
 
 @given(sent=SENT)
 async def test_nothing_that_is_sent_breaks_a_simulator(
-    client: Client, issuer: Issuer, strava: Strava, sent: Sent
+    client: Client, issuer: OidcSimulator, strava: StravaSimulator, sent: Sent
 ) -> None:
     for simulator in (issuer, strava):
         # A fault or an approval that was asked for by chance is no bad answer, but would hide one.

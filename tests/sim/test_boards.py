@@ -16,11 +16,11 @@ from tally.errors import RateLimited, Unavailable
 from tally.kit.clock import ManualClock
 from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
-from tally.sim.boards.board import Board, Quartz
-from tally.sim.boards.sensors import DAY_MS, NAMES, Sensors
-from tally.sim.boards.uplink import Receipt, Rejection
-from tally.sim.calling import Refused
-from tally.sim.faults import Fault
+from tally.sim.boards.board import BoardClock, VirtualBoard
+from tally.sim.boards.devices_client import BatchReceipt, BoardRejection
+from tally.sim.boards.sensors import DAY_MS, NAMES, GreenhouseSensors
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.http_client import RequestRejected
 from tests.sim.greenhouse import Greenhouse, greenhouse
 
 DATA = "/devices/data"
@@ -77,7 +77,7 @@ async def test_what_was_measured_offline_goes_out_in_hundreds_oldest_first(
     before = house.faults.count(DATA)
     await board.deliver()
     assert house.faults.count(DATA) - before == 3
-    assert (uplink.figures.sent, uplink.figures.acknowledged, board.measured) == (250, 250, 250)
+    assert (uplink.stats.sent, uplink.stats.acknowledged, board.measured) == (250, 250, 250)
     times = [reading.timestamp_ms for reading in await house.stored(board)]
     assert times == sorted(times)
     assert times[-1] - times[0] == 249 * 300_000
@@ -86,25 +86,29 @@ async def test_what_was_measured_offline_goes_out_in_hundreds_oldest_first(
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault(path=DATA, drop="before", times=2),
-        Fault(path=DATA, drop="after", times=2),
-        Fault(path=DATA, status=503, body='{"error":"UNAVAILABLE","message":"away"}', times=3),
-        Fault(path=DATA, status=502, body="<html>a proxy", content_type="text/html", times=2),
-        Fault(
+        InjectedFault(path=DATA, drop="before", times=2),
+        InjectedFault(path=DATA, drop="after", times=2),
+        InjectedFault(
+            path=DATA, status=503, body='{"error":"UNAVAILABLE","message":"away"}', times=3
+        ),
+        InjectedFault(
+            path=DATA, status=502, body="<html>a proxy", content_type="text/html", times=2
+        ),
+        InjectedFault(
             path=DATA,
             status=200,
             body="<html>welcome to the hotel's network",
             content_type="text/html",
             times=2,
         ),
-        Fault(path=DATA, status=200, body='{"acknowledged_batch_ids": [', times=2),
-        Fault(path=DATA, status=429, body="{}", times=2),
-        Fault(path="/devices/register", drop="before", times=2),
-        Fault(path="/devices/register", drop="after", times=2),
+        InjectedFault(path=DATA, status=200, body='{"acknowledged_batch_ids": [', times=2),
+        InjectedFault(path=DATA, status=429, body="{}", times=2),
+        InjectedFault(path="/devices/register", drop="before", times=2),
+        InjectedFault(path="/devices/register", drop="after", times=2),
     ],
     ids=lambda fault: f"{fault.path.rpartition('/')[2]} {fault.drop or fault.status}",
 )
-async def test_what_passes_is_waited_for(house: Greenhouse, fault: Fault) -> None:
+async def test_what_passes_is_waited_for(house: Greenhouse, fault: InjectedFault) -> None:
     """With pauses in between; and nothing is lost or stored twice."""
     board = house.board()
     measured = [board.measure() for _ in range(5)]
@@ -123,9 +127,9 @@ async def test_an_answer_that_was_lost_makes_duplicates_and_these_are_not_kept(
     uplink = house.uplink()
     board = house.board(uplink)
     board.remember(4, 1000)
-    house.faults.add(Fault(path=DATA, drop="after"))
+    house.faults.add(InjectedFault(path=DATA, drop="after"))
     await board.deliver()
-    assert (uplink.figures.acknowledged, uplink.figures.duplicates, uplink.figures.failures) == (
+    assert (uplink.stats.acknowledged, uplink.stats.duplicates, uplink.stats.failures) == (
         0,
         4,
         1,
@@ -138,7 +142,7 @@ async def test_a_server_that_stays_away_is_given_up_for_now_with_all_in_the_buff
 ) -> None:
     board = house.board()
     measured = [board.measure()]
-    house.faults.add(Fault(path=DATA, status=503, times=None))
+    house.faults.add(InjectedFault(path=DATA, status=503, times=None))
     with pytest.raises(Unavailable):
         await board.deliver()
     measured.append(board.measure())
@@ -152,9 +156,9 @@ async def test_a_wrong_key_is_not_tried_again_and_loses_nothing(house: Greenhous
     uplink = house.uplink(api_key=Secret("0" * 64))
     board = house.board(uplink)
     board.measure()
-    with pytest.raises(Refused, match="INVALID_API_KEY"):
+    with pytest.raises(RequestRejected, match="INVALID_API_KEY"):
         await board.deliver()
-    assert uplink.figures.requests == 1
+    assert uplink.stats.requests == 1
     assert len(board.buffer) == 1
 
 
@@ -176,12 +180,12 @@ async def test_a_slow_answer_is_not_waited_for_and_what_it_did_is_not_done_again
 ) -> None:
     """The server takes minutes: the board has long come back, and the two deliveries meet."""
     async with greenhouse(
-        tmp_path_factory.mktemp("late"), patience=timedelta(milliseconds=300)
+        tmp_path_factory.mktemp("late"), retry_policy=timedelta(milliseconds=300)
     ) as house:
         board = house.board()
         await board.register()
         measured = [board.measure() for _ in range(3)]
-        house.faults.add(Fault(path=DATA, delay=90))
+        house.faults.add(InjectedFault(path=DATA, delay=90))
         await board.deliver()
         await house.clock.world.advance(90)
         assert not board.buffer
@@ -198,7 +202,7 @@ async def test_two_deliveries_of_the_same_readings_at_once_store_them_once(
     twin = copy.copy(board)
     twin.buffer = copy.copy(board.buffer)
     await asyncio.gather(board.deliver(), twin.deliver())
-    assert (uplink.figures.acknowledged, uplink.figures.duplicates) == (120, 120)
+    assert (uplink.stats.acknowledged, uplink.stats.duplicates) == (120, 120)
     assert ids(await house.stored(board)) == ids(measured)
 
 
@@ -229,13 +233,13 @@ async def test_a_reading_that_the_server_will_never_take_does_not_hold_up_the_ot
     good = board.measure()
     await board.deliver()
     assert not board.buffer
-    assert uplink.figures.rejected == 1
+    assert uplink.stats.rejected == 1
     assert ids(await house.stored(board)) == [good.batch_id] != [bad.batch_id]
 
 
-def receipt(*acknowledged: str, rejected: tuple[int, ...] = ()) -> Receipt:
-    reasons = tuple(Rejection(index, "timestamp_ms", "too early") for index in rejected)
-    return Receipt(frozenset(acknowledged), frozenset(), reasons)
+def receipt(*acknowledged: str, rejected: tuple[int, ...] = ()) -> BatchReceipt:
+    reasons = tuple(BoardRejection(index, "timestamp_ms", "too early") for index in rejected)
+    return BatchReceipt(frozenset(acknowledged), frozenset(), reasons)
 
 
 async def test_what_a_receipt_does_not_speak_of_is_sent_again(house: Greenhouse) -> None:
@@ -252,9 +256,9 @@ async def test_a_request_that_is_too_large_is_halved(house: Greenhouse) -> None:
     uplink = house.uplink()
     board = house.board(uplink)
     board.remember(100, 1000)
-    house.faults.add(Fault(path=DATA, status=413, body="{}", times=2))
+    house.faults.add(InjectedFault(path=DATA, status=413, body="{}", times=2))
     await board.deliver()
-    assert uplink.figures.requests == 1 + 2 + 4
+    assert uplink.stats.requests == 1 + 2 + 4
     assert len(await house.stored(board)) == 100
 
 
@@ -267,21 +271,21 @@ async def test_a_full_buffer_loses_the_oldest_and_says_how_many(house: Greenhous
 
 async def test_rate_limits_are_counted_as_failures_with_their_words(house: Greenhouse) -> None:
     uplink = house.uplink()
-    board = house.board(uplink, patience=RetryPolicy(attempts=1))
+    board = house.board(uplink, retry_policy=RetryPolicy(attempts=1))
     board.measure()
     await board.register()
     house.faults.add(
-        Fault(path=DATA, status=429, body='{"error":"RATE_LIMITED","message":"Too many"}')
+        InjectedFault(path=DATA, status=429, body='{"error":"RATE_LIMITED","message":"Too many"}')
     )
     with pytest.raises(RateLimited) as refusal:
         await board.deliver()
     assert refusal.value.retry_after == 1
-    assert uplink.figures.last_trouble == "429 RATE_LIMITED Too many"
+    assert uplink.stats.last_error == "429 RATE_LIMITED Too many"
 
 
 async def test_a_cheap_clock_drifts() -> None:
     world = ManualClock()
-    quartz = Quartz(world, offset_ms=250, drift_ppm=40, started=world.monotonic())
+    quartz = BoardClock(world, offset_ms=250, drift_ppm=40, started=world.monotonic())
     ahead = quartz.milliseconds() - world.milliseconds()
     await world.advance(86_400)
     assert ahead == 250
@@ -291,7 +295,7 @@ async def test_a_cheap_clock_drifts() -> None:
 @given(st.integers(0, 2**63), st.integers(1_700_000_000_000, 1_900_000_000_000))
 @settings(max_examples=200)
 def test_sensors_show_what_a_greenhouse_could(seed: int, moment: int) -> None:
-    values, statuses = Sensors.somewhere(random.Random(seed)).measure(moment)
+    values, statuses = GreenhouseSensors.somewhere(random.Random(seed)).measure(moment)
     assert set(statuses) == set(NAMES)
     plausible = {
         "bme280_temp_c": (-10, 50),
@@ -305,7 +309,7 @@ def test_sensors_show_what_a_greenhouse_could(seed: int, moment: int) -> None:
 
 
 def test_afternoons_are_warmer_than_nights() -> None:
-    sensors = Sensors(random.Random(1), warmth=20, dryness=0, pressure=1013)
+    sensors = GreenhouseSensors(random.Random(1), warmth=20, dryness=0, pressure=1013)
     start = 20_000 * DAY_MS
     assert sensors.measure(start + DAY_MS * 15 // 24)[0]["bme280_temp_c"] > 24
     assert sensors.measure(start + DAY_MS * 3 // 24)[0]["bme280_temp_c"] < 16
@@ -320,18 +324,20 @@ LIES = (
 )
 WEATHER = st.one_of(
     st.builds(
-        Fault,
+        InjectedFault,
         path=st.just(DATA),
         drop=st.sampled_from(["before", "after"]),
         times=st.integers(1, 3),
     ),
     st.builds(
-        Fault,
+        InjectedFault,
         path=st.just("/devices/"),
         status=st.sampled_from([429, 500, 502, 503, 413]),
         body=st.just("{}"),
     ),
-    st.builds(Fault, path=st.just("/devices/"), status=st.just(200), body=st.sampled_from(LIES)),
+    st.builds(
+        InjectedFault, path=st.just("/devices/"), status=st.just(200), body=st.sampled_from(LIES)
+    ),
 )
 STEPS = st.one_of(
     st.tuples(st.just("measure"), st.integers(1, 130)),
@@ -350,7 +356,7 @@ async def test_whatever_happens_every_reading_is_stored_once_in_the_end(
 ) -> None:
     """Any mixture of measuring, restarts, broken connections, refusals, lies, slow answers, and deliveries that overlap."""
     house.faults.clear()
-    board = house.board(patience=RetryPolicy(attempts=3, base=0.5, cap=60, deadline=1e6))
+    board = house.board(retry_policy=RetryPolicy(attempts=3, base=0.5, cap=60, deadline=1e6))
     measured: list[Any] = []
     for step, detail in steps:
         if step == "measure":
@@ -362,7 +368,7 @@ async def test_whatever_happens_every_reading_is_stored_once_in_the_end(
         else:
             await struggle(board, twice=step == "twice")
     house.faults.clear()
-    board.patience = PATIENT
+    board.retry_policy = PATIENT
     await board.deliver()
     assert not board.buffer
     assert board.lost == 0
@@ -370,11 +376,13 @@ async def test_whatever_happens_every_reading_is_stored_once_in_the_end(
     assert ids(stored) == ids(measured)
 
 
-async def struggle(board: Board, *, twice: bool) -> None:
+async def struggle(board: VirtualBoard, *, twice: bool) -> None:
     """Deliver, perhaps by two tasks at once, and do not mind if it fails."""
     outcomes = await asyncio.gather(
         *(board.deliver() for _ in range(2 if twice else 1)), return_exceptions=True
     )
     for outcome in outcomes:
-        if outcome is not None and not isinstance(outcome, Unavailable | RateLimited | Refused):
+        if outcome is not None and not isinstance(
+            outcome, Unavailable | RateLimited | RequestRejected
+        ):
             raise outcome

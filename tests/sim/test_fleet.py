@@ -18,21 +18,21 @@ from tally.kit.clock import SystemClock
 from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
 from tally.sim.boards.command import devices_url
+from tally.sim.boards.devices_client import BoardStats
 from tally.sim.boards.display import rows, summary
-from tally.sim.boards.fleet import Fleet, Habits
-from tally.sim.boards.uplink import Figures
-from tally.sim.faults import Fault
+from tally.sim.boards.fleet import BoardBehaviour, BoardFleet
+from tally.sim.fault_injection import InjectedFault
 from tests.sim.greenhouse import Greenhouse, greenhouse
 from tests.test_cli import LONG_ENOUGH, read_until, started, tally
 
 DATA = "/devices/data"
 SOON = RetryPolicy(attempts=3, base=0.01, cap=0.05, deadline=5)
-LIVELY = Habits(
+LIVELY = BoardBehaviour(
     interval=0.03,
     goes_offline=0.1,
     offline_windows=(1, 5),
     restarts=0.05,
-    patience=SOON,
+    retry_policy=SOON,
     farewell=30,
 )
 
@@ -45,10 +45,10 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Green
         yield house
 
 
-def fleet_in(house: Greenhouse, habits: Habits = LIVELY, **more: object) -> Fleet:
+def fleet_in(house: Greenhouse, behaviour: BoardBehaviour = LIVELY, **more: object) -> BoardFleet:
     """A fleet on real time: a fleet does not wait for a test's clock."""
     clock = SystemClock()
-    return Fleet(house.uplink(clock=clock, **more), clock, random.Random(5), habits)
+    return BoardFleet(house.uplink(clock=clock, **more), clock, random.Random(5), behaviour)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -61,16 +61,16 @@ async def test_every_reading_of_a_fleet_is_stored_once(house: Greenhouse) -> Non
     """Though boards go offline, restart, and meet a server that drops, refuses and forgets to answer."""
     house.faults.clear()
     for fault in (
-        Fault(path=DATA, drop="after", times=5),
-        Fault(path=DATA, drop="before", times=5),
-        Fault(path="/devices/", status=503, times=10),
-        Fault(path=DATA, status=429, body="{}", times=3),
+        InjectedFault(path=DATA, drop="after", times=5),
+        InjectedFault(path=DATA, drop="before", times=5),
+        InjectedFault(path="/devices/", status=503, times=10),
+        InjectedFault(path=DATA, status=429, body="{}", times=3),
     ):
         house.faults.add(fault)
     fleet = fleet_in(house)
     async with fleet.living(15):
-        await until(lambda: fleet.figures.acknowledged > 400 and not house.faults.pending)
-    assert fleet.figures.duplicates > 0
+        await until(lambda: fleet.stats.acknowledged > 400 and not house.faults.pending)
+    assert fleet.stats.duplicates > 0
     assert len({board.hardware_id for board in fleet.boards}) == 15
     for board in fleet.boards:
         stored = await house.stored(board)
@@ -88,24 +88,24 @@ async def test_every_reading_of_a_fleet_is_stored_once(house: Greenhouse) -> Non
 async def test_a_backlog_goes_out_in_hundreds(house: Greenhouse) -> None:
     house.faults.clear()
     fleet = fleet_in(
-        house, Habits(interval=0.01, backlog=250, goes_offline=0, restarts=0, farewell=30)
+        house, BoardBehaviour(interval=0.01, backlog=250, goes_offline=0, restarts=0, farewell=30)
     )
     async with fleet.living(2):
-        await until(lambda: fleet.figures.acknowledged >= 500)
-    assert fleet.figures.requests <= 2 + fleet.measured - 500 + 6
+        await until(lambda: fleet.stats.acknowledged >= 500)
+    assert fleet.stats.requests <= 2 + fleet.measured - 500 + 6
     assert fleet.buffered == 0
 
 
 async def test_measuring_goes_on_while_the_server_is_away(house: Greenhouse) -> None:
     house.faults.clear()
-    house.faults.add(Fault(status=503, times=None))
+    house.faults.add(InjectedFault(status=503, times=None))
     fleet = fleet_in(house)
     async with fleet.living(5):
         await until(lambda: fleet.measured >= 50)
         assert fleet.buffered == fleet.measured
-        assert fleet.figures.failures > 0
+        assert fleet.stats.failures > 0
         house.faults.clear()
-    assert fleet.figures.acknowledged > 0
+    assert fleet.stats.acknowledged > 0
 
 
 async def test_a_fleet_whose_key_is_refused_says_so(house: Greenhouse) -> None:
@@ -113,19 +113,19 @@ async def test_a_fleet_whose_key_is_refused_says_so(house: Greenhouse) -> None:
     fleet = fleet_in(house, api_key=Secret("0" * 64))
     async with fleet.living(2):
         await asyncio.wait_for(fleet.refused.wait(), LONG_ENOUGH)
-    assert "INVALID_API_KEY" in fleet.figures.last_trouble
+    assert "INVALID_API_KEY" in fleet.stats.last_error
     assert fleet.buffered == fleet.measured > 0
 
 
 async def test_no_more_requests_than_wanted_are_sent(house: Greenhouse) -> None:
     house.faults.clear()
-    before = len(house.faults.seen)
+    before = len(house.faults.requests)
     fleet = fleet_in(house, most_requests=25)
     async with fleet.living(5):
         await asyncio.wait_for(fleet.uplink.spent.wait(), LONG_ENOUGH)
-    assert fleet.figures.requests == 25
+    assert fleet.stats.requests == 25
     # Requests that were under way when the fleet stopped may not have come that far.
-    assert 20 <= len(house.faults.seen) - before <= 25
+    assert 20 <= len(house.faults.requests) - before <= 25
 
 
 async def test_the_same_seed_makes_the_same_boards(house: Greenhouse) -> None:
@@ -139,16 +139,16 @@ def test_the_display_has_the_figures(house: Greenhouse) -> None:
     fleet = fleet_in(house)
     fleet.boards.append(house.board())
     fleet.boards[0].measure()
-    figures = fleet.figures
-    figures.sent, figures.requests, figures.acknowledged, figures.duplicates = 4000, 41, 3000, 7
-    figures.seconds.extend(number / 1000 for number in range(1, 101))
+    stats = fleet.stats
+    stats.sent, stats.requests, stats.acknowledged, stats.duplicates = 4000, 41, 3000, 7
+    stats.latencies.extend(number / 1000 for number in range(1, 101))
     told = dict(rows(fleet, 10))
     assert told["acknowledged"] == "3,000 (300.0 a second)"
     assert told["sent"].startswith("4,000 in 41 requests")
     assert (told["duplicates"], told["buffered"], told["Readings measured"]) == ("7", "1", "1")
     assert told["Answers took"] == "p50 50.5 ms, p99 99.0 ms"
     assert "acknowledged: 3,000" in summary(fleet, 10)
-    assert Figures().quantile(0.99) == 0
+    assert BoardStats().quantile(0.99) == 0
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_server_may_be_named_with_or_without_its_backend(given: str, meant: st
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(Invalid, match="no address of a server"):
+    with pytest.raises(Invalid, match="not a server URL"):
         devices_url("127.0.0.1:8080")
 
 
@@ -177,7 +177,7 @@ def test_the_command_wants_a_key_or_a_way_to_make_one(tmp_path: Path) -> None:
         cli, ["sim", "boards", "--admin-token-file", str(tmp_path / "none")]
     )
     assert result.exit_code == 2
-    assert "cannot be read" in result.stderr
+    assert "Cannot read" in result.stderr
 
 
 def test_boards_post_to_a_server_and_ctrl_c_ends_them_cleanly(tmp_path: Path) -> None:

@@ -8,20 +8,19 @@ from typing import Any
 
 import jwt
 import pytest
-from pyreqwest.client import Client as HttpClient
-from pyreqwest.client import ClientBuilder
+from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
 from tally.errors import Unauthenticated
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.clock import ManualClock
-from tally.sim.faults import Fault
-from tally.sim.forms import with_query
-from tally.sim.oidc.flaws import Flaw
-from tally.sim.oidc.grants import Client, challenge_of
-from tally.sim.oidc.issuer import Issuer
+from tally.sim.browser import Browser, query_parameters
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.oidc.flaws import TokenFlaw
+from tally.sim.oidc.grants import OAuthClient, pkce_challenge
 from tally.sim.oidc.keys import SigningKeys
-from tally.sim.visitor import Visitor, query_of
+from tally.sim.oidc.simulator import OidcSimulator
+from tally.sim.request_parsing import with_query
 from tests.sim.answers import target, told
 
 CALLBACK = "http://127.0.0.1:9/auth/callback"
@@ -35,7 +34,7 @@ ASKED = {
     "scope": "openid email",
     "state": "state-1",
     "nonce": "nonce-1",
-    "code_challenge": challenge_of(VERIFIER),
+    "code_challenge": pkce_challenge(VERIFIER),
     "code_challenge_method": "S256",
 }
 
@@ -51,40 +50,42 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[HttpClient]:
+async def http() -> AsyncIterator[Client]:
     async with ClientBuilder().follow_redirects(False).build() as client:
         yield client
 
 
 @pytest.fixture
-def browser(http: HttpClient) -> Visitor:
-    return Visitor(http)
+def browser(http: Client) -> Browser:
+    return Browser(http)
 
 
 @pytest.fixture
-async def issuer(clock: ManualClock, keys: SigningKeys) -> AsyncIterator[Issuer]:
-    async with Issuer(
-        clock, keys=SigningKeys(keys.current), chance=random.Random(1)
+async def issuer(clock: ManualClock, keys: SigningKeys) -> AsyncIterator[OidcSimulator]:
+    async with OidcSimulator(
+        clock, keys=SigningKeys(keys.current), rng=random.Random(1)
     ).serving() as issuer:
         yield issuer
 
 
 @pytest.fixture
-def verifier(issuer: Issuer, http: HttpClient, clock: ManualClock) -> TokenVerifier:
+def verifier(issuer: OidcSimulator, http: Client, clock: ManualClock) -> TokenVerifier:
     key_set = KeySet(
         http_key_fetcher(http, f"{issuer.issuer}/.well-known/jwks.json"), clock, min_interval=0
     )
     return TokenVerifier(key_set, clock, issuer=issuer.issuer, audience=CLIENT_ID)
 
 
-async def code_for(issuer: Issuer, browser: Visitor, who: str = "Ana Silva", **asked: str) -> str:
+async def code_for(
+    issuer: OidcSimulator, browser: Browser, who: str = "Ana Silva", **asked: str
+) -> str:
     """Through the login page, as a person."""
     response = await browser.submit(f"{issuer.url}/login", ASKED | asked | {"name": who})
-    return query_of(target(issuer.url, response))["code"]
+    return query_parameters(target(issuer.url, response))["code"]
 
 
 async def exchange(
-    issuer: Issuer, http: HttpClient, secret: str = SECRET, **sent: str
+    issuer: OidcSimulator, http: Client, secret: str = SECRET, **sent: str
 ) -> tuple[int, Any]:
     form = {
         "grant_type": "authorization_code",
@@ -95,12 +96,12 @@ async def exchange(
     return await told(await request.build().send())
 
 
-async def control(http: HttpClient, url: str, body: Any) -> tuple[int, Any]:
+async def control(http: Client, url: str, body: Any) -> tuple[int, Any]:
     response = await http.post(url).body_json(body).build().send()
     return response.status, (await response.json() if response.status != 204 else None)
 
 
-async def test_discovery_leads_to_everything_else(issuer: Issuer, http: HttpClient) -> None:
+async def test_discovery_leads_to_everything_else(issuer: OidcSimulator, http: Client) -> None:
     """The document is found under the issuer that tokens name, and its keys are where it says."""
     status, document = await told(
         await http.get(f"{issuer.issuer}/.well-known/openid-configuration").build().send()
@@ -115,25 +116,29 @@ async def test_discovery_leads_to_everything_else(issuer: Issuer, http: HttpClie
 
 
 async def test_a_person_logs_in_by_the_page(
-    issuer: Issuer, browser: Visitor, http: HttpClient
+    issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
     """From authorize to the page, from the page back to the application with its state, and then to tokens."""
     response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))
     login = target(issuer.url, response)
     page = await (await browser.get(login)).text()
     assert "Bo Lindqvist" in page
-    ana = issuer.people.find("Ana Silva")
+    ana = issuer.users.find("Ana Silva")
     assert ana is not None
     back = target(issuer.url, await browser.submit(f"{issuer.url}/login", ASKED | {"who": ana.sub}))
     assert back.startswith(CALLBACK)
-    assert query_of(back)["state"] == "state-1"
-    status, tokens = await exchange(issuer, http, code=query_of(back)["code"])
+    assert query_parameters(back)["state"] == "state-1"
+    status, tokens = await exchange(issuer, http, code=query_parameters(back)["code"])
     assert status == 200
     assert set(tokens) == {"id_token", "access_token", "refresh_token", "expires_in", "token_type"}
 
 
 async def test_tokens_say_what_cognitos_say(
-    issuer: Issuer, browser: Visitor, http: HttpClient, verifier: TokenVerifier, clock: ManualClock
+    issuer: OidcSimulator,
+    browser: Browser,
+    http: Client,
+    verifier: TokenVerifier,
+    clock: ManualClock,
 ) -> None:
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser, "Dana Weiss"))
     person = await verifier.verify(tokens["id_token"])
@@ -160,11 +165,11 @@ async def test_tokens_say_what_cognitos_say(
 
 
 async def test_a_second_login_asks_nothing_until_the_person_logs_out(
-    issuer: Issuer, browser: Visitor
+    issuer: OidcSimulator, browser: Browser
 ) -> None:
     authorize = with_query(f"{issuer.url}/oauth2/authorize", ASKED)
     await code_for(issuer, browser)
-    assert "code" in query_of(target(issuer.url, await browser.get(authorize)))
+    assert "code" in query_parameters(target(issuer.url, await browser.get(authorize)))
     out = with_query(
         f"{issuer.url}/logout", {"client_id": CLIENT_ID, "logout_uri": "http://127.0.0.1:9/"}
     )
@@ -173,7 +178,7 @@ async def test_a_second_login_asks_nothing_until_the_person_logs_out(
 
 
 async def test_logins_can_be_approved_without_anybody(
-    issuer: Issuer, browser: Visitor, http: HttpClient
+    issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
     """As one person for all, or as whom the application hints at."""
     issuer.auto_approve = "Ana Silva"
@@ -181,16 +186,16 @@ async def test_logins_can_be_approved_without_anybody(
         authorize = with_query(
             f"{issuer.url}/oauth2/authorize", ASKED | ({"login_hint": hint} if hint else {})
         )
-        code = query_of(target(issuer.url, await browser.get(authorize)))["code"]
+        code = query_parameters(target(issuer.url, await browser.get(authorize)))["code"]
         _, tokens = await exchange(issuer, http, code=code)
         assert jwt.decode(tokens["id_token"], options={"verify_signature": False})["email"] == email
 
 
 async def test_the_same_person_keeps_their_sub_in_another_issuer(
-    issuer: Issuer, keys: SigningKeys
+    issuer: OidcSimulator, keys: SigningKeys
 ) -> None:
-    other = Issuer(ManualClock(), keys=keys)
-    assert issuer.people.find_or_add("Eve Ng").sub == other.people.find_or_add("Eve Ng").sub
+    other = OidcSimulator(ManualClock(), keys=keys)
+    assert issuer.users.find_or_add("Eve Ng").sub == other.users.find_or_add("Eve Ng").sub
 
 
 @pytest.mark.parametrize(
@@ -202,13 +207,13 @@ async def test_the_same_person_keeps_their_sub_in_another_issuer(
     ],
 )
 async def test_a_wrong_request_is_told_to_the_application(
-    issuer: Issuer, browser: Visitor, changed: dict[str, str], error: str
+    issuer: OidcSimulator, browser: Browser, changed: dict[str, str], error: str
 ) -> None:
     back = target(
         issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
     )
     assert back.startswith(CALLBACK)
-    assert (query_of(back)["error"], query_of(back)["state"]) == (error, "state-1")
+    assert (query_parameters(back)["error"], query_parameters(back)["state"]) == (error, "state-1")
 
 
 @pytest.mark.parametrize(
@@ -221,15 +226,17 @@ async def test_a_wrong_request_is_told_to_the_application(
     ],
 )
 async def test_nobody_is_redirected_to_a_stranger(
-    issuer: Issuer, browser: Visitor, changed: dict[str, str]
+    issuer: OidcSimulator, browser: Browser, changed: dict[str, str]
 ) -> None:
     response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
     assert response.status == 400
     assert "location" not in response.headers
 
 
-async def test_registered_addresses_are_the_only_ones(issuer: Issuer, browser: Visitor) -> None:
-    issuer.register(Client("strict", "s", redirect_uris=(CALLBACK,)))
+async def test_registered_addresses_are_the_only_ones(
+    issuer: OidcSimulator, browser: Browser
+) -> None:
+    issuer.register(OAuthClient("strict", "s", redirect_uris=(CALLBACK,)))
     fine = await browser.get(
         with_query(f"{issuer.url}/oauth2/authorize", ASKED | {"client_id": "strict"})
     )
@@ -238,7 +245,7 @@ async def test_registered_addresses_are_the_only_ones(issuer: Issuer, browser: V
     assert (await browser.get(with_query(f"{issuer.url}/oauth2/authorize", wrong))).status == 400
 
 
-async def test_a_code_works_once(issuer: Issuer, browser: Visitor, http: HttpClient) -> None:
+async def test_a_code_works_once(issuer: OidcSimulator, browser: Browser, http: Client) -> None:
     code = await code_for(issuer, browser)
     assert (await exchange(issuer, http, code=code))[0] == 200
     assert await exchange(issuer, http, code=code) == (400, {"error": "invalid_grant"})
@@ -256,7 +263,7 @@ async def test_a_code_works_once(issuer: Issuer, browser: Visitor, http: HttpCli
     ],
 )
 async def test_a_code_is_changed_by_its_application_alone(
-    issuer: Issuer, browser: Visitor, http: HttpClient, sent: dict[str, str], error: str
+    issuer: OidcSimulator, browser: Browser, http: Client, sent: dict[str, str], error: str
 ) -> None:
     status, answer = await exchange(
         issuer, http, **({"code": await code_for(issuer, browser)} | sent)
@@ -265,7 +272,7 @@ async def test_a_code_is_changed_by_its_application_alone(
 
 
 async def test_a_code_lives_five_minutes(
-    issuer: Issuer, browser: Visitor, http: HttpClient, clock: ManualClock
+    issuer: OidcSimulator, browser: Browser, http: Client, clock: ManualClock
 ) -> None:
     first, second = await code_for(issuer, browser), await code_for(issuer, browser)
     await clock.advance(299)
@@ -274,19 +281,19 @@ async def test_a_code_lives_five_minutes(
     assert (await exchange(issuer, http, code=second))[0] == 400
 
 
-async def test_a_public_client_needs_pkce(issuer: Issuer, browser: Visitor) -> None:
-    issuer.register(Client("phone"))
+async def test_a_public_client_needs_pkce(issuer: OidcSimulator, browser: Browser) -> None:
+    issuer.register(OAuthClient("phone"))
     asked = {name: value for name, value in ASKED.items() if not name.startswith("code_")} | {
         "client_id": "phone"
     }
     back = target(
         issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", asked))
     )
-    assert query_of(back)["error"] == "invalid_request"
+    assert query_parameters(back)["error"] == "invalid_request"
 
 
 async def test_tokens_are_renewed_until_they_are_revoked(
-    issuer: Issuer, browser: Visitor, http: HttpClient
+    issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
     renewing = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
@@ -297,14 +304,14 @@ async def test_tokens_are_renewed_until_they_are_revoked(
     assert await exchange(issuer, http, **renewing) == (400, {"error": "invalid_grant"})
 
 
-async def test_user_info_is_for_access_tokens(issuer: Issuer, http: HttpClient) -> None:
-    issuer.people.find_or_add("Eve Ng")
+async def test_user_info_is_for_access_tokens(issuer: OidcSimulator, http: Client) -> None:
+    issuer.users.find_or_add("Eve Ng")
     tokens = {
         issuer.token_for("Eve Ng"): 200,
         issuer.token_for("Eve Ng", use="id"): 401,
-        issuer.token_for("Eve Ng", flaw=Flaw.NO_SUBJECT): 401,
-        issuer.token_for("Eve Ng", flaw=Flaw.EXPIRED): 401,
-        issuer.token_for("Eve Ng", flaw=Flaw.UNKNOWN_KEY): 401,
+        issuer.token_for("Eve Ng", flaw=TokenFlaw.NO_SUBJECT): 401,
+        issuer.token_for("Eve Ng", flaw=TokenFlaw.EXPIRED): 401,
+        issuer.token_for("Eve Ng", flaw=TokenFlaw.UNKNOWN_KEY): 401,
         "no token": 401,
     }
     for token, status in tokens.items():
@@ -312,7 +319,7 @@ async def test_user_info_is_for_access_tokens(issuer: Issuer, http: HttpClient) 
         assert response.status == status
 
 
-async def test_tokens_can_be_made_directly(issuer: Issuer, verifier: TokenVerifier) -> None:
+async def test_tokens_can_be_made_directly(issuer: OidcSimulator, verifier: TokenVerifier) -> None:
     """For whoever is named, whether they have an account or not."""
     claims = await verifier.verify(issuer.token_for("user-7", groups=("admin",), scope="matches"))
     assert (claims["sub"], claims["cognito:groups"], claims["scope"]) == (
@@ -325,7 +332,7 @@ async def test_tokens_can_be_made_directly(issuer: Issuer, verifier: TokenVerifi
 
 
 async def test_after_a_rotation_new_keys_sign_and_old_tokens_hold(
-    issuer: Issuer, verifier: TokenVerifier
+    issuer: OidcSimulator, verifier: TokenVerifier
 ) -> None:
     """Until the old key is retired."""
     old = issuer.token_for("ana")
@@ -338,28 +345,28 @@ async def test_after_a_rotation_new_keys_sign_and_old_tokens_hold(
 
 
 SEEN_BY_THE_VERIFIER = {
-    Flaw.WRONG_KEY: "^Invalid token$",
-    Flaw.UNKNOWN_KEY: "no key with this key ID",
-    Flaw.WRONG_ISSUER: "unexpected issuer",
-    Flaw.WRONG_AUDIENCE: "unexpected audience",
-    Flaw.NO_SUBJECT: "^Invalid token$",
-    Flaw.EXPIRED: "expired",
-    Flaw.NOT_YET_VALID: "not valid yet",
-    Flaw.ALG_NONE: "unsupported algorithm",
-    Flaw.HS256: "unsupported algorithm",
-    Flaw.TAMPERED: "^Invalid token$",
+    TokenFlaw.WRONG_KEY: "^Invalid token$",
+    TokenFlaw.UNKNOWN_KEY: "no key with this key ID",
+    TokenFlaw.WRONG_ISSUER: "unexpected issuer",
+    TokenFlaw.WRONG_AUDIENCE: "unexpected audience",
+    TokenFlaw.NO_SUBJECT: "^Invalid token$",
+    TokenFlaw.EXPIRED: "expired",
+    TokenFlaw.NOT_YET_VALID: "not valid yet",
+    TokenFlaw.ALG_NONE: "unsupported algorithm",
+    TokenFlaw.HS256: "unsupported algorithm",
+    TokenFlaw.TAMPERED: "^Invalid token$",
 }
 FOR_THE_APPLICATION = {
-    Flaw.WRONG_NONCE: "nonce",
-    Flaw.NO_NONCE: "nonce",
-    Flaw.WRONG_USE: "token_use",
+    TokenFlaw.WRONG_NONCE: "nonce",
+    TokenFlaw.NO_NONCE: "nonce",
+    TokenFlaw.WRONG_USE: "token_use",
 }
 
 
 @pytest.mark.parametrize("flaw", SEEN_BY_THE_VERIFIER)
 @pytest.mark.parametrize("use", ["id", "access"])
 async def test_a_flawed_token_is_refused(
-    issuer: Issuer, verifier: TokenVerifier, flaw: Flaw, use: Any
+    issuer: OidcSimulator, verifier: TokenVerifier, flaw: TokenFlaw, use: Any
 ) -> None:
     with pytest.raises(Unauthenticated, match=SEEN_BY_THE_VERIFIER[flaw]):
         await verifier.verify(issuer.token_for("ana", use=use, flaw=flaw))
@@ -368,7 +375,7 @@ async def test_a_flawed_token_is_refused(
 
 @pytest.mark.parametrize("flaw", FOR_THE_APPLICATION)
 async def test_a_flaw_that_only_the_application_can_see_is_in_its_claim(
-    issuer: Issuer, verifier: TokenVerifier, flaw: Flaw
+    issuer: OidcSimulator, verifier: TokenVerifier, flaw: TokenFlaw
 ) -> None:
     right = await verifier.verify(issuer.token_for("ana", use="id", nonce="nonce-1"))
     wrong = await verifier.verify(issuer.token_for("ana", use="id", nonce="nonce-1", flaw=flaw))
@@ -377,13 +384,13 @@ async def test_a_flaw_that_only_the_application_can_see_is_in_its_claim(
 
 
 def test_every_flaw_is_tried() -> None:
-    assert set(SEEN_BY_THE_VERIFIER) | set(FOR_THE_APPLICATION) == set(Flaw)
+    assert set(SEEN_BY_THE_VERIFIER) | set(FOR_THE_APPLICATION) == set(TokenFlaw)
 
 
 async def test_flaws_come_with_the_next_answers(
-    issuer: Issuer, browser: Visitor, http: HttpClient, verifier: TokenVerifier
+    issuer: OidcSimulator, browser: Browser, http: Client, verifier: TokenVerifier
 ) -> None:
-    issuer.flaws.append(Flaw.WRONG_AUDIENCE)
+    issuer.flaws.append(TokenFlaw.WRONG_AUDIENCE)
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
     with pytest.raises(Unauthenticated, match="unexpected audience"):
         await verifier.verify(tokens["id_token"])
@@ -391,8 +398,10 @@ async def test_flaws_come_with_the_next_answers(
     assert (await verifier.verify(tokens["id_token"]))["nonce"] == "nonce-1"
 
 
-async def test_a_fault_lasts_as_often_as_it_was_asked_for(issuer: Issuer, http: HttpClient) -> None:
-    issuer.faults.add(Fault(path="/oauth2/token", status=503, times=2))
+async def test_a_fault_lasts_as_often_as_it_was_asked_for(
+    issuer: OidcSimulator, http: Client
+) -> None:
+    issuer.faults.add(InjectedFault(path="/oauth2/token", status=503, times=2))
     statuses = [
         (await http.post(f"{issuer.url}/oauth2/token").build().send()).status for _ in range(3)
     ]
@@ -400,9 +409,13 @@ async def test_a_fault_lasts_as_often_as_it_was_asked_for(issuer: Issuer, http: 
     assert issuer.faults.count("/oauth2/token", "POST") == 3
 
 
-async def test_discovery_can_be_down_until_it_is_cleared(issuer: Issuer, http: HttpClient) -> None:
+async def test_discovery_can_be_down_until_it_is_cleared(
+    issuer: OidcSimulator, http: Client
+) -> None:
     address = f"{issuer.issuer}/.well-known/openid-configuration"
-    issuer.faults.add(Fault(path=f"/{issuer.pool}/.well-known/", drop="before", times=None))
+    issuer.faults.add(
+        InjectedFault(path=f"/{issuer.pool_id}/.well-known/", drop="before", times=None)
+    )
     for _ in range(2):
         with pytest.raises(PyreqwestError):
             await http.get(address).build().send()
@@ -410,16 +423,18 @@ async def test_discovery_can_be_down_until_it_is_cleared(issuer: Issuer, http: H
     assert (await http.get(address).build().send()).status == 200
 
 
-async def test_an_answer_can_be_malformed(issuer: Issuer, http: HttpClient) -> None:
-    issuer.faults.add(Fault(path="/oauth2/token", status=200, body='{"id_token": "ey'))
+async def test_an_answer_can_be_malformed(issuer: OidcSimulator, http: Client) -> None:
+    issuer.faults.add(InjectedFault(path="/oauth2/token", status=200, body='{"id_token": "ey'))
     response = await http.post(f"{issuer.url}/oauth2/token").build().send()
     with pytest.raises(PyreqwestError):
         await response.json()
 
 
-async def test_an_answer_can_be_late(issuer: Issuer, http: HttpClient, clock: ManualClock) -> None:
+async def test_an_answer_can_be_late(
+    issuer: OidcSimulator, http: Client, clock: ManualClock
+) -> None:
     """By the simulator's clock: it comes when that has moved on, and not before."""
-    issuer.faults.add(Fault(path="/.well-known/jwks.json", delay=30))
+    issuer.faults.add(InjectedFault(path="/.well-known/jwks.json", delay=30))
     asking = asyncio.create_task(http.get(f"{issuer.url}/.well-known/jwks.json").build().send())
     await clock.until_sleeping()
     assert not asking.done()
@@ -428,18 +443,18 @@ async def test_an_answer_can_be_late(issuer: Issuer, http: HttpClient, clock: Ma
 
 
 async def test_an_answer_can_be_lost_after_the_work(
-    issuer: Issuer, browser: Visitor, http: HttpClient
+    issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
     """The code is used up, and the application never hears of its tokens."""
     code = await code_for(issuer, browser)
-    issuer.faults.add(Fault(path="/oauth2/token", drop="after"))
+    issuer.faults.add(InjectedFault(path="/oauth2/token", drop="after"))
     with pytest.raises(PyreqwestError):
         await exchange(issuer, http, code=code)
     assert await exchange(issuer, http, code=code) == (400, {"error": "invalid_grant"})
 
 
 async def test_an_account_is_deleted_with_the_persons_token(
-    issuer: Issuer, browser: Visitor, http: HttpClient
+    issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
     """It works once, and what was granted can no longer be renewed."""
     _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser, "Eve Ng"))
@@ -453,18 +468,20 @@ async def test_an_account_is_deleted_with_the_persons_token(
         )
 
     assert (await delete())[0] == 200
-    assert issuer.people.find("Eve Ng") is None
+    assert issuer.users.find("Eve Ng") is None
     status, answer = await delete()
     assert (status, answer["__type"]) == (400, "NotAuthorizedException")
     renewing = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
     assert (await exchange(issuer, http, **renewing))[0] == 400
 
 
-async def test_an_account_is_deleted_by_an_administrator(issuer: Issuer, http: HttpClient) -> None:
-    eve = issuer.people.find_or_add("Eve Ng")
+async def test_an_account_is_deleted_by_an_administrator(
+    issuer: OidcSimulator, http: Client
+) -> None:
+    eve = issuer.users.find_or_add("Eve Ng")
     target_header = "AWSCognitoIdentityProviderService.AdminDeleteUser"
     answers = []
-    for pool in ("other_pool", issuer.pool, issuer.pool):
+    for pool in ("other_pool", issuer.pool_id, issuer.pool_id):
         asking = http.post(f"{issuer.url}/").header("x-amz-target", target_header)
         body = {"UserPoolId": pool, "Username": eve.sub}
         answers.append((await told(await asking.body_json(body).build().send()))[1].get("__type"))
@@ -472,18 +489,18 @@ async def test_an_account_is_deleted_by_an_administrator(issuer: Issuer, http: H
 
 
 async def test_it_can_be_driven_from_another_process(
-    issuer: Issuer, browser: Visitor, http: HttpClient, verifier: TokenVerifier
+    issuer: OidcSimulator, browser: Browser, http: Client, verifier: TokenVerifier
 ) -> None:
     """Everything that tests do with the object, the control API does too."""
     url = f"{issuer.url}/_sim"
     _, made = await control(http, f"{url}/tokens", {"sub": "phone-user", "groups": ["admin"]})
     assert (await verifier.verify(made["token"]))["cognito:groups"] == ["admin"]
     assert (await control(http, f"{url}/approval", {"who": "Eve Ng"}))[0] == 204
-    assert "code" in query_of(
+    assert "code" in query_parameters(
         target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED)))
     )
     assert (await control(http, f"{url}/flaws", {"flaws": ["expired"]}))[0] == 204
-    assert issuer.flaws == [Flaw.EXPIRED]
+    assert issuer.flaws == [TokenFlaw.EXPIRED]
     assert (
         await control(http, f"{url}/faults", {"path": "/logout", "status": 500, "times": None})
     )[0] == 204
@@ -498,7 +515,7 @@ async def test_it_can_be_driven_from_another_process(
 
 @pytest.mark.parametrize("body", [{"flaws": ["unheard of"]}, {"flaw": []}, "nothing"])
 async def test_the_control_api_refuses_what_it_does_not_know(
-    issuer: Issuer, http: HttpClient, body: Any
+    issuer: OidcSimulator, http: Client, body: Any
 ) -> None:
     status, answer = await control(http, f"{issuer.url}/_sim/flaws", body)
     assert (status, answer["error"]["code"]) == (400, "invalid")
@@ -508,7 +525,7 @@ async def test_the_control_api_refuses_what_it_does_not_know(
     "header", ["Basic !!!", "Basic " + base64.b64encode(b"\xff:\xff").decode(), "Bearer x"]
 )
 async def test_a_broken_authorization_header_is_an_unknown_client(
-    issuer: Issuer, http: HttpClient, header: str
+    issuer: OidcSimulator, http: Client, header: str
 ) -> None:
     asking = http.post(f"{issuer.url}/oauth2/token").header("authorization", header)
     status, answer = await told(await asking.form({"grant_type": "refresh_token"}).build().send())

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tally.cricket.model import payloads
-from tally.sim.apns.devices import Delivery, TokenKind
-from tally.sim.faults import Fault
-from tally.sim.phones.activitykit import MAX_ALERTS, MAX_GONE, State
-from tally.sim.phones.defaults import UserDefaults
+from tally.sim.apns.devices import PushDelivery, TokenKind
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.phones.activitykit import MAX_ALERTS, MAX_GONE, ActivityState
 from tally.sim.phones.follows import Bell
+from tally.sim.phones.tokens import UserDefaults
 from tests.sim.stadium import Ground, ground, numbers
 
 HOUR = 3600
@@ -67,11 +67,15 @@ async def test_a_token_that_did_not_arrive_is_tried_again_now_and_at_the_next_la
     place: Ground,
 ) -> None:
     phone = place.phone()
-    place.stadium.faults.add(Fault(path="/cricket/user/device/push-to-start", status=503, times=2))
+    place.stadium.faults.add(
+        InjectedFault(path="/cricket/user/device/push-to-start", status=503, times=2)
+    )
     await phone.launch()
     assert len(place.stadium.of("start token")) == 1
     phone = place.phone("phone-2")
-    place.stadium.faults.add(Fault(path="/cricket/user/device/push-to-start", status=503, times=3))
+    place.stadium.faults.add(
+        InjectedFault(path="/cricket/user/device/push-to-start", status=503, times=3)
+    )
     app = await phone.launch()
     assert (len(place.stadium.of("start token")), app.tokens.unsent) == (1, {"pushToStart"})
     phone.quit()
@@ -88,7 +92,7 @@ async def test_a_pushed_start_makes_an_activity_and_wakes_the_app_to_hand_in_its
     phone.quit()
     activity = await place.start(phone, team="40")
     assert (activity.state, activity.is_push_started, activity.match_id) == (
-        State.ACTIVE,
+        ActivityState.ACTIVE,
         True,
         "7",
     )
@@ -121,7 +125,7 @@ async def test_of_tokens_that_change_while_one_is_tried_the_newest_arrives_last(
     """However the network fails, the server never ends up with an older one."""
     phone = place.phone()
     await phone.launch()
-    place.stadium.faults.add(Fault(path="/cricket/matches/7/activity-token", delay=5))
+    place.stadium.faults.add(InjectedFault(path="/cricket/matches/7/activity-token", delay=5))
     starting = asyncio.create_task(place.start(phone))
     await place.clock.until_sleeping()
     [activity] = phone.kit.running()
@@ -210,10 +214,10 @@ async def test_an_activity_runs_for_eight_hours_at_most(place: Ground) -> None:
     phone.quit()
     await place.clock.advance(8 * HOUR - 1)
     await phone.pass_time()
-    assert activity.state is State.ACTIVE
+    assert activity.state is ActivityState.ACTIVE
     await place.clock.advance(1)
     await phone.pass_time()
-    assert (activity.state, phone.kit.on_screen()) == (State.ENDED, [activity])
+    assert (activity.state, phone.kit.on_screen()) == (ActivityState.ENDED, [activity])
     await place.clock.advance(4 * HOUR)
     await phone.pass_time()
     assert phone.kit.on_screen() == []
@@ -227,7 +231,7 @@ async def test_a_second_start_for_a_match_takes_the_place_of_the_first(place: Gr
     second = await place.start(phone)
     other = await place.start(phone, "8")
     assert phone.kit.running() == [second, other]
-    assert first.state is not State.ACTIVE
+    assert first.state is not ActivityState.ACTIVE
     assert place.stadium.of("update token")[1]["updateToken"] == second.token
 
 
@@ -236,7 +240,7 @@ async def test_an_activity_that_the_server_has_ended_is_ended_on_the_phone(place
     phone = place.phone()
     await phone.launch()
     activity = await place.start(phone)
-    assert activity.state is not State.ACTIVE
+    assert activity.state is not ActivityState.ACTIVE
 
 
 async def test_without_permission_nothing_starts_and_what_runs_ends(place: Ground) -> None:
@@ -257,7 +261,7 @@ async def test_the_bell_has_four_states(place: Ground) -> None:
     phone = place.phone()
     app = await phone.launch()
     assert phone.bell("7") is Bell.OUTLINE
-    place.stadium.faults.add(Fault(path="/cricket/user/follow/match", delay=5))
+    place.stadium.faults.add(InjectedFault(path="/cricket/user/follow/match", delay=5))
     following = asyncio.create_task(app.follows.follow("7"))
     await place.clock.until_sleeping()
     assert phone.bell("7") is Bell.LOADING
@@ -273,10 +277,10 @@ async def test_the_bell_has_four_states(place: Ground) -> None:
 async def test_a_follow_that_fails_leaves_the_bell_as_it_was(place: Ground) -> None:
     phone = place.phone()
     app = await phone.launch()
-    place.stadium.faults.add(Fault(path="/cricket/user/follow/match", status=503))
+    place.stadium.faults.add(InjectedFault(path="/cricket/user/follow/match", status=503))
     assert not await app.follows.follow("7")
     assert phone.bell("7") is Bell.OUTLINE
-    assert "503" in phone.api.last_trouble
+    assert "503" in phone.api.last_error
 
 
 @pytest.mark.parametrize(
@@ -336,7 +340,9 @@ async def test_a_token_that_was_lost_while_the_app_was_closed_is_handed_in_at_la
     app = await phone.launch()
     await app.follows.follow("7")
     phone.quit()
-    place.stadium.faults.add(Fault(path="/cricket/matches/7/activity-token", status=503, times=3))
+    place.stadium.faults.add(
+        InjectedFault(path="/cricket/matches/7/activity-token", status=503, times=3)
+    )
     activity = await place.start(phone)
     assert place.stadium.of("update token") == []
     await phone.launch()
@@ -352,7 +358,7 @@ async def test_half_an_hour_without_news_ends_an_activity_while_the_app_runs(pla
     await place.update(phone, activity, 1)
     await place.clock.advance(30 * MINUTE - 1)
     await phone.pass_time()
-    assert activity.state is State.ACTIVE
+    assert activity.state is ActivityState.ACTIVE
     await place.clock.advance(1)
     await phone.pass_time()
     assert (phone.shown("7"), phone.bell("7")) == (None, Bell.FILLED)
@@ -402,7 +408,9 @@ async def test_an_unfollow_without_network_holds_at_once_and_is_told_at_the_next
     )
     phone.quit()
     await phone.set_online(is_online=True)
-    place.stadium.faults.add(Fault(path="/cricket/user/follow/match", method="DELETE", status=503))
+    place.stadium.faults.add(
+        InjectedFault(path="/cricket/user/follow/match", method="DELETE", status=503)
+    )
     await phone.launch()
     assert (phone.bell("7"), "7" in place.stadium.follows) == (Bell.OUTLINE, True)
     await phone.launch()
@@ -438,12 +446,14 @@ async def test_notifications_and_nonsense_are_told_apart(place: Ground) -> None:
     phone = place.phone()
     await phone.launch()
     toss = payloads.notification_payload(payloads.Alert("Toss", "India bat"))
-    await phone.receive(Delivery("phone-1", toss.decode(), "alert", 10, token=phone.device_token))
     await phone.receive(
-        Delivery("phone-1", '{"aps": 1}', "liveactivity", 10, token=phone.kit.start_token)
+        PushDelivery("phone-1", toss.decode(), "alert", 10, token=phone.device_token)
     )
     await phone.receive(
-        Delivery(
+        PushDelivery("phone-1", '{"aps": 1}', "liveactivity", 10, token=phone.kit.start_token)
+    )
+    await phone.receive(
+        PushDelivery(
             "phone-1", '{"aps":{"timestamp":1,"event":"update"}}', "liveactivity", 10, token="ab"
         )
     )
@@ -463,7 +473,7 @@ async def test_a_start_for_a_token_that_has_been_replaced_is_ignored(place: Grou
         attributes={"matchId": "7"},
         alert=payloads.Alert("", ""),
     )
-    await phone.receive(Delivery("phone-1", payload.decode(), "liveactivity", 10, token=old))
+    await phone.receive(PushDelivery("phone-1", payload.decode(), "liveactivity", 10, token=old))
     assert (phone.kit.running(), phone.kit.unknown) == ([], 1)
     assert old is not None
     assert place.apns.devices.tokens[old].kind is TokenKind.START

@@ -18,13 +18,13 @@ from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.kit.clock import SystemClock
 from tally.kit.server import serving
 from tally.settings import Settings
-from tally.sim.apns.simulator import Apns
-from tally.sim.cognito.pool import Cognito
-from tally.sim.phones.activitykit import State
-from tally.sim.phones.api import CricketApi
-from tally.sim.phones.apple import AppleHere
+from tally.sim.apns.simulator import ApnsSimulator
+from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.phones.activitykit import ActivityState
+from tally.sim.phones.cricket_client import CricketClient
 from tally.sim.phones.follows import Bell
-from tally.sim.phones.phone import Phone
+from tally.sim.phones.phone import VirtualPhone
+from tally.sim.phones.push_services import LocalPushService
 from tests.sim.stadium import AT_ONCE
 
 
@@ -33,24 +33,24 @@ class Site:
     """A server with cricket on it, and phones that are read to from here."""
 
     parts: Application
-    apns: Apns
-    cognito: Cognito
+    apns: ApnsSimulator
+    cognito: CognitoSimulator
     client: Client
     url: str
-    phones: dict[str, Phone] = field(default_factory=dict)
+    phones: dict[str, VirtualPhone] = field(default_factory=dict)
 
-    def phone(self, owner: str, device: str, os_version: str = "17.4") -> Phone:
+    def phone(self, owner: str, device: str, os_version: str = "17.4") -> VirtualPhone:
         async def token() -> str:
             return self.cognito.user(owner)
 
-        api = CricketApi(self.client, f"{self.url}/cricket", token)
-        phone = Phone(
+        api = CricketClient(self.client, f"{self.url}/cricket", token)
+        phone = VirtualPhone(
             device,
             api,
-            AppleHere(self.apns.devices),
+            LocalPushService(self.apns.devices),
             self.parts.clock,
             os_version,
-            patience=AT_ONCE,
+            retry_policy=AT_ONCE,
         )
         self.phones[device] = phone
         return phone
@@ -91,8 +91,8 @@ class Site:
 async def site(directory: Path) -> AsyncIterator[Site]:
     clock = SystemClock()
     async with (
-        Apns(clock).serving() as apns,
-        Cognito(clock).serving() as cognito,
+        ApnsSimulator(clock).serving() as apns,
+        CognitoSimulator(clock).serving() as cognito,
         ClientBuilder().build() as client,
     ):
         settings = apns.pointed_here(
@@ -206,7 +206,7 @@ async def test_a_phone_that_starts_its_activity_itself_is_registered_the_same_wa
     await phone.settled()
     activity = phone.shown(match)
     assert activity is not None
-    assert (activity.state, activity.is_push_started) == (State.ACTIVE, False)
+    assert (activity.state, activity.is_push_started) == (ActivityState.ACTIVE, False)
     record = await there.record(match, "fay", "fay-phone")
     assert record is not None
     assert (record.status, record.update_token) == (ActivityStatus.ACTIVE, activity.token)

@@ -22,26 +22,27 @@ from tally.kit.metrics import Metrics
 from tally.kit.server import serving
 from tally.settings import Settings
 from tally.sim.apns.devices import TokenKind
-from tally.sim.apns.simulator import Apns
-from tally.sim.cognito.pool import Cognito
+from tally.sim.apns.simulator import ApnsSimulator
 from tally.sim.commands import sim
-from tally.sim.phones.api import CricketApi
-from tally.sim.phones.apple import AppleElsewhere
+from tally.sim.fault_injection import simulator_app
+from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.phones.cricket_client import CricketClient, PhoneOwner
 from tally.sim.phones.display import rows, summary
-from tally.sim.phones.fleet import Fleet, Habits
-from tally.sim.phones.people import Owner
-from tally.sim.phones.phone import Phone
-from tally.sim.service import simulator_app
+from tally.sim.phones.fleet import PhoneBehaviour, PhoneFleet
+from tally.sim.phones.phone import VirtualPhone
+from tally.sim.phones.push_services import RemotePushService
 from tests.sim.stadium import AT_ONCE, Stadium
 
-CALM = Habits(quits=0, goes_offline=0, swipes_away=0, rotates=0)
-RESTLESS = Habits(interval=0.01, quits=0.5, goes_offline=0.3, swipes_away=0.0, rotates=0.5)
+CALM = PhoneBehaviour(quits=0, goes_offline=0, swipes_away=0, rotates=0)
+RESTLESS = PhoneBehaviour(interval=0.01, quits=0.5, goes_offline=0.3, swipes_away=0.0, rotates=0.5)
 
 
 class World:
     """A server, a push service, an issuer, and a fleet of phones that know them by their addresses alone."""
 
-    def __init__(self, stadium: Stadium, apns: Apns, gateway: ApnsGateway, fleet: Fleet) -> None:
+    def __init__(
+        self, stadium: Stadium, apns: ApnsSimulator, gateway: ApnsGateway, fleet: PhoneFleet
+    ) -> None:
         self.stadium, self.apns, self.gateway, self.fleet = stadium, apns, gateway, fleet
 
     async def start_all(self, match: str) -> None:
@@ -60,13 +61,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(directory: Path, count: int, habits: Habits) -> AsyncIterator[World]:
+async def world(directory: Path, count: int, behaviour: PhoneBehaviour) -> AsyncIterator[World]:
     clock, stadium = SystemClock(), Stadium()
     app = simulator_app("stadium", stadium.routes(), stadium.faults, clock)
     async with (
-        Apns(clock).serving() as apns,
+        ApnsSimulator(clock).serving() as apns,
         serving(app) as url,
-        Cognito(clock).serving() as cognito,
+        CognitoSimulator(clock).serving() as cognito,
     ):
         stadium.url = url
         settings = apns.pointed_here(Settings(), directory / "authority.pem")
@@ -74,14 +75,19 @@ async def world(directory: Path, count: int, habits: Habits) -> AsyncIterator[Wo
             open_apns(settings, clock, Metrics()) as gateway,
             ClientBuilder().build() as client,
         ):
-            apple = AppleElsewhere(client, apns.control_url, "a fleet".replace(" ", "-"))
+            apple = RemotePushService(client, apns.control_url, "a fleet".replace(" ", "-"))
             phones = []
             for number in range(count):
-                owner = Owner(client, cognito.url, f"fan-{number}", clock)
-                api = CricketApi(client, f"{url}/cricket", owner.token)
-                phones.append(Phone(f"phone-{number}", api, apple, clock, patience=AT_ONCE))
+                owner = PhoneOwner(client, cognito.url, f"fan-{number}", clock)
+                api = CricketClient(client, f"{url}/cricket", owner.token)
+                phones.append(
+                    VirtualPhone(f"phone-{number}", api, apple, clock, retry_policy=AT_ONCE)
+                )
             yield World(
-                stadium, apns, gateway, Fleet(phones, apple, clock, random.Random(1), habits)
+                stadium,
+                apns,
+                gateway,
+                PhoneFleet(phones, apple, clock, random.Random(1), behaviour),
             )
 
 
@@ -133,7 +139,7 @@ async def test_restless_owners_end_up_with_the_newest_token_at_the_server(tmp_pa
 
 async def test_a_push_service_that_is_gone_is_told_in_words() -> None:
     async with ClientBuilder().timeout(timedelta(seconds=5)).build() as client:
-        apple = AppleElsewhere(client, "http://127.0.0.1:9", "nobody")
+        apple = RemotePushService(client, "http://127.0.0.1:9", "nobody")
         with pytest.raises(Unavailable, match="push service"):
             await apple.issue("phone", TokenKind.DEVICE)
         with pytest.raises(Unavailable, match="push service"):
@@ -142,7 +148,10 @@ async def test_a_push_service_that_is_gone_is_told_in_words() -> None:
 
 async def test_the_command_runs_phones_and_tells_how_they_did(tmp_path: Path) -> None:
     """`tally sim phones`, in a process of its own, follows what is live and ends with the sums."""
-    async with world(tmp_path, 0, CALM) as there, Cognito(SystemClock()).serving() as cognito:
+    async with (
+        world(tmp_path, 0, CALM) as there,
+        CognitoSimulator(SystemClock()).serving() as cognito,
+    ):
         there.stadium.live["7"] = {"number": 1}
         words = (
             "-m",
@@ -186,4 +195,4 @@ async def test_the_command_runs_phones_and_tells_how_they_did(tmp_path: Path) ->
 def test_the_command_explains_a_wrong_address() -> None:
     result = CliRunner().invoke(sim, ["phones", "--url", "nowhere"])
     assert result.exit_code == 2
-    assert "nowhere is no address of a server" in result.output
+    assert "nowhere is not a server URL" in result.output

@@ -84,7 +84,7 @@ def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text("[]")
     done = run("strava", "--port", "0", "--state", str(tmp_path / "state.json"))
     assert done.returncode == 2
-    assert "holds no world of Strava's" in done.stderr
+    assert "is not a valid Strava state file" in done.stderr
     assert (tmp_path / "state.json").read_text() == "[]"
 
 

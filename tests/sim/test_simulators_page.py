@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tally.sim.oidc.flaws import Flaw
-from tally.sim.sportmonks.simulator import SportMonks
-from tally.sim.strava.simulator import Strava
+from tally.sim.oidc.flaws import TokenFlaw
+from tally.sim.sportmonks.simulator import SportMonksSimulator
+from tally.sim.strava.simulator import StravaSimulator
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "simulators.md"
@@ -25,16 +25,16 @@ async def test_the_example_runs_as_it_stands() -> None:
     assert inspect.iscoroutine(running)
     await running
     strava = names["strava"]
-    assert isinstance(strava, Strava)
+    assert isinstance(strava, StravaSimulator)
     assert strava.activities == {}
     sportmonks = names["sportmonks"]
-    assert isinstance(sportmonks, SportMonks)
+    assert isinstance(sportmonks, SportMonksSimulator)
     assert len(sportmonks.broadcasts) == 3
 
 
 def test_every_flaw_is_named() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert [flaw for flaw in Flaw if f"`{flaw}`" not in text] == []
+    assert [flaw for flaw in TokenFlaw if f"`{flaw}`" not in text] == []
 
 
 @pytest.mark.parametrize("simulator", ["oidc", "strava", "sportmonks", "apns"])

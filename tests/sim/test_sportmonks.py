@@ -12,13 +12,13 @@ from pyreqwest.client import Client, ClientBuilder
 
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.clock import ManualClock
-from tally.sim.cognito.pool import Cognito
-from tally.sim.faults import Fault
-from tally.sim.sportmonks.broadcast import POLLS_AFTER, Broadcast, Garble
-from tally.sim.sportmonks.mistakes import Mistakes, Wrong, drawn
-from tally.sim.sportmonks.shipped import MATCH_ID, shipped_match
-from tally.sim.sportmonks.simulator import SportMonks
-from tally.sim.sportmonks.world import API_TOKEN
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.sportmonks.core import API_TOKEN
+from tally.sim.sportmonks.cricsheet import BUNDLED_MATCH_ID, bundled_match
+from tally.sim.sportmonks.mistakes import Misreport, Mistakes, random_mistakes
+from tally.sim.sportmonks.playback import POLLS_AFTER, Garble, MatchPlayback
+from tally.sim.sportmonks.simulator import SportMonksSimulator
 
 LIVESCORES = "/api/v2.0/livescores"
 
@@ -26,11 +26,11 @@ LIVESCORES = "/api/v2.0/livescores"
 class Site:
     """A simulator with one match, and a client that has its token."""
 
-    def __init__(self, sportmonks: SportMonks, clock: ManualClock, client: Client) -> None:
+    def __init__(self, sportmonks: SportMonksSimulator, clock: ManualClock, client: Client) -> None:
         self.sportmonks = sportmonks
         self.clock = clock
         self.client = client
-        self.match = sportmonks.add(shipped_match())
+        self.match = sportmonks.add(bundled_match())
 
     async def data(self, path: str, parameters: dict[str, str] | None = None) -> Any:
         query = {"api_token": API_TOKEN} | (parameters or {})
@@ -48,7 +48,10 @@ class Site:
 @asynccontextmanager
 async def opened() -> AsyncIterator[Site]:
     clock = ManualClock()
-    async with SportMonks(clock).serving() as sportmonks, ClientBuilder().build() as client:
+    async with (
+        SportMonksSimulator(clock).serving() as sportmonks,
+        ClientBuilder().build() as client,
+    ):
         yield Site(sportmonks, clock, client)
 
 
@@ -80,7 +83,7 @@ async def test_a_match_goes_from_not_started_to_finished() -> None:
 async def test_only_what_is_asked_for_is_included() -> None:
     async with opened() as site:
         site.match.deliver(8)
-        path = f"/fixtures/{MATCH_ID}"
+        path = f"/fixtures/{BUNDLED_MATCH_ID}"
         plain = await site.data(path)
         assert {"runs", "balls", "batting", "localteam"} & plain.keys() == set()
         told = await site.data(path, {"include": "runs,batting.batsman,bowling,balls,localteam"})
@@ -203,21 +206,21 @@ async def test_the_limit_counts_by_resource_and_for_an_hour() -> None:
 async def test_a_match_at_a_speed_follows_the_clock() -> None:
     """At 60, half an hour before the start passes in thirty seconds, and a ball takes about a second."""
     async with opened() as site:
-        fast = site.sportmonks.add(shipped_match(7), speed=60)
+        fast = site.sportmonks.add(bundled_match(7), speed=60)
         await site.clock.advance(1)
-        assert fast.standing.is_tossed
+        assert fast.progress.is_tossed
         await site.clock.advance(29)
-        (innings,) = fast.standing.balls
+        (innings,) = fast.progress.balls
         assert innings == 0
         await site.clock.advance(60)
-        assert 40 < sum(fast.standing.balls) < 60
+        assert 40 < sum(fast.progress.balls) < 60
         fast.run_at(None)
         stopped = fast.position
         await site.clock.advance(3600)
         assert fast.position == stopped
         fast.run_at(1000)
         await site.clock.advance(60)
-        assert fast.standing.is_over
+        assert fast.progress.is_over
 
 
 async def test_a_match_can_move_with_every_look() -> None:
@@ -243,7 +246,7 @@ async def test_a_match_can_move_with_every_look() -> None:
 )
 async def test_a_match_can_be_unreadable_among_good_ones(garble: Garble, path: str) -> None:
     async with opened() as site:
-        other = site.sportmonks.add(shipped_match(7))
+        other = site.sportmonks.add(bundled_match(7))
         site.match.deliver(1)
         other.deliver(1)
         good = await site.data("/livescores", {"include": "runs,balls"})
@@ -257,7 +260,7 @@ async def test_mistakes_are_put_right() -> None:
     """A ball is told wrongly under its own id, comes late, or comes twice; the totals are those of what was told."""
     async with opened() as site:
         site.match.mistakes = Mistakes(
-            wrong={1: Wrong("dot", until=2)}, late={3: 1}, twice=frozenset({0})
+            wrong={1: Misreport("dot", until=2)}, late={3: 1}, twice=frozenset({0})
         )
         fixtures = [told(site.match) for _ in range(6)]
         assert [[ball["score"]["name"] for ball in fixture["balls"]] for fixture in fixtures] == [
@@ -275,15 +278,15 @@ async def test_mistakes_are_put_right() -> None:
         assert fixtures[3]["balls"][2]["updated_at"] > fixtures[2]["balls"][2]["updated_at"]
 
 
-def told(match: Broadcast) -> dict[str, Any]:
+def told(match: MatchPlayback) -> dict[str, Any]:
     match.deliver()
     return match.fixture()
 
 
 def test_drawn_mistakes_are_gone_when_the_match_is_over() -> None:
-    match = Broadcast(shipped_match(), ManualClock())
-    right = Broadcast(shipped_match(), ManualClock())
-    match.mistakes = drawn(
+    match = MatchPlayback(bundled_match(), ManualClock())
+    right = MatchPlayback(bundled_match(), ManualClock())
+    match.mistakes = random_mistakes(
         random.Random(3), match.deliveries, 0.2, ("dot", "runs", "four", "wicket")
     )
     differing = 0
@@ -315,7 +318,7 @@ async def test_it_is_driven_from_another_process() -> None:
     """Everything that the objects do, the control API does too."""
     async with opened() as site:
         status, described = await site.control(
-            "POST", f"/matches/{MATCH_ID}/step", {"deliveries": 3}
+            "POST", f"/matches/{BUNDLED_MATCH_ID}/step", {"deliveries": 3}
         )
         assert (status, described["score"], described["status"]) == (
             200,
@@ -338,8 +341,8 @@ async def test_it_is_driven_from_another_process() -> None:
         mistakes = {
             "mistakes": {"wrong": {"5": {"how": "dot", "until": 2}}, "late": {"6": 1}, "twice": [7]}
         }
-        assert (await site.control("POST", f"/matches/{MATCH_ID}", mistakes))[0] == 200
-        assert site.match.mistakes == Mistakes({5: Wrong("dot", 2)}, {6: 1}, frozenset({7}))
+        assert (await site.control("POST", f"/matches/{BUNDLED_MATCH_ID}", mistakes))[0] == 200
+        assert site.match.mistakes == Mistakes({5: Misreport("dot", 2)}, {6: 1}, frozenset({7}))
         assert (await site.control("POST", "/schedule", {"count": 5}))[0] == 201
         assert (await site.control("POST", "/limits", {"hourly": 7}))[0] == 204
         assert (await site.control("POST", "/faults", {"path": LIVESCORES, "status": 503}))[
@@ -355,9 +358,9 @@ async def test_it_is_driven_from_another_process() -> None:
         assert (await site.control("DELETE", "/faults"))[0] == 204
         assert (await site.control("DELETE", "/matches/12"))[0] == 204
         assert (await site.control("DELETE", "/matches/12"))[0] == 404
-        assert (await site.control("POST", f"/matches/{MATCH_ID}/step", {"to": "result"}))[1][
-            "status"
-        ] == "Finished"
+        assert (await site.control("POST", f"/matches/{BUNDLED_MATCH_ID}/step", {"to": "result"}))[
+            1
+        ]["status"] == "Finished"
 
 
 @pytest.mark.parametrize(
@@ -365,9 +368,9 @@ async def test_it_is_driven_from_another_process() -> None:
     [
         ("/matches", {"content": {"info": {}}}),
         ("/matches", {"content": 5}),
-        (f"/matches/{MATCH_ID}", {"speed": 0}),
-        (f"/matches/{MATCH_ID}", {"garble": "upside down"}),
-        (f"/matches/{MATCH_ID}/step", {"steps": -1}),
+        (f"/matches/{BUNDLED_MATCH_ID}", {"speed": 0}),
+        (f"/matches/{BUNDLED_MATCH_ID}", {"garble": "upside down"}),
+        (f"/matches/{BUNDLED_MATCH_ID}/step", {"steps": -1}),
         ("/schedule", {"count": 10**9}),
         ("/limits", {}),
     ],
@@ -380,7 +383,7 @@ async def test_nonsense_to_the_control_api_is_refused(path: str, body: Any) -> N
 
 async def test_faults_hit_the_api_and_not_its_control() -> None:
     async with opened() as site:
-        site.sportmonks.faults.add(Fault(path="/", status=503, times=None))
+        site.sportmonks.faults.add(InjectedFault(path="/", status=503, times=None))
         response = (
             await site.client.get(f"{site.sportmonks.api}/livescores")
             .query({"api_token": API_TOKEN})
@@ -395,7 +398,7 @@ async def test_faults_hit_the_api_and_not_its_control() -> None:
 async def test_cognito_has_a_client_for_phones_and_a_group_for_operators() -> None:
     """Its tokens hold for whoever reads its keys."""
     clock = ManualClock()
-    async with Cognito(clock).serving() as cognito, ClientBuilder().build() as client:
+    async with CognitoSimulator(clock).serving() as cognito, ClientBuilder().build() as client:
         keys = KeySet(http_key_fetcher(client, f"{cognito.issuer}/.well-known/jwks.json"), clock)
         verifier = TokenVerifier(keys, clock, issuer=cognito.issuer, audience=cognito.client_id)
         ana, olga = (

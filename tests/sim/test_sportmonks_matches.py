@@ -8,17 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tally.kit.clock import ManualClock
-from tally.sim.sportmonks.broadcast import Broadcast
-from tally.sim.sportmonks.cricsheet import NotAMatch, read_match
+from tally.sim.sportmonks.cricsheet import InvalidMatchFile, bundled_match, read_match
 from tally.sim.sportmonks.match import Match
-from tally.sim.sportmonks.shipped import shipped_match
+from tally.sim.sportmonks.playback import MatchPlayback
 from tests.recorded import NAMES, expected, recorded
 from tests.sim.sportmonks_files import AWAY, HOME, delivery, document, documents, innings, match_of
 
 
 def told(match: Match) -> dict[str, Any]:
     """The fixture once the match is over."""
-    broadcast = Broadcast(match, ManualClock())
+    broadcast = MatchPlayback(match, ManualClock())
     broadcast.play_out()
     return broadcast.fixture()
 
@@ -191,7 +190,7 @@ def test_two_wickets_with_one_ball_are_two_rows() -> None:
 
 def test_penalty_runs_before_and_after_count_for_the_side() -> None:
     match = match_of(innings(HOME, [delivery(2)], penalty_runs={"pre": 5, "post": 10}))
-    broadcast = Broadcast(match, ManualClock())
+    broadcast = MatchPlayback(match, ManualClock())
     broadcast.deliver()
     assert broadcast.fixture()["runs"][0]["score"] == 7
     broadcast.play_out()
@@ -257,7 +256,7 @@ def test_the_older_layout_is_read_too() -> None:
     [b"", b"[]", b"{", b"\xff", b'{"info": {"teams": ["A"]}}', b'{"info": {"teams": ["A", "A"]}}'],
 )
 def test_what_is_no_match_is_refused(content: bytes) -> None:
-    with pytest.raises(NotAMatch):
+    with pytest.raises(InvalidMatchFile):
         read_match(content)
 
 
@@ -266,7 +265,7 @@ def test_what_is_no_match_is_refused(content: bytes) -> None:
 def test_any_file_can_be_told_at_any_moment(made: dict[str, Any]) -> None:
     """Totals are those of the balls, wickets those of the batters, and ids rise."""
     match = read_match(msgspec.json.encode(made))
-    broadcast = Broadcast(match, ManualClock())
+    broadcast = MatchPlayback(match, ManualClock())
     while broadcast.position < len(broadcast.steps):
         broadcast.step(7)
         fixture = broadcast.fixture()
@@ -312,7 +311,7 @@ def test_a_file_with_nonsense_in_it_is_told_or_refused(
     holder[key] = data.draw(json_values)
     try:
         match = read_match(msgspec.json.encode(made))
-    except NotAMatch:
+    except InvalidMatchFile:
         return
     assert told(match)["resource"] == "fixtures"
 
@@ -325,7 +324,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def test_the_match_that_comes_along_has_something_of_everything() -> None:
-    match = shipped_match()
+    match = bundled_match()
     fixture = told(match)
     assert fixture["note"] == "Harbour Herons won by 11 runs"
     assert [(run["score"], run["wickets"], run["overs"]) for run in fixture["runs"]] == [

@@ -12,14 +12,14 @@ from pyreqwest.exceptions import PyreqwestError
 from pyreqwest.response import Response
 
 from tally.kit.clock import ManualClock
-from tally.sim.faults import Fault
-from tally.sim.forms import with_query
-from tally.sim.strava.limits import Allowance
-from tally.sim.strava.model import Athlete
-from tally.sim.strava.simulator import Strava
-from tally.sim.strava.snapshot import restore, take
-from tally.sim.strava.world import Consent
-from tally.sim.visitor import Visitor, query_of
+from tally.sim.browser import Browser, query_parameters
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.request_parsing import with_query
+from tally.sim.strava.core import Consent
+from tally.sim.strava.model import StravaAthlete
+from tally.sim.strava.rate_limits import RateLimit
+from tally.sim.strava.simulator import StravaSimulator
+from tally.sim.strava.snapshot import dump_snapshot, load_snapshot
 from tests.sim.answers import target, told
 from tests.sim.receiver import VERIFY_TOKEN, Receiver
 
@@ -49,13 +49,13 @@ async def http() -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def strava(clock: ManualClock) -> AsyncIterator[Strava]:
-    async with Strava(clock, chance=random.Random(1)).serving() as strava:
+async def strava(clock: ManualClock) -> AsyncIterator[StravaSimulator]:
+    async with StravaSimulator(clock, rng=random.Random(1)).serving() as strava:
         yield strava
 
 
 @pytest.fixture
-def ana(strava: Strava) -> Athlete:
+def ana(strava: StravaSimulator) -> StravaAthlete:
     return strava.add_athlete("Ana", "Silva")
 
 
@@ -67,24 +67,26 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-async def subscribed(strava: Strava, receiver: Receiver, ana: Athlete) -> Receiver:
+async def subscribed(strava: StravaSimulator, receiver: Receiver, ana: StravaAthlete) -> Receiver:
     """Events go to the receiver, and Ana lets the application read everything."""
     await strava.webhooks.subscribe(receiver.url, VERIFY_TOKEN)
     strava.authorizations.grant(ana.id, ALL)
     return receiver
 
 
-async def token(strava: Strava, http: Client, **sent: str) -> tuple[int, Any]:
+async def token(strava: StravaSimulator, http: Client, **sent: str) -> tuple[int, Any]:
     return await told(
         await http.post(f"{strava.url}/oauth/token").form(APPLICATION | sent).build().send()
     )
 
 
-async def refresh(strava: Strava, http: Client, refresh_token: str) -> tuple[int, Any]:
+async def refresh(strava: StravaSimulator, http: Client, refresh_token: str) -> tuple[int, Any]:
     return await token(strava, http, grant_type="refresh_token", refresh_token=refresh_token)
 
 
-async def fetch(strava: Strava, http: Client, activity_id: int, access_token: str) -> Response:
+async def fetch(
+    strava: StravaSimulator, http: Client, activity_id: int, access_token: str
+) -> Response:
     return (
         await http.get(f"{strava.url}/api/v3/activities/{activity_id}")
         .bearer_auth(access_token)
@@ -93,7 +95,9 @@ async def fetch(strava: Strava, http: Client, activity_id: int, access_token: st
     )
 
 
-async def control(strava: Strava, http: Client, method: str, path: str, body: Any) -> Response:
+async def control(
+    strava: StravaSimulator, http: Client, method: str, path: str, body: Any
+) -> Response:
     return await http.request(method, f"{strava.url}/_sim/{path}").body_json(body).build().send()
 
 
@@ -106,45 +110,49 @@ def fault_of(answer: Any) -> tuple[str, str, str]:
 
 
 async def test_an_athlete_lets_the_application_in_by_the_page(
-    strava: Strava, http: Client, ana: Athlete
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     """And comes back with the state, a code, and what was really granted."""
-    browser = Visitor(http)
+    browser = Browser(http)
     page = await (await browser.get(with_query(f"{strava.url}/oauth/authorize", ASKED))).text()
     assert "Ana Silva" in page
     assert 'name="grant:activity:read_all" checked>' in page
     ticked = {"athlete": str(ana.id), "grant:activity:read_all": "on"}
     back = target(strava.url, await browser.submit(f"{strava.url}/oauth/authorize", ASKED | ticked))
     assert back.startswith(CALLBACK)
-    assert (query_of(back)["state"], query_of(back)["scope"]) == (
+    assert (query_parameters(back)["state"], query_parameters(back)["scope"]) == (
         "state-1",
         "read,activity:read_all",
     )
     status, tokens = await token(
-        strava, http, grant_type="authorization_code", code=query_of(back)["code"]
+        strava, http, grant_type="authorization_code", code=query_parameters(back)["code"]
     )
     assert (status, tokens["athlete"]["id"], tokens["expires_in"]) == (200, ana.id, 6 * 3600)
 
 
-async def test_an_athlete_may_grant_less(strava: Strava, http: Client, ana: Athlete) -> None:
-    response = await Visitor(http).submit(
+async def test_an_athlete_may_grant_less(
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
+) -> None:
+    response = await Browser(http).submit(
         f"{strava.url}/oauth/authorize", ASKED | {"athlete": str(ana.id)}
     )
-    assert query_of(target(strava.url, response))["scope"] == "read"
+    assert query_parameters(target(strava.url, response))["scope"] == "read"
 
 
-async def test_an_athlete_may_refuse(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_an_athlete_may_refuse(
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
+) -> None:
     sent = ASKED | {"athlete": str(ana.id), "deny": "yes"}
-    back = query_of(
-        target(strava.url, await Visitor(http).submit(f"{strava.url}/oauth/authorize", sent))
+    back = query_parameters(
+        target(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent))
     )
     assert back == {"state": "state-1", "error": "access_denied"}
 
 
-async def test_a_stranger_becomes_an_athlete(strava: Strava, http: Client) -> None:
+async def test_a_stranger_becomes_an_athlete(strava: StravaSimulator, http: Client) -> None:
     sent = ASKED | {"name": "Eve Ng"}
-    back = query_of(
-        target(strava.url, await Visitor(http).submit(f"{strava.url}/oauth/authorize", sent))
+    back = query_parameters(
+        target(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent))
     )
     _, tokens = await token(strava, http, grant_type="authorization_code", code=back["code"])
     assert (tokens["athlete"]["firstname"], tokens["athlete"]["lastname"]) == ("Eve", "Ng")
@@ -152,9 +160,9 @@ async def test_a_stranger_becomes_an_athlete(strava: Strava, http: Client) -> No
 
 @pytest.mark.parametrize("chosen", ["", "7", "nobody", "²"])
 async def test_the_page_comes_back_for_nobody(
-    strava: Strava, http: Client, ana: Athlete, chosen: str
+    strava: StravaSimulator, http: Client, ana: StravaAthlete, chosen: str
 ) -> None:
-    response = await Visitor(http).submit(
+    response = await Browser(http).submit(
         f"{strava.url}/oauth/authorize", ASKED | {"athlete": chosen}
     )
     assert response.status == 200
@@ -170,11 +178,11 @@ async def test_the_page_comes_back_for_nobody(
     ],
 )
 async def test_consent_can_be_given_without_anybody(
-    strava: Strava, http: Client, ana: Athlete, consent: Consent, answer: str | None
+    strava: StravaSimulator, http: Client, ana: StravaAthlete, consent: Consent, answer: str | None
 ) -> None:
     strava.auto_approve = consent
-    response = await Visitor(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED))
-    assert query_of(target(strava.url, response)).get("scope") == answer
+    response = await Browser(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED))
+    assert query_parameters(target(strava.url, response)).get("scope") == answer
 
 
 @pytest.mark.parametrize(
@@ -188,10 +196,10 @@ async def test_consent_can_be_given_without_anybody(
     ],
 )
 async def test_an_application_that_asks_wrongly_is_refused(
-    strava: Strava, http: Client, changed: dict[str, str], field: str
+    strava: StravaSimulator, http: Client, changed: dict[str, str], field: str
 ) -> None:
     status, answer = await told(
-        await Visitor(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED | changed))
+        await Browser(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED | changed))
     )
     assert (status, fault_of(answer)[1:]) == (400, (field, "invalid"))
 
@@ -199,7 +207,7 @@ async def test_an_application_that_asks_wrongly_is_refused(
 # Tokens
 
 
-async def test_a_code_works_once(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_a_code_works_once(strava: StravaSimulator, http: Client, ana: StravaAthlete) -> None:
     sent = {
         "grant_type": "authorization_code",
         "code": strava.authorizations.issue_code(ana.id, ALL),
@@ -210,7 +218,7 @@ async def test_a_code_works_once(strava: Strava, http: Client, ana: Athlete) -> 
 
 
 async def test_the_application_must_know_its_secret(
-    strava: Strava, http: Client, ana: Athlete
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
     sent = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
@@ -220,7 +228,7 @@ async def test_the_application_must_know_its_secret(
 
 
 async def test_a_refresh_with_time_left_brings_nothing_new(
-    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+    strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
     await clock.advance(5 * 3600 - 1)
@@ -234,7 +242,7 @@ async def test_a_refresh_with_time_left_brings_nothing_new(
 
 
 async def test_a_refresh_rotates_both_tokens(
-    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+    strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     """The old refresh token is dead at once, and the old access token lives out its time."""
     activity = strava.record(ana.id)
@@ -252,7 +260,7 @@ async def test_a_refresh_rotates_both_tokens(
 
 
 async def test_an_old_refresh_token_can_have_a_grace(
-    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+    strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     """Within it, the old one gives what the new one gives."""
     strava.authorizations.grace = 60
@@ -268,7 +276,7 @@ async def test_an_old_refresh_token_can_have_a_grace(
 
 
 async def test_rotation_can_be_off(
-    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+    strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     strava.authorizations.rotates = False
     grant = strava.authorizations.grant(ana.id, ALL)
@@ -279,17 +287,19 @@ async def test_rotation_can_be_off(
 
 
 async def test_a_rotation_whose_answer_is_lost_leaves_the_old_token_dead(
-    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+    strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
     await clock.advance(6 * 3600)
-    strava.faults.add(Fault(path="/oauth/token", drop="after"))
+    strava.faults.add(InjectedFault(path="/oauth/token", drop="after"))
     with pytest.raises(PyreqwestError):
         await refresh(strava, http, grant.refresh_token)
     assert (await refresh(strava, http, grant.refresh_token))[0] == 400
 
 
-async def test_the_same_grant_again_keeps_the_tokens(strava: Strava, ana: Athlete) -> None:
+async def test_the_same_grant_again_keeps_the_tokens(
+    strava: StravaSimulator, ana: StravaAthlete
+) -> None:
     """So that a second link of one athlete does not cut off the first; another scope is another grant."""
     first = strava.authorizations.grant(ana.id, ALL)
     assert strava.authorizations.grant(ana.id, ALL) == first
@@ -297,7 +307,7 @@ async def test_the_same_grant_again_keeps_the_tokens(strava: Strava, ana: Athlet
 
 
 async def test_who_deauthorizes_takes_back_everything(
-    subscribed: Receiver, strava: Strava, http: Client, ana: Athlete
+    subscribed: Receiver, strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     """Access, refresh, and the news of activities; the application is told, once."""
     activity = strava.record(ana.id)
@@ -326,7 +336,7 @@ async def test_who_deauthorizes_takes_back_everything(
 
 
 async def test_an_activity_has_the_fields_that_strava_gives_it(
-    strava: Strava, http: Client, ana: Athlete
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
     made = strava.record(
@@ -357,7 +367,7 @@ async def test_an_activity_has_the_fields_that_strava_gives_it(
 
 
 async def test_a_token_that_does_not_hold_is_401(
-    strava: Strava, http: Client, ana: Athlete
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     activity = strava.record(ana.id)
     strava.authorizations.grant(ana.id, ALL)
@@ -365,7 +375,9 @@ async def test_a_token_that_does_not_hold_is_401(
     assert (status, fault_of(answer)) == (401, ("Athlete", "access_token", "invalid"))
 
 
-async def test_activities_need_their_scope(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_activities_need_their_scope(
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
+) -> None:
     activity = strava.record(ana.id)
     grant = strava.authorizations.grant(ana.id, frozenset({"read"}))
     status, answer = await told(await fetch(strava, http, activity.id, grant.access_token))
@@ -376,7 +388,7 @@ async def test_activities_need_their_scope(strava: Strava, http: Client, ana: At
 
 
 async def test_what_one_may_not_see_is_not_there(
-    strava: Strava, http: Client, ana: Athlete
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     """Private ones without the scope for them, those of others, deleted ones and none at all."""
     bo = strava.add_athlete("Bo")
@@ -395,7 +407,7 @@ async def test_what_one_may_not_see_is_not_there(
 
 
 async def test_an_athlete_is_shown_to_whom_they_trust(
-    strava: Strava, http: Client, ana: Athlete
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
     response = (
@@ -411,7 +423,7 @@ async def test_an_athlete_is_shown_to_whom_they_trust(
 
 
 async def test_every_answer_says_how_much_is_left(
-    strava: Strava, http: Client, ana: Athlete
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
     for used in (1, 2):
@@ -423,10 +435,10 @@ async def test_every_answer_says_how_much_is_left(
 
 
 async def test_beyond_a_limit_it_is_429_until_the_window_ends(
-    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+    strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     """At the natural quarter of an hour, not fifteen minutes later; refused requests count for the day."""
-    strava.limits.reads = Allowance(2, 5)
+    strava.limits.reads = RateLimit(2, 5)
     grant = strava.authorizations.grant(ana.id, ALL)
     activity = strava.record(ana.id)
 
@@ -447,9 +459,9 @@ async def test_beyond_a_limit_it_is_429_until_the_window_ends(
 
 
 async def test_the_day_ends_at_midnight(
-    strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+    strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
-    strava.limits.overall = Allowance(10, 1)
+    strava.limits.overall = RateLimit(10, 1)
     activity = strava.record(ana.id)
     for wait, expected in ((0, 200), (15 * 3600, 429), (3600, 200)):
         await clock.advance(wait)
@@ -461,7 +473,7 @@ async def test_the_day_ends_at_midnight(
 
 
 async def test_a_subscription_is_made_after_a_handshake(
-    strava: Strava, http: Client, receiver: Receiver
+    strava: StravaSimulator, http: Client, receiver: Receiver
 ) -> None:
     """One for each application; it can be looked up and ended."""
     url = f"{strava.url}/api/v3/push_subscriptions"
@@ -478,7 +490,7 @@ async def test_a_subscription_is_made_after_a_handshake(
 
 
 async def test_a_callback_that_does_not_answer_rightly_is_refused(
-    strava: Strava, http: Client, receiver: Receiver
+    strava: StravaSimulator, http: Client, receiver: Receiver
 ) -> None:
     url = f"{strava.url}/api/v3/push_subscriptions"
     wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
@@ -502,7 +514,7 @@ async def test_a_callback_that_does_not_answer_rightly_is_refused(
 
 
 async def test_a_callback_has_two_seconds_to_answer(
-    strava: Strava, http: Client, receiver: Receiver, clock: ManualClock
+    strava: StravaSimulator, http: Client, receiver: Receiver, clock: ManualClock
 ) -> None:
     receiver.answering.clear()
     wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
@@ -515,7 +527,7 @@ async def test_a_callback_has_two_seconds_to_answer(
 
 
 async def test_events_say_what_happened(
-    subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     """Creation, a change of title, type or privacy, and deletion; a corrected distance is not told."""
     ride = strava.record(ana.id, "Ride", 10_000)
@@ -549,21 +561,21 @@ async def test_events_say_what_happened(
 
 
 async def test_a_world_that_runs_for_long_can_keep_the_latest_alone(
-    subscribed: Receiver, strava: Strava, ana: Athlete
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     """Of activities, of what was asked, and of what was told."""
     strava.most_activities = 2
     strava.webhooks.remember(2)
-    strava.faults.remember(2)
+    strava.faults.limit_requests(2)
     made = [strava.record(ana.id).id for _ in range(3)]
     await strava.webhooks.settled()
     assert list(strava.activities) == made[1:]
     assert len(strava.webhooks.log) == 2
-    assert strava.faults.seen.maxlen == 2
+    assert strava.faults.requests.maxlen == 2
 
 
 async def test_privacy_looks_like_deletion_to_who_may_not_see(
-    subscribed: Receiver, strava: Strava, ana: Athlete
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     strava.authorizations.grant(ana.id, PUBLIC)
     ride = strava.record(ana.id)
@@ -577,7 +589,7 @@ async def test_privacy_looks_like_deletion_to_who_may_not_see(
 
 
 async def test_nothing_is_told_of_who_did_not_allow_it(
-    subscribed: Receiver, strava: Strava, ana: Athlete
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     strava.record(strava.add_athlete("Bo").id)
     strava.authorizations.grant(ana.id, frozenset({"read"}))
@@ -587,7 +599,7 @@ async def test_nothing_is_told_of_who_did_not_allow_it(
 
 
 async def test_an_event_comes_up_to_three_times(
-    subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     """Until it is answered with 200; then it is given up."""
     subscribed.statuses = [500, 503, 200]
@@ -608,7 +620,7 @@ async def test_an_event_comes_up_to_three_times(
 
 
 async def test_an_answer_after_two_seconds_is_none(
-    subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     subscribed.answering.clear()
     strava.record(ana.id)
@@ -622,7 +634,7 @@ async def test_an_answer_after_two_seconds_is_none(
 
 
 async def test_events_can_come_more_than_once(
-    subscribed: Receiver, strava: Strava, ana: Athlete
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     strava.webhooks.duplicates = 2
     strava.record(ana.id)
@@ -637,7 +649,11 @@ async def test_events_can_come_more_than_once(
     ("order", "expected"), [("sent", [0, 1, 2, 3, 4]), ("reversed", [4, 3, 2, 1, 0])]
 )
 async def test_events_can_come_in_another_order(
-    subscribed: Receiver, strava: Strava, ana: Athlete, order: Any, expected: list[int]
+    subscribed: Receiver,
+    strava: StravaSimulator,
+    ana: StravaAthlete,
+    order: Any,
+    expected: list[int],
 ) -> None:
     strava.webhooks.hold()
     made = [strava.record(ana.id).id for _ in range(5)]
@@ -649,7 +665,7 @@ async def test_events_can_come_in_another_order(
 
 
 async def test_events_can_be_shuffled_and_none_is_lost(
-    subscribed: Receiver, strava: Strava, ana: Athlete
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     strava.webhooks.hold()
     made = [strava.record(ana.id).id for _ in range(20)]
@@ -661,7 +677,7 @@ async def test_events_can_be_shuffled_and_none_is_lost(
 
 
 async def test_events_can_be_lost_or_late(
-    subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     strava.webhooks.drops = 1
     strava.webhooks.delay = 30
@@ -675,7 +691,7 @@ async def test_events_can_be_lost_or_late(
 
 
 async def test_a_receiver_that_is_gone_is_tried_again(
-    subscribed: Receiver, strava: Strava, ana: Athlete, clock: ManualClock
+    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     strava.webhooks.unsubscribe()
     strava.record(ana.id)
@@ -693,13 +709,17 @@ async def test_a_receiver_that_is_gone_is_tried_again(
 
 
 async def test_the_world_goes_on_after_a_restart(
-    subscribed: Receiver, strava: Strava, http: Client, ana: Athlete, clock: ManualClock
+    subscribed: Receiver,
+    strava: StravaSimulator,
+    http: Client,
+    ana: StravaAthlete,
+    clock: ManualClock,
 ) -> None:
     """Tokens hold, activities are there, new ones have new ids, and the application still hears of them."""
     before, grant = strava.record(ana.id), strava.authorizations.grant(ana.id, ALL)
     await strava.webhooks.settled()
-    async with Strava(clock).serving() as again:
-        restore(again, take(strava))
+    async with StravaSimulator(clock).serving() as again:
+        load_snapshot(again, dump_snapshot(strava))
         assert (await fetch(again, http, before.id, grant.access_token)).status == 200
         after = again.record(ana.id)
         await again.webhooks.settled()
@@ -714,7 +734,7 @@ async def test_the_world_goes_on_after_a_restart(
 
 
 async def test_it_can_be_driven_from_another_process(
-    subscribed: Receiver, strava: Strava, http: Client, clock: ManualClock
+    subscribed: Receiver, strava: StravaSimulator, http: Client, clock: ManualClock
 ) -> None:
     """Everything that tests do with the object, the control API does too."""
     eve = await (await control(strava, http, "POST", "athletes", {"firstname": "Eve"})).json()
@@ -750,7 +770,7 @@ async def test_it_can_be_driven_from_another_process(
 
 
 async def test_the_network_and_the_rules_are_set_from_outside(
-    strava: Strava, http: Client, ana: Athlete
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     limits = {"reads": {"quarter": 1, "day": 2}}
     for path, body in (
@@ -769,7 +789,7 @@ async def test_the_network_and_the_rules_are_set_from_outside(
         3,
         4,
     )
-    assert strava.limits.reads == Allowance(1, 2)
+    assert strava.limits.reads == RateLimit(1, 2)
     assert (strava.authorizations.rotates, strava.authorizations.grace) == (False, 9)
     assert strava.auto_approve == Consent(ana.id, "read")
     assert (await http.post(f"{strava.url}/oauth/token").build().send()).status == 502
@@ -788,12 +808,14 @@ async def test_the_network_and_the_rules_are_set_from_outside(
     ],
 )
 async def test_the_control_api_refuses_what_does_not_fit(
-    strava: Strava, http: Client, path: str, body: Any, status: int
+    strava: StravaSimulator, http: Client, path: str, body: Any, status: int
 ) -> None:
     assert (await control(strava, http, "POST", path, body)).status == status
 
 
-async def test_access_can_be_over_at_once(strava: Strava, http: Client, ana: Athlete) -> None:
+async def test_access_can_be_over_at_once(
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
+) -> None:
     """A refresh then brings a new one."""
     activity, grant = strava.record(ana.id), strava.authorizations.grant(ana.id, ALL)
     assert (await control(strava, http, "POST", f"athletes/{ana.id}/expire", None)).status == 204

@@ -9,14 +9,14 @@ from tally.kit.backend import Backend, Probe
 from tally.kit.clock import Clock
 from tally.kit.jobs import JobRunner
 from tally.settings import Secret, Settings
-from tally.sim.oidc.people import person_named
+from tally.sim.oidc.users import make_user
 from tally.store.catalogue import Catalogue
 from tally.store.report import PatternRow
 from tally.store.store import Store
 
 # The console also runs where the extra "demo" is not installed.
 if TYPE_CHECKING:
-    from tally.sim.demo.outside import Outside
+    from tally.sim.demo.services import SimulatedServices
 
 B = TypeVar("B", bound=Backend)
 
@@ -37,7 +37,7 @@ class ConsoleContext:
     runner: JobRunner
     traffic: TrafficHistory
     patterns: Callable[[], list[PatternRow]]
-    outside: "Outside | None" = None
+    outside: "SimulatedServices | None" = None
     password: Secret | None = None
 
     def backend(self, name: str, kind: type[B]) -> B | None:
@@ -51,4 +51,4 @@ class ConsoleContext:
         if strava is None:
             return {}
         names = [f"{athlete.firstname} {athlete.lastname}" for athlete in strava.athletes.values()]
-        return {person_named(name).sub: name for name in sorted(names)}
+        return {make_user(name).sub: name for name in sorted(names)}

@@ -15,8 +15,8 @@ from tally.console.shell import Region, card
 
 # The console also runs where the extra "demo" is not installed.
 if TYPE_CHECKING:
-    from tally.sim.phones.activitykit import Activity
-    from tally.sim.phones.phone import Phone
+    from tally.sim.phones.activitykit import PhoneActivity
+    from tally.sim.phones.phone import VirtualPhone
 
 BELLS: Final = {
     "not following": ("notifications_none", "Not following: tap to follow"),
@@ -88,7 +88,7 @@ class Iphone:
         if self._match_id in app.follows.followed:
             await app.follows.unfollow(self._match_id)
         elif not await app.follows.follow(self._match_id):
-            ui.notify(phone.api.last_trouble or "That did not work", type="warning")
+            ui.notify(phone.api.last_error or "That did not work", type="warning")
         self.refresh()
 
     async def swipe(self) -> None:
@@ -102,19 +102,19 @@ class Iphone:
             self.refresh()
 
     @property
-    def _phone(self) -> "Phone | None":
+    def _phone(self) -> "VirtualPhone | None":
         crowd = self._context.outside.crowd if self._context.outside is not None else None
         return None if crowd is None else crowd.visitor
 
 
-def _lock_screen(activities: "Sequence[Activity]") -> None:
+def _lock_screen(activities: "Sequence[PhoneActivity]") -> None:
     if not activities:
         ui.label("Nothing on the Lock Screen").classes("w-full text-center").style("color: #c9d3d6")
     for activity in activities:
         _live_activity(activity)
 
 
-def _live_activity(activity: "Activity") -> None:
+def _live_activity(activity: "PhoneActivity") -> None:
     content: Any = activity.content
     with ui.column().classes("w-full gap-1").style(ACTIVITY).props("data-activity=1"):
         for team in content.get("teams", ()):

@@ -1,6 +1,6 @@
-"""The outside world on real sockets: services that Tally calls, and people and things that call Tally.
+"""Simulators of external services on real sockets, and virtual clients that call Tally.
 
-Each simulator behaves like the service it stands for, faults included, and is driven either by the
-Python object in the same process or, from elsewhere, by its small control API under `/_sim/`. The
-demo and the tests use them; production does not.
+A simulator behaves like the service it replaces, including its limits and errors, and injects
+faults on request. Drive it through the Python object in the same process or through its control
+API under `/_sim/`. The demo and the tests use the simulators; production does not.
 """

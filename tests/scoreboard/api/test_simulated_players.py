@@ -16,24 +16,24 @@ from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
 from tally.sim.players.command import api_url
 from tally.sim.players.display import summary
-from tally.sim.players.fleet import Fleet
-from tally.sim.players.player import Habits
-from tally.sim.players.server import ScoreboardServer
+from tally.sim.players.fleet import PlayerFleet
+from tally.sim.players.player import PlayerBehaviour
+from tally.sim.players.scoreboard_client import ScoreboardClient
 from tests.scoreboard.api.harness import API, INTERNAL, Arena, running, settings_of, until
 from tests.scoreboard.api.servers import Ground, mortal_redis
 
-LIVELY = Habits(
+LIVELY = PlayerBehaviour(
     interval=0.02,
     replays=0.5,
     cheats=0.5,
-    patience=RetryPolicy(attempts=20, base=0.01, cap=0.1, deadline=20),
+    retry_policy=RetryPolicy(attempts=20, base=0.01, cap=0.1, deadline=20),
 )
 
 
-def fleet_on(arena: Arena, client: Client, key: str = INTERNAL) -> Fleet:
+def fleet_on(arena: Arena, client: Client, key: str = INTERNAL) -> PlayerFleet:
     clock = SystemClock()
-    server = ScoreboardServer(client, f"{arena.url}{API}", Secret(key), clock)
-    return Fleet(server, clock, random.Random(11), LIVELY)
+    server = ScoreboardClient(client, f"{arena.url}{API}", Secret(key), clock)
+    return PlayerFleet(server, clock, random.Random(11), LIVELY)
 
 
 async def test_players_play_and_no_promise_is_broken_though_redis_dies(
@@ -47,16 +47,14 @@ async def test_players_play_and_no_promise_is_broken_though_redis_dies(
         ClientBuilder().no_proxy().timeout(timedelta(seconds=30)).build() as client,
     ):
         fleet = fleet_on(arena, client)
-        figures = fleet.server.figures
+        stats = fleet.server.stats
         async with fleet.living(6):
-            await until(lambda: _is(figures.trades > 30))
+            await until(lambda: _is(stats.trades > 30))
             await redis.kill()
-            await until(
-                lambda: _is(figures.trades > 60 and figures.cheats > 10 and figures.replays > 10)
-            )
+            await until(lambda: _is(stats.trades > 60 and stats.cheats > 10 and stats.replays > 10))
             await redis.start()
-            await until(lambda: _is(figures.trades > 90))
-        assert figures.broken == 0
+            await until(lambda: _is(stats.trades > 90))
+        assert stats.broken == 0
         shown = {
             place["user_id"]: place["score"]
             for place in (await arena.board("?limit=100"))["leaderboard"]
@@ -82,7 +80,7 @@ async def test_a_wrong_key_ends_the_game(arena: Arena) -> None:
         fleet = fleet_on(arena, client, "not-the-key-of-the-game-servers-01")
         async with fleet.living(2):
             await asyncio.wait_for(fleet.refused.wait(), 30)
-    assert "401 UNAUTHORIZED" in fleet.server.figures.last_trouble
+    assert "401 UNAUTHORIZED" in fleet.server.stats.last_error
 
 
 @pytest.mark.parametrize(
@@ -99,8 +97,8 @@ def test_a_server_is_found_by_any_of_its_addresses(url: str) -> None:
 
 
 def test_what_is_no_address_or_no_key_is_refused() -> None:
-    with pytest.raises(Invalid, match="is no address of a server"):
+    with pytest.raises(Invalid, match="is not a server URL"):
         api_url("host:1")
     done = CliRunner().invoke(cli, ["sim", "players", "--internal-key-file", "nowhere/x.key"])
     assert done.exit_code == 2
-    assert "cannot be read" in done.output
+    assert "Cannot read" in done.output

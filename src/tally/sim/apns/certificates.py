@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-LIFE: Final = timedelta(days=365)
+VALIDITY: Final = timedelta(days=365)
 _NAMES: Final = (x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
 AUTHORITY_FILE: Final = "apns-authority.pem"
 _SERVER_FILE: Final = "apns-server.pem"
@@ -67,7 +67,7 @@ def make_certificates(now: datetime | None = None) -> Certificates:
     return Certificates(_signed(root, authority), _private(server) + _signed(leaf, authority))
 
 
-def kept_in(directory: Path) -> Certificates:
+def load_or_create_certificates(directory: Path) -> Certificates:
     """Those in the directory; made there if there are none, or if they are about to expire."""
     paths = [directory / AUTHORITY_FILE, directory / _SERVER_FILE]
     if all(path.exists() for path in paths):
@@ -99,7 +99,7 @@ def _certificate(
         .public_key(key.public_key())
     )
     building = building.serial_number(x509.random_serial_number())
-    return building.not_valid_before(now - timedelta(days=1)).not_valid_after(now + LIFE)
+    return building.not_valid_before(now - timedelta(days=1)).not_valid_after(now + VALIDITY)
 
 
 def _signed(building: x509.CertificateBuilder, authority: EllipticCurvePrivateKey) -> bytes:

@@ -10,7 +10,7 @@ from tally.kit.clock import SystemClock
 from tally.kit.server import ListenError, run_until_stopped
 from tally.settings import Settings
 from tally.sim.apns.certificates import AUTHORITY_FILE
-from tally.sim.apns.simulator import BUNDLE_ID, KEY_FILE, Apns
+from tally.sim.apns.simulator import BUNDLE_ID, KEY_FILE, ApnsSimulator
 
 PUSH_PORT, MANAGE_PORT, CONTROL_PORT = 8121, 8122, 8123
 SETTINGS_FILE = "apns.env"
@@ -41,7 +41,7 @@ def apns(
     ] = False,
 ) -> None:
     """Simulate Apple's push service: pushes, channels, faults, and deliveries to virtual phones."""
-    simulator = Apns.kept_in(keep, SystemClock(), BUNDLE_ID)
+    simulator = ApnsSimulator.load(keep, SystemClock(), BUNDLE_ID)
     simulator.devices.takes_any_token = any_token
     simulator.record.remembers = not sums_only
 
@@ -63,7 +63,7 @@ def apns(
         raise typer.Exit(2) from error
 
 
-def write_settings(simulator: Apns, directory: Path) -> Path:
+def write_settings(simulator: ApnsSimulator, directory: Path) -> Path:
     """A file of environment variables that lead a server to the simulator."""
     here = simulator.pointed_here(Settings(), directory / AUTHORITY_FILE)
     values = {

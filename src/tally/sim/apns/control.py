@@ -25,47 +25,47 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route, Router
 
 from tally.kit.http import ErrorFormat, ErrorMiddleware, Json
-from tally.sim.apns.channels import Channels
-from tally.sim.apns.devices import Devices, Mailbox, TokenKind
-from tally.sim.apns.faults import PushFault, PushFaults
-from tally.sim.apns.record import Record
-from tally.sim.forms import read_control
+from tally.sim.apns.channels import ChannelRegistry
+from tally.sim.apns.devices import DeviceRegistry, Mailbox, TokenKind
+from tally.sim.apns.faults import PushFault, PushFaultInjector
+from tally.sim.apns.request_log import RequestLog
+from tally.sim.request_parsing import read_json_body
 
-NOTHING: Final = Response(status_code=204)
+NO_CONTENT: Final = Response(status_code=204)
 _encoder: Final = msgspec.json.Encoder()
 
 
-class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ControlBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A body of the control API."""
 
 
-class NewDevice(_Wanted, frozen=True):
+class DeviceMailbox(_ControlBody, frozen=True):
     mailbox: str
 
 
-class NewToken(_Wanted, frozen=True):
+class IssueToken(_ControlBody, frozen=True):
     kind: TokenKind
 
 
-class Listening(_Wanted, frozen=True):
+class ChannelSubscription(_ControlBody, frozen=True):
     channel: str
 
 
-class Network(_Wanted, frozen=True):
+class Connectivity(_ControlBody, frozen=True):
     is_online: bool
 
 
-class Rules(_Wanted, frozen=True):
+class SimulatorRules(_ControlBody, frozen=True):
     remembers: bool | None = None
     takes_any_token: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    devices: Devices
-    channels: Channels
-    faults: PushFaults
-    record: Record
+class ApnsControl:
+    devices: DeviceRegistry
+    channels: ChannelRegistry
+    faults: PushFaultInjector
+    record: RequestLog
 
     def app(self) -> Starlette:
         router = Router(self.routes(), redirect_slashes=False)
@@ -113,53 +113,55 @@ class Control:
 
     async def forget(self, _: Request) -> Response:
         self.record.clear()
-        return NOTHING
+        return NO_CONTENT
 
     async def set_rules(self, request: Request) -> Response:
-        rules = await read_control(request, Rules)
+        rules = await read_json_body(request, SimulatorRules)
         if rules.remembers is not None:
             self.record.remembers = rules.remembers
         if rules.takes_any_token is not None:
             self.devices.takes_any_token = rules.takes_any_token
-        return NOTHING
+        return NO_CONTENT
 
     async def add_fault(self, request: Request) -> Response:
-        self.faults.add(await read_control(request, PushFault))
-        return NOTHING
+        self.faults.add(await read_json_body(request, PushFault))
+        return NO_CONTENT
 
     async def clear_faults(self, _: Request) -> Response:
         self.faults.clear()
-        return NOTHING
+        return NO_CONTENT
 
     async def register(self, request: Request) -> Response:
-        wanted = await read_control(request, NewDevice)
+        wanted = await read_json_body(request, DeviceMailbox)
         self.devices.register(request.path_params["device"], wanted.mailbox)
-        return NOTHING
+        return NO_CONTENT
 
     async def issue(self, request: Request) -> Response:
-        wanted = await read_control(request, NewToken)
+        wanted = await read_json_body(request, IssueToken)
         return Json({"token": self.devices.issue(request.path_params["device"], wanted.kind)}, 201)
 
     async def retire(self, request: Request) -> Response:
         self.devices.retire(request.path_params["token"])
-        return NOTHING
+        return NO_CONTENT
 
     async def listen(self, request: Request) -> Response:
         self.devices.listen(
-            request.path_params["device"], (await read_control(request, Listening)).channel
+            request.path_params["device"],
+            (await read_json_body(request, ChannelSubscription)).channel,
         )
-        return NOTHING
+        return NO_CONTENT
 
     async def stop_listening(self, request: Request) -> Response:
         self.devices.stop_listening(
-            request.path_params["device"], (await read_control(request, Listening)).channel
+            request.path_params["device"],
+            (await read_json_body(request, ChannelSubscription)).channel,
         )
-        return NOTHING
+        return NO_CONTENT
 
     async def set_network(self, request: Request) -> Response:
-        wanted = await read_control(request, Network)
+        wanted = await read_json_body(request, Connectivity)
         self.devices.set_online(request.path_params["device"], is_online=wanted.is_online)
-        return NOTHING
+        return NO_CONTENT
 
     async def deliveries(self, request: Request) -> Response:
         mailbox = self.devices.mailbox(request.path_params["name"])
@@ -167,7 +169,7 @@ class Control:
 
     async def forget_mailbox(self, request: Request) -> Response:
         self.devices.forget_mailbox(request.path_params["name"])
-        return NOTHING
+        return NO_CONTENT
 
 
 async def _lines(mailbox: Mailbox) -> AsyncIterator[bytes]:

@@ -17,8 +17,8 @@ import msgspec
 from tally.errors import NotFound
 from tally.kit.clock import Clock
 
-MAX_WAITING: Final = 100_000
-MAX_GONE: Final = 100_000
+MAX_QUEUED_DELIVERIES: Final = 100_000
+MAX_RETIRED_TOKENS: Final = 100_000
 
 
 class TokenKind(Enum):
@@ -32,13 +32,13 @@ class TokenKind(Enum):
 _LENGTHS: Final = {TokenKind.DEVICE: 32, TokenKind.START: 80, TokenKind.UPDATE: 80}
 
 
-class Token(msgspec.Struct):
+class IssuedToken(msgspec.Struct):
     kind: TokenKind
     device: str
     gone_since_ms: int | None = None
 
 
-class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
+class PushDelivery(msgspec.Struct, frozen=True, omit_defaults=True):
     """A push on its way to a device: by one of its tokens, or by a channel."""
 
     device: str
@@ -53,13 +53,13 @@ class Mailbox:
     """Deliveries for the devices of one reader, in order; when nobody reads for long, the oldest are lost, and counted."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Delivery] = deque()
+        self._waiting: deque[PushDelivery] = deque()
         self._arrived = asyncio.Event()
         self._is_closed = False
         self.lost = 0
 
-    def put(self, delivery: Delivery) -> None:
-        if len(self._waiting) >= MAX_WAITING:
+    def put(self, delivery: PushDelivery) -> None:
+        if len(self._waiting) >= MAX_QUEUED_DELIVERIES:
             self._waiting.popleft()
             self.lost += 1
         self._waiting.append(delivery)
@@ -69,7 +69,7 @@ class Mailbox:
     def is_empty(self) -> bool:
         return not self._waiting
 
-    async def take(self) -> list[Delivery]:
+    async def take(self) -> list[PushDelivery]:
         """All that is there; waits for the first. Nothing only if the mailbox has been closed."""
         while not self._waiting and not self._is_closed:
             self._arrived.clear()
@@ -83,37 +83,37 @@ class Mailbox:
         self._is_closed = True
         self._arrived.set()
 
-    async def __aiter__(self) -> AsyncIterator[Delivery]:
+    async def __aiter__(self) -> AsyncIterator[PushDelivery]:
         while taken := await self.take():
             for delivery in taken:
                 yield delivery
 
 
-class Device(msgspec.Struct):
+class VirtualDevice(msgspec.Struct):
     mailbox: Mailbox
     is_online: bool = True
     token: str | None = None
     channels: set[str] = msgspec.field(default_factory=set)
     # The latest push to each token or channel while the device is away, and until when it is good.
-    held: dict[str, tuple[int, Delivery]] = msgspec.field(default_factory=dict)
+    held: dict[str, tuple[int, PushDelivery]] = msgspec.field(default_factory=dict)
 
 
-class Devices:
+class DeviceRegistry:
     """All devices and tokens.
 
     With `takes_any_token`, one that was never issued is good, and what it gets goes nowhere.
     """
 
-    def __init__(self, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
-        self._chance = chance
+        self._chance = rng
         self.takes_any_token = False
-        self.most_gone = MAX_GONE
-        self.tokens: dict[str, Token] = {}
+        self.most_gone = MAX_RETIRED_TOKENS
+        self.tokens: dict[str, IssuedToken] = {}
         # Those that are no longer good, the oldest first; beyond so many, the oldest are as if they
         # had never been.
         self._gone: deque[str] = deque()
-        self.known: dict[str, Device] = {}
+        self.known: dict[str, VirtualDevice] = {}
         self.listeners: dict[str, set[str]] = {}
         self._mailboxes: dict[str, Mailbox] = {}
 
@@ -124,9 +124,9 @@ class Devices:
         """Make the device known, or let it read elsewhere from now on."""
         self.find_or_make(device, mailbox).mailbox = self.mailbox(mailbox)
 
-    def find_or_make(self, device: str, mailbox: str) -> Device:
+    def find_or_make(self, device: str, mailbox: str) -> VirtualDevice:
         if device not in self.known:
-            self.known[device] = Device(self.mailbox(mailbox))
+            self.known[device] = VirtualDevice(self.mailbox(mailbox))
         return self.known[device]
 
     def issue(self, device: str, kind: TokenKind) -> str:
@@ -136,7 +136,7 @@ class Devices:
         """
         owner = self._find(device)
         token = self._chance.randbytes(_LENGTHS[kind]).hex()
-        self.tokens[token] = Token(kind, device)
+        self.tokens[token] = IssuedToken(kind, device)
         if kind is TokenKind.DEVICE:
             if owner.token is not None:
                 self.retire(owner.token)
@@ -173,7 +173,7 @@ class Devices:
                     found.mailbox.put(delivery)
             found.held.clear()
 
-    def deliver(self, delivery: Delivery, expiration: int) -> None:
+    def deliver(self, delivery: PushDelivery, expiration: int) -> None:
         device = self.known.get(delivery.device)
         if device is None:
             return
@@ -182,7 +182,7 @@ class Devices:
         elif expiration > 0:
             device.held[delivery.token or delivery.channel or ""] = (expiration, delivery)
 
-    def _find(self, device: str) -> Device:
+    def _find(self, device: str) -> VirtualDevice:
         found = self.known.get(device)
         if found is None:
             raise NotFound(f"There is no device {device}", code="device_not_found")

@@ -41,7 +41,7 @@ class PushFault(
         return self.token in {None, target} and path.startswith(self.path)
 
 
-class PushFaults:
+class PushFaultInjector:
     """The faults that are still to come; the first that fits is taken."""
 
     def __init__(self) -> None:

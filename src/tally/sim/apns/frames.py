@@ -5,9 +5,9 @@ from enum import IntEnum
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-MAX_IN_A_FRAME: Final = 16_384
-FRAME_HEAD: Final = 9
-WINDOW: Final = 65_535
+MAX_FRAME_BYTES: Final = 16_384
+FRAME_HEADER_BYTES: Final = 9
+DEFAULT_WINDOW: Final = 65_535
 
 DATA: Final = 0x0
 HEADERS: Final = 0x1
@@ -23,7 +23,7 @@ END_STREAM: Final = 0x1
 ACK: Final = 0x1
 END_HEADERS: Final = 0x4
 PADDED: Final = 0x8
-WITH_PRIORITY: Final = 0x20
+PRIORITY_FLAG: Final = 0x20
 
 MAX_CONCURRENT_STREAMS: Final = 0x3
 INITIAL_WINDOW_SIZE: Final = 0x4
@@ -33,7 +33,7 @@ _settings = struct.Struct(">HL")
 _number = struct.Struct(">L")
 
 
-class Code(IntEnum):
+class Http2ErrorCode(IntEnum):
     """Why a stream or a connection ends."""
 
     NO_ERROR = 0x0
@@ -52,7 +52,7 @@ def frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
     return _head.pack(length >> 16, length & 0xFFFF, kind, flags, stream) + content
 
 
-def head_of(buffer: bytes, place: int) -> tuple[int, int, int, int]:
+def parse_frame_header(buffer: bytes, place: int) -> tuple[int, int, int, int]:
     """Length, kind, flags and stream of the frame that begins at `place`."""
     high, low, kind, flags, stream = _head.unpack_from(buffer, place)
     return high << 16 | low, kind, flags, stream & 0x7FFF_FFFF
@@ -62,7 +62,7 @@ def settings(values: dict[int, int]) -> bytes:
     return frame(SETTINGS, 0, 0, b"".join(_settings.pack(*pair) for pair in values.items()))
 
 
-def settings_in(content: bytes) -> dict[int, int]:
+def parse_settings(content: bytes) -> dict[int, int]:
     return dict(_settings.iter_unpack(content))
 
 
@@ -70,15 +70,15 @@ def window_update(stream: int, more: int) -> bytes:
     return frame(WINDOW_UPDATE, 0, stream, _number.pack(more))
 
 
-def number_in(content: bytes) -> int:
+def parse_uint31(content: bytes) -> int:
     """The one number that a WINDOW_UPDATE or an RST_STREAM holds."""
     number: int = _number.unpack(content)[0]
     return number & 0x7FFF_FFFF
 
 
-def reset(stream: int, code: Code) -> bytes:
+def reset(stream: int, code: Http2ErrorCode) -> bytes:
     return frame(RST_STREAM, 0, stream, _number.pack(code))
 
 
-def go_away(last_stream: int, code: Code, told: bytes = b"") -> bytes:
+def go_away(last_stream: int, code: Http2ErrorCode, told: bytes = b"") -> bytes:
     return frame(GOAWAY, 0, 0, _number.pack(last_stream) + _number.pack(code) + told)

@@ -1,6 +1,6 @@
 """A small, fast HTTP/2 server: requests come whole, answers are short, and a connection can be made to fail in every way.
 
-A handler gets each `Exchange` when its request is complete. It returns the answer, or None and
+A handler gets each `Http2Stream` when its request is complete. It returns the answer, or None and
 calls `exchange.answer(…)` later. Flow control, limits on streams and the end of a connection by
 GOAWAY are kept as RFC 9113 has them; what a peer does against them ends the connection.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from tally.sim.apns import frames
-from tally.sim.apns.exchange import MAX_KEPT, Answer, Exchange, Handler
-from tally.sim.apns.frames import Code
-from tally.sim.apns.headers import BadHeaders, HeaderReader, written
+from tally.sim.apns.frames import Http2ErrorCode
+from tally.sim.apns.hpack_codec import HpackDecoder, HpackError, encode_headers
+from tally.sim.apns.streams import MAX_BODY_BYTES, Http2Response, Http2Stream, StreamHandler
 
 MAX_STREAMS: Final = 1000
 _MAX_IN_A_BLOCK: Final = 32 * 1024
@@ -25,22 +25,22 @@ _RECEIVE_WINDOW: Final = 16 * 1024 * 1024
 
 
 class _PeerError(Exception):
-    def __init__(self, code: Code, why: str) -> None:
+    def __init__(self, code: Http2ErrorCode, why: str) -> None:
         super().__init__(why)
         self.code = code
 
 
-class Connection(asyncio.Protocol):
+class Http2Connection(asyncio.Protocol):
     """One client. `number` tells connections apart in logs."""
 
     def __init__(
-        self, number: int, handler: Handler, on_end: Callable[["Connection"], object]
+        self, number: int, handler: StreamHandler, on_end: Callable[["Http2Connection"], object]
     ) -> None:
         self.number = number
-        self.streams: dict[int, Exchange] = {}
+        self.streams: dict[int, Http2Stream] = {}
         self._handler = handler
         self._on_end = on_end
-        self._reader = HeaderReader()
+        self._reader = HpackDecoder()
         self._received = b""
         self._has_greeted = False
         self._out: list[bytes] = []
@@ -48,8 +48,8 @@ class Connection(asyncio.Protocol):
         # The last stream that will still be served after a GOAWAY.
         self._until: int | None = None
         self._block: tuple[int, int, bytes] | None = None
-        self._send_window = frames.WINDOW
-        self._stream_window = frames.WINDOW
+        self._send_window = frames.DEFAULT_WINDOW
+        self._stream_window = frames.DEFAULT_WINDOW
         self._uncredited = 0
         self._transport: asyncio.Transport | None = None
         self._deals: dict[int, Callable[[int, int, bytes], None]] = {
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._out.append(frames.settings({frames.MAX_CONCURRENT_STREAMS: MAX_STREAMS}))
-        self._out.append(frames.window_update(0, _RECEIVE_WINDOW - frames.WINDOW))
+        self._out.append(frames.window_update(0, _RECEIVE_WINDOW - frames.DEFAULT_WINDOW))
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (why makes no difference)
@@ -80,8 +80,8 @@ class Connection(asyncio.Protocol):
             if not self._has_greeted:
                 place = self._greeting(buffer)
             place = self._frames(buffer, place)
-        except (_PeerError, BadHeaders, struct.error) as error:
-            code = error.code if isinstance(error, _PeerError) else Code.COMPRESSION_ERROR
+        except (_PeerError, HpackError, struct.error) as error:
+            code = error.code if isinstance(error, _PeerError) else Http2ErrorCode.COMPRESSION_ERROR
             self._out.append(frames.go_away(self._last_stream, code, str(error).encode()))
             self._flush()
             self.close()
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._credit()
         self._flush()
 
-    def answer(self, exchange: Exchange, answer: Answer) -> None:
+    def answer(self, exchange: Http2Stream, answer: Http2Response) -> None:
         if exchange.stream in self.streams and self.streams[exchange.stream] is exchange:
             self._put_answer(exchange, answer)
             self._flush()
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
             self._out.clear()
             self._transport.abort()
 
-    def reset_stream(self, stream: int, code: Code) -> None:
+    def reset_stream(self, stream: int, code: Http2ErrorCode) -> None:
         if self.streams.pop(stream, None) is not None:
             self._out.append(frames.reset(stream, code))
             self._flush()
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
         self._until = last_stream
         for stream in [stream for stream in self.streams if stream > last_stream]:
             del self.streams[stream]
-        self._out.append(frames.go_away(last_stream, Code.NO_ERROR, told))
+        self._out.append(frames.go_away(last_stream, Http2ErrorCode.NO_ERROR, told))
         self._flush()
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
 
     def _greeting(self, buffer: bytes) -> int:
         if not frames.PREFACE.startswith(buffer[: len(frames.PREFACE)]):
-            raise _PeerError(Code.PROTOCOL_ERROR, "this is no HTTP/2")
+            raise _PeerError(Http2ErrorCode.PROTOCOL_ERROR, "this is no HTTP/2")
         if len(buffer) < len(frames.PREFACE):
             return 0
         self._has_greeted = True
@@ -130,17 +130,17 @@ class Connection(asyncio.Protocol):
     def _frames(self, buffer: bytes, place: int) -> int:
         """Deal with every whole frame, and say where the first one begins that is not."""
         end = len(buffer)
-        while self._has_greeted and end - place >= frames.FRAME_HEAD:
-            length, kind, flags, stream = frames.head_of(buffer, place)
-            if length > frames.MAX_IN_A_FRAME:
-                raise _PeerError(Code.FRAME_SIZE_ERROR, "a frame is too large")
-            start = place + frames.FRAME_HEAD
+        while self._has_greeted and end - place >= frames.FRAME_HEADER_BYTES:
+            length, kind, flags, stream = frames.parse_frame_header(buffer, place)
+            if length > frames.MAX_FRAME_BYTES:
+                raise _PeerError(Http2ErrorCode.FRAME_SIZE_ERROR, "a frame is too large")
+            start = place + frames.FRAME_HEADER_BYTES
             if end - start < length:
                 break
             place = start + length
             content = buffer[start:place]
             if self._block is not None and kind != frames.CONTINUATION:
-                raise _PeerError(Code.PROTOCOL_ERROR, "a header block was interrupted")
+                raise _PeerError(Http2ErrorCode.PROTOCOL_ERROR, "a header block was interrupted")
             deal = self._deals.get(kind)
             if deal is not None:
                 deal(flags, stream, content)
@@ -148,9 +148,11 @@ class Connection(asyncio.Protocol):
 
     def _on_headers(self, flags: int, stream: int, content: bytes) -> None:
         if stream % 2 == 0 or (stream <= self._last_stream and stream not in self.streams):
-            raise _PeerError(Code.PROTOCOL_ERROR, "a stream has a number that it must not have")
+            raise _PeerError(
+                Http2ErrorCode.PROTOCOL_ERROR, "a stream has a number that it must not have"
+            )
         content = _unpadded(flags, content)
-        if flags & frames.WITH_PRIORITY:
+        if flags & frames.PRIORITY_FLAG:
             content = content[5:]
         if flags & frames.END_HEADERS:
             self._on_block(flags, stream, content)
@@ -159,7 +161,9 @@ class Connection(asyncio.Protocol):
 
     def _on_continuation(self, flags: int, stream: int, content: bytes) -> None:
         if self._block is None or self._block[1] != stream or len(self._block[2]) > _MAX_IN_A_BLOCK:
-            raise _PeerError(Code.PROTOCOL_ERROR, "a continuation of nothing, or without an end")
+            raise _PeerError(
+                Http2ErrorCode.PROTOCOL_ERROR, "a continuation of nothing, or without an end"
+            )
         opening, _, begun = self._block
         self._block = (opening, stream, begun + content)
         if flags & frames.END_HEADERS:
@@ -172,16 +176,18 @@ class Connection(asyncio.Protocol):
         if self._until is not None and stream > self._until:
             return
         if len(self.streams) >= MAX_STREAMS:
-            self._out.append(frames.reset(stream, Code.REFUSED_STREAM))
+            self._out.append(frames.reset(stream, Http2ErrorCode.REFUSED_STREAM))
             return
         exchange = self.streams.get(stream)
         if exchange is None:
             if not headers.keys() >= _ALWAYS_TOLD:
-                self._out.append(frames.reset(stream, Code.PROTOCOL_ERROR))
+                self._out.append(frames.reset(stream, Http2ErrorCode.PROTOCOL_ERROR))
                 return
-            exchange = self.streams[stream] = Exchange(self, stream, headers, self._stream_window)
+            exchange = self.streams[stream] = Http2Stream(
+                self, stream, headers, self._stream_window
+            )
         elif exchange.is_whole:
-            raise _PeerError(Code.STREAM_CLOSED, "headers after the end of a request")
+            raise _PeerError(Http2ErrorCode.STREAM_CLOSED, "headers after the end of a request")
         if flags & frames.END_STREAM:
             self._complete(exchange)
 
@@ -190,14 +196,14 @@ class Connection(asyncio.Protocol):
         exchange = self.streams.get(stream)
         if exchange is None or exchange.is_whole:
             return  # refused, reset or given up: the frames were on their way
-        if len(exchange.body) < MAX_KEPT:
+        if len(exchange.body) < MAX_BODY_BYTES:
             exchange.body += _unpadded(flags, content)
         if flags & frames.END_STREAM:
             self._complete(exchange)
-        elif len(exchange.body) > frames.WINDOW // 2:
+        elif len(exchange.body) > frames.DEFAULT_WINDOW // 2:
             self._out.append(frames.window_update(stream, len(content)))
 
-    def _complete(self, exchange: Exchange) -> None:
+    def _complete(self, exchange: Http2Stream) -> None:
         exchange.is_whole = True
         answer = self._handler(exchange)
         if answer is not None and exchange.stream in self.streams:
@@ -210,7 +216,7 @@ class Connection(asyncio.Protocol):
     def _on_settings(self, flags: int, _: int, content: bytes) -> None:
         if flags & frames.ACK:
             return
-        window = frames.settings_in(content).get(frames.INITIAL_WINDOW_SIZE, self._stream_window)
+        window = frames.parse_settings(content).get(frames.INITIAL_WINDOW_SIZE, self._stream_window)
         for exchange in self.streams.values():
             exchange.window += window - self._stream_window
         self._stream_window = window
@@ -219,23 +225,26 @@ class Connection(asyncio.Protocol):
 
     def _on_ping(self, flags: int, _: int, content: bytes) -> None:
         if len(content) != 8:
-            raise _PeerError(Code.FRAME_SIZE_ERROR, "a ping has eight bytes")
+            raise _PeerError(Http2ErrorCode.FRAME_SIZE_ERROR, "a ping has eight bytes")
         if not flags & frames.ACK:
             self._out.append(frames.frame(frames.PING, frames.ACK, 0, content))
 
     def _on_window(self, _: int, stream: int, content: bytes) -> None:
-        more = frames.number_in(content)
+        more = frames.parse_uint31(content)
         if stream == 0:
             self._send_window += more
         elif stream in self.streams:
             self.streams[stream].window += more
         self._send_waiting()
 
-    def _put_answer(self, exchange: Exchange, answer: Answer) -> None:
+    def _put_answer(self, exchange: Http2Stream, answer: Http2Response) -> None:
         flags = frames.END_HEADERS if answer.body else frames.END_HEADERS | frames.END_STREAM
         self._out.append(
             frames.frame(
-                frames.HEADERS, flags, exchange.stream, written(answer.status, answer.headers)
+                frames.HEADERS,
+                flags,
+                exchange.stream,
+                encode_headers(answer.status, answer.headers),
             )
         )
         exchange.unsent = answer.body
@@ -244,9 +253,9 @@ class Connection(asyncio.Protocol):
         else:
             self._finish(exchange)
 
-    def _send_body(self, exchange: Exchange) -> None:
+    def _send_body(self, exchange: Http2Stream) -> None:
         while exchange.unsent:
-            room = min(self._send_window, exchange.window, frames.MAX_IN_A_FRAME)
+            room = min(self._send_window, exchange.window, frames.MAX_FRAME_BYTES)
             if room <= 0:
                 return
             part, exchange.unsent = exchange.unsent[:room], exchange.unsent[room:]
@@ -260,7 +269,7 @@ class Connection(asyncio.Protocol):
         for exchange in [exchange for exchange in self.streams.values() if exchange.unsent]:
             self._send_body(exchange)
 
-    def _finish(self, exchange: Exchange) -> None:
+    def _finish(self, exchange: Http2Stream) -> None:
         self.streams.pop(exchange.stream, None)
         self._close_if_done()
 
@@ -284,5 +293,5 @@ def _unpadded(flags: int, content: bytes) -> bytes:
     if not flags & frames.PADDED:
         return content
     if not content or content[0] >= len(content):
-        raise _PeerError(Code.PROTOCOL_ERROR, "a frame is all padding")
+        raise _PeerError(Http2ErrorCode.PROTOCOL_ERROR, "a frame is all padding")
     return content[1 : len(content) - content[0]]

@@ -1,6 +1,6 @@
 """The simulator of Apple's push service as tests and the demo hold it.
 
-async with Apns(clock).serving() as apns:
+async with ApnsSimulator(clock).serving() as apns:
     apns.devices.register("phone-1", "my phones")
     token = apns.devices.issue("phone-1", TokenKind.DEVICE)
     apns.faults.add(PushFault(token=token, status=410, reason="Unregistered"))
@@ -23,22 +23,22 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from tally.kit.clock import Clock
 from tally.kit.server import listen, serving
 from tally.settings import Secret, Settings
-from tally.sim.apns.certificates import Certificates, kept_in, make_certificates
-from tally.sim.apns.channels import Channels
-from tally.sim.apns.control import Control
-from tally.sim.apns.devices import Devices
-from tally.sim.apns.exchange import Handler
-from tally.sim.apns.faults import PushFaults
-from tally.sim.apns.http2 import Connection
-from tally.sim.apns.keys import ProviderKey, Providers, make_key
-from tally.sim.apns.record import Record
-from tally.sim.apns.service import PushService
+from tally.sim.apns.certificates import Certificates, load_or_create_certificates, make_certificates
+from tally.sim.apns.channels import ChannelRegistry
+from tally.sim.apns.control import ApnsControl
+from tally.sim.apns.devices import DeviceRegistry
+from tally.sim.apns.faults import PushFaultInjector
+from tally.sim.apns.http2 import Http2Connection
+from tally.sim.apns.provider_tokens import ProviderKey, ProviderTokenVerifier, make_provider_key
+from tally.sim.apns.push_service import PushService
+from tally.sim.apns.request_log import RequestLog
+from tally.sim.apns.streams import StreamHandler
 
 BUNDLE_ID: Final = "app.tally.cricket"
 KEY_FILE: Final = "apns-simulator.p8"
 
 
-class Apns:
+class ApnsSimulator:
     """The service on three real sockets: for pushes, for channels, and for whoever drives it."""
 
     def __init__(
@@ -48,38 +48,38 @@ class Apns:
         bundle_id: str = BUNDLE_ID,
         key: ProviderKey | None = None,
         certificates: Certificates | None = None,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
-        chance = chance or random.Random()  # noqa: S311  (tokens of made-up devices)
+        rng = rng or random.Random()  # noqa: S311  (tokens of made-up devices)
         self.bundle_id = bundle_id
-        self.key = key or make_key()
+        self.key = key or make_provider_key()
         self.certificates = certificates or make_certificates()
-        self.providers = Providers(clock)
+        self.providers = ProviderTokenVerifier(clock)
         self.allow(self.key)
-        self.devices = Devices(clock, chance)
-        self.channels = Channels(bundle_id, self.providers, chance)
-        self.faults = PushFaults()
-        self.record = Record()
+        self.devices = DeviceRegistry(clock, rng)
+        self.channels = ChannelRegistry(bundle_id, self.providers, rng)
+        self.faults = PushFaultInjector()
+        self.record = RequestLog()
         # Known from the moment it is served.
         self.url, self.manage_url, self.control_url = "", "", ""
         parts = (self.providers, self.devices, self.channels, self.faults, self.record)
-        self._service = PushService(bundle_id, clock, chance, *parts)
-        self._open: set[Connection] = set()
+        self._service = PushService(bundle_id, clock, rng, *parts)
+        self._open: set[Http2Connection] = set()
 
     @classmethod
-    def kept_in(cls, directory: Path, clock: Clock, bundle_id: str = BUNDLE_ID) -> Self:
+    def load(cls, directory: Path, clock: Clock, bundle_id: str = BUNDLE_ID) -> Self:
         """One whose key and certificates are the same after a restart."""
         path = directory / KEY_FILE
         if not path.exists():
             directory.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
-            path.write_text(make_key().pem)
-        key = make_key()
+            path.write_text(make_provider_key().pem)
+        key = make_provider_key()
         return cls(
             clock,
             bundle_id=bundle_id,
             key=ProviderKey(key.key_id, key.team_id, path.read_text()),
-            certificates=kept_in(directory),
+            certificates=load_or_create_certificates(directory),
         )
 
     def allow(self, key: ProviderKey) -> None:
@@ -129,11 +129,11 @@ class Apns:
             yield self
 
     def _controlled(self, host: str, port: int) -> AbstractAsyncContextManager[str]:
-        control = Control(self.devices, self.channels, self.faults, self.record)
+        control = ApnsControl(self.devices, self.channels, self.faults, self.record)
         return serving(control.app(), host, port, on_stopping=self.devices.close)
 
     @asynccontextmanager
-    async def _listening(self, host: str, port: int, handler: Handler) -> AsyncIterator[str]:
+    async def _listening(self, host: str, port: int, handler: StreamHandler) -> AsyncIterator[str]:
         socket = listen(host, port)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
@@ -147,8 +147,8 @@ class Apns:
                 connection.abort()
             await server.wait_closed()
 
-    def _connected(self, handler: Handler) -> Connection:
+    def _connected(self, handler: StreamHandler) -> Http2Connection:
         self.record.connections += 1
-        connection = Connection(self.record.connections, handler, self._open.discard)
+        connection = Http2Connection(self.record.connections, handler, self._open.discard)
         self._open.add(connection)
         return connection

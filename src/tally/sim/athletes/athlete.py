@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
-from tally.sim.athletes.account import StravaAccounts
+from tally.sim.athletes.strava_client import StravaControlClient
 from tally.sim.athletes.training import (
     DISCIPLINES,
-    Character,
-    draw_daylight,
-    draw_effort,
-    draw_pause,
+    AthleteProfile,
+    random_rest_seconds,
+    random_workout,
+    seconds_until_daylight,
 )
 
 RENAMES, RETYPES, HIDES, DELETES = 0.08, 0.04, 0.03, 0.05
 
 
 @dataclass(slots=True)
-class Diary:
+class AthleteStats:
     """What came of it so far."""
 
     activities: int = 0
@@ -32,25 +32,25 @@ class Diary:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeUpAthlete:
-    character: Character
+class VirtualAthlete:
+    character: AthleteProfile
     athlete_id: int
-    accounts: StravaAccounts
+    accounts: StravaControlClient
     clock: Clock
-    chance: random.Random
-    diary: Diary = field(default_factory=Diary)
+    rng: random.Random
+    diary: AthleteStats = field(default_factory=AthleteStats)
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=20))
 
     async def live(self) -> None:
         """For ever: until the task is cancelled."""
         while True:
-            await self.clock.sleep(draw_pause(self.chance, self.character))
-            await self.clock.sleep(draw_daylight(self.chance, self.clock.now().hour))
+            await self.clock.sleep(random_rest_seconds(self.rng, self.character))
+            await self.clock.sleep(seconds_until_daylight(self.rng, self.clock.now().hour))
             await self._go_out()
 
     async def _go_out(self) -> None:
         start = self.clock.seconds()
-        effort = draw_effort(self.chance, self.character, self.clock.now().hour)
+        effort = random_workout(self.rng, self.character, self.clock.now().hour)
         await self.clock.sleep(effort.elapsed_time)
         try:
             self.recent.append(await self.accounts.upload(self.athlete_id, effort, start))
@@ -67,18 +67,18 @@ class MadeUpAthlete:
     async def _think_again(self, name: str, sport_type: str) -> None:
         """Sometimes a title, a type or the privacy is changed, and sometimes an older activity is deleted."""
         latest = self.recent[-1]
-        if self.chance.random() < RENAMES:
+        if self.rng.random() < RENAMES:
             await self._edit(latest, name=f"{name} with friends")
-        if self.chance.random() < RETYPES:
+        if self.rng.random() < RETYPES:
             relatives = next(
                 (each.sport_types for each in DISCIPLINES if sport_type in each.sport_types),
                 (sport_type,),
             )
-            await self._edit(latest, sport_type=self.chance.choice(relatives))
-        if self.chance.random() < HIDES:
+            await self._edit(latest, sport_type=self.rng.choice(relatives))
+        if self.rng.random() < HIDES:
             await self._edit(latest, private=True)
-        if self.chance.random() < DELETES:
-            regretted = self.chance.choice(tuple(self.recent))
+        if self.rng.random() < DELETES:
+            regretted = self.rng.choice(tuple(self.recent))
             await self.accounts.delete(regretted)
             self.recent.remove(regretted)
             self.diary.deletions += 1

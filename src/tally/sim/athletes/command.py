@@ -19,17 +19,15 @@ from rich.console import Console, RenderableType
 from tally.errors import TallyError, Unavailable
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.server import ListenError, run_until_stopped
-from tally.sim.athletes.account import StravaAccounts
+from tally.sim.athletes.collect_client import CollectClient
 from tally.sim.athletes.display import rendered, summary
-from tally.sim.athletes.fleet import Fleet
-from tally.sim.athletes.membership import CollectServer
-from tally.sim.athletes.pace import FastClock
-from tally.sim.oidc.issuer import Issuer
-from tally.sim.standalone import OIDC_PORT, STRAVA_PORT
-from tally.sim.strava.limits import PLENTY, RateLimits
+from tally.sim.athletes.fleet import AcceleratedClock, AthleteFleet
+from tally.sim.athletes.strava_client import StravaControlClient
+from tally.sim.command_line import OIDC_PORT, STRAVA_PORT, display_until, wait_for_end
+from tally.sim.oidc.simulator import OidcSimulator
 from tally.sim.strava.model import StravaError
-from tally.sim.strava.simulator import Strava
-from tally.sim.watching import show_until, until
+from tally.sim.strava.rate_limits import UNLIMITED, RateLimits
+from tally.sim.strava.simulator import StravaSimulator
 
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="How many athletes.")]
 Url = Annotated[
@@ -77,7 +75,7 @@ def athletes(
     oidc_port: OidcPort = OIDC_PORT,
 ) -> None:
     """Let made-up athletes ride, run, swim and walk, and watch them."""
-    chance = random.Random(seed)  # noqa: S311  made-up workouts, not keys
+    rng = random.Random(seed)  # noqa: S311  made-up workouts, not keys
     clock = SystemClock()
 
     async def run(stop: asyncio.Event) -> None:
@@ -87,10 +85,12 @@ def athletes(
             )
             where = strava
             if where is None:
-                started = outside_world(clock, url, verify_token, strava_port, oidc_port)
+                started = local_simulators(clock, url, verify_token, strava_port, oidc_port)
                 where = await stack.enter_async_context(started)
-            collect = None if url is None else CollectServer(client, url.rstrip("/"))
-            fleet = Fleet(_accounts(client, where), FastClock(clock, speed), chance, collect)
+            collect = None if url is None else CollectClient(client, url.rstrip("/"))
+            fleet = AthleteFleet(
+                _accounts(client, where), AcceleratedClock(clock, speed), rng, collect
+            )
             await watch(fleet, count, clock, stop, seconds)
 
     try:
@@ -101,7 +101,7 @@ def athletes(
 
 
 @asynccontextmanager
-async def outside_world(
+async def local_simulators(
     clock: Clock,
     collect_url: str | None,
     verify_token: str | None,
@@ -109,10 +109,10 @@ async def outside_world(
     oidc_port: int,
 ) -> AsyncIterator[str]:
     """Both simulators, with webhooks to the collect server if there is one; yields the address of Strava's."""
-    limits = RateLimits(clock, PLENTY, PLENTY)
+    limits = RateLimits(clock, UNLIMITED, UNLIMITED)
     async with (
-        Strava(clock, limits=limits).serving(port=strava_port) as strava,
-        Issuer(clock).serving(port=oidc_port) as issuer,
+        StravaSimulator(clock, limits=limits).serving(port=strava_port) as strava,
+        OidcSimulator(clock).serving(port=oidc_port) as issuer,
     ):
         typer.echo(f"Strava is simulated at {strava.url}, an issuer at {issuer.issuer}", err=True)
         if collect_url is not None:
@@ -123,29 +123,29 @@ async def outside_world(
 
 
 async def watch(
-    fleet: Fleet, count: int, clock: Clock, stop: asyncio.Event, seconds: float | None
+    fleet: AthleteFleet, count: int, clock: Clock, stop: asyncio.Event, seconds: float | None
 ) -> None:
     """Gather the fleet, show how it lives until it is time to stop, and end with the sums."""
     console = Console()
     with console.status(f"{count} athletes sign up"):
         await fleet.gather(count)
-    ending = asyncio.create_task(until(clock, seconds, stop))
+    ending = asyncio.create_task(wait_for_end(clock, seconds, stop))
 
     async def drawn() -> RenderableType:
         return rendered(fleet, await _state(fleet))
 
     async with fleet.living():
-        await show_until(ending, console, clock, drawn)
+        await display_until(ending, console, clock, drawn)
         state = await _state(fleet)
     console.print(summary(fleet, state), soft_wrap=True)
 
 
-async def _state(fleet: Fleet) -> Any:
+async def _state(fleet: AthleteFleet) -> Any:
     try:
         return await fleet.accounts.state()
     except Unavailable:
         return None
 
 
-def _accounts(client: Client, url: str) -> StravaAccounts:
-    return StravaAccounts(client, url.rstrip("/"))
+def _accounts(client: Client, url: str) -> StravaControlClient:
+    return StravaControlClient(client, url.rstrip("/"))

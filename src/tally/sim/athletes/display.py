@@ -7,13 +7,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tally.kit.clock import rfc3339
-from tally.sim.athletes.athlete import Diary, MadeUpAthlete
-from tally.sim.athletes.fleet import Fleet
+from tally.sim.athletes.athlete import AthleteStats, VirtualAthlete
+from tally.sim.athletes.fleet import AthleteFleet
 
 MAX_ROWS: Final = 15
 
 
-def rendered(fleet: Fleet, state: Any) -> Group:
+def rendered(fleet: AthleteFleet, state: Any) -> Group:
     """The fleet now; `state` is what the Strava simulator says of itself, or None while it does not answer."""
     table = Table(
         title=f"{len(fleet.athletes)} athletes, {rfc3339(fleet.clock.now())} in their world"
@@ -33,7 +33,7 @@ def rendered(fleet: Fleet, state: Any) -> Group:
     return Group(table, Text(summary(fleet, state)))
 
 
-def summary(fleet: Fleet, state: Any) -> str:
+def summary(fleet: AthleteFleet, state: Any) -> str:
     """The sums in one line."""
     sums = total(fleet)
     told = (
@@ -48,9 +48,9 @@ def summary(fleet: Fleet, state: Any) -> str:
     )
 
 
-def total(fleet: Fleet) -> Diary:
+def total(fleet: AthleteFleet) -> AthleteStats:
     diaries = [athlete.diary for athlete in fleet.athletes]
-    return Diary(
+    return AthleteStats(
         activities=sum(diary.activities for diary in diaries),
         metres=sum(diary.metres for diary in diaries),
         climbed=sum(diary.climbed for diary in diaries),
@@ -60,7 +60,7 @@ def total(fleet: Fleet) -> Diary:
     )
 
 
-def _row(athlete: MadeUpAthlete) -> tuple[str, ...]:
+def _row(athlete: VirtualAthlete) -> tuple[str, ...]:
     diary = athlete.diary
     return (
         athlete.character.name,

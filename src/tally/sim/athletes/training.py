@@ -55,7 +55,7 @@ DISCIPLINES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Character:
+class AthleteProfile:
     """Who somebody is: the sport they love, how often they go, how far beside others."""
 
     firstname: str
@@ -70,7 +70,7 @@ class Character:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class TrainingSession:
     """One time out."""
 
     name: str
@@ -82,59 +82,57 @@ class Effort:
     trainer: bool
 
 
-def draw_character(chance: random.Random, number: int) -> Character:
+def random_profile(rng: random.Random, number: int) -> AthleteProfile:
     """The `number`-th of a fleet; names repeat late, and then have a number."""
     index = number % (len(FIRST_NAMES) * len(LAST_NAMES))
     generation = number // (len(FIRST_NAMES) * len(LAST_NAMES))
     # Seven is prime to both lengths, so that every first name meets every last one before any two
     # meet again.
     lastname = LAST_NAMES[(7 * index + index // len(FIRST_NAMES)) % len(LAST_NAMES)]
-    return Character(
+    return AthleteProfile(
         firstname=FIRST_NAMES[index % len(FIRST_NAMES)],
         lastname=f"{lastname} {generation + 1}" if generation else lastname,
-        favourite=chance.choices(DISCIPLINES, weights=(45, 35, 8, 12))[0],
-        times_a_week=chance.uniform(2, 7),
-        strength=chance.lognormvariate(0, 0.25),
+        favourite=rng.choices(DISCIPLINES, weights=(45, 35, 8, 12))[0],
+        times_a_week=rng.uniform(2, 7),
+        strength=rng.lognormvariate(0, 0.25),
     )
 
 
-def draw_effort(chance: random.Random, character: Character, hour: int) -> Effort:
+def random_workout(rng: random.Random, character: AthleteProfile, hour: int) -> TrainingSession:
     """What comes of going out at this hour of the day."""
-    discipline = character.favourite if chance.random() < 0.8 else chance.choice(DISCIPLINES)
+    discipline = character.favourite if rng.random() < 0.8 else rng.choice(DISCIPLINES)
     distance = min(
-        discipline.longest, discipline.distance * character.strength * chance.lognormvariate(0, 0.4)
+        discipline.longest, discipline.distance * character.strength * rng.lognormvariate(0, 0.4)
     )
-    is_indoor = discipline.indoor is not None and chance.random() < 0.08
+    is_indoor = discipline.indoor is not None and rng.random() < 0.08
     main, *others = discipline.sport_types
-    sport_type = chance.choice(others) if others and chance.random() < 0.25 else main
+    sport_type = rng.choice(others) if others and rng.random() < 0.25 else main
     # Longer is slower, a little.
-    speed = discipline.speed * chance.uniform(0.85, 1.15) * (discipline.distance / distance) ** 0.06
+    speed = discipline.speed * rng.uniform(0.85, 1.15) * (discipline.distance / distance) ** 0.06
     moving_time = max(60, round(distance / speed))
-    climb = 0.0 if is_indoor else discipline.climb * distance / 1000 * chance.lognormvariate(0, 0.5)
-    return Effort(
+    climb = 0.0 if is_indoor else discipline.climb * distance / 1000 * rng.lognormvariate(0, 0.5)
+    return TrainingSession(
         name=f"{part_of_day(hour)} {sport_type if discipline.family != 'WALK' else 'Walk'}",
         sport_type=discipline.indoor if is_indoor and discipline.indoor else sport_type,
         distance=round(distance, 1),
         moving_time=moving_time,
-        elapsed_time=round(moving_time * chance.uniform(1.0, 1.25)),
+        elapsed_time=round(moving_time * rng.uniform(1.0, 1.25)),
         total_elevation_gain=round(climb, 1),
         trainer=is_indoor,
     )
 
 
-def draw_pause(chance: random.Random, character: Character) -> float:
+def random_rest_seconds(rng: random.Random, character: AthleteProfile) -> float:
     """Seconds of rest before the next time out: at least some hours, and as many days as the person's week has room for."""
-    return (
-        chance.uniform(4, 10) * 3600 + chance.expovariate(1.0) * WEEK / character.times_a_week * 0.7
-    )
+    return rng.uniform(4, 10) * 3600 + rng.expovariate(1.0) * WEEK / character.times_a_week * 0.7
 
 
-def draw_daylight(chance: random.Random, hour: int) -> float:
+def seconds_until_daylight(rng: random.Random, hour: int) -> float:
     """Seconds to wait so as not to set out in the middle of the night; only few do."""
     is_night = hour < FIRST_HOUR or hour >= LAST_HOUR
-    if not is_night or chance.random() < 0.05:
+    if not is_night or rng.random() < 0.05:
         return 0.0
-    return ((FIRST_HOUR - hour) % 24 + chance.uniform(0, 4)) * 3600
+    return ((FIRST_HOUR - hour) % 24 + rng.uniform(0, 4)) * 3600
 
 
 def part_of_day(hour: int) -> str:

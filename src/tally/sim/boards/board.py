@@ -1,6 +1,6 @@
 """A virtual ESP32, as its firmware would be: it measures on its own clock, keeps what was not acknowledged, and tries again.
 
-    board = Board(hardware_id, uplink, clock, random.Random(1))
+    board = VirtualBoard(hardware_id, uplink, clock, random.Random(1))
     board.measure()
     await board.deliver()
 
@@ -21,26 +21,26 @@ from typing import Final
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.kit.retry import RetryPolicy
-from tally.sim.boards.sensors import NAMES, Sensors
-from tally.sim.boards.uplink import (
-    Capabilities,
-    Data,
-    Reading,
-    Receipt,
-    Registration,
-    TooMuch,
-    Uplink,
+from tally.sim.boards.devices_client import (
+    BatchReceipt,
+    BatchTooLarge,
+    BoardBatch,
+    BoardCapabilities,
+    BoardReading,
+    BoardRegistration,
+    DevicesClient,
 )
+from tally.sim.boards.sensors import NAMES, GreenhouseSensors
 
-MAX_AT_ONCE: Final = 100
-BUFFER: Final = 100_000
-FIRMWARE: Final = "1.0.16"
+MAX_BATCH_SIZE: Final = 100
+BUFFER_CAPACITY: Final = 100_000
+FIRMWARE_VERSION: Final = "1.0.16"
 # After this, the board waits for its next window before it tries again.
-PATIENCE: Final = RetryPolicy(attempts=8, base=0.5, cap=60, deadline=300)
+BOARD_RETRY_POLICY: Final = RetryPolicy(attempts=8, base=0.5, cap=60, deadline=300)
 
 
 @dataclass(frozen=True, slots=True)
-class Quartz:
+class BoardClock:
     """The board's own clock: off by some milliseconds, and a little too fast or too slow."""
 
     clock: Clock
@@ -49,8 +49,8 @@ class Quartz:
     started: float = 0.0
 
     @classmethod
-    def cheap(cls, clock: Clock, chance: random.Random) -> "Quartz":
-        return cls(clock, round(chance.gauss(0, 800)), chance.gauss(0, 40), clock.monotonic())
+    def cheap(cls, clock: Clock, rng: random.Random) -> "BoardClock":
+        return cls(clock, round(rng.gauss(0, 800)), rng.gauss(0, 40), clock.monotonic())
 
     def milliseconds(self) -> int:
         drifted = (self.clock.monotonic() - self.started) * self.drift_ppm / 1000
@@ -58,39 +58,39 @@ class Quartz:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class BufferedReading:
     """A reading in the buffer, and the boot in which it was measured."""
 
     boot_id: str
-    reading: Reading
+    reading: BoardReading
 
 
 @dataclass(slots=True)
-class Board:
+class VirtualBoard:
     """One board.
 
     `patience` is for one delivery; whoever runs the board delivers again at the next window.
     """
 
     hardware_id: str
-    uplink: Uplink
+    uplink: DevicesClient
     clock: Clock
-    chance: random.Random
-    patience: RetryPolicy = PATIENCE
-    capacity: int = BUFFER
-    quartz: Quartz = field(init=False)
-    sensors: Sensors = field(init=False)
-    buffer: deque[Measured] = field(default_factory=deque)
+    rng: random.Random
+    retry_policy: RetryPolicy = BOARD_RETRY_POLICY
+    capacity: int = BUFFER_CAPACITY
+    quartz: BoardClock = field(init=False)
+    sensors: GreenhouseSensors = field(init=False)
+    buffer: deque[BufferedReading] = field(default_factory=deque)
     boot_id: str = ""
     confirmation_id: str | None = None
     measured: int = 0
     lost: int = 0
     _window_start: int = 0
-    _at_once: int = MAX_AT_ONCE
+    _at_once: int = MAX_BATCH_SIZE
 
     def __post_init__(self) -> None:
-        self.quartz = Quartz.cheap(self.clock, self.chance)
-        self.sensors = Sensors.somewhere(self.chance)
+        self.quartz = BoardClock.cheap(self.clock, self.rng)
+        self.sensors = GreenhouseSensors.somewhere(self.rng)
         self.boot()
 
     def boot(self) -> None:
@@ -98,21 +98,23 @@ class Board:
 
         The buffer is in flash and stays.
         """
-        self.boot_id = str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
+        self.boot_id = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
         self._window_start = self.quartz.milliseconds()
         self.confirmation_id = None
 
-    def measure(self, at_ms: int | None = None) -> Reading:
+    def measure(self, at_ms: int | None = None) -> BoardReading:
         """Close the window that is open, now or at a given moment of the board's clock, and buffer what it saw."""
         start = self._window_start
         end = max(start + 1, self.quartz.milliseconds() if at_ms is None else at_ms)
         self._window_start = end
         values, statuses = self.sensors.measure(end)
-        reading = Reading(f"{self.hardware_id}_{self.boot_id}_{start}_{end}", end, values, statuses)
+        reading = BoardReading(
+            f"{self.hardware_id}_{self.boot_id}_{start}_{end}", end, values, statuses
+        )
         if len(self.buffer) >= self.capacity:
             self.buffer.popleft()
             self.lost += 1
-        self.buffer.append(Measured(self.boot_id, reading))
+        self.buffer.append(BufferedReading(self.boot_id, reading))
         self.measured += 1
         return reading
 
@@ -126,11 +128,11 @@ class Board:
     async def register(self) -> None:
         """Say hello, once in every boot; Unavailable, RateLimited or Refused where that does not succeed."""
         features = {"tft_display": self.hardware_id[-1] in "02468ACE", "offline_buffering": True}
-        hello = Registration(
-            self.hardware_id, self.boot_id, FIRMWARE, Capabilities(NAMES, features)
+        hello = BoardRegistration(
+            self.hardware_id, self.boot_id, FIRMWARE_VERSION, BoardCapabilities(NAMES, features)
         )
-        confirmed = await self.patience.call(
-            lambda: self.uplink.register(hello), self.clock, self.chance
+        confirmed = await self.retry_policy.call(
+            lambda: self.uplink.register(hello), self.clock, self.rng
         )
         self.confirmation_id = confirmed.confirmation_id
 
@@ -141,30 +143,32 @@ class Board:
         while self.buffer:
             waiting = tuple(islice(self.buffer, self._at_once))
             try:
-                receipt = await self.patience.call(
-                    partial(self._send, waiting), self.clock, self.chance
+                receipt = await self.retry_policy.call(
+                    partial(self._send, waiting), self.clock, self.rng
                 )
-            except TooMuch:
+            except BatchTooLarge:
                 if self._at_once == 1:
                     raise
                 self._at_once = max(1, self._at_once // 2)
                 continue
             self._settle(waiting, receipt)
 
-    async def _send(self, waiting: Sequence[Measured]) -> Receipt:
+    async def _send(self, waiting: Sequence[BufferedReading]) -> BatchReceipt:
         readings = tuple(self._dated(each) for each in waiting)
-        return await self.uplink.send(Data(self.hardware_id, self.boot_id, FIRMWARE, readings))
+        return await self.uplink.send(
+            BoardBatch(self.hardware_id, self.boot_id, FIRMWARE_VERSION, readings)
+        )
 
-    def _dated(self, each: Measured) -> Reading:
+    def _dated(self, each: BufferedReading) -> BoardReading:
         """A reading of an earlier boot says so."""
         made = each.reading
         if each.boot_id == self.boot_id:
             return made
-        return Reading(
+        return BoardReading(
             made.batch_id, made.timestamp_ms, made.sensors, made.sensor_status, each.boot_id
         )
 
-    def _settle(self, sent: Sequence[Measured], receipt: Receipt) -> None:
+    def _settle(self, sent: Sequence[BufferedReading], receipt: BatchReceipt) -> None:
         """Keep what the receipt does not speak of: the server may not have it."""
         rejected = {rejection.index for rejection in receipt.rejected}
         has = receipt.acknowledged_batch_ids | receipt.duplicate_batch_ids
@@ -177,7 +181,7 @@ class Board:
             raise Unavailable("The receipt speaks of none of the readings that were sent")
         # They still stand in front, but for those that a full buffer has lost in the meantime.
         mine = {each.reading.batch_id for each in sent}
-        kept: list[Measured] = []
+        kept: list[BufferedReading] = []
         while self.buffer and self.buffer[0].reading.batch_id in mine:
             each = self.buffer.popleft()
             if each.reading.batch_id not in settled:

@@ -19,11 +19,11 @@ from tally.errors import Invalid, Unavailable
 from tally.kit.clock import SystemClock
 from tally.kit.server import run_until_stopped
 from tally.settings import Secret
+from tally.sim.boards.devices_client import TIMEOUT, DevicesClient
 from tally.sim.boards.display import rendered, summary
-from tally.sim.boards.fleet import Fleet, Habits
-from tally.sim.boards.uplink import TIMEOUT, Uplink
-from tally.sim.calling import backend_url, secret_in
-from tally.sim.watching import explained, show_until, until
+from tally.sim.boards.fleet import BoardBehaviour, BoardFleet
+from tally.sim.command_line import display_until, exit_on_error, wait_for_end
+from tally.sim.http_client import backend_url, read_secret
 
 KEY_VARIABLE = "TALLY_SIM_API_KEY"
 CONNECTIONS = 256
@@ -77,9 +77,9 @@ def boards(
     requests: Requests = None,
 ) -> None:
     """Let virtual boards measure, lose their network, restart, and post readings; and watch them."""
-    clock, chance = SystemClock(), random.Random(seed)  # noqa: S311 - weather, not keys
-    habits = Habits(interval=interval, backlog=backlog, goes_offline=offline)
-    with explained():
+    clock, rng = SystemClock(), random.Random(seed)  # noqa: S311 - weather, not keys
+    behaviour = BoardBehaviour(interval=interval, backlog=backlog, goes_offline=offline)
+    with exit_on_error():
         token = Secret("") if api_key else read_token(admin_token_file)
 
     async def run(stop: asyncio.Event) -> None:
@@ -88,13 +88,16 @@ def boards(
         )
         async with builder.build() as client:
             where = devices_url(url)
-            key = Secret(api_key) if api_key else await make_key(client, where, token)
-            fleet = Fleet(
-                Uplink(client, where, key, clock, most_requests=requests), clock, chance, habits
+            key = Secret(api_key) if api_key else await create_api_key(client, where, token)
+            fleet = BoardFleet(
+                DevicesClient(client, where, key, clock, most_requests=requests),
+                clock,
+                rng,
+                behaviour,
             )
             await watch(fleet, count, stop, seconds)
 
-    with explained():
+    with exit_on_error():
         run_until_stopped(run)
 
 
@@ -113,10 +116,10 @@ def read_token(file: Path | None) -> Secret:
         raise Invalid(
             f"The boards need an API key: give --api-key or {KEY_VARIABLE}, or --admin-token-file to make one"
         )
-    return secret_in(file)
+    return read_secret(file)
 
 
-async def make_key(client: Client, url: str, token: Secret) -> Secret:
+async def create_api_key(client: Client, url: str, token: Secret) -> Secret:
     """A new API key, made with the operator's token."""
     body = {"description": "virtual boards"}
     try:
@@ -137,18 +140,20 @@ async def make_key(client: Client, url: str, token: Secret) -> Secret:
     return Secret(msgspec.json.decode(content, type=_Created).api_key)
 
 
-async def watch(fleet: Fleet, count: int, stop: asyncio.Event, seconds: float | None) -> None:
+async def watch(fleet: BoardFleet, count: int, stop: asyncio.Event, seconds: float | None) -> None:
     """Show how the fleet lives until it is time to stop, and end with the sums."""
     console, clock = Console(), fleet.clock
     started = clock.monotonic()
-    ending = asyncio.create_task(until(clock, seconds, stop, fleet.refused, fleet.uplink.spent))
+    ending = asyncio.create_task(
+        wait_for_end(clock, seconds, stop, fleet.refused, fleet.uplink.spent)
+    )
 
     async def drawn() -> RenderableType:
         return rendered(fleet, fleet.uplink.url, clock.monotonic() - started)
 
     async with fleet.living(count):
-        await show_until(ending, console, clock, drawn)
+        await display_until(ending, console, clock, drawn)
         elapsed = clock.monotonic() - started
     console.print(summary(fleet, elapsed), soft_wrap=True)
     if fleet.refused.is_set():
-        raise Invalid(f"The server refuses the boards: {fleet.figures.last_trouble}")
+        raise Invalid(f"The server refuses the boards: {fleet.stats.last_error}")

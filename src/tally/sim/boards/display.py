@@ -2,13 +2,13 @@
 
 from rich.table import Table
 
-from tally.sim.boards.fleet import Fleet
+from tally.sim.boards.fleet import BoardFleet
 
 
-def rows(fleet: Fleet, seconds: float) -> list[tuple[str, str]]:
+def rows(fleet: BoardFleet, seconds: float) -> list[tuple[str, str]]:
     """What there is to know, as words and figures."""
-    figures = fleet.figures
-    rate = figures.acknowledged / seconds if seconds else 0.0
+    stats = fleet.stats
+    rate = stats.acknowledged / seconds if seconds else 0.0
     return [
         (
             "Boards",
@@ -17,21 +17,21 @@ def rows(fleet: Fleet, seconds: float) -> list[tuple[str, str]]:
         ("Readings measured", f"{fleet.measured:,}"),
         (
             "sent",
-            f"{figures.sent:,} in {figures.requests:,} requests, {figures.failures:,} of them failed",
+            f"{stats.sent:,} in {stats.requests:,} requests, {stats.failures:,} of them failed",
         ),
-        ("acknowledged", f"{figures.acknowledged:,} ({rate:,.1f} a second)"),
-        ("duplicates", f"{figures.duplicates:,}"),
-        ("rejected", f"{figures.rejected:,}"),
+        ("acknowledged", f"{stats.acknowledged:,} ({rate:,.1f} a second)"),
+        ("duplicates", f"{stats.duplicates:,}"),
+        ("rejected", f"{stats.rejected:,}"),
         ("buffered", f"{fleet.buffered:,}" + (f", {fleet.lost:,} lost" if fleet.lost else "")),
         (
             "Answers took",
-            f"p50 {figures.quantile(0.5) * 1000:,.1f} ms, p99 {figures.quantile(0.99) * 1000:,.1f} ms",
+            f"p50 {stats.quantile(0.5) * 1000:,.1f} ms, p99 {stats.quantile(0.99) * 1000:,.1f} ms",
         ),
-        ("Latest trouble", figures.last_trouble or "none"),
+        ("Latest trouble", stats.last_error or "none"),
     ]
 
 
-def rendered(fleet: Fleet, url: str, seconds: float) -> Table:
+def rendered(fleet: BoardFleet, url: str, seconds: float) -> Table:
     """The table that is drawn again and again."""
     table = Table("Boards", url, title=f"{seconds:,.0f} s", title_justify="right", show_lines=False)
     for name, value in rows(fleet, seconds):
@@ -39,7 +39,7 @@ def rendered(fleet: Fleet, url: str, seconds: float) -> Table:
     return table
 
 
-def summary(fleet: Fleet, seconds: float) -> str:
+def summary(fleet: BoardFleet, seconds: float) -> str:
     """One paragraph for the end, and for those without a terminal."""
     return (
         "; ".join(f"{name.lower()}: {value}" for name, value in rows(fleet, seconds))

@@ -14,21 +14,21 @@ Statuses: TypeAlias = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Sensors:
+class GreenhouseSensors:
     """The sensors of one board, which stands somewhere a little warmer, drier or higher than its neighbours."""
 
-    chance: random.Random
+    rng: random.Random
     warmth: float
     dryness: float
     pressure: float
 
     @classmethod
-    def somewhere(cls, chance: random.Random) -> "Sensors":
-        return cls(chance, chance.gauss(21, 2), chance.gauss(0, 5), chance.gauss(1013, 6))
+    def somewhere(cls, rng: random.Random) -> "GreenhouseSensors":
+        return cls(rng, rng.gauss(21, 2), rng.gauss(0, 5), rng.gauss(1013, 6))
 
     def measure(self, moment_ms: int) -> tuple[Values, Statuses]:
         """Values and statuses at a moment; a sensor that failed has the status `error`, and no value."""
-        noise = self.chance.gauss
+        noise = self.rng.gauss
         day = moment_ms % DAY_MS / DAY_MS
         sun = math.sin(2 * math.pi * (day - 9 / 24))  # warmest in the afternoon, at 15 h
         temperature = self.warmth + 6 * sun
@@ -45,7 +45,7 @@ class Sensors:
             "ds18b20": {"ds18b20_temp_c": round(temperature - 0.7 + noise(0, 0.1), 2)},
             "soil_moisture": {"soil_moisture_pct": round(_percent(soil + noise(0, 0.3)), 1)},
         }
-        failed = {name for name in NAMES if self.chance.random() < FAILURES}
+        failed = {name for name in NAMES if self.rng.random() < FAILURES}
         values = {
             key: value
             for name, parts in measured.items()

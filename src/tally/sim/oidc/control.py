@@ -17,14 +17,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tally.kit.http import Json
-from tally.sim.faults import Fault
-from tally.sim.forms import read_control
-from tally.sim.oidc.flaws import Flaw
-from tally.sim.oidc.people import person_named
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.oidc.flaws import TokenFlaw
 from tally.sim.oidc.pool import TOKEN_SECONDS, TokenUse, UserPool
+from tally.sim.oidc.users import make_user
+from tally.sim.request_parsing import read_json_body
 
 
-class WantedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sub: str
     groups: tuple[str, ...] = ()
     use: TokenUse = "access"
@@ -32,28 +32,28 @@ class WantedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     email: str | None = None
     nonce: str | None = None
     lifetime: int = TOKEN_SECONDS
-    flaw: Flaw | None = None
+    flaw: TokenFlaw | None = None
 
 
-class NewPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewOidcUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     groups: tuple[str, ...] = ()
 
 
-class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KeyRotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retire: bool = False
 
 
-class WantedFlaws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    flaws: list[Flaw]
+class FlawList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    flaws: list[TokenFlaw]
 
 
-class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AutoApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     who: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class OidcControl:
     pool: UserPool
 
     def routes(self) -> list[Route]:
@@ -73,38 +73,38 @@ class Control:
         return Json(
             {
                 "issuer": pool.issuer,
-                "people": list(pool.people),
+                "people": list(pool.users),
                 "clients": [{"client_id": client.client_id} for client in pool.clients.values()],
                 "keys": [key["kid"] for key in pool.keys.published()["keys"]],
                 "flaws": pool.flaws,
                 "faults": pool.faults.pending,
                 "auto_approve": pool.auto_approve,
-                "requests": len(pool.faults.seen),
+                "requests": len(pool.faults.requests),
             }
         )
 
     async def make_token(self, request: Request) -> Response:
-        wanted = await read_control(request, WantedToken)
+        wanted = await read_json_body(request, TokenRequest)
         fields = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name != "sub"}
         return Json({"token": self.pool.token_for(wanted.sub, **fields)})
 
     async def add_person(self, request: Request) -> Response:
-        person = await read_control(request, NewPerson)
-        return Json(self.pool.people.add(person_named(person.name, person.groups)), 201)
+        person = await read_json_body(request, NewOidcUser)
+        return Json(self.pool.users.add(make_user(person.name, person.groups)), 201)
 
     async def rotate(self, request: Request) -> Response:
-        rotation = await read_control(request, Rotation)
+        rotation = await read_json_body(request, KeyRotation)
         kid = self.pool.keys.rotate()
         if rotation.retire:
             self.pool.keys.retire()
         return Json({"kid": kid})
 
     async def set_flaws(self, request: Request) -> Response:
-        self.pool.flaws[:] = (await read_control(request, WantedFlaws)).flaws
+        self.pool.flaws[:] = (await read_json_body(request, FlawList)).flaws
         return Response(status_code=204)
 
     async def add_fault(self, request: Request) -> Response:
-        self.pool.faults.add(await read_control(request, Fault))
+        self.pool.faults.add(await read_json_body(request, InjectedFault))
         return Response(status_code=204)
 
     async def clear_faults(self, _: Request) -> Response:
@@ -112,5 +112,5 @@ class Control:
         return Response(status_code=204)
 
     async def set_approval(self, request: Request) -> Response:
-        self.pool.auto_approve = (await read_control(request, Approval)).who
+        self.pool.auto_approve = (await read_json_body(request, AutoApproval)).who
         return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Tokens that must be refused: each `Flaw` is one thing wrong with a token that is otherwise as it should be."""
+"""Tokens that must be refused: each `TokenFlaw` is one thing wrong with a token that is otherwise as it should be."""
 
 import base64
 import enum
@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tally.sim.oidc.keys import SigningKeys, key_id
+from tally.sim.oidc.keys import SigningKeys, signing_key_id
 
 AN_HOUR: Final = 3600
 
 
-class Flaw(enum.StrEnum):
+class TokenFlaw(enum.StrEnum):
     """What is wrong; the values are the words of the control API."""
 
     WRONG_KEY = "wrong_key"  # somebody else's key under the name of the right one
@@ -32,40 +32,40 @@ class Flaw(enum.StrEnum):
     TAMPERED = "tampered"  # another subject put in after the signature was made
 
 
-def flawed_claims(claims: dict[str, Any], flaw: Flaw | None) -> dict[str, Any]:
+def flawed_claims(claims: dict[str, Any], flaw: TokenFlaw | None) -> dict[str, Any]:
     """The claims as the flaw has them; flaws of the signature leave them as they are."""
-    if flaw is Flaw.WRONG_ISSUER:
+    if flaw is TokenFlaw.WRONG_ISSUER:
         return claims | {"iss": claims["iss"] + "_other"}
-    if flaw is Flaw.WRONG_AUDIENCE:
+    if flaw is TokenFlaw.WRONG_AUDIENCE:
         return claims | {name: "another-client" for name in ("aud", "client_id") if name in claims}
-    if flaw is Flaw.WRONG_NONCE:
+    if flaw is TokenFlaw.WRONG_NONCE:
         return claims | {"nonce": "another-nonce"}
-    if flaw is Flaw.WRONG_USE:
+    if flaw is TokenFlaw.WRONG_USE:
         return claims | {"token_use": {"id": "access", "access": "id"}[claims["token_use"]]}
-    if flaw is Flaw.EXPIRED:
+    if flaw is TokenFlaw.EXPIRED:
         return claims | {
             name: claims[name] - 2 * AN_HOUR - (claims["exp"] - claims["iat"])
             for name in ("iat", "exp")
         }
-    if flaw is Flaw.NOT_YET_VALID:
+    if flaw is TokenFlaw.NOT_YET_VALID:
         return claims | {name: claims[name] + AN_HOUR for name in ("iat", "exp")}
-    missing = {Flaw.NO_NONCE: "nonce", Flaw.NO_SUBJECT: "sub"}.get(flaw) if flaw else None
+    missing = {TokenFlaw.NO_NONCE: "nonce", TokenFlaw.NO_SUBJECT: "sub"}.get(flaw) if flaw else None
     return {name: value for name, value in claims.items() if name != missing}
 
 
-def sign(keys: SigningKeys, claims: dict[str, Any], flaw: Flaw | None = None) -> str:
+def sign_token(keys: SigningKeys, claims: dict[str, Any], flaw: TokenFlaw | None = None) -> str:
     """A token with these claims; with nothing wrong unless a flaw is asked for."""
     claims = flawed_claims(claims, flaw)
-    if flaw is Flaw.WRONG_KEY:
-        return keys.sign(claims, keys.foreign, key_id(keys.current))
-    if flaw is Flaw.UNKNOWN_KEY:
+    if flaw is TokenFlaw.WRONG_KEY:
+        return keys.sign(claims, keys.foreign, signing_key_id(keys.current))
+    if flaw is TokenFlaw.UNKNOWN_KEY:
         return keys.sign(claims, keys.foreign)
-    if flaw is Flaw.ALG_NONE:
+    if flaw is TokenFlaw.ALG_NONE:
         return f"{_unsigned(keys, claims, 'none')}."
-    if flaw is Flaw.HS256:
+    if flaw is TokenFlaw.HS256:
         return _signed_with_public_key(keys, claims)
     token = keys.sign(claims)
-    if flaw is Flaw.TAMPERED:
+    if flaw is TokenFlaw.TAMPERED:
         header, _, signature = token.split(".")
         return ".".join((header, _encode(claims | {"sub": "somebody-else"}), signature))
     return token
@@ -79,7 +79,7 @@ def _signed_with_public_key(keys: SigningKeys, claims: dict[str, Any]) -> str:
 
 
 def _unsigned(keys: SigningKeys, claims: dict[str, Any], algorithm: str) -> str:
-    return f"{_encode({'alg': algorithm, 'typ': 'JWT', 'kid': key_id(keys.current)})}.{_encode(claims)}"
+    return f"{_encode({'alg': algorithm, 'typ': 'JWT', 'kid': signing_key_id(keys.current)})}.{_encode(claims)}"
 
 
 def _encode(value: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ class OAuthError(Exception):
         self.description = description
 
 
-class Client(msgspec.Struct, frozen=True):
+class OAuthClient(msgspec.Struct, frozen=True):
     """An application.
 
     Without a secret it is a public one; without addresses, any on this machine will do.
@@ -39,7 +39,7 @@ class Client(msgspec.Struct, frozen=True):
     logout_uris: tuple[str, ...] | None = None
 
 
-class Authorization(msgspec.Struct, frozen=True):
+class OidcAuthorization(msgspec.Struct, frozen=True):
     """What a person allowed an application."""
 
     client_id: str
@@ -51,24 +51,24 @@ class Authorization(msgspec.Struct, frozen=True):
     code_challenge: str | None = None
 
 
-class Grants:
-    def __init__(self, clock: Clock, chance: random.Random) -> None:
+class GrantStore:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
-        self._chance = chance
-        self._codes: dict[str, tuple[Authorization, int]] = {}
-        self._refresh_tokens: dict[str, tuple[Authorization, int]] = {}
+        self._chance = rng
+        self._codes: dict[str, tuple[OidcAuthorization, int]] = {}
+        self._refresh_tokens: dict[str, tuple[OidcAuthorization, int]] = {}
 
     def new_id(self) -> str:
         return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
 
-    def issue_code(self, authorization: Authorization) -> str:
+    def issue_code(self, authorization: OidcAuthorization) -> str:
         code = self.new_id()
         self._codes[code] = authorization, self._clock.seconds() + CODE_SECONDS
         return code
 
     def redeem(
         self, code: str, client_id: str, redirect_uri: str | None, verifier: str | None
-    ) -> Authorization:
+    ) -> OidcAuthorization:
         """What stands behind `code`, once; any other use of it is refused."""
         # Gone whatever comes of it: who guesses a verifier has one guess.
         authorization, expires_at = self._codes.pop(code, (None, 0))
@@ -78,17 +78,17 @@ class Grants:
             raise OAuthError("invalid_grant")
         if (
             authorization.code_challenge is not None
-            and challenge_of(verifier or "") != authorization.code_challenge
+            and pkce_challenge(verifier or "") != authorization.code_challenge
         ):
             raise OAuthError("invalid_grant")
         return authorization
 
-    def issue_refresh_token(self, authorization: Authorization) -> str:
+    def issue_refresh_token(self, authorization: OidcAuthorization) -> str:
         token = f"refresh.{self._chance.getrandbits(256):064x}"
         self._refresh_tokens[token] = authorization, self._clock.seconds() + REFRESH_SECONDS
         return token
 
-    def refresh(self, token: str, client_id: str) -> Authorization:
+    def refresh(self, token: str, client_id: str) -> OidcAuthorization:
         authorization, expires_at = self._refresh_tokens.get(token, (None, 0))
         if (
             authorization is None
@@ -110,7 +110,7 @@ class Grants:
                 del granted[name]
 
 
-def challenge_of(verifier: str) -> str:
+def pkce_challenge(verifier: str) -> str:
     """PKCE's S256."""
     digest = hashlib.sha256(verifier.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from tally.kit.clock import Clock
-from tally.sim.faults import Faults
-from tally.sim.oidc.flaws import Flaw, sign
-from tally.sim.oidc.grants import Authorization, Client, Grants
+from tally.sim.fault_injection import FaultInjector
+from tally.sim.oidc.flaws import TokenFlaw, sign_token
+from tally.sim.oidc.grants import GrantStore, OAuthClient, OidcAuthorization
 from tally.sim.oidc.keys import SigningKeys
-from tally.sim.oidc.people import DOMAIN, People, Person
+from tally.sim.oidc.users import DOMAIN, OidcUser, UserDirectory
 
 TOKEN_SECONDS: Final = 3600
-POOL: Final = "local_tally"
+DEFAULT_POOL_ID: Final = "local_tally"
 # Known to everyone, and good for nothing outside this simulator.
-CLIENT: Final = Client("tally-collect", "made-up-client-secret")
+COLLECT_CLIENT: Final = OAuthClient("tally-collect", "made-up-client-secret")
 
 TokenUse = Literal["id", "access"]
 
@@ -30,32 +30,32 @@ class UserPool:
         self,
         clock: Clock,
         *,
-        clients: Iterable[Client] = (CLIENT,),
-        people: People | None = None,
+        clients: Iterable[OAuthClient] = (COLLECT_CLIENT,),
+        users: UserDirectory | None = None,
         keys: SigningKeys | None = None,
-        chance: random.Random | None = None,
-        pool: str = POOL,
+        rng: random.Random | None = None,
+        pool_id: str = DEFAULT_POOL_ID,
         auto_approve: str | None = None,
     ) -> None:
         self.clock = clock
         self.clients = {client.client_id: client for client in clients}
-        self.people = people or People()
+        self.users = users or UserDirectory()
         self.keys = keys or SigningKeys()
-        self.grants = Grants(clock, chance or random.SystemRandom())
-        self.pool = pool
+        self.grants = GrantStore(clock, rng or random.SystemRandom())
+        self.pool_id = pool_id
         # Who is logged in without being asked: a sub, an e-mail address or a name. A `login_hint`
         # names another.
         self.auto_approve = auto_approve
-        self.faults = Faults()
+        self.faults = FaultInjector()
         # What will be wrong with the next tokens of the token endpoint, one of them each.
-        self.flaws: list[Flaw] = []
+        self.flaws: list[TokenFlaw] = []
         self.url = ""
 
     @property
     def issuer(self) -> str:
-        return f"{self.url}/{self.pool}"
+        return f"{self.url}/{self.pool_id}"
 
-    def register(self, client: Client) -> Client:
+    def register(self, client: OAuthClient) -> OAuthClient:
         self.clients[client.client_id] = client
         return client
 
@@ -69,24 +69,24 @@ class UserPool:
         email: str | None = None,
         nonce: str | None = None,
         lifetime: int = TOKEN_SECONDS,
-        flaw: Flaw | None = None,
+        flaw: TokenFlaw | None = None,
         **claims: Any,
     ) -> str:
         """A token made directly, for whoever is named; `claims` are added to the usual ones or stand in their place."""
-        person = self.people.find(sub) or Person(sub, email or f"{sub}@{DOMAIN}", sub)
-        person = Person(
+        person = self.users.find(sub) or OidcUser(sub, email or f"{sub}@{DOMAIN}", sub)
+        person = OidcUser(
             person.sub, email or person.email, person.name, tuple(groups) or person.groups
         )
         client = client_id or next(iter(self.clients))
         now = self.clock.seconds()
-        authorization = Authorization(client, person.sub, "openid email", "", now, nonce)
+        authorization = OidcAuthorization(client, person.sub, "openid email", "", now, nonce)
         made = self.claims(person, authorization, use, lifetime) | claims
-        return sign(self.keys, made, flaw)
+        return sign_token(self.keys, made, flaw)
 
     def claims(
         self,
-        person: Person,
-        authorization: Authorization,
+        person: OidcUser,
+        authorization: OidcAuthorization,
         use: TokenUse,
         lifetime: int = TOKEN_SECONDS,
     ) -> dict[str, Any]:
@@ -119,12 +119,14 @@ class UserPool:
         nonce = {} if authorization.nonce is None else {"nonce": authorization.nonce}
         return common | {"aud": authorization.client_id} | about | nonce
 
-    def tokens(self, person: Person, authorization: Authorization) -> dict[str, Any]:
+    def tokens(self, person: OidcUser, authorization: OidcAuthorization) -> dict[str, Any]:
         """The ID and access token that the token endpoint hands out; the flaw that is due is in both."""
         flaw = self.flaws.pop(0) if self.flaws else None
         return {
-            "id_token": sign(self.keys, self.claims(person, authorization, "id"), flaw),
-            "access_token": sign(self.keys, self.claims(person, authorization, "access"), flaw),
+            "id_token": sign_token(self.keys, self.claims(person, authorization, "id"), flaw),
+            "access_token": sign_token(
+                self.keys, self.claims(person, authorization, "access"), flaw
+            ),
             "expires_in": TOKEN_SECONDS,
             "token_type": "Bearer",
         }
@@ -132,4 +134,4 @@ class UserPool:
     def delete_person(self, sub: str) -> bool:
         """Close an account; its tokens can no longer be renewed."""
         self.grants.forget(sub)
-        return self.people.remove(sub)
+        return self.users.remove(sub)

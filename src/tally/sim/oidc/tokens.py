@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tally.sim.forms import read_form
-from tally.sim.oidc.grants import Client, OAuthError
+from tally.sim.oidc.grants import OAuthClient, OAuthError
 from tally.sim.oidc.pool import UserPool
+from tally.sim.request_parsing import read_form
 
 NO_STORE: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
@@ -49,7 +49,7 @@ class TokenEndpoint:
     async def user_info(self, request: Request) -> Response:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         person = (
-            self.pool.people.find(subject_of(self.pool, token) or "")
+            self.pool.users.find(verify_access_token(self.pool, token) or "")
             if scheme.lower() == "bearer"
             else None
         )
@@ -66,7 +66,7 @@ class TokenEndpoint:
         }
         return JSONResponse(about | {"username": person.sub})
 
-    def _granted(self, client: Client, sent: Mapping[str, str]) -> dict[str, Any]:
+    def _granted(self, client: OAuthClient, sent: Mapping[str, str]) -> dict[str, Any]:
         grants = self.pool.grants
         kind = sent.get("grant_type")
         if kind == "authorization_code":
@@ -78,7 +78,7 @@ class TokenEndpoint:
             authorization = grants.refresh(sent.get("refresh_token", ""), client.client_id)
         else:
             raise OAuthError("unsupported_grant_type")
-        person = self.pool.people.find(authorization.sub)
+        person = self.pool.users.find(authorization.sub)
         if person is None:
             raise OAuthError("invalid_grant")
         made = self.pool.tokens(person, authorization)
@@ -89,7 +89,7 @@ class TokenEndpoint:
             else {}
         )
 
-    def _client(self, request: Request, sent: Mapping[str, str]) -> Client:
+    def _client(self, request: Request, sent: Mapping[str, str]) -> OAuthClient:
         """Which application asks, by HTTP Basic or in the form; one with a secret must know it."""
         client_id, secret = _basic(request) or (
             sent.get("client_id", ""),
@@ -105,7 +105,7 @@ class TokenEndpoint:
         return client
 
 
-def subject_of(pool: UserPool, token: str) -> str | None:
+def verify_access_token(pool: UserPool, token: str) -> str | None:
     """Whose access token of this pool it is, if it holds."""
     try:
         key = pool.keys.find(jwt.get_unverified_header(token).get("kid", ""))

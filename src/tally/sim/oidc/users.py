@@ -1,61 +1,66 @@
-"""The pool's own API, as far as an application that closes accounts needs it: DeleteUser and AdminDeleteUser.
+"""Who can log in: a few made-up people, and whoever else names themselves.
 
-It is a JSON protocol at one path, `POST /`, with the operation's name in `X-Amz-Target`. The first
-is called with the person's access token; the second with an administrator's signature, which is not
-checked here.
+A person's `sub` follows from the e-mail address, so that somebody who comes back after a restart is
+still the same.
 """
 
-from dataclasses import dataclass
+import re
+import uuid
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
-from tally.sim.forms import read_control
-from tally.sim.oidc.pool import UserPool
-from tally.sim.oidc.tokens import subject_of
-
-TARGET: Final = "AWSCognitoIdentityProviderService."
-MEDIA_TYPE: Final = "application/x-amz-json-1.1"
+NAMESPACE: Final = uuid.UUID("5f0f7d0e-3c0f-4a52-9e0b-0f6a2c7a3d11")
+DOMAIN: Final = "example.test"
 
 
-class Deletion(msgspec.Struct, frozen=True, rename="pascal"):
-    access_token: str = ""
-    user_pool_id: str = ""
-    username: str = ""
+class OidcUser(msgspec.Struct, frozen=True):
+    sub: str
+    email: str
+    name: str
+    groups: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UserOperations:
-    pool: UserPool
-
-    def routes(self) -> list[Route]:
-        return [Route("/", self.run, methods=["POST"])]
-
-    async def run(self, request: Request) -> Response:
-        operation = request.headers.get("x-amz-target", "").removeprefix(TARGET)
-        if operation not in {"DeleteUser", "AdminDeleteUser"}:
-            return _refused("UnknownOperationException", "There is no such operation here")
-        asked = await read_control(request, Deletion)
-        if operation == "DeleteUser":
-            person = self.pool.people.find(subject_of(self.pool, asked.access_token) or "")
-            if person is None:
-                return _refused("NotAuthorizedException", "Invalid Access Token")
-        else:
-            if asked.user_pool_id != self.pool.pool:
-                return _refused(
-                    "ResourceNotFoundException", f"User pool {asked.user_pool_id} does not exist."
-                )
-            person = self.pool.people.find(asked.username)
-            if person is None:
-                return _refused("UserNotFoundException", "User does not exist.")
-        self.pool.delete_person(person.sub)
-        return Response("{}", media_type=MEDIA_TYPE)
+def make_user(name: str, groups: tuple[str, ...] = ()) -> OidcUser:
+    """Somebody known by a name or an e-mail address."""
+    name = name.strip()
+    local = re.sub(r"\W+", ".", name.casefold()).strip(".") or "somebody"
+    email = name.casefold() if "@" in name else f"{local}@{DOMAIN}"
+    return OidcUser(str(uuid.uuid5(NAMESPACE, email)), email, name, groups)
 
 
-def _refused(kind: str, message: str) -> Response:
-    return Response(
-        msgspec.json.encode({"__type": kind, "message": message}), 400, media_type=MEDIA_TYPE
-    )
+DEFAULT_USERS: Final = (
+    make_user("Ana Silva"),
+    make_user("Bo Lindqvist"),
+    make_user("Chidi Okafor"),
+    make_user("Dana Weiss", ("admin",)),
+)
+
+
+class UserDirectory:
+    """The user pool: everyone who has an account."""
+
+    def __init__(self, users: Iterable[OidcUser] = DEFAULT_USERS) -> None:
+        self._by_sub = {person.sub: person for person in users}
+
+    def __iter__(self) -> Iterator[OidcUser]:
+        return iter(self._by_sub.values())
+
+    def add(self, person: OidcUser) -> OidcUser:
+        self._by_sub[person.sub] = person
+        return person
+
+    def find(self, who: str) -> OidcUser | None:
+        """By `sub`, e-mail address or name."""
+        by_sub = self._by_sub.get(who)
+        return by_sub or next(
+            (each for each in self._by_sub.values() if who in {each.email, each.name}), None
+        )
+
+    def find_or_add(self, who: str) -> OidcUser:
+        """Somebody new gets an account: that is what sign-up is for."""
+        return self.find(who) or self.add(make_user(who))
+
+    def remove(self, sub: str) -> bool:
+        return self._by_sub.pop(sub, None) is not None

@@ -17,8 +17,8 @@ import msgspec
 from tally.errors import Forbidden
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
-from tally.sim.apns.devices import Delivery, TokenKind
-from tally.sim.phones.apple import Apple
+from tally.sim.apns.devices import PushDelivery, TokenKind
+from tally.sim.phones.push_services import DevicePushService
 
 LIFE_SECONDS: Final = 8 * 3600
 LINGER_SECONDS: Final = 4 * 3600
@@ -29,7 +29,7 @@ MAX_ALERTS: Final = 50
 MAX_GONE: Final = 5
 
 
-class State(Enum):
+class ActivityState(Enum):
     """ENDED can still be seen on the Lock Screen; DISMISSED cannot."""
 
     ACTIVE = "active"
@@ -38,8 +38,8 @@ class State(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Activity:
-    """One Live Activity.
+class PhoneActivity:
+    """One Live PhoneActivity.
 
     Times are epoch seconds of the phone's clock; `timestamp` is that of the state it shows.
     """
@@ -55,7 +55,7 @@ class Activity:
     token: str | None = None
     stale_at: int | None = None
     leaves_at: int | None = None
-    state: State = State.ACTIVE
+    state: ActivityState = ActivityState.ACTIVE
     # What a person saw, one after another, the latest last; that alone once it has ended.
     seen: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_SEEN))
     updates: int = 0
@@ -68,7 +68,7 @@ class Activity:
         return self.stale_at is not None and now >= self.stale_at
 
 
-class Event(Enum):
+class ActivityEvent(Enum):
     """What the app hears of an activity when it runs, or is woken for it."""
 
     STARTED = "started"
@@ -77,7 +77,7 @@ class Event(Enum):
     DISMISSED = "dismissed"
 
 
-Listener: TypeAlias = Callable[[Event, Activity], Awaitable[None]]
+ActivityListener: TypeAlias = Callable[[ActivityEvent, PhoneActivity], Awaitable[None]]
 
 
 class _Aps(msgspec.Struct, frozen=True, rename="kebab"):
@@ -102,9 +102,11 @@ class ActivityKit:
     `listener` is the app; iOS wakes it for what it hears.
     """
 
-    def __init__(self, device: str, apple: Apple, clock: Clock, listener: Listener) -> None:
+    def __init__(
+        self, device: str, apple: DevicePushService, clock: Clock, listener: ActivityListener
+    ) -> None:
         self.is_allowed = True
-        self.activities: dict[str, Activity] = {}
+        self.activities: dict[str, PhoneActivity] = {}
         self.start_token: str | None = None
         self.alerts: deque[Mapping[str, Any]] = deque(maxlen=MAX_ALERTS)
         self.alerted = 0
@@ -115,15 +117,19 @@ class ActivityKit:
         self._clock = clock
         self._listener = listener
 
-    def running(self) -> list[Activity]:
-        return [activity for activity in self.activities.values() if activity.state is State.ACTIVE]
+    def running(self) -> list[PhoneActivity]:
+        return [
+            activity
+            for activity in self.activities.values()
+            if activity.state is ActivityState.ACTIVE
+        ]
 
-    def on_screen(self) -> list[Activity]:
+    def on_screen(self) -> list[PhoneActivity]:
         """What a person sees on the Lock Screen."""
         return [
             activity
             for activity in self.activities.values()
-            if activity.state is not State.DISMISSED
+            if activity.state is not ActivityState.DISMISSED
         ]
 
     async def make_start_token(self) -> str:
@@ -135,13 +141,13 @@ class ActivityKit:
 
     async def request(
         self, attributes: Mapping[str, Any], content: Mapping[str, Any], timestamp: int
-    ) -> Activity:
+    ) -> PhoneActivity:
         """The app itself starts one: Forbidden without permission."""
         if not self.is_allowed:
             raise Forbidden("Live Activities are switched off", code="activities_disabled")
         return await self._start(attributes, content, timestamp, wants_token=True)
 
-    async def deliver(self, delivery: Delivery) -> None:
+    async def deliver(self, delivery: PushDelivery) -> None:
         """A push of Apple's has come."""
         try:
             aps = msgspec.json.decode(delivery.payload, type=_Body).aps
@@ -157,32 +163,32 @@ class ActivityKit:
         for activity in told:
             await self._change(activity, aps)
 
-    async def rotate(self, activity: Activity) -> None:
+    async def rotate(self, activity: PhoneActivity) -> None:
         """IOS gives the activity another token; the old one is worth nothing."""
         if activity.token is not None:
             await self._apple.retire(activity.token)
         activity.token = await self._apple.issue(self._device, TokenKind.UPDATE)
-        await self._listener(Event.TOKEN, activity)
+        await self._listener(ActivityEvent.TOKEN, activity)
 
-    async def end(self, activity: Activity, *, leaves_at: int | None = None) -> None:
+    async def end(self, activity: PhoneActivity, *, leaves_at: int | None = None) -> None:
         """It ends: at once from the Lock Screen, unless it is to stay there for a while."""
-        if activity.state is not State.ACTIVE:
+        if activity.state is not ActivityState.ACTIVE:
             return
         activity.state, activity.leaves_at = (
-            State.ENDED,
+            ActivityState.ENDED,
             leaves_at if leaves_at is not None else self._clock.seconds(),
         )
         await self._let_go(activity)
         await self.pass_time()
-        await self._listener(Event.ENDED, activity)
+        await self._listener(ActivityEvent.ENDED, activity)
 
-    async def dismiss(self, activity: Activity) -> None:
+    async def dismiss(self, activity: PhoneActivity) -> None:
         """The person swipes it away."""
-        was_running = activity.state is State.ACTIVE
-        activity.state = State.DISMISSED
+        was_running = activity.state is ActivityState.ACTIVE
+        activity.state = ActivityState.DISMISSED
         if was_running:
             await self._let_go(activity)
-            await self._listener(Event.DISMISSED, activity)
+            await self._listener(ActivityEvent.DISMISSED, activity)
 
     async def allow(self, *, is_allowed: bool) -> None:
         """The person gives or takes away the permission for Live Activities."""
@@ -200,18 +206,20 @@ class ActivityKit:
                 )
         for activity in list(self.activities.values()):
             if (
-                activity.state is State.ENDED
+                activity.state is ActivityState.ENDED
                 and activity.leaves_at is not None
                 and activity.leaves_at <= now
             ):
-                activity.state = State.DISMISSED
+                activity.state = ActivityState.DISMISSED
         gone = [
-            key for key, activity in self.activities.items() if activity.state is State.DISMISSED
+            key
+            for key, activity in self.activities.items()
+            if activity.state is ActivityState.DISMISSED
         ]
         for key in gone[:-MAX_GONE]:
             del self.activities[key]
 
-    async def _deliver_start(self, delivery: Delivery, aps: _Aps) -> None:
+    async def _deliver_start(self, delivery: PushDelivery, aps: _Aps) -> None:
         if not self.is_allowed or delivery.token is None or delivery.token != self.start_token:
             self.unknown += 1
             return
@@ -237,9 +245,9 @@ class ActivityKit:
         channel: str | None = None,
         stale_at: int | None = None,
         is_push_started: bool = False,
-    ) -> Activity:
+    ) -> PhoneActivity:
         now = self._clock.seconds()
-        made = Activity(
+        made = PhoneActivity(
             new_uuid(),
             attributes,
             content,
@@ -254,13 +262,13 @@ class ActivityKit:
         self.activities[made.activity_id] = made
         if channel is not None:
             await self._apple.listen(self._device, channel)
-        await self._listener(Event.STARTED, made)
-        if wants_token and made.state is State.ACTIVE:
+        await self._listener(ActivityEvent.STARTED, made)
+        if wants_token and made.state is ActivityState.ACTIVE:
             made.token = await self._apple.issue(self._device, TokenKind.UPDATE)
-            await self._listener(Event.TOKEN, made)
+            await self._listener(ActivityEvent.TOKEN, made)
         return made
 
-    async def _change(self, activity: Activity, aps: _Aps) -> None:
+    async def _change(self, activity: PhoneActivity, aps: _Aps) -> None:
         if aps.timestamp < activity.timestamp:
             self.outdated += 1
             return
@@ -285,7 +293,7 @@ class ActivityKit:
             self.alerts.append(aps.alert)
             self.alerted += 1
 
-    async def _let_go(self, activity: Activity) -> None:
+    async def _let_go(self, activity: PhoneActivity) -> None:
         """Its token is worth nothing any more, and nobody listens to its channel, unless another activity does."""
         activity.seen = deque([activity.content])
         if activity.token is not None:
@@ -296,7 +304,7 @@ class ActivityKit:
             await self._apple.stop_listening(self._device, activity.channel)
 
 
-def _is_for(activity: Activity, delivery: Delivery) -> bool:
+def _is_for(activity: PhoneActivity, delivery: PushDelivery) -> bool:
     if delivery.token is not None:
         return activity.token == delivery.token
     return activity.channel is not None and activity.channel == delivery.channel

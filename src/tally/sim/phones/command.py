@@ -15,14 +15,13 @@ from rich.console import Console, RenderableType
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.server import run_until_stopped
 from tally.sim.apns.command import CONTROL_PORT
-from tally.sim.calling import backend_url
-from tally.sim.phones.api import CricketApi
-from tally.sim.phones.apple import AppleElsewhere
+from tally.sim.command_line import display_until, exit_on_error, wait_for_end
+from tally.sim.http_client import backend_url
+from tally.sim.phones.cricket_client import CricketClient, PhoneOwner
 from tally.sim.phones.display import rendered, summary
-from tally.sim.phones.fleet import Fleet, Habits
-from tally.sim.phones.people import Owner
-from tally.sim.phones.phone import Phone
-from tally.sim.watching import explained, show_until, until
+from tally.sim.phones.fleet import PhoneBehaviour, PhoneFleet
+from tally.sim.phones.phone import VirtualPhone
+from tally.sim.phones.push_services import RemotePushService
 
 # Where the demo has the issuer of cricket's app.
 ISSUER_PORT: Final = 8103
@@ -68,8 +67,12 @@ def phones(
     calm: Calm = False,
 ) -> None:
     """Let virtual phones follow a match, show its Live Activities, quit, rotate tokens, lose their network; and watch them."""
-    clock, chance = SystemClock(), random.Random(seed)  # noqa: S311 - habits, not keys
-    habits = Habits(quits=0, goes_offline=0, swipes_away=0, rotates=0) if calm else Habits()
+    clock, rng = SystemClock(), random.Random(seed)  # noqa: S311 - habits, not keys
+    behaviour = (
+        PhoneBehaviour(quits=0, goes_offline=0, swipes_away=0, rotates=0)
+        if calm
+        else PhoneBehaviour()
+    )
 
     async def run(stop: asyncio.Event) -> None:
         builder = (
@@ -81,19 +84,21 @@ def phones(
         async with builder.build() as client, ClientBuilder().build() as streaming:
             where = cricket_url(url)
             # Deliveries come on a stream that never ends, so they have a client without a time-out.
-            mailbox = f"phones-{chance.getrandbits(64):016x}"
-            makes = AppleElsewhere(client, apple.rstrip("/"), mailbox)
-            reads = AppleElsewhere(streaming, apple.rstrip("/"), mailbox)
+            mailbox = f"phones-{rng.getrandbits(64):016x}"
+            makes = RemotePushService(client, apple.rstrip("/"), mailbox)
+            reads = RemotePushService(streaming, apple.rstrip("/"), mailbox)
             owners = [
-                Owner(client, issuer, name, clock, client_id) for name in names(count, chance)
+                PhoneOwner(client, issuer, name, clock, client_id) for name in names(count, rng)
             ]
             made = [_phone(client, where, owner, makes, clock) for owner in owners]
             for phone in made:
-                phone.os_version = "18.1" if chance.random() < channels else "17.4"
+                phone.os_version = "18.1" if rng.random() < channels else "17.4"
             matches = match or await made[0].api.live()
-            await watch(Fleet(made, reads, clock, chance, habits), matches, where, stop, seconds)
+            await watch(
+                PhoneFleet(made, reads, clock, rng, behaviour), matches, where, stop, seconds
+            )
 
-    with explained():
+    with exit_on_error():
         run_until_stopped(run)
 
 
@@ -102,28 +107,32 @@ def cricket_url(url: str) -> str:
     return backend_url(url, "cricket")
 
 
-def names(count: int, chance: random.Random) -> list[str]:
+def names(count: int, rng: random.Random) -> list[str]:
     """Made-up people, other ones in every run."""
-    group = f"{chance.getrandbits(32):08x}"
+    group = f"{rng.getrandbits(32):08x}"
     return [f"fan-{group}-{number}" for number in range(count)]
 
 
-def _phone(client: Client, url: str, owner: Owner, apple: AppleElsewhere, clock: Clock) -> Phone:
-    return Phone(f"phone-of-{owner.user_id}", CricketApi(client, url, owner.token), apple, clock)
+def _phone(
+    client: Client, url: str, owner: PhoneOwner, apple: RemotePushService, clock: Clock
+) -> VirtualPhone:
+    return VirtualPhone(
+        f"phone-of-{owner.user_id}", CricketClient(client, url, owner.token), apple, clock
+    )
 
 
 async def watch(
-    fleet: Fleet, matches: list[str], url: str, stop: asyncio.Event, seconds: float | None
+    fleet: PhoneFleet, matches: list[str], url: str, stop: asyncio.Event, seconds: float | None
 ) -> None:
     """Show how the phones do until it is time to stop, and end with the sums."""
     console, clock = Console(), fleet.clock
     started = clock.monotonic()
-    ending = asyncio.create_task(until(clock, seconds, stop))
+    ending = asyncio.create_task(wait_for_end(clock, seconds, stop))
 
     async def drawn() -> RenderableType:
         return rendered(fleet, url, clock.monotonic() - started)
 
     async with fleet.living(matches):
-        await show_until(ending, console, clock, drawn)
+        await display_until(ending, console, clock, drawn)
         told = summary(fleet, clock.monotonic() - started)
     console.print(told, soft_wrap=True)

@@ -4,10 +4,10 @@ from collections import Counter
 
 from rich.table import Table
 
-from tally.sim.phones.fleet import Fleet
+from tally.sim.phones.fleet import PhoneFleet
 
 
-def rows(fleet: Fleet) -> list[tuple[str, str]]:
+def rows(fleet: PhoneFleet) -> list[tuple[str, str]]:
     """What there is to know, as words and figures."""
     phones = fleet.phones
     open_apps = sum(phone.app is not None for phone in phones)
@@ -37,12 +37,12 @@ def rows(fleet: Fleet) -> list[tuple[str, str]]:
         (
             "Latest trouble",
             fleet.trouble
-            or next((phone.api.last_trouble for phone in phones if phone.api.last_trouble), "none"),
+            or next((phone.api.last_error for phone in phones if phone.api.last_error), "none"),
         ),
     ]
 
 
-def newest(fleet: Fleet) -> str:
+def newest(fleet: PhoneFleet) -> str:
     """What most phones show, and how many of them are at the newest state."""
     running = fleet.running()
     if not running:
@@ -56,7 +56,7 @@ def newest(fleet: Fleet) -> str:
     return f"{text or latest.match_id} (on {count:,} of {of_match:,})"
 
 
-def rendered(fleet: Fleet, url: str, seconds: float) -> Table:
+def rendered(fleet: PhoneFleet, url: str, seconds: float) -> Table:
     """The table that is drawn again and again."""
     table = Table("Phones", url, title=f"{seconds:,.0f} s", title_justify="right", show_lines=False)
     for name, value in rows(fleet):
@@ -64,7 +64,7 @@ def rendered(fleet: Fleet, url: str, seconds: float) -> Table:
     return table
 
 
-def summary(fleet: Fleet, seconds: float) -> str:
+def summary(fleet: PhoneFleet, seconds: float) -> str:
     """One paragraph for the end, and for those without a terminal."""
     return (
         "; ".join(f"{name.lower()}: {value}" for name, value in rows(fleet)) + f"; {seconds:,.1f} s"

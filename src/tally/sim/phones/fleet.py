@@ -1,6 +1,6 @@
 """Many phones at once: their owners follow matches, and now and then quit the app, lose the network, or swipe a match away.
 
-    fleet = Fleet(phones, apple, clock, random.Random(1), Habits())
+    fleet = PhoneFleet(phones, apple, clock, random.Random(1), PhoneBehaviour())
     async with fleet.living(["match-7"]): ...
 
 Deliveries are handed to each phone in their order; a phone that is slow to answer holds up no
@@ -18,14 +18,14 @@ from typing import Any
 from tally.errors import TallyError
 from tally.kit.clock import Clock
 from tally.kit.tasks import cancel_all
-from tally.sim.apns.devices import Delivery
-from tally.sim.phones.activitykit import Activity
-from tally.sim.phones.apple import Apple
-from tally.sim.phones.phone import Phone
+from tally.sim.apns.devices import PushDelivery
+from tally.sim.phones.activitykit import PhoneActivity
+from tally.sim.phones.phone import VirtualPhone
+from tally.sim.phones.push_services import DevicePushService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class PhoneBehaviour:
     """How people treat their phones: shares are of all phones in each `interval`, which is in seconds."""
 
     interval: float = 30.0
@@ -38,22 +38,22 @@ class Habits:
 
 
 @dataclass(slots=True)
-class Fleet:
+class PhoneFleet:
     """The phones, and what has come for them."""
 
-    phones: Sequence[Phone]
-    apple: Apple
+    phones: Sequence[VirtualPhone]
+    apple: DevicePushService
     clock: Clock
-    chance: random.Random
-    habits: Habits = field(default_factory=Habits)
+    rng: random.Random
+    behaviour: PhoneBehaviour = field(default_factory=PhoneBehaviour)
     received: int = 0
     launched: int = 0
     trouble: str = ""
-    _inboxes: dict[str, deque[Delivery]] = field(default_factory=dict)
+    _inboxes: dict[str, deque[PushDelivery]] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def running(self) -> list[Activity]:
+    def running(self) -> list[PhoneActivity]:
         return [activity for phone in self.phones for activity in phone.kit.running()]
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -63,7 +63,7 @@ class Fleet:
             await self._changed.wait()
 
     @asynccontextmanager
-    async def living(self, matches: Sequence[str]) -> AsyncIterator["Fleet"]:
+    async def living(self, matches: Sequence[str]) -> AsyncIterator["PhoneFleet"]:
         """Launch all phones, let each follow one of the matches, and let them live until the block ends."""
         self._begin(self._read())
         self._begin(self._live(matches))
@@ -76,13 +76,13 @@ class Fleet:
 
     async def launch(self, matches: Sequence[str]) -> None:
         """Launch every phone, a few at a time, and let its owner follow a match."""
-        places = asyncio.Semaphore(self.habits.launches)
+        places = asyncio.Semaphore(self.behaviour.launches)
 
-        async def one(phone: Phone) -> None:
+        async def one(phone: VirtualPhone) -> None:
             async with places:
                 app = await phone.launch()
-                if matches and not await app.follows.follow(self.chance.choice(matches)):
-                    self.trouble = phone.api.last_trouble
+                if matches and not await app.follows.follow(self.rng.choice(matches)):
+                    self.trouble = phone.api.last_error
                 self.launched += 1
 
         await asyncio.gather(*(one(phone) for phone in self.phones))
@@ -90,26 +90,26 @@ class Fleet:
     async def _live(self, matches: Sequence[str]) -> None:
         await self.launch(matches)
         while True:
-            await self.clock.sleep(self.habits.interval)
+            await self.clock.sleep(self.behaviour.interval)
             for phone in self.phones:
                 await self._happen(phone)
 
-    async def _happen(self, phone: Phone) -> None:
+    async def _happen(self, phone: VirtualPhone) -> None:
         """What an interval brings to one phone."""
-        habits, chance = self.habits, self.chance
+        behaviour, rng = self.behaviour, self.rng
         await phone.pass_time()
         if not phone.api.is_online:
             await phone.set_online(is_online=True)
-        elif chance.random() < habits.goes_offline:
+        elif rng.random() < behaviour.goes_offline:
             await phone.set_online(is_online=False)
         if phone.app is None:
             await phone.launch()
-        elif chance.random() < habits.quits:
+        elif rng.random() < behaviour.quits:
             phone.quit()
         for activity in phone.kit.running():
-            if chance.random() < habits.swipes_away:
+            if rng.random() < behaviour.swipes_away:
                 await phone.swipe_away(activity.match_id)
-            elif activity.token is not None and chance.random() < habits.rotates:
+            elif activity.token is not None and rng.random() < behaviour.rotates:
                 await phone.kit.rotate(activity)
 
     async def _read(self) -> None:
@@ -120,7 +120,7 @@ class Fleet:
                 self.received += 1
                 self._put(phone, delivery)
 
-    def _put(self, phone: Phone, delivery: Delivery) -> None:
+    def _put(self, phone: VirtualPhone, delivery: PushDelivery) -> None:
         inbox = self._inboxes.get(phone.device_id)
         if inbox is None:
             self._inboxes[phone.device_id] = deque([delivery])
@@ -128,7 +128,7 @@ class Fleet:
         else:
             inbox.append(delivery)
 
-    async def _drain(self, phone: Phone) -> None:
+    async def _drain(self, phone: VirtualPhone) -> None:
         inbox = self._inboxes[phone.device_id]
         while inbox:
             await phone.receive(inbox.popleft())

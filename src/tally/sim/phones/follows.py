@@ -5,11 +5,10 @@ from enum import Enum
 from typing import Final
 
 from tally.errors import RateLimited, TallyError, Unavailable
-from tally.sim.phones.activitykit import Activity, ActivityKit
-from tally.sim.phones.api import CricketApi
-from tally.sim.phones.defaults import UserDefaults
+from tally.sim.phones.activitykit import ActivityKit, PhoneActivity
+from tally.sim.phones.cricket_client import CricketClient
 from tally.sim.phones.lifecycle import LifecycleManager
-from tally.sim.phones.tokens import TokenManager
+from tally.sim.phones.tokens import TokenManager, UserDefaults
 
 _FOLLOWED: Final = "followedMatches"
 _UNTOLD: Final = "untold"
@@ -30,7 +29,7 @@ class Bell(Enum):
 class FollowManager:
     """The person's wishes are kept on the phone first; what the server could not be told is told at the next launch."""
 
-    api: CricketApi
+    api: CricketClient
     kit: ActivityKit
     lifecycle: LifecycleManager
     tokens: TokenManager
@@ -82,7 +81,7 @@ class FollowManager:
         finally:
             self.pending.discard(match_id)
 
-    async def dismissed(self, activity: Activity) -> None:
+    async def dismissed(self, activity: PhoneActivity) -> None:
         """The person swiped the activity away: that is no wish for more of this match."""
         await self._give_up(activity.match_id, _DISMISSED)
         await self._tell(activity.match_id, _DISMISSED)

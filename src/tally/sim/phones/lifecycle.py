@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tally.errors import Forbidden
 from tally.kit.clock import Clock
-from tally.sim.phones.activitykit import Activity, ActivityKit
+from tally.sim.phones.activitykit import ActivityKit, PhoneActivity
 from tally.sim.phones.tokens import TokenManager
 
 SILENT_SECONDS: Final = 30 * 60
@@ -20,7 +20,7 @@ class LifecycleManager:
     tokens: TokenManager
     clock: Clock
 
-    def of(self, match_id: str) -> Activity | None:
+    def of(self, match_id: str) -> PhoneActivity | None:
         running = [activity for activity in self.kit.running() if activity.match_id == match_id]
         return running[-1] if running else None
 
@@ -37,7 +37,7 @@ class LifecycleManager:
             return False
         return True
 
-    async def adopt(self, activity: Activity) -> None:
+    async def adopt(self, activity: PhoneActivity) -> None:
         """Take over an activity that a push has started, in place of an older one for the same match."""
         for older in self.kit.running():
             if older.match_id == activity.match_id and older is not activity:

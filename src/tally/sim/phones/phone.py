@@ -1,6 +1,6 @@
 """One virtual phone: iOS, the app on it, and the person who holds it.
 
-    phone = Phone("phone-1", api, AppleHere(apns.devices), clock)
+    phone = VirtualPhone("phone-1", api, AppleHere(apns.devices), clock)
     await phone.launch()
     await phone.app.follows.follow("match-7")
     await phone.receive(delivery)              # from Apple; a fleet does this for all of its phones
@@ -21,14 +21,13 @@ import msgspec
 from tally.errors import TallyError
 from tally.kit.clock import Clock
 from tally.kit.retry import RetryPolicy
-from tally.sim.apns.devices import Delivery, TokenKind
-from tally.sim.phones.activitykit import MAX_ALERTS, Activity, ActivityKit, Event
-from tally.sim.phones.api import CricketApi
-from tally.sim.phones.apple import Apple
-from tally.sim.phones.defaults import UserDefaults
+from tally.sim.apns.devices import PushDelivery, TokenKind
+from tally.sim.phones.activitykit import MAX_ALERTS, ActivityEvent, ActivityKit, PhoneActivity
+from tally.sim.phones.cricket_client import CricketClient
 from tally.sim.phones.follows import Bell, FollowManager
 from tally.sim.phones.lifecycle import LifecycleManager
-from tally.sim.phones.tokens import PATIENCE, TokenManager
+from tally.sim.phones.push_services import DevicePushService
+from tally.sim.phones.tokens import TOKEN_RETRY_POLICY, TokenManager, UserDefaults
 
 APP_VERSION: Final = "1.0.0"
 # The first versions that can start an activity by a push, and listen to a channel.
@@ -36,7 +35,7 @@ PUSH_TO_START: Final = (17, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class App:
+class CricketApp:
     """The three managers of a running app."""
 
     tokens: TokenManager
@@ -45,20 +44,20 @@ class App:
 
 
 @dataclass(slots=True)
-class Phone:
+class VirtualPhone:
     """`device_id` is the app's own id for this phone.
 
     `defaults` survive everything but a deletion of the app.
     """
 
     device_id: str
-    api: CricketApi
-    apple: Apple
+    api: CricketClient
+    apple: DevicePushService
     clock: Clock
     os_version: str = "17.4"
     defaults: UserDefaults = field(default_factory=UserDefaults)
-    patience: RetryPolicy = PATIENCE
-    app: App | None = None
+    retry_policy: RetryPolicy = TOKEN_RETRY_POLICY
+    app: CricketApp | None = None
     kit: ActivityKit = field(init=False)
     device_token: str = ""
     notifications: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_ALERTS))
@@ -69,7 +68,7 @@ class Phone:
     def __post_init__(self) -> None:
         self.kit = ActivityKit(self.device_id, self.apple, self.clock, self._heard)
 
-    async def launch(self) -> App:
+    async def launch(self) -> CricketApp:
         """Start the app: register, catch up with what happened, tell what could not be told."""
         app = self.app or self._made()
         self.app = app
@@ -95,7 +94,7 @@ class Phone:
         if is_online and self.app is not None:
             await self.launch()
 
-    async def receive(self, delivery: Delivery) -> None:
+    async def receive(self, delivery: PushDelivery) -> None:
         """A push has come."""
         if delivery.push_type == "alert":
             self.notifications.append(msgspec.json.decode(delivery.payload))
@@ -119,7 +118,7 @@ class Phone:
         app = self.app or self._made()
         return app.follows.bell(match_id)
 
-    def shown(self, match_id: str) -> Activity | None:
+    def shown(self, match_id: str) -> PhoneActivity | None:
         """The running activity of a match, if there is one."""
         return (self.app or self._made()).lifecycle.of(match_id)
 
@@ -144,30 +143,30 @@ class Phone:
         except TallyError:
             return  # the API has noted it; at the next launch again, until then nobody can reach this phone
 
-    def _made(self) -> App:
+    def _made(self) -> CricketApp:
         tokens = TokenManager(
-            self.api, self.kit, self.defaults, self.clock, self.device_id, self.patience
+            self.api, self.kit, self.defaults, self.clock, self.device_id, self.retry_policy
         )
         lifecycle = LifecycleManager(self.kit, tokens, self.clock)
-        return App(
+        return CricketApp(
             tokens,
             lifecycle,
             FollowManager(self.api, self.kit, lifecycle, tokens, self.defaults, self.device_id),
         )
 
-    async def _heard(self, event: Event, activity: Activity) -> None:
+    async def _heard(self, event: ActivityEvent, activity: PhoneActivity) -> None:
         """IOS tells the app of an activity, and wakes it for that if it does not run."""
         app = self.app or self._made()
-        if event is Event.STARTED:
+        if event is ActivityEvent.STARTED:
             await app.lifecycle.adopt(activity)
-        elif event is Event.TOKEN:
+        elif event is ActivityEvent.TOKEN:
             self._begin(self._hand_in(app, activity))
-        elif event is Event.ENDED:
+        elif event is ActivityEvent.ENDED:
             app.tokens.forget(activity.match_id)
         else:
             self._begin(app.follows.dismissed(activity))
 
-    async def _hand_in(self, app: App, activity: Activity) -> None:
+    async def _hand_in(self, app: CricketApp, activity: PhoneActivity) -> None:
         team_id = activity.attributes.get("teamId")
         if not await app.tokens.hand_in(activity, team_id if team_id != "neutral" else None):
             await self.kit.end(activity)

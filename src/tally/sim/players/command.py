@@ -18,12 +18,12 @@ from tally.errors import Invalid, TallyError
 from tally.kit.clock import SystemClock
 from tally.kit.server import run_until_stopped
 from tally.settings import Secret
-from tally.sim.calling import secret_in, server_url
+from tally.sim.command_line import display_until, exit_on_error, wait_for_end
+from tally.sim.http_client import normalize_server_url, read_secret
 from tally.sim.players.display import rendered, summary
-from tally.sim.players.fleet import Fleet
-from tally.sim.players.player import Habits
-from tally.sim.players.server import Board, ScoreboardServer
-from tally.sim.watching import explained, show_until, until
+from tally.sim.players.fleet import PlayerFleet
+from tally.sim.players.player import PlayerBehaviour
+from tally.sim.players.scoreboard_client import LeaderboardPage, ScoreboardClient
 
 KEY_VARIABLE = "TALLY_SIM_INTERNAL_KEY"
 CONNECTIONS = 256
@@ -64,8 +64,8 @@ def players(
     seconds: Seconds = None,
 ) -> None:
     """Let made-up players sign up, play, send tokens twice and try to cheat; and watch the board."""
-    clock, chance = SystemClock(), random.Random(seed)  # noqa: S311  (games, not keys)
-    with explained():
+    clock, rng = SystemClock(), random.Random(seed)  # noqa: S311  (games, not keys)
+    with exit_on_error():
         key, where = (
             Secret(internal_key) if internal_key else read_key(internal_key_file),
             api_url(url),
@@ -79,18 +79,21 @@ def players(
             .follow_redirects(False)
         )
         async with builder.build() as client:
-            server = ScoreboardServer(client, where, key, clock)
+            server = ScoreboardClient(client, where, key, clock)
             await watch(
-                Fleet(server, clock, chance, Habits(interval=interval)), count, stop, seconds
+                PlayerFleet(server, clock, rng, PlayerBehaviour(interval=interval)),
+                count,
+                stop,
+                seconds,
             )
 
-    with explained():
+    with exit_on_error():
         run_until_stopped(run)
 
 
 def api_url(url: str) -> str:
     """The address of the scoreboard's API on a server, whether or not its name was given too."""
-    bare = server_url(url).removesuffix("/api/v1").removesuffix("/scoreboard")
+    bare = normalize_server_url(url).removesuffix("/api/v1").removesuffix("/scoreboard")
     return f"{bare}/scoreboard/api/v1"
 
 
@@ -100,30 +103,30 @@ def read_key(file: Path | None) -> Secret:
         raise Invalid(
             f"The game server needs its key: give --internal-key, {KEY_VARIABLE} or --internal-key-file"
         )
-    return secret_in(file)
+    return read_secret(file)
 
 
-async def watch(fleet: Fleet, count: int, stop: asyncio.Event, seconds: float | None) -> None:
+async def watch(fleet: PlayerFleet, count: int, stop: asyncio.Event, seconds: float | None) -> None:
     """Show how the players do until it is time to stop, and end with the sums."""
     console, clock = Console(), fleet.clock
     started = clock.monotonic()
-    ending = asyncio.create_task(until(clock, seconds, stop, fleet.refused))
+    ending = asyncio.create_task(wait_for_end(clock, seconds, stop, fleet.refused))
 
     async def drawn() -> RenderableType:
         board = await _board(fleet) if console.is_terminal else None
         return rendered(fleet, board, clock.monotonic() - started)
 
     async with fleet.living(count):
-        await show_until(ending, console, clock, drawn, REFRESH_SECONDS)
+        await display_until(ending, console, clock, drawn, REFRESH_SECONDS)
         elapsed = clock.monotonic() - started
     console.print(summary(fleet, elapsed), soft_wrap=True)
     if fleet.refused.is_set():
-        raise Invalid(f"The server refuses the players: {fleet.server.figures.last_trouble}")
+        raise Invalid(f"The server refuses the players: {fleet.server.stats.last_error}")
 
 
-async def _board(fleet: Fleet) -> Board | None:
+async def _board(fleet: PlayerFleet) -> LeaderboardPage | None:
     try:
         return await fleet.server.board()
     except TallyError as error:
-        fleet.server.figures.last_trouble = error.message
+        fleet.server.stats.last_error = error.message
         return None

@@ -3,30 +3,30 @@
 from rich.console import Group
 from rich.table import Table
 
-from tally.sim.players.fleet import Fleet
-from tally.sim.players.server import Board
+from tally.sim.players.fleet import PlayerFleet
+from tally.sim.players.scoreboard_client import LeaderboardPage
 
 
-def rows(fleet: Fleet, seconds: float) -> list[tuple[str, str]]:
+def rows(fleet: PlayerFleet, seconds: float) -> list[tuple[str, str]]:
     """What there is to know, as words and figures."""
-    figures = fleet.server.figures
-    rate = figures.trades / seconds if seconds else 0.0
+    stats = fleet.server.stats
+    rate = stats.trades / seconds if seconds else 0.0
     return [
         ("Players", f"{len(fleet.players):,} ({fleet.signed_up:,} signed up)"),
-        ("Requests", f"{figures.requests:,}, {figures.failures:,} of them failed or had to wait"),
-        ("Games", f"{figures.trades:,} ({rate:,.1f} a second), {figures.points:,} points"),
-        ("Tokens sent again", f"{figures.replays:,}"),
-        ("Attempts to cheat", f"{figures.cheats:,}"),
-        ("Promises broken", f"{figures.broken:,}"),
+        ("Requests", f"{stats.requests:,}, {stats.failures:,} of them failed or had to wait"),
+        ("Games", f"{stats.trades:,} ({rate:,.1f} a second), {stats.points:,} points"),
+        ("Tokens sent again", f"{stats.replays:,}"),
+        ("Attempts to cheat", f"{stats.cheats:,}"),
+        ("Promises broken", f"{stats.broken:,}"),
         (
             "Answers took",
-            f"p50 {figures.quantile(0.5) * 1000:,.1f} ms, p99 {figures.quantile(0.99) * 1000:,.1f} ms",
+            f"p50 {stats.quantile(0.5) * 1000:,.1f} ms, p99 {stats.quantile(0.99) * 1000:,.1f} ms",
         ),
-        ("Latest trouble", figures.last_trouble or "none"),
+        ("Latest trouble", stats.last_error or "none"),
     ]
 
 
-def rendered(fleet: Fleet, board: Board | None, seconds: float) -> Group:
+def rendered(fleet: PlayerFleet, board: LeaderboardPage | None, seconds: float) -> Group:
     """What is drawn again and again."""
     table = Table(
         "Players",
@@ -51,7 +51,7 @@ def rendered(fleet: Fleet, board: Board | None, seconds: float) -> Group:
     return Group(table, top)
 
 
-def summary(fleet: Fleet, seconds: float) -> str:
+def summary(fleet: PlayerFleet, seconds: float) -> str:
     """One paragraph for the end, and for those without a terminal."""
     return (
         "; ".join(f"{name.lower()}: {value}" for name, value in rows(fleet, seconds))

@@ -1,6 +1,6 @@
 """Many players at once, each in their own rhythm.
 
-    async with Fleet(server, clock, random.Random(1)).living(100) as fleet: ...
+    async with PlayerFleet(server, clock, random.Random(1)).living(100) as fleet: ...
 
 The same chance makes the same people, who sign in again where they signed up before.
 """
@@ -15,9 +15,9 @@ from typing import Final
 from tally.errors import RateLimited, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.tasks import cancel_all
-from tally.sim.calling import Refused
-from tally.sim.players.player import Habits, Player
-from tally.sim.players.server import ScoreboardServer
+from tally.sim.http_client import RequestRejected
+from tally.sim.players.player import PlayerBehaviour, VirtualPlayer
+from tally.sim.players.scoreboard_client import ScoreboardClient
 
 FIRST: Final = (
     "brave",
@@ -52,14 +52,14 @@ SECOND: Final = (
 
 
 @dataclass(slots=True)
-class Fleet:
+class PlayerFleet:
     """The players, and how they live."""
 
-    server: ScoreboardServer
+    server: ScoreboardClient
     clock: Clock
-    chance: random.Random
-    habits: Habits = field(default_factory=Habits)
-    players: list[Player] = field(default_factory=list)
+    rng: random.Random
+    behaviour: PlayerBehaviour = field(default_factory=PlayerBehaviour)
+    players: list[VirtualPlayer] = field(default_factory=list)
     # Set when the server refuses what it should take: a wrong key, for one.
     refused: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -68,7 +68,7 @@ class Fleet:
         return sum(player.user is not None for player in self.players)
 
     @asynccontextmanager
-    async def living(self, count: int) -> AsyncIterator["Fleet"]:
+    async def living(self, count: int) -> AsyncIterator["PlayerFleet"]:
         """Let so many players live until the block ends."""
         self.players += [self._new_player(number) for number in range(count)]
         tasks = [asyncio.create_task(self._live(player)) for player in self.players]
@@ -80,21 +80,23 @@ class Fleet:
                 if not task.cancelled():
                     task.result()
 
-    async def _live(self, player: Player) -> None:
+    async def _live(self, player: VirtualPlayer) -> None:
         while not self.refused.is_set():
             try:
                 await player.live()
-            except Refused as refused:
-                self.server.figures.last_trouble = refused.message
+            except RequestRejected as refused:
+                self.server.stats.last_error = refused.message
                 self.refused.set()
             except (Unavailable, RateLimited):
                 # Patience has an end; whoever had enough comes back later.
-                await self.clock.sleep(self.habits.interval)
+                await self.clock.sleep(self.behaviour.interval)
 
-    def _new_player(self, number: int) -> Player:
+    def _new_player(self, number: int) -> VirtualPlayer:
         """Names and addresses follow from the chance; addresses are of a network that is for tests alone."""
-        chance = random.Random(self.chance.getrandbits(64))  # noqa: S311  (games, not keys)
-        username = f"{chance.choice(FIRST)}_{chance.choice(SECOND)}_{chance.randrange(16**6):06x}"
+        rng = random.Random(self.rng.getrandbits(64))  # noqa: S311  (games, not keys)
+        username = f"{rng.choice(FIRST)}_{rng.choice(SECOND)}_{rng.randrange(16**6):06x}"
         address = f"198.{18 + number // 65_536 % 2}.{number // 256 % 256}.{number % 256}"
-        password = f"{chance.getrandbits(64):016x}"
-        return Player(username, password, address, self.server, self.clock, chance, self.habits)
+        password = f"{rng.getrandbits(64):016x}"
+        return VirtualPlayer(
+            username, password, address, self.server, self.clock, rng, self.behaviour
+        )

@@ -11,17 +11,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tally.kit.http import Json
-from tally.sim.sportmonks.queries import BadQuery, Query, read_query
-from tally.sim.sportmonks.scores import DISMISSALS, NOT_OUT, dismissal
-from tally.sim.sportmonks.world import SportMonksWorld
+from tally.sim.sportmonks.core import SportMonksCore
+from tally.sim.sportmonks.queries import InvalidQuery, SportMonksQuery, parse_query
+from tally.sim.sportmonks.scores import DISMISSALS, NOT_OUT, dismissal_result
 
 ROOT: Final = "/api/v2.0"
 
-Self_ = TypeVar("Self_", bound="Api")
+Self_ = TypeVar("Self_", bound="SportMonksApi")
 Handler: TypeAlias = Callable[[Self_, Request], Awaitable[Response]]
 
 
-class Refusal(Exception):
+class SportMonksError(Exception):
     """An answer other than the one that was hoped for."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -30,7 +30,7 @@ class Refusal(Exception):
         self.body = {"status": "error", "message": {"message": message, "code": status}}
 
 
-def asked(handler: "Handler[Self_]") -> "Handler[Self_]":
+def endpoint(handler: "Handler[Self_]") -> "Handler[Self_]":
     """Check the token, count the request, and turn a refusal into its answer."""
 
     @wraps(handler)
@@ -39,16 +39,16 @@ def asked(handler: "Handler[Self_]") -> "Handler[Self_]":
         headers: dict[str, str] = {}
         try:
             self.check_token(request)
-            wait = self.world.limits.count(resource)
-            headers = self.world.limits.headers(resource)
+            wait = self.core.limits.count(resource)
+            headers = self.core.limits.headers(resource)
             if wait:
                 headers["Retry-After"] = str(wait)
-                raise Refusal(429, "Too Many Attempts.")
+                raise SportMonksError(429, "Too Many Attempts.")
             response = await handler(self, request)
-        except Refusal as error:
+        except SportMonksError as error:
             return Json(error.body, error.status, headers)
-        except BadQuery as error:
-            return Json(Refusal(400, str(error)).body, 400, headers)
+        except InvalidQuery as error:
+            return Json(SportMonksError(400, str(error)).body, 400, headers)
         response.headers.update(headers)
         return response
 
@@ -56,8 +56,8 @@ def asked(handler: "Handler[Self_]") -> "Handler[Self_]":
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
-    world: SportMonksWorld
+class SportMonksApi:
+    core: SportMonksCore
     lists: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = field(default_factory=dict)
 
     def routes(self) -> list[Route]:
@@ -75,97 +75,102 @@ class Api:
             Route(f"{ROOT}/scores", self.scores),
         ]
 
-    @asked
+    @endpoint
     async def livescores(self, request: Request) -> Response:
-        query = read_query(request.query_params, "fixtures")
-        found = self.world.livescores()
+        query = parse_query(request.query_params, "fixtures")
+        found = self.core.livescores()
         good = query.selected(item for item in found if isinstance(item, dict))
         bad = [item for item in found if not isinstance(item, dict)]
         return Json({"data": [query.shown(item, "fixtures") for item in [*good, *bad]]})
 
-    @asked
+    @endpoint
     async def fixtures(self, request: Request) -> Response:
-        query = read_query(request.query_params, "fixtures")
-        asked = tuple(
+        query = parse_query(request.query_params, "fixtures")
+        list_key = tuple(
             sorted((name, value) for name, value in request.query_params.items() if name != "page")
         )
-        if query.page == 1 or asked not in self.lists:
+        if query.page == 1 or list_key not in self.lists:
             # Kept for the pages that follow: to go through thousands of matches for each of them
             # would take long.
             self.lists.clear()
-            self.lists[asked] = query.selected(self.world.fixtures())
-        return self._page(query, self.lists[asked], "fixtures")
+            self.lists[list_key] = query.selected(self.core.fixtures())
+        return self._page(query, self.lists[list_key], "fixtures")
 
-    @asked
+    @endpoint
     async def fixture(self, request: Request) -> Response:
-        return self._one(request, self.world.fixture(request.path_params["fixture_id"]), "fixtures")
+        return self._one(request, self.core.fixture(request.path_params["fixture_id"]), "fixtures")
 
-    @asked
+    @endpoint
     async def leagues(self, request: Request) -> Response:
-        return self._list(request, self.world.leagues(), "leagues")
+        return self._list(request, self.core.leagues(), "leagues")
 
-    @asked
+    @endpoint
     async def league(self, request: Request) -> Response:
         return self._one(
-            request, _with_id(self.world.leagues(), request.path_params["league_id"]), "leagues"
+            request, _with_id(self.core.leagues(), request.path_params["league_id"]), "leagues"
         )
 
-    @asked
+    @endpoint
     async def teams(self, request: Request) -> Response:
-        return self._list(request, self.world.teams(), "teams")
+        return self._list(request, self.core.teams(), "teams")
 
-    @asked
+    @endpoint
     async def team(self, request: Request) -> Response:
         return self._one(
-            request, _with_id(self.world.teams(), request.path_params["team_id"]), "teams"
+            request, _with_id(self.core.teams(), request.path_params["team_id"]), "teams"
         )
 
-    @asked
+    @endpoint
     async def squad(self, request: Request) -> Response:
         team_id, season_id = request.path_params["team_id"], request.path_params["season_id"]
-        team = _with_id(self.world.teams(), team_id)
-        squad = {"squad": self.world.squad(team_id, season_id)}
+        team = _with_id(self.core.teams(), team_id)
+        squad = {"squad": self.core.squad(team_id, season_id)}
         return self._one(request, team and team | squad, "teams")
 
-    @asked
+    @endpoint
     async def seasons(self, request: Request) -> Response:
-        return self._list(request, self.world.seasons(), "seasons")
+        return self._list(request, self.core.seasons(), "seasons")
 
-    @asked
+    @endpoint
     async def season(self, request: Request) -> Response:
         return self._one(
-            request, _with_id(self.world.seasons(), request.path_params["season_id"]), "seasons"
+            request, _with_id(self.core.seasons(), request.path_params["season_id"]), "seasons"
         )
 
-    @asked
+    @endpoint
     async def scores(self, _: Request) -> Response:
         return Json(
-            {"data": [dismissal(name) for name in dict.fromkeys((*DISMISSALS.values(), NOT_OUT))]}
+            {
+                "data": [
+                    dismissal_result(name)
+                    for name in dict.fromkeys((*DISMISSALS.values(), NOT_OUT))
+                ]
+            }
         )
 
     def check_token(self, request: Request) -> None:
         token = request.query_params.get("api_token", "")
         if not token:
-            raise Refusal(401, "Unauthenticated.")
-        if not hmac.compare_digest(token.encode(), self.world.api_token.encode()):
-            raise Refusal(403, "This token does not give access to the cricket API.")
+            raise SportMonksError(401, "Unauthenticated.")
+        if not hmac.compare_digest(token.encode(), self.core.api_token.encode()):
+            raise SportMonksError(403, "This token does not give access to the cricket API.")
 
     def _list(self, request: Request, items: list[dict[str, Any]], kind: str) -> Response:
-        query = read_query(request.query_params, kind)
+        query = parse_query(request.query_params, kind)
         return Json({"data": [query.shown(item, kind) for item in query.selected(items)]})
 
     def _one(self, request: Request, item: dict[str, Any] | None, kind: str) -> Response:
-        query = read_query(request.query_params, kind)
+        query = parse_query(request.query_params, kind)
         if item is None:
-            raise Refusal(404, "The requested resource was not found.")
+            raise SportMonksError(404, "The requested resource was not found.")
         return Json({"data": query.shown(item, kind)})
 
-    def _page(self, query: Query, items: list[dict[str, Any]], kind: str) -> Response:
-        size = self.world.per_page
+    def _page(self, query: SportMonksQuery, items: list[dict[str, Any]], kind: str) -> Response:
+        size = self.core.per_page
         last = max(1, -(-len(items) // size))
         first = (query.page - 1) * size
         shown = [query.shown(item, kind) for item in items[first : first + size]]
-        path = f"{self.world.url}{ROOT}/{kind}"
+        path = f"{self.core.url}{ROOT}/{kind}"
 
         def link(page: int) -> str | None:
             return f"{path}?page={page}" if 1 <= page <= last else None

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.server import ListenError, run_until_stopped
-from tally.sim.cognito.pool import Cognito
-from tally.sim.sportmonks.cricsheet import NotAMatch, read_match
-from tally.sim.sportmonks.display import rendered, summary
-from tally.sim.sportmonks.limits import HourlyLimits
+from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.sportmonks.core import HourlyRateLimit
+from tally.sim.sportmonks.cricsheet import InvalidMatchFile, bundled_match, read_match
 from tally.sim.sportmonks.match import Match
-from tally.sim.sportmonks.shipped import shipped_match
-from tally.sim.sportmonks.simulator import SportMonks
+from tally.sim.sportmonks.playback import MatchPlayback
+from tally.sim.sportmonks.simulator import SportMonksSimulator
 
 SPORTMONKS_PORT: Final = 8103
 COGNITO_PORT: Final = 8104
@@ -65,17 +66,17 @@ def cricket(
     seconds: Seconds = None,
 ) -> None:
     """Simulate SportMonks with recorded matches, and the issuer of the app's users."""
-    matches = [_read(path) for path in match] if match else [shipped_match()]
+    matches = [_read(path) for path in match] if match else [bundled_match()]
     clock = SystemClock()
 
     async def run(stop: asyncio.Event) -> None:
-        sportmonks = SportMonks(clock, limits=HourlyLimits(clock, limit))
+        sportmonks = SportMonksSimulator(clock, limits=HourlyRateLimit(clock, limit))
         for each in matches:
             sportmonks.add(each, **_pace(speed))
         sportmonks.schedule(schedule)
         async with (
             sportmonks.serving(port=port),
-            Cognito(clock).serving(port=cognito_port) as cognito,
+            CognitoSimulator(clock).serving(port=cognito_port) as cognito,
         ):
             typer.echo(
                 f"SportMonks is simulated at {sportmonks.api}, with the token {sportmonks.api_token}",
@@ -100,7 +101,7 @@ def cricket(
 
 
 async def watch(
-    sportmonks: SportMonks, clock: Clock, stop: asyncio.Event, seconds: float | None
+    sportmonks: SportMonksSimulator, clock: Clock, stop: asyncio.Event, seconds: float | None
 ) -> None:
     """Show the matches until it is time to stop, and end with the sums."""
     console = Console()
@@ -126,6 +127,44 @@ def _pace(speed: float) -> dict[str, Any]:
 def _read(path: Path) -> Match:
     try:
         return read_match(path.read_bytes(), path.stem)
-    except (OSError, NotAMatch) as error:
+    except (OSError, InvalidMatchFile) as error:
         typer.echo(f"{path} holds no match: {error}", err=True)
         raise typer.Exit(2) from error
+
+
+def rendered(sportmonks: SportMonksSimulator) -> Group:
+    table = Table(title=f"{len(sportmonks.broadcasts)} matches at {sportmonks.api}")
+    for column in ("Id", "Match", "Status", "Score", "Last ball"):
+        table.add_column(column)
+    for broadcast in sportmonks.broadcasts.values():
+        table.add_row(*_row(broadcast))
+    return Group(table, Text(summary(sportmonks)))
+
+
+def summary(sportmonks: SportMonksSimulator) -> str:
+    """The sums in one line."""
+    over = sum(broadcast.progress.is_over for broadcast in sportmonks.broadcasts.values())
+    polls = sportmonks.faults.count("/api/v2.0/livescores")
+    requests = len(sportmonks.faults.requests)
+    return f"{over} of {len(sportmonks.broadcasts)} matches are over; {requests} requests, {polls} of them for live scores"
+
+
+def _row(broadcast: MatchPlayback) -> tuple[str, ...]:
+    fixture = broadcast.fixture()
+    home, away = broadcast.match.teams
+    scores = "; ".join(
+        f"{run['score']}/{run['wickets']} ({run['overs']})" for run in fixture["runs"]
+    )
+    last = fixture["balls"][-1] if fixture["balls"] else None
+    told = (
+        ""
+        if last is None
+        else f"{last['ball']} {last['bowler']['fullname']} to {last['batsman']['fullname']}: {last['score']['name']}"
+    )
+    return (
+        str(broadcast.match.id),
+        f"{home} v {away}",
+        fixture["note"] or fixture["status"],
+        scores,
+        told,
+    )

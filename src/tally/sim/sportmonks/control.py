@@ -20,16 +20,16 @@ from starlette.routing import Route
 
 from tally.errors import Invalid, NotFound
 from tally.kit.http import Json
-from tally.sim.faults import Fault
-from tally.sim.forms import read_control
-from tally.sim.sportmonks.broadcast import Broadcast, Garble
-from tally.sim.sportmonks.cricsheet import NotAMatch, read_match
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.request_parsing import read_json_body
+from tally.sim.sportmonks.core import SportMonksCore, UnknownMatch
+from tally.sim.sportmonks.cricsheet import InvalidMatchFile, read_match
 from tally.sim.sportmonks.mistakes import Mistakes
-from tally.sim.sportmonks.world import NotHere, SportMonksWorld
+from tally.sim.sportmonks.playback import Garble, MatchPlayback
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Speed: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
-NOTHING = Response(status_code=204)
+NO_CONTENT = Response(status_code=204)
 
 
 class NewMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,13 +40,13 @@ class NewMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_poll: Count = 0
 
 
-class Steps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlaybackStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: Count = 0
     deliveries: Count = 0
     to: Literal["result"] | None = None
 
 
-class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlaybackChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is left out stays as it is; an empty status and no garble are as usual again."""
 
     speed: Speed | msgspec.UnsetType | None = msgspec.UNSET
@@ -69,8 +69,8 @@ class NewLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    world: SportMonksWorld
+class SportMonksControl:
+    core: SportMonksCore
 
     def routes(self) -> list[Route]:
         return [
@@ -86,31 +86,31 @@ class Control:
         ]
 
     async def state(self, _: Request) -> Response:
-        world = self.world
+        core = self.core
         return Json(
             {
-                "matches": [described(broadcast) for broadcast in world.broadcasts.values()],
-                "scheduled": len(world.scheduled),
-                "hourly_limit": world.limits.hourly,
-                "faults": world.faults.pending,
-                "requests": len(world.faults.seen),
+                "matches": [match_summary(broadcast) for broadcast in core.broadcasts.values()],
+                "scheduled": len(core.scheduled),
+                "hourly_limit": core.limits.hourly,
+                "faults": core.faults.pending,
+                "requests": len(core.faults.requests),
             }
         )
 
     async def add_match(self, request: Request) -> Response:
-        wanted = await read_control(request, NewMatch)
+        wanted = await read_json_body(request, NewMatch)
         try:
             match = read_match(bytes(wanted.content), wanted.name)
-        except NotAMatch as error:
+        except InvalidMatchFile as error:
             raise Invalid(f"The content is no match: {error}", field="content") from error
         start = (
             None
             if wanted.starts_in is None
-            else self.world.clock.now() + timedelta(seconds=wanted.starts_in)
+            else self.core.clock.now() + timedelta(seconds=wanted.starts_in)
         )
         return Json(
-            described(
-                self.world.add(
+            match_summary(
+                self.core.add(
                     match, starting_at=start, speed=wanted.speed, per_poll=wanted.per_poll
                 )
             ),
@@ -119,20 +119,20 @@ class Control:
 
     async def remove(self, request: Request) -> Response:
         self._broadcast(request)
-        self.world.remove(request.path_params["match_id"])
-        return NOTHING
+        self.core.remove(request.path_params["match_id"])
+        return NO_CONTENT
 
     async def step(self, request: Request) -> Response:
-        wanted = await read_control(request, Steps)
+        wanted = await read_json_body(request, PlaybackStep)
         broadcast = self._broadcast(request)
         broadcast.step(wanted.steps)
         broadcast.deliver(wanted.deliveries)
         if wanted.to == "result":
             broadcast.play_out()
-        return Json(described(broadcast))
+        return Json(match_summary(broadcast))
 
     async def change(self, request: Request) -> Response:
-        wanted = await read_control(request, Changes)
+        wanted = await read_json_body(request, PlaybackChanges)
         broadcast = self._broadcast(request)
         if wanted.speed is not msgspec.UNSET:
             broadcast.run_at(wanted.speed)
@@ -142,36 +142,36 @@ class Control:
             value = getattr(wanted, name)
             if value is not msgspec.UNSET:
                 setattr(broadcast, name, value)
-        return Json(described(broadcast))
+        return Json(match_summary(broadcast))
 
     async def schedule(self, request: Request) -> Response:
-        wanted = await read_control(request, NewSchedule)
-        made = self.world.schedule(
+        wanted = await read_json_body(request, NewSchedule)
+        made = self.core.schedule(
             wanted.count, league_name=wanted.league, apart=wanted.apart, status=wanted.status
         )
         return Json({"ids": made}, 201)
 
     async def set_limit(self, request: Request) -> Response:
-        self.world.limits.hourly = (await read_control(request, NewLimit)).hourly
-        self.world.limits.forget()
-        return NOTHING
+        self.core.limits.hourly = (await read_json_body(request, NewLimit)).hourly
+        self.core.limits.forget()
+        return NO_CONTENT
 
     async def add_fault(self, request: Request) -> Response:
-        self.world.faults.add(await read_control(request, Fault))
-        return NOTHING
+        self.core.faults.add(await read_json_body(request, InjectedFault))
+        return NO_CONTENT
 
     async def clear_faults(self, _: Request) -> Response:
-        self.world.faults.clear()
-        return NOTHING
+        self.core.faults.clear()
+        return NO_CONTENT
 
-    def _broadcast(self, request: Request) -> Broadcast:
+    def _broadcast(self, request: Request) -> MatchPlayback:
         try:
-            return self.world.broadcast(request.path_params["match_id"])
-        except NotHere as error:
+            return self.core.broadcast(request.path_params["match_id"])
+        except UnknownMatch as error:
             raise NotFound(str(error)) from error
 
 
-def described(broadcast: Broadcast) -> dict[str, Any]:
+def match_summary(broadcast: MatchPlayback) -> dict[str, Any]:
     """A match in a few words."""
     fixture = broadcast.fixture()
     return {

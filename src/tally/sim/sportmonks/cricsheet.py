@@ -1,30 +1,31 @@
 """Reads match files in Cricsheet's JSON format, whatever of it a file has: T20s, Tests, super overs, old files.
 
 Tolerant on purpose. What is missing has a sensible value, what is unknown is passed over, and only
-what is no match at all is refused, with `NotAMatch`. The older layout, in which an innings is a map
+what is no match at all is refused, with `InvalidMatchFile`. The older layout, in which an innings is a map
 with one name and a delivery a map with one number, is read too.
 """
 
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 
 from tally.sim.sportmonks.match import (
+    BallExtras,
     Delivery,
-    Extras,
+    Dismissal,
     Innings,
     Match,
-    Outcome,
+    MatchOutcome,
     Replacement,
-    Wicket,
-    by_hash,
+    derived_id,
 )
 
-OVERS: Final = {"T20": 20, "IT20": 20, "ODI": 50, "ODM": 50}
+DEFAULT_OVERS: Final = {"T20": 20, "IT20": 20, "ODI": 50, "ODM": 50}
 
 
-class NotAMatch(Exception):
+class InvalidMatchFile(Exception):
     """These bytes hold no cricket match; the message says what is wrong."""
 
 
@@ -33,7 +34,7 @@ def read_match(content: bytes, name: str = "") -> Match:
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NotAMatch(f"it is not JSON: {error}") from error
+        raise InvalidMatchFile(f"it is not JSON: {error}") from error
     info = _map(_map(document).get("info"))
     teams = [str(team) for team in _list(info.get("teams"))][:2]
     innings = [_innings(each) for each in _list(_map(document).get("innings"))]
@@ -41,7 +42,7 @@ def read_match(content: bytes, name: str = "") -> Match:
         if team and team not in teams and len(teams) < 2:
             teams.append(team)
     if len(teams) != 2 or teams[0] == teams[1]:
-        raise NotAMatch("it does not name two teams")
+        raise InvalidMatchFile("it does not name two teams")
     return _match(
         info, (teams[0], teams[1]), [each for each in innings if each.team in teams], name
     )
@@ -56,10 +57,10 @@ def _match(
     dates = [str(date) for date in _list(info.get("dates")) if date]
     registry = _map(_map(info.get("registry")).get("people"))
     return Match(
-        id=_number(name) or by_hash(f"match {name} {teams} {dates}"),
+        id=_number(name) or derived_id(f"match {name} {teams} {dates}"),
         teams=teams,
         kind=_kind(kind, str(info.get("team_type") or "")),
-        overs=_count(info.get("overs")) or OVERS.get(kind),
+        overs=_count(info.get("overs")) or DEFAULT_OVERS.get(kind),
         balls_per_over=_count(info.get("balls_per_over")) or 6,
         date=dates[0] if dates else "2000-01-01",
         league=str(event.get("name") or info.get("competition") or f"{kind} friendlies"),
@@ -97,13 +98,13 @@ def _round(event: Mapping[str, Any]) -> str:
     return "" if number is None else f"Match {number}"
 
 
-def _outcome(outcome: Mapping[str, Any], teams: tuple[str, str]) -> Outcome:
+def _outcome(outcome: Mapping[str, Any], teams: tuple[str, str]) -> MatchOutcome:
     by = _map(outcome.get("by"))
 
     def team(name: str) -> str:
         return str(outcome[name]) if outcome.get(name) in teams else ""
 
-    return Outcome(
+    return MatchOutcome(
         winner=team("winner"),
         runs=_count(by.get("runs")),
         wickets=_count(by.get("wickets")),
@@ -148,7 +149,7 @@ def _deliveries(told: Mapping[str, Any]) -> Iterator[Delivery]:
 
 def _delivery(over: int, told: Mapping[str, Any]) -> Delivery:
     runs, extras = _map(told.get("runs")), _map(told.get("extras"))
-    made = Extras(
+    made = BallExtras(
         wides=_count(extras.get("wides")),
         noballs=_count(extras.get("noballs")),
         byes=_count(extras.get("byes")),
@@ -169,7 +170,7 @@ def _delivery(over: int, told: Mapping[str, Any]) -> Delivery:
     )
 
 
-def _wickets(told: Mapping[str, Any]) -> Iterator[Wicket]:
+def _wickets(told: Mapping[str, Any]) -> Iterator[Dismissal]:
     older = told.get("wicket")
     for wicket in map(
         _map,
@@ -183,7 +184,7 @@ def _wickets(told: Mapping[str, Any]) -> Iterator[Wicket]:
             for each in _list(wicket.get("fielders"))
         )
         named = tuple(str(name) for name in fielders if name)
-        yield Wicket(
+        yield Dismissal(
             str(wicket.get("player_out") or "Unknown batter"),
             str(wicket.get("kind") or "out"),
             named,
@@ -215,3 +216,12 @@ def _overs_text(value: Any) -> str | None:
         return None
     text = str(value)
     return text if text.replace(".", "", 1).isdigit() and text.isascii() else None
+
+
+BUNDLED_MATCH_ID: Final = 900_001
+
+
+def bundled_match(match_id: int = BUNDLED_MATCH_ID) -> Match:
+    """The match, under this id: with others, it can be played several times at once."""
+    content = files("tally.sim.sportmonks").joinpath("matches", "herons-hares.json").read_bytes()
+    return read_match(content, str(match_id))

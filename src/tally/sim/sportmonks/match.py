@@ -12,12 +12,12 @@ import msgspec
 KNOWN_LEAGUES: Final = {"Indian Premier League": 1}
 
 
-def by_hash(text: str) -> int:
+def derived_id(text: str) -> int:
     """A number that a text always has: what stands for an id where the file has none."""
     return 100_000 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) // 4
 
 
-class Extras(msgspec.Struct, frozen=True):
+class BallExtras(msgspec.Struct, frozen=True):
     """Runs that nobody hit."""
 
     wides: int = 0
@@ -31,7 +31,7 @@ class Extras(msgspec.Struct, frozen=True):
         return self.wides + self.noballs + self.byes + self.leg_byes + self.penalty
 
 
-class Wicket(msgspec.Struct, frozen=True):
+class Dismissal(msgspec.Struct, frozen=True):
     """Who went, and how in Cricsheet's words."""
 
     player_out: str
@@ -70,9 +70,9 @@ class Delivery(msgspec.Struct, frozen=True):
     non_striker: str
     bowler: str
     runs_bat: int = 0
-    extras: Extras = Extras()
+    extras: BallExtras = BallExtras()
     is_boundary: bool = True
-    wickets: tuple[Wicket, ...] = ()
+    wickets: tuple[Dismissal, ...] = ()
     replacements: tuple[Replacement, ...] = ()
 
     @property
@@ -105,7 +105,7 @@ class Innings(msgspec.Struct, frozen=True):
     absent_hurt: tuple[str, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class MatchOutcome(msgspec.Struct, frozen=True):
     """How it ended. All empty: nobody knows yet, or the file does not say."""
 
     winner: str = ""
@@ -168,26 +168,26 @@ class Match(msgspec.Struct, frozen=True, dict=True):
     people: Mapping[str, str]
     player_of_match: str
     innings: tuple[Innings, ...]
-    outcome: Outcome
+    outcome: MatchOutcome
 
     @property
     def league_id(self) -> int:
-        return KNOWN_LEAGUES.get(self.league) or by_hash(f"league {self.league}")
+        return KNOWN_LEAGUES.get(self.league) or derived_id(f"league {self.league}")
 
     @property
     def season_id(self) -> int:
-        return by_hash(f"season {self.league} {self.season}")
+        return derived_id(f"season {self.league} {self.season}")
 
     def team_id(self, team: str) -> int:
-        return by_hash(f"team {team}")
+        return derived_id(f"team {team}")
 
     def player_id(self, name: str) -> int:
         """By Cricsheet's register where the file has it, so that a person has the same id in every match."""
         known = self.people.get(name, "")
         try:
-            return int(known, 16) or by_hash(f"player {name}")
+            return int(known, 16) or derived_id(f"player {name}")
         except ValueError:
-            return by_hash(f"player {name}")
+            return derived_id(f"player {name}")
 
     def other(self, team: str) -> str:
         return self.teams[1] if team == self.teams[0] else self.teams[0]

@@ -10,25 +10,25 @@ from typing import Final, Literal
 
 import msgspec
 
-from tally.sim.sportmonks.match import Delivery, Extras
+from tally.sim.sportmonks.match import BallExtras, Delivery
 
 # How a ball is misreported at first: as if nothing had happened; with another number of runs, but
 # no boundary that was none; or as a boundary, or a wicket, that never was.
-Misreport = Literal["dot", "runs", "four", "wicket"]
-HARMLESS: Final[tuple[Misreport, ...]] = ("dot", "runs")
+MisreportKind = Literal["dot", "runs", "four", "wicket"]
+DEFAULT_MISREPORTS: Final[tuple[MisreportKind, ...]] = ("dot", "runs")
 
 
-class Wrong(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Misreport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a ball is reported at first, and after how many more deliveries it is put right."""
 
-    how: Misreport
+    how: MisreportKind
     until: int = 1
 
 
 class Mistakes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that is wrong with how a match is told, by the place of the delivery."""
 
-    wrong: Mapping[int, Wrong] = {}
+    wrong: Mapping[int, Misreport] = {}
     late: Mapping[int, int] = {}
     twice: frozenset[int] = frozenset()
 
@@ -37,7 +37,7 @@ class Mistakes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         wrong = self.wrong.get(place)
         if wrong is None or told - place > wrong.until:
             return delivery
-        return misreported(delivery, wrong.how)
+        return apply_misreport(delivery, wrong.how)
 
     def corrected(self, told: int) -> frozenset[int]:
         """The places that have been put right by now."""
@@ -50,11 +50,11 @@ class Mistakes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-def misreported(delivery: Delivery, how: Misreport) -> Delivery:
+def apply_misreport(delivery: Delivery, how: MisreportKind) -> Delivery:
     """Another account of the same ball: who bowled to whom is right, what came of it is not."""
     if how == "four":
         return msgspec.structs.replace(
-            delivery, runs_bat=4, extras=Extras(), is_boundary=True, wickets=()
+            delivery, runs_bat=4, extras=BallExtras(), is_boundary=True, wickets=()
         )
     if how == "wicket" and not delivery.wickets:
         bowled = {"kind": "bowled", "player_out": delivery.batter}
@@ -63,20 +63,23 @@ def misreported(delivery: Delivery, how: Misreport) -> Delivery:
         )
     if how == "runs" and not delivery.wickets and delivery.is_legal:
         other = 1 if delivery.runs_bat != 1 else 2
-        return msgspec.structs.replace(delivery, runs_bat=other, extras=Extras())
-    return msgspec.structs.replace(delivery, runs_bat=0, extras=Extras(), wickets=())
+        return msgspec.structs.replace(delivery, runs_bat=other, extras=BallExtras())
+    return msgspec.structs.replace(delivery, runs_bat=0, extras=BallExtras(), wickets=())
 
 
-def drawn(
-    chance: random.Random, deliveries: int, share: float, ways: tuple[Misreport, ...] = HARMLESS
+def random_mistakes(
+    rng: random.Random,
+    deliveries: int,
+    share: float,
+    ways: tuple[MisreportKind, ...] = DEFAULT_MISREPORTS,
 ) -> Mistakes:
     """Mistakes of each sort, with about so great a share of the deliveries."""
 
     def some() -> list[int]:
-        return [place for place in range(deliveries) if chance.random() < share]
+        return [place for place in range(deliveries) if rng.random() < share]
 
     return Mistakes(
-        wrong={place: Wrong(chance.choice(ways), chance.randint(1, 6)) for place in some()},
-        late={place: chance.randint(1, 3) for place in some()},
+        wrong={place: Misreport(rng.choice(ways), rng.randint(1, 6)) for place in some()},
+        late={place: rng.randint(1, 3) for place in some()},
         twice=frozenset(some()),
     )

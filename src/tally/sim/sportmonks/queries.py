@@ -46,11 +46,11 @@ FILTERS: Final = frozenset(
 )
 
 
-class BadQuery(Exception):
+class InvalidQuery(Exception):
     """Something that SportMonks does not offer was asked for."""
 
 
-class Query(msgspec.Struct, frozen=True):
+class SportMonksQuery(msgspec.Struct, frozen=True):
     """A request's parameters, checked."""
 
     includes: Mapping[str, frozenset[str]] = {}
@@ -107,19 +107,19 @@ class Query(msgspec.Struct, frozen=True):
         return [trimmed(row) for row in value] if isinstance(value, list) else trimmed(value)
 
 
-def read_query(parameters: Mapping[str, str], kind: str) -> Query:
-    """The query of a request for `kind`, or BadQuery."""
+def parse_query(parameters: Mapping[str, str], kind: str) -> SportMonksQuery:
+    """The query of a request for `kind`, or InvalidQuery."""
     filters, fields = {}, {}
     for name, value in parameters.items():
         inside = name.partition("[")[2].removesuffix("]")
         if name.startswith("filter["):
             if inside not in FILTERS:
-                raise BadQuery(f"Requested filter(s) `{inside}` are not allowed.")
+                raise InvalidQuery(f"Requested filter(s) `{inside}` are not allowed.")
             filters[inside] = tuple(value.split(","))
         elif name.startswith("fields["):
             fields[inside] = frozenset(value.split(","))
     page = parameters.get("page", "1")
-    return Query(
+    return SportMonksQuery(
         includes=_includes(parameters.get("include", ""), kind),
         filters=filters,
         fields=fields,
@@ -133,13 +133,13 @@ def _includes(text: str, kind: str) -> dict[str, frozenset[str]]:
     for path in filter(None, text.split(",")):
         name, _, nested = path.partition(".")
         if name not in RELATIONS.get(kind, frozenset()):
-            raise BadQuery(f"Requested include(s) `{path}` are not allowed.")
+            raise InvalidQuery(f"Requested include(s) `{path}` are not allowed.")
         if nested and nested not in RELATIONS.get(name, frozenset()) | {
             "team",
             "catchstump",
             "runoutby",
         }:
-            raise BadQuery(f"Requested include(s) `{path}` are not allowed.")
+            raise InvalidQuery(f"Requested include(s) `{path}` are not allowed.")
         found[name] = found.get(name, frozenset()) | ({nested} if nested else frozenset())
     return found
 

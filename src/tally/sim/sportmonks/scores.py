@@ -9,7 +9,7 @@ import zlib
 from functools import lru_cache
 from typing import Any, Final
 
-from tally.sim.sportmonks.match import Delivery, Wicket
+from tally.sim.sportmonks.match import Delivery, Dismissal
 
 # Those whose numbers are public.
 KNOWN_IDS: Final = {
@@ -40,7 +40,7 @@ DISMISSALS: Final = {
 NOT_OUT: Final = "Not Out"
 
 
-def dismissal_name(wicket: Wicket | None) -> str:
+def dismissal_name(wicket: Dismissal | None) -> str:
     if wicket is None:
         return NOT_OUT
     if wicket.kind == "caught" and not wicket.fielders:
@@ -49,7 +49,7 @@ def dismissal_name(wicket: Wicket | None) -> str:
 
 
 @lru_cache(65_536)
-def score_of(delivery: Delivery) -> dict[str, Any]:
+def ball_score(delivery: Delivery) -> dict[str, Any]:
     """The score of a ball, with its first wicket if there is one."""
     extras = delivery.extras
     wicket = delivery.wickets[0] if delivery.wickets else None
@@ -67,17 +67,17 @@ def score_of(delivery: Delivery) -> dict[str, Any]:
     )
 
 
-def score_between(wicket: Wicket) -> dict[str, Any]:
+def dismissal_score(wicket: Dismissal) -> dict[str, Any]:
     """A wicket that falls without a ball: somebody is timed out, or retires together with another's dismissal."""
     return _score(dismissal_name(wicket), is_wicket=wicket.counts, ball=False)
 
 
 @lru_cache
-def dismissal(name: str) -> dict[str, Any]:
+def dismissal_result(name: str) -> dict[str, Any]:
     return _score(name, is_wicket=name not in {NOT_OUT, "Retired Hurt", "Retired Not Out"})
 
 
-def _name(delivery: Delivery, wicket: Wicket | None) -> str:
+def _name(delivery: Delivery, wicket: Dismissal | None) -> str:
     extras = delivery.extras
     parts = []
     if extras.wides:

@@ -1,6 +1,6 @@
 """The SportMonks simulator as tests and the demo hold it.
 
-async with SportMonks(clock).serving() as sportmonks:               # its API is at sportmonks.api
+async with SportMonksSimulator(clock).serving() as sportmonks:               # its API is at sportmonks.api
     final = sportmonks.add(read_match(content, "1370353"))          # by hand: final.step(), final.deliver(6)
     semi = sportmonks.add(shipped_match(), speed=60)                # an hour of the match in a minute
     final.mistakes = Mistakes(wrong={7: Wrong("dot", until=2)})     # a ball that is told wrongly, and put right
@@ -18,13 +18,13 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from tally.kit.server import serving
-from tally.sim.service import simulator_app
-from tally.sim.sportmonks.api import ROOT, Api
-from tally.sim.sportmonks.control import Control
-from tally.sim.sportmonks.world import SportMonksWorld
+from tally.sim.fault_injection import simulator_app
+from tally.sim.sportmonks.api import ROOT, SportMonksApi
+from tally.sim.sportmonks.control import SportMonksControl
+from tally.sim.sportmonks.core import SportMonksCore
 
 
-class SportMonks(SportMonksWorld):
+class SportMonksSimulator(SportMonksCore):
     """A programme of matches on a real socket."""
 
     @property
@@ -33,7 +33,7 @@ class SportMonks(SportMonksWorld):
         return f"{self.url}{ROOT}"
 
     def app(self) -> Starlette:
-        parts = (Api(self), Control(self))
+        parts = (SportMonksApi(self), SportMonksControl(self))
         routes: list[Route] = [route for part in parts for route in part.routes()]
         return simulator_app("sportmonks", routes, self.faults, self.clock)
 

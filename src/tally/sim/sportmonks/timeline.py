@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tally.sim.sportmonks.match import Match
+from tally.sim.sportmonks.match import Delivery, Match
 
 StepKind = Literal["toss", "begin", "delivery", "close", "finish", "leave"]
 
@@ -23,7 +23,7 @@ COVERAGE: Final = 600.0
 WASHED_OUT: Final = 7200.0
 
 
-class Step(msgspec.Struct, frozen=True):
+class TimelineStep(msgspec.Struct, frozen=True):
     """Something that happens, and when: in seconds of the match, from its start."""
 
     kind: StepKind
@@ -31,7 +31,7 @@ class Step(msgspec.Struct, frozen=True):
     innings: int = -1
 
 
-class Standing(msgspec.Struct, frozen=True):
+class MatchProgress(msgspec.Struct, frozen=True):
     """How far a match has come after some steps."""
 
     is_tossed: bool = False
@@ -46,30 +46,30 @@ class Standing(msgspec.Struct, frozen=True):
         return self.closed == len(self.balls)
 
 
-def steps_of(match: Match) -> tuple[Step, ...]:
+def match_timeline(match: Match) -> tuple[TimelineStep, ...]:
     return tuple(_steps(match))
 
 
-def _steps(match: Match) -> Iterator[Step]:
-    yield Step("toss", TOSS)
+def _steps(match: Match) -> Iterator[TimelineStep]:
+    yield TimelineStep("toss", TOSS)
     now = 0.0
     for index, innings in enumerate(match.innings):
         if index:
             now += SUPER_OVER_BREAK if innings.is_super_over else BREAK
-        yield Step("begin", now, index)
+        yield TimelineStep("begin", now, index)
         over = -1
         for delivery in innings.deliveries:
             now += BALL + (NEW_OVER if delivery.over != over else 0)
             over = delivery.over
-            yield Step("delivery", now, index)
+            yield TimelineStep("delivery", now, index)
         now += 5
-        yield Step("close", now, index)
+        yield TimelineStep("close", now, index)
     now += RESULT if match.innings else WASHED_OUT
-    yield Step("finish", now)
-    yield Step("leave", now + COVERAGE)
+    yield TimelineStep("finish", now)
+    yield TimelineStep("leave", now + COVERAGE)
 
 
-def standing(steps: tuple[Step, ...]) -> Standing:
+def match_progress(steps: tuple[TimelineStep, ...]) -> MatchProgress:
     """Where a match stands after all of these."""
     balls: list[int] = []
     closed, kinds = 0, {"toss": False, "finish": False, "leave": False}
@@ -82,4 +82,30 @@ def standing(steps: tuple[Step, ...]) -> Standing:
             closed += 1
         else:
             kinds[step.kind] = True
-    return Standing(kinds["toss"], kinds["finish"], kinds["leave"], tuple(balls), closed)
+    return MatchProgress(kinds["toss"], kinds["finish"], kinds["leave"], tuple(balls), closed)
+
+
+class MatchSnapshot(msgspec.Struct, frozen=True):
+    """How far a match has come: the deliveries of each innings that has begun, and what is known besides."""
+
+    match: Match
+    starting_at: str
+    status: str
+    updated_at: str
+    is_tossed: bool = False
+    is_over: bool = False
+    # As the scorers report them, which need not be what the file says.
+    played: tuple[tuple[Delivery, ...], ...] = ()
+    closed: int = 0
+    # Deliveries, counted through the match, that are in the scores but not among the balls yet, or
+    # are there twice.
+    withheld: frozenset[int] = frozenset()
+    doubled: frozenset[int] = frozenset()
+    corrected: frozenset[int] = frozenset()
+
+
+def innings_numbers(match: Match) -> list[int]:
+    """SportMonks' number of each innings."""
+    plain = sum(not innings.is_super_over for innings in match.innings)
+    places, extras = iter(range(1, plain + 1)), iter(range(max(4, plain) + 1, 1000))
+    return [next(extras if innings.is_super_over else places) for innings in match.innings]

@@ -31,7 +31,7 @@ SCOPES: Final = frozenset(
 )
 
 
-class Grant(msgspec.Struct, frozen=True):
+class StravaGrant(msgspec.Struct, frozen=True):
     """What an athlete allowed, and the newest tokens for it."""
 
     athlete_id: int
@@ -41,7 +41,7 @@ class Grant(msgspec.Struct, frozen=True):
     expires_at: int
 
 
-class Access(msgspec.Struct, frozen=True):
+class AccessTokenInfo(msgspec.Struct, frozen=True):
     athlete_id: int
     scope: frozenset[str]
     expires_at: int
@@ -55,15 +55,15 @@ class Access(msgspec.Struct, frozen=True):
         return "activity:read_all" in self.scope
 
 
-class Authorizations:
-    def __init__(self, clock: Clock, chance: random.Random) -> None:
+class AuthorizationStore:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
-        self._chance = chance
+        self._chance = rng
         self.rotates = True
         self.grace = 0.0
         self._codes: dict[str, tuple[int, frozenset[str], int]] = {}
-        self._grants: dict[int, Grant] = {}
-        self._access: dict[str, Access] = {}
+        self._grants: dict[int, StravaGrant] = {}
+        self._access: dict[str, AccessTokenInfo] = {}
         # To whom a refresh token belongs, and from when on it is worth nothing.
         self._refresh: dict[str, tuple[int, float]] = {}
 
@@ -72,13 +72,13 @@ class Authorizations:
         self._codes[code] = athlete_id, scope, self._clock.seconds() + CODE_SECONDS
         return code
 
-    def redeem(self, code: str) -> Grant:
+    def redeem(self, code: str) -> StravaGrant:
         athlete_id, scope, expires_at = self._codes.pop(code, (0, frozenset[str](), 0))
         if expires_at <= self._clock.seconds():
             raise bad_request("AuthorizationCode", "code")
         return self.grant(athlete_id, scope)
 
-    def grant(self, athlete_id: int, scope: frozenset[str]) -> Grant:
+    def grant(self, athlete_id: int, scope: frozenset[str]) -> StravaGrant:
         """Allow it; who had allowed just this before keeps the tokens there are, as far as they are fresh."""
         before = self._grants.get(athlete_id)
         if before is not None and before.scope == scope:
@@ -89,31 +89,37 @@ class Authorizations:
             self._outdate(before.refresh_token)
         return self._keep(athlete_id, scope, self._new_refresh_token(athlete_id))
 
-    def refresh(self, refresh_token: str) -> Grant:
+    def refresh(self, refresh_token: str) -> StravaGrant:
         athlete_id, dead_from = self._refresh.get(refresh_token, (0, 0.0))
         grant = self._grants.get(athlete_id)
         if grant is None or self._clock.monotonic() >= dead_from:
             raise bad_request("RefreshToken", "refresh_token")
         return grant if self._left(grant) > FRESH_SECONDS else self._renew(grant, self.rotates)
 
-    def check(self, access_token: str) -> Access:
+    def check(self, access_token: str) -> AccessTokenInfo:
         access = self._access.get(access_token)
         if access is None or access.expires_at <= self._clock.seconds():
             raise unauthorized("Athlete", "access_token")
         return access
 
-    def granted(self, athlete_id: int) -> Access | None:
+    def granted(self, athlete_id: int) -> AccessTokenInfo | None:
         """What the athlete allows now."""
         grant = self._grants.get(athlete_id)
-        return None if grant is None else Access(grant.athlete_id, grant.scope, grant.expires_at)
+        return (
+            None
+            if grant is None
+            else AccessTokenInfo(grant.athlete_id, grant.scope, grant.expires_at)
+        )
 
-    def grants(self) -> list[Grant]:
+    def grants(self) -> list[StravaGrant]:
         return list(self._grants.values())
 
-    def readmit(self, grant: Grant) -> None:
+    def readmit(self, grant: StravaGrant) -> None:
         """Let a grant count that was made before a restart."""
         self._grants[grant.athlete_id] = grant
-        self._access[grant.access_token] = Access(grant.athlete_id, grant.scope, grant.expires_at)
+        self._access[grant.access_token] = AccessTokenInfo(
+            grant.athlete_id, grant.scope, grant.expires_at
+        )
         self._refresh[grant.refresh_token] = grant.athlete_id, float("inf")
 
     def revoke(self, athlete_id: int) -> bool:
@@ -139,21 +145,21 @@ class Authorizations:
                 self._grants[athlete_id], expires_at=now
             )
 
-    def _renew(self, grant: Grant, rotates: bool) -> Grant:
+    def _renew(self, grant: StravaGrant, rotates: bool) -> StravaGrant:
         refresh_token = grant.refresh_token
         if rotates:
             self._outdate(refresh_token)
             refresh_token = self._new_refresh_token(grant.athlete_id)
         return self._keep(grant.athlete_id, grant.scope, refresh_token)
 
-    def _keep(self, athlete_id: int, scope: frozenset[str], refresh_token: str) -> Grant:
+    def _keep(self, athlete_id: int, scope: frozenset[str], refresh_token: str) -> StravaGrant:
         before = self._grants.get(athlete_id)
         if before is not None and self._left(before) <= 0:
             del self._access[before.access_token]
         expires_at = self._clock.seconds() + ACCESS_SECONDS
-        grant = Grant(athlete_id, scope, self._secret(), refresh_token, expires_at)
+        grant = StravaGrant(athlete_id, scope, self._secret(), refresh_token, expires_at)
         self._grants[athlete_id] = grant
-        self._access[grant.access_token] = Access(athlete_id, scope, expires_at)
+        self._access[grant.access_token] = AccessTokenInfo(athlete_id, scope, expires_at)
         return grant
 
     def _outdate(self, refresh_token: str) -> None:
@@ -168,7 +174,7 @@ class Authorizations:
         self._refresh[token] = athlete_id, float("inf")
         return token
 
-    def _left(self, grant: Grant) -> int:
+    def _left(self, grant: StravaGrant) -> int:
         return grant.expires_at - self._clock.seconds()
 
     def _secret(self) -> str:

@@ -14,20 +14,27 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from tally.sim.forms import host_of, is_local, read_form, with_query
-from tally.sim.pages import button, choices, form, note, page
+from tally.sim.html_pages import choice_buttons, html_button, html_form, html_page, note_paragraph
+from tally.sim.request_parsing import is_local, read_form, url_host, with_query
 from tally.sim.strava.authorizations import SCOPES
+from tally.sim.strava.core import StravaCore
 from tally.sim.strava.model import StravaError, bad_request
-from tally.sim.strava.world import StravaWorld
 
-ASKED: Final = ("client_id", "redirect_uri", "response_type", "approval_prompt", "scope", "state")
+AUTHORIZE_PARAMETERS: Final = (
+    "client_id",
+    "redirect_uri",
+    "response_type",
+    "approval_prompt",
+    "scope",
+    "state",
+)
 # Cannot be unticked.
-ALWAYS: Final = "read"
+REQUIRED_SCOPE: Final = "read"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsentPage:
-    world: StravaWorld
+    core: StravaCore
 
     def routes(self) -> list[Route]:
         return [
@@ -41,8 +48,8 @@ class ConsentPage:
             wanted = self._check(asked)
         except StravaError as error:
             return JSONResponse(error.body, error.status)
-        consent = self.world.auto_approve
-        if consent is None or consent.athlete_id not in self.world.athletes:
+        consent = self.core.auto_approve
+        if consent is None or consent.athlete_id not in self.core.athletes:
             return self._page(asked, wanted)
         if consent.denied:
             return _denied(asked)
@@ -65,25 +72,25 @@ class ConsentPage:
         name = sent.get("name", "").strip()
         if name:
             firstname, _, lastname = name.partition(" ")
-            athlete_id = self.world.add_athlete(firstname, lastname).id
+            athlete_id = self.core.add_athlete(firstname, lastname).id
         else:
             chosen = sent.get("athlete", "")
             athlete_id = int(chosen) if chosen.isascii() and chosen.isdigit() else 0
-        if athlete_id not in self.world.athletes:
+        if athlete_id not in self.core.athletes:
             return self._page(asked, wanted)
         return self._granted(
             asked,
             athlete_id,
-            [scope for scope in wanted if scope == ALWAYS or f"grant:{scope}" in sent],
+            [scope for scope in wanted if scope == REQUIRED_SCOPE or f"grant:{scope}" in sent],
         )
 
     def _check(self, asked: Mapping[str, str]) -> list[str]:
         """The scopes that are asked for, if the application may ask at all."""
-        application = self.world.application
+        application = self.core.application
         if asked.get("client_id") != str(application.client_id):
             raise bad_request("Application", "client_id")
         address = asked.get("redirect_uri", "")
-        if not is_local(address) and host_of(address) != application.callback_domain:
+        if not is_local(address) and url_host(address) != application.callback_domain:
             raise bad_request("Application", "redirect_uri")
         if asked.get("response_type") != "code":
             raise bad_request("Authorize", "response_type")
@@ -99,28 +106,29 @@ class ConsentPage:
         ]
         known = (
             (str(athlete.id), f"Authorize as {athlete.firstname} {athlete.lastname}")
-            for athlete in self.world.athletes.values()
+            for athlete in self.core.athletes.values()
         )
-        athletes = choices("athlete", known)
+        athletes = choice_buttons("athlete", known)
         new = '<label>Or be somebody new <input type="text" name="name"></label><button>Authorize as this athlete</button>'
-        inside = (*boxes, *athletes, new, button("deny", "yes", "Cancel"))
-        return page(
+        inside = (*boxes, *athletes, new, html_button("deny", "yes", "Cancel"))
+        return html_page(
             "Connect to Strava",
-            note("This Strava is simulated.") + form("/oauth/authorize", asked, inside),
+            note_paragraph("This Strava is simulated.")
+            + html_form("/oauth/authorize", asked, inside),
         )
 
     def _granted(self, asked: Mapping[str, str], athlete_id: int, granted: list[str]) -> Response:
-        code = self.world.authorizations.issue_code(athlete_id, frozenset(granted))
+        code = self.core.authorizations.issue_code(athlete_id, frozenset(granted))
         told = {"state": asked.get("state", ""), "code": code, "scope": ",".join(granted)}
         return RedirectResponse(with_query(asked["redirect_uri"], told), 302)
 
 
 def _fixed(scope: str) -> str:
-    return " disabled" if scope == ALWAYS else ""
+    return " disabled" if scope == REQUIRED_SCOPE else ""
 
 
 def _asked(sent: Mapping[str, str]) -> dict[str, str]:
-    return {name: sent[name] for name in ASKED if name in sent}
+    return {name: sent[name] for name in AUTHORIZE_PARAMETERS if name in sent}
 
 
 def _denied(asked: Mapping[str, str]) -> Response:

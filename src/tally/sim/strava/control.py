@@ -22,19 +22,19 @@ from starlette.routing import Route
 
 from tally.errors import NotFound
 from tally.kit.http import Json
-from tally.sim.faults import Fault
-from tally.sim.forms import read_control
-from tally.sim.strava.limits import Allowance
+from tally.sim.fault_injection import InjectedFault
+from tally.sim.request_parsing import read_json_body
+from tally.sim.strava.core import Consent, StravaCore
 from tally.sim.strava.model import StravaError
-from tally.sim.strava.webhooks import Order
-from tally.sim.strava.world import Consent, StravaWorld
+from tally.sim.strava.rate_limits import RateLimit
+from tally.sim.strava.webhooks import ReleaseOrder
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**11)]
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=10**9)]
-NOTHING = Response(status_code=204)
+NO_CONTENT = Response(status_code=204)
 
 
-class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class _ControlBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A body of the control API; what is left out stays as it is."""
 
     def given(self) -> dict[str, Any]:
@@ -43,13 +43,13 @@ class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         }
 
 
-class NewAthlete(_Wanted, frozen=True):
+class NewAthlete(_ControlBody, frozen=True):
     firstname: str
     lastname: str = ""
     athlete_id: int | None = None
 
 
-class ActivityFields(_Wanted, frozen=True, kw_only=True):
+class ActivityFields(_ControlBody, frozen=True, kw_only=True):
     name: str | None = None
     sport_type: str | None = None
     start: Count | None = None
@@ -68,32 +68,32 @@ class NewActivity(ActivityFields, frozen=True, kw_only=True):
     athlete_id: int
 
 
-class Network(_Wanted, frozen=True, kw_only=True):
+class WebhookConditions(_ControlBody, frozen=True, kw_only=True):
     delay: Amount | None = None
     duplicates: Count | None = None
     drops: Count | None = None
     retry_pause: Amount | None = None
     hold: bool = False
-    release: Order | None = None
+    release: ReleaseOrder | None = None
 
 
-class NewLimits(_Wanted, frozen=True, kw_only=True):
-    overall: Allowance | None = None
-    reads: Allowance | None = None
+class NewLimits(_ControlBody, frozen=True, kw_only=True):
+    overall: RateLimit | None = None
+    reads: RateLimit | None = None
 
 
-class TokenRules(_Wanted, frozen=True, kw_only=True):
+class TokenRules(_ControlBody, frozen=True, kw_only=True):
     rotates: bool | None = None
     grace: Amount | None = None
 
 
-class Approval(_Wanted, frozen=True):
+class AutoConsent(_ControlBody, frozen=True):
     consent: Consent | None
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    world: StravaWorld
+class StravaControl:
+    core: StravaCore
 
     def routes(self) -> list[Route]:
         return [
@@ -115,91 +115,91 @@ class Control:
         ]
 
     async def state(self, _: Request) -> Response:
-        world, log = self.world, self.world.webhooks.log
-        connected = [number for number in world.athletes if world.authorizations.granted(number)]
+        core, log = self.core, self.core.webhooks.log
+        connected = [number for number in core.athletes if core.authorizations.granted(number)]
         return Json(
             {
-                "athletes": list(world.athletes.values()),
+                "athletes": list(core.athletes.values()),
                 "connected": connected,
-                "activities": len(world.activities),
-                "subscription": world.webhooks.subscription,
+                "activities": len(core.activities),
+                "subscription": core.webhooks.subscription,
                 "deliveries": {
                     "accepted": sum(each.status == 200 for each in log),
                     "attempts": len(log),
                 },
-                "limits": world.limits.headers(),
-                "faults": world.faults.pending,
-                "requests": len(world.faults.seen),
+                "limits": core.limits.headers(),
+                "faults": core.faults.pending,
+                "requests": len(core.faults.requests),
             }
         )
 
     async def add_athlete(self, request: Request) -> Response:
         return Json(
-            self.world.add_athlete(**(await read_control(request, NewAthlete)).given()), 201
+            self.core.add_athlete(**(await read_json_body(request, NewAthlete)).given()), 201
         )
 
     async def deauthorize(self, request: Request) -> Response:
-        self.world.deauthorize(request.path_params["athlete_id"])
-        return NOTHING
+        self.core.deauthorize(request.path_params["athlete_id"])
+        return NO_CONTENT
 
     async def expire(self, request: Request) -> Response:
-        self.world.authorizations.expire(request.path_params["athlete_id"])
-        return NOTHING
+        self.core.authorizations.expire(request.path_params["athlete_id"])
+        return NO_CONTENT
 
     async def record(self, request: Request) -> Response:
-        wanted = await read_control(request, NewActivity)
+        wanted = await read_json_body(request, NewActivity)
         try:
-            return Json(self.world.record(**wanted.given()), 201)
+            return Json(self.core.record(**wanted.given()), 201)
         except StravaError as error:
             raise NotFound(str(error)) from error
 
     async def edit(self, request: Request) -> Response:
-        wanted = await read_control(request, ActivityFields)
+        wanted = await read_json_body(request, ActivityFields)
         try:
-            return Json(self.world.edit(request.path_params["activity_id"], **wanted.given()))
+            return Json(self.core.edit(request.path_params["activity_id"], **wanted.given()))
         except StravaError as error:
             raise NotFound(str(error)) from error
 
     async def delete(self, request: Request) -> Response:
         try:
-            self.world.delete(request.path_params["activity_id"])
+            self.core.delete(request.path_params["activity_id"])
         except StravaError as error:
             raise NotFound(str(error)) from error
-        return NOTHING
+        return NO_CONTENT
 
     async def set_network(self, request: Request) -> Response:
-        wanted = await read_control(request, Network)
+        wanted = await read_json_body(request, WebhookConditions)
         for name in ("delay", "duplicates", "drops", "retry_pause"):
             if getattr(wanted, name) is not None:
-                setattr(self.world.webhooks, name, getattr(wanted, name))
+                setattr(self.core.webhooks, name, getattr(wanted, name))
         if wanted.hold:
-            self.world.webhooks.hold()
+            self.core.webhooks.hold()
         if wanted.release is not None:
-            self.world.webhooks.release(wanted.release)
-        return NOTHING
+            self.core.webhooks.release(wanted.release)
+        return NO_CONTENT
 
     async def set_limits(self, request: Request) -> Response:
-        wanted = await read_control(request, NewLimits)
-        limits = self.world.limits
+        wanted = await read_json_body(request, NewLimits)
+        limits = self.core.limits
         limits.overall, limits.reads = (
             wanted.overall or limits.overall,
             wanted.reads or limits.reads,
         )
-        return NOTHING
+        return NO_CONTENT
 
     async def set_token_rules(self, request: Request) -> Response:
-        for name, value in (await read_control(request, TokenRules)).given().items():
-            setattr(self.world.authorizations, name, value)
-        return NOTHING
+        for name, value in (await read_json_body(request, TokenRules)).given().items():
+            setattr(self.core.authorizations, name, value)
+        return NO_CONTENT
 
     async def set_approval(self, request: Request) -> Response:
-        self.world.auto_approve = (await read_control(request, Approval)).consent
-        return NOTHING
+        self.core.auto_approve = (await read_json_body(request, AutoConsent)).consent
+        return NO_CONTENT
 
     async def add_fault(self, request: Request) -> Response:
-        self.world.faults.add(await read_control(request, Fault))
-        return NOTHING
+        self.core.faults.add(await read_json_body(request, InjectedFault))
+        return NO_CONTENT
 
     async def clear_faults(self, _: Request) -> Response:
-        self.world.faults.clear()
-        return NOTHING
+        self.core.faults.clear()
+        return NO_CONTENT

@@ -19,7 +19,7 @@ COARSE_TYPES: Final = {
 
 
 # What a detailed activity has besides, and what nobody here makes anything of.
-UNREMARKABLE: Final[dict[str, Any]] = {
+DETAIL_DEFAULTS: Final[dict[str, Any]] = {
     "resource_state": 3,
     "workout_type": None,
     "timezone": "(GMT+00:00) UTC",
@@ -62,7 +62,7 @@ def not_found(resource: str) -> StravaError:
     return StravaError(404, "Record Not Found", resource, "id", "invalid")
 
 
-class Athlete(msgspec.Struct, frozen=True):
+class StravaAthlete(msgspec.Struct, frozen=True):
     id: int
     firstname: str
     lastname: str
@@ -86,7 +86,7 @@ class Athlete(msgspec.Struct, frozen=True):
         }
 
 
-class Activity(msgspec.Struct, frozen=True, kw_only=True):
+class StravaActivity(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds, lengths in metres, `start` in seconds since 1970."""
 
     id: int
@@ -111,7 +111,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     def detail(self) -> dict[str, Any]:
         """The detailed representation, as far as it matters to anyone who counts."""
         start = rfc3339(datetime.fromtimestamp(self.start, UTC))
-        return UNREMARKABLE | {
+        return DETAIL_DEFAULTS | {
             "id": self.id,
             "external_id": None if self.manual else f"made-up-{self.id}.fit",
             "upload_id": None if self.manual else self.id + 1,
@@ -143,7 +143,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class StravaEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What a webhook says, field by field as it is posted; all values of `updates` are text."""
 
     aspect_type: str

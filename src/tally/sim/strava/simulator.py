@@ -1,6 +1,6 @@
 """The Strava simulator as tests and the demo hold it.
 
-async with Strava(clock).serving() as strava:
+async with StravaSimulator(clock).serving() as strava:
     ana = strava.add_athlete("Ana", "Silva")
     strava.auto_approve = Consent(ana.id)                    # nobody has to click
     ride = strava.record(ana.id, "Ride", 42_195)             # and a webhook goes out, if she allowed it
@@ -18,21 +18,21 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from tally.kit.server import serving
-from tally.sim.service import simulator_app
+from tally.sim.fault_injection import simulator_app
 from tally.sim.strava.api import StravaApi
 from tally.sim.strava.consent import ConsentPage
-from tally.sim.strava.control import Control
-from tally.sim.strava.world import StravaWorld
+from tally.sim.strava.control import StravaControl
+from tally.sim.strava.core import StravaCore
 
 
-class Strava(StravaWorld):
+class StravaSimulator(StravaCore):
     """A world of athletes on a real socket."""
 
     def app(self) -> Starlette:
         def lifespan(_: Starlette) -> AbstractAsyncContextManager[None]:
             return self.webhooks.running()
 
-        parts = (ConsentPage(self), StravaApi(self), Control(self))
+        parts = (ConsentPage(self), StravaApi(self), StravaControl(self))
         routes: list[Route] = [route for part in parts for route in part.routes()]
         return simulator_app("strava", routes, self.faults, self.clock, lifespan)
 

@@ -6,37 +6,37 @@ what is under way: codes, deliveries, limits, older tokens.
 
 import msgspec
 
-from tally.sim.strava.authorizations import Grant
-from tally.sim.strava.model import Activity, Athlete
-from tally.sim.strava.webhooks import Subscription
-from tally.sim.strava.world import StravaWorld
+from tally.sim.strava.authorizations import StravaGrant
+from tally.sim.strava.core import StravaCore
+from tally.sim.strava.model import StravaActivity, StravaAthlete
+from tally.sim.strava.webhooks import WebhookSubscription
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    athletes: list[Athlete]
-    activities: list[Activity]
-    grants: list[Grant]
-    subscription: Subscription | None
+class StravaSnapshot(msgspec.Struct, frozen=True):
+    athletes: list[StravaAthlete]
+    activities: list[StravaActivity]
+    grants: list[StravaGrant]
+    subscription: WebhookSubscription | None
 
 
-def take(world: StravaWorld) -> bytes:
+def dump_snapshot(core: StravaCore) -> bytes:
     return msgspec.json.encode(
-        Snapshot(
-            athletes=list(world.athletes.values()),
-            activities=list(world.activities.values()),
-            grants=world.authorizations.grants(),
-            subscription=world.webhooks.subscription,
+        StravaSnapshot(
+            athletes=list(core.athletes.values()),
+            activities=list(core.activities.values()),
+            grants=core.authorizations.grants(),
+            subscription=core.webhooks.subscription,
         )
     )
 
 
-def restore(world: StravaWorld, content: bytes) -> None:
+def load_snapshot(core: StravaCore, content: bytes) -> None:
     """Make an empty world what it was; msgspec.DecodeError if these bytes are none of ours."""
-    kept = msgspec.json.decode(content, type=Snapshot)
-    world.athletes.update({athlete.id: athlete for athlete in kept.athletes})
+    kept = msgspec.json.decode(content, type=StravaSnapshot)
+    core.athletes.update({athlete.id: athlete for athlete in kept.athletes})
     for activity in kept.activities:
-        world.readmit(activity)
+        core.readmit(activity)
     for grant in kept.grants:
-        world.authorizations.readmit(grant)
+        core.authorizations.readmit(grant)
     if kept.subscription is not None:
-        world.webhooks.resume(kept.subscription)
+        core.webhooks.resume(kept.subscription)

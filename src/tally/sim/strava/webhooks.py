@@ -18,46 +18,46 @@ from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
 from tally.kit.clock import Clock, DeadlineExceeded, finish_within
-from tally.sim.forms import with_query
-from tally.sim.strava.model import Event, bad_request
+from tally.sim.request_parsing import with_query
+from tally.sim.strava.model import StravaEvent, bad_request
 
-ANSWER_SECONDS: Final = 2
-ATTEMPTS: Final = 3
-RETRY_SECONDS: Final = 120
-AT_ONCE: Final = 64
-MAX_REMEMBERED: Final = 100_000
+RESPONSE_TIMEOUT_SECONDS: Final = 2
+MAX_ATTEMPTS: Final = 3
+RETRY_PAUSE_SECONDS: Final = 120
+MAX_CONCURRENT_POSTS: Final = 64
+MAX_LOGGED_ATTEMPTS: Final = 100_000
 
-Order = Literal["sent", "reversed", "shuffled"]
+ReleaseOrder = Literal["sent", "reversed", "shuffled"]
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class WebhookSubscription(msgspec.Struct, frozen=True):
     id: int
     callback_url: str
     created_at: int
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class WebhookAttempt(msgspec.Struct, frozen=True):
     """One attempt: the status it got, or 0 if there was no answer in time."""
 
-    event: Event
+    event: StravaEvent
     attempt: int
     status: int
 
 
-class Webhooks:
-    def __init__(self, clock: Clock, chance: random.Random, first_id: int = 1) -> None:
+class WebhookSender:
+    def __init__(self, clock: Clock, rng: random.Random, first_id: int = 1) -> None:
         self._clock = clock
-        self._chance = chance
+        self._chance = rng
         self._next_id = first_id
         self._client: Client | None = None
         self._sending: set[asyncio.Task[None]] = set()
-        self._held: list[Event] | None = None
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._held: list[StravaEvent] | None = None
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_POSTS)
         self._attempted = asyncio.Event()
-        self.subscription: Subscription | None = None
-        self.log: deque[Delivery] = deque(maxlen=MAX_REMEMBERED)
+        self.subscription: WebhookSubscription | None = None
+        self.log: deque[WebhookAttempt] = deque(maxlen=MAX_LOGGED_ATTEMPTS)
         self.delay = 0.0
-        self.retry_pause: float = RETRY_SECONDS
+        self.retry_pause: float = RETRY_PAUSE_SECONDS
         self.duplicates = 0
         self.drops = 0
 
@@ -77,18 +77,18 @@ class Webhooks:
                 await asyncio.gather(*self._sending, return_exceptions=True)
         self._client = None
 
-    async def subscribe(self, callback_url: str, verify_token: str) -> Subscription:
+    async def subscribe(self, callback_url: str, verify_token: str) -> WebhookSubscription:
         """Ask the callback whether it means it, and send events there from now on."""
         if self.subscription is not None:
             raise bad_request("PushSubscription", "", "already exists")
         if not callback_url:
             raise bad_request("PushSubscription", "callback_url", "missing")
         await self._validate(callback_url, verify_token)
-        self.subscription = Subscription(self._next_id, callback_url, self._clock.seconds())
+        self.subscription = WebhookSubscription(self._next_id, callback_url, self._clock.seconds())
         self._next_id += 1
         return self.subscription
 
-    def resume(self, subscription: Subscription) -> None:
+    def resume(self, subscription: WebhookSubscription) -> None:
         """Go on with a subscription that was made before a restart."""
         self.subscription = subscription
         self._next_id = max(self._next_id, subscription.id + 1)
@@ -96,7 +96,7 @@ class Webhooks:
     def unsubscribe(self) -> None:
         self.subscription = None
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: StravaEvent) -> None:
         """Send it on its way, unless nobody listens or it is to be lost."""
         if self.drops > 0:
             self.drops -= 1
@@ -110,7 +110,7 @@ class Webhooks:
         if self._held is None:
             self._held = []
 
-    def release(self, order: Order = "sent") -> None:
+    def release(self, order: ReleaseOrder = "sent") -> None:
         """Let go what was kept back, in this order: each leaves when the one before has had its first answer, or none."""
         events, self._held = self._held or [], None
         if order == "reversed":
@@ -119,7 +119,7 @@ class Webhooks:
             self._chance.shuffle(events)
         self._start(self._deliver_in_order(events))
 
-    def redeliver(self, event: Event, times: int = 1) -> None:
+    def redeliver(self, event: StravaEvent, times: int = 1) -> None:
         """Send an event again, that many times at once."""
         for _ in range(times):
             self._start(self._deliver(event))
@@ -135,7 +135,7 @@ class Webhooks:
             self._attempted.clear()
             await self._attempted.wait()
 
-    def _send(self, event: Event) -> None:
+    def _send(self, event: StravaEvent) -> None:
         for _ in range(1 + self.duplicates):
             self._start(self._deliver(event))
 
@@ -144,32 +144,32 @@ class Webhooks:
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _deliver_in_order(self, events: list[Event]) -> None:
+    async def _deliver_in_order(self, events: list[StravaEvent]) -> None:
         for event in events:
             for _ in range(1 + self.duplicates):
                 if not await self._attempt(event, 1):
                     self._start(self._insist(event))
 
-    async def _deliver(self, event: Event) -> None:
+    async def _deliver(self, event: StravaEvent) -> None:
         if self.delay:
             await self._clock.sleep(self.delay)
         if not await self._attempt(event, 1):
             await self._insist(event)
 
-    async def _insist(self, event: Event) -> None:
-        for attempt in range(2, ATTEMPTS + 1):
+    async def _insist(self, event: StravaEvent) -> None:
+        for attempt in range(2, MAX_ATTEMPTS + 1):
             await self._clock.sleep(self.retry_pause)
             if await self._attempt(event, attempt):
                 return
 
-    async def _attempt(self, event: Event, attempt: int) -> bool:
+    async def _attempt(self, event: StravaEvent, attempt: int) -> bool:
         async with self._slots:
             status = await self._post(event)
-        self.log.append(Delivery(event, attempt, status))
+        self.log.append(WebhookAttempt(event, attempt, status))
         self._attempted.set()
         return status == 200
 
-    async def _post(self, event: Event) -> int:
+    async def _post(self, event: StravaEvent) -> int:
         if self.subscription is None or self._client is None:
             return 0
         request = self._client.post(self.subscription.callback_url).header(
@@ -177,7 +177,7 @@ class Webhooks:
         )
         sending = request.body_bytes(msgspec.json.encode(event)).build().send()
         try:
-            return (await finish_within(self._clock, ANSWER_SECONDS, sending)).status
+            return (await finish_within(self._clock, RESPONSE_TIMEOUT_SECONDS, sending)).status
         except (PyreqwestError, DeadlineExceeded):
             return 0
 
@@ -190,7 +190,7 @@ class Webhooks:
         }
         try:
             status, body = await finish_within(
-                self._clock, ANSWER_SECONDS, self._get(with_query(callback_url, asked))
+                self._clock, RESPONSE_TIMEOUT_SECONDS, self._get(with_query(callback_url, asked))
             )
         except (PyreqwestError, DeadlineExceeded) as error:
             raise bad_request("PushSubscription", "callback url", "not verifiable") from error

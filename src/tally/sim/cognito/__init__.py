@@ -1,1 +1,0 @@
-"""Amazon Cognito for the cricket app: the OIDC issuer of `tally.sim.oidc` with that app's client, and tokens for the asking."""

@@ -1,0 +1,119 @@
+"""What a phone has of Apple's: tokens, channels to listen to, and deliveries.
+
+In this process, or of a simulator elsewhere.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+from pyreqwest.client import Client
+from pyreqwest.exceptions import PyreqwestError
+
+from tally.errors import Unavailable
+from tally.kit.fetch import fetch
+from tally.sim.apns.devices import DeviceRegistry, PushDelivery, TokenKind
+
+WHO: Final = "The simulated push service"
+
+
+class DevicePushService(Protocol):
+    """The push service as a device sees it. Unavailable where it is away."""
+
+    async def register(self, device: str) -> None: ...
+
+    async def issue(self, device: str, kind: TokenKind) -> str: ...
+
+    async def retire(self, token: str) -> None: ...
+
+    async def listen(self, device: str, channel: str) -> None: ...
+
+    async def stop_listening(self, device: str, channel: str) -> None: ...
+
+    async def set_online(self, device: str, *, is_online: bool) -> None: ...
+
+    def deliveries(self) -> AsyncIterator[PushDelivery]:
+        """What comes for all devices that were registered here, for as long as it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPushService:
+    """A simulator in this process."""
+
+    devices: DeviceRegistry
+    mailbox: str = "phones"
+
+    async def register(self, device: str) -> None:
+        self.devices.register(device, self.mailbox)
+
+    async def issue(self, device: str, kind: TokenKind) -> str:
+        return self.devices.issue(device, kind)
+
+    async def retire(self, token: str) -> None:
+        self.devices.retire(token)
+
+    async def listen(self, device: str, channel: str) -> None:
+        self.devices.listen(device, channel)
+
+    async def stop_listening(self, device: str, channel: str) -> None:
+        self.devices.stop_listening(device, channel)
+
+    async def set_online(self, device: str, *, is_online: bool) -> None:
+        self.devices.set_online(device, is_online=is_online)
+
+    def deliveries(self) -> AsyncIterator[PushDelivery]:
+        return aiter(self.devices.mailbox(self.mailbox))
+
+
+class _Issued(msgspec.Struct, frozen=True):
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePushService:
+    """A simulator in another process, by its control port: `url` such as http://127.0.0.1:8123."""
+
+    client: Client
+    url: str
+    mailbox: str
+
+    async def register(self, device: str) -> None:
+        await self._call("PUT", f"devices/{device}", {"mailbox": self.mailbox})
+
+    async def issue(self, device: str, kind: TokenKind) -> str:
+        body = await self._call("POST", f"devices/{device}/tokens", {"kind": kind.value})
+        return msgspec.json.decode(body, type=_Issued).token
+
+    async def retire(self, token: str) -> None:
+        await self._call("DELETE", f"tokens/{token}")
+
+    async def listen(self, device: str, channel: str) -> None:
+        await self._call("PUT", f"devices/{device}/channels", {"channel": channel})
+
+    async def stop_listening(self, device: str, channel: str) -> None:
+        await self._call("DELETE", f"devices/{device}/channels", {"channel": channel})
+
+    async def set_online(self, device: str, *, is_online: bool) -> None:
+        await self._call("PUT", f"devices/{device}/network", {"is_online": is_online})
+
+    async def deliveries(self) -> AsyncIterator[PushDelivery]:
+        decoder, rest = msgspec.json.Decoder(PushDelivery), b""
+        try:
+            request = self.client.get(
+                f"{self.url}/_sim/mailboxes/{self.mailbox}"
+            ).streamed_read_buffer_limit(0)
+            async with request.build_streamed() as response:
+                while (chunk := await response.body_reader.read_chunk()) is not None:
+                    *lines, rest = (rest + bytes(chunk)).split(b"\n")
+                    for line in filter(None, lines):
+                        yield decoder.decode(line)
+        except PyreqwestError as error:
+            raise Unavailable(f"{WHO} is gone: {type(error).__name__}") from error
+
+    async def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+        request = self.client.request(method, f"{self.url}/_sim/{path}")
+        answer = await fetch(request.body_json(body) if body is not None else request, WHO)
+        if answer.status >= 300:
+            raise Unavailable(f"{WHO} refuses {method} {path.partition('/')[0]}: {answer.status}")
+        return answer.body

@@ -1,0 +1,242 @@
+"""All that SportMonks knows here: matches on the air, a schedule of others, and their leagues, seasons and teams."""
+
+import math
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any, Final
+
+from tally.kit.clock import Clock
+from tally.sim.fault_injection import FaultInjector
+from tally.sim.sportmonks.match import Match, derived_id
+from tally.sim.sportmonks.playback import MatchPlayback, format_timestamp
+from tally.sim.sportmonks.resources import (
+    render_league,
+    render_season,
+    render_stage,
+    render_team,
+    render_venue,
+)
+
+HOUR: Final = 3600
+USUAL: Final = 2000
+
+
+class HourlyRateLimit:
+    """A count for each resource, which starts again an hour after its first request."""
+
+    def __init__(self, clock: Clock, hourly: int = USUAL) -> None:
+        self._clock = clock
+        self.hourly = hourly
+        self._counts: dict[str, tuple[float, int]] = {}
+
+    def count(self, resource: str) -> int:
+        """Count one more request; the seconds to wait if it is beyond the limit, else 0."""
+        now = self._clock.monotonic()
+        since, count = self._counts.get(resource, (now, 0))
+        if now - since >= HOUR:
+            since, count = now, 0
+        self._counts[resource] = since, count + 1
+        return 0 if count < self.hourly else max(1, math.ceil(since + HOUR - now))
+
+    def forget(self) -> None:
+        """Start all counts again."""
+        self._counts.clear()
+
+    def headers(self, resource: str) -> dict[str, str]:
+        _, count = self._counts.get(resource, (0.0, 0))
+        return {
+            "X-RateLimit-Limit": str(self.hourly),
+            "X-RateLimit-Remaining": str(max(0, self.hourly - count)),
+        }
+
+
+# Known to everyone, and good for nothing outside this simulator.
+API_TOKEN: Final = "made-up-sportmonks-token-of-some-length"  # noqa: S105
+PER_PAGE: Final = 100
+SIDES: Final = 10
+
+
+class UnknownMatch(Exception):
+    """There is no match with this id."""
+
+
+class SportMonksCore:
+    """What there is to tell; HTTP is not its business."""
+
+    def __init__(
+        self, clock: Clock, *, api_token: str = API_TOKEN, limits: HourlyRateLimit | None = None
+    ) -> None:
+        self.clock = clock
+        self.api_token = api_token
+        self.limits = limits or HourlyRateLimit(clock)
+        self.faults = FaultInjector()
+        self.broadcasts: dict[int, MatchPlayback] = {}
+        self.scheduled: dict[int, dict[str, Any]] = {}
+        self.per_page = PER_PAGE
+        self.url = ""
+
+    def add(self, match: Match, **how: Any) -> MatchPlayback:
+        """Put a match on the programme; `how` is what a Broadcast takes."""
+        broadcast = MatchPlayback(match, self.clock, **how)
+        self.broadcasts[match.id] = broadcast
+        return broadcast
+
+    def broadcast(self, match_id: int) -> MatchPlayback:
+        found = self.broadcasts.get(match_id)
+        if found is None:
+            raise UnknownMatch(f"There is no match {match_id} on the programme")
+        return found
+
+    def remove(self, match_id: int) -> None:
+        self.broadcast(match_id)
+        del self.broadcasts[match_id]
+
+    def schedule(
+        self,
+        count: int,
+        *,
+        league_name: str = "Demo League",
+        first: datetime | None = None,
+        apart: float = 3600,
+        status: str = "NS",
+    ) -> list[int]:
+        """Add matches of a made-up league that nobody plays, one every `apart` seconds; their ids."""
+        first = first or self.clock.now() + timedelta(days=1)
+        made = []
+        for number in range(count):
+            starts_at = first + timedelta(seconds=apart * number)
+            fixture = _scheduled(league_name, number, starts_at, status)
+            self.scheduled[fixture["id"]] = fixture
+            made.append(fixture["id"])
+        return made
+
+    def livescores(self) -> list[Any]:
+        """What a poll finds: every match that is covered now, some of them garbled if that is arranged."""
+        listed = [
+            broadcast
+            for broadcast in self.broadcasts.values()
+            if broadcast.is_listed or broadcast.per_poll
+        ]
+        told = [(broadcast, broadcast.poll()) for broadcast in listed]
+        return [
+            garbled(fixture, broadcast.garble) for broadcast, fixture in told if broadcast.is_listed
+        ]
+
+    def fixtures(self) -> list[dict[str, Any]]:
+        playing = (broadcast.fixture() for broadcast in self.broadcasts.values())
+        return sorted(
+            chain(playing, self.scheduled.values()), key=lambda fixture: int(fixture["id"])
+        )
+
+    def fixture(self, match_id: int) -> dict[str, Any] | None:
+        broadcast = self.broadcasts.get(match_id)
+        return broadcast.fixture() if broadcast else self.scheduled.get(match_id)
+
+    def leagues(self) -> list[dict[str, Any]]:
+        return self._related("league")
+
+    def teams(self) -> list[dict[str, Any]]:
+        return self._related("localteam", "visitorteam")
+
+    def seasons(self) -> list[dict[str, Any]]:
+        teams: dict[int, dict[int, dict[str, Any]]] = {}
+        for fixture in self._all():
+            sides = teams.setdefault(fixture["season_id"], {})
+            for side in ("localteam", "visitorteam"):
+                sides[fixture[side]["id"]] = fixture[side]
+        return [
+            each | {"teams": list(teams[each["id"]].values())} for each in self._related("season")
+        ]
+
+    def squad(self, team_id: int, season_id: int) -> list[dict[str, Any]]:
+        """Who has played for a team in a season."""
+        found: dict[int, dict[str, Any]] = {}
+        for fixture in self._all():
+            if fixture["season_id"] == season_id:
+                for player in fixture["lineup"]:
+                    if player["lineup"]["team_id"] == team_id:
+                        found[player["id"]] = {
+                            name: value for name, value in player.items() if name != "lineup"
+                        }
+        return list(found.values())
+
+    def _related(self, *names: str) -> list[dict[str, Any]]:
+        found = {fixture[name]["id"]: fixture[name] for fixture in self._all() for name in names}
+        return sorted(found.values(), key=lambda each: int(each["id"]))
+
+    def _all(self) -> Iterator[dict[str, Any]]:
+        return chain(
+            (broadcast.fixture() for broadcast in self.broadcasts.values()), self.scheduled.values()
+        )
+
+
+def garbled(fixture: dict[str, Any], how: str | None) -> Any:
+    """A fixture that cannot be read."""
+    if how == "not_an_object":
+        return "fixture"
+    changes: dict[str, dict[str, Any]] = {
+        "no_id": {"id": None},
+        "no_teams": {"localteam_id": None, "visitorteam_id": None},
+        "text_for_numbers": {"id": "first", "league_id": "premier", "starting_at": 7},
+        "text_for_a_list": {"runs": "many"},
+        "bad_ball": {"balls": [{"id": "x", "ball": None}]},
+    }
+    return fixture | changes.get(how or "", {})
+
+
+def _scheduled(league_name: str, number: int, starts_at: datetime, status: str) -> dict[str, Any]:
+    league_id, season_id = (
+        derived_id(f"league {league_name}"),
+        derived_id(f"season {league_name} {starts_at.year}"),
+    )
+    home, away = (
+        f"{league_name} {number % SIDES + 1}",
+        f"{league_name} {(number // SIDES + number + 1) % SIDES + SIDES + 1}",
+    )
+    home_id, away_id = derived_id(f"team {home}"), derived_id(f"team {away}")
+    stage_id, venue_id = derived_id(f"stage {season_id}"), derived_id(f"venue {home}")
+    nothing: dict[str, list[Any]] = {
+        name: [] for name in ("runs", "scoreboards", "batting", "bowling", "balls", "lineup")
+    }
+    unknown = dict.fromkeys(
+        (
+            "toss_won_team_id",
+            "winner_team_id",
+            "draw_noresult",
+            "man_of_match_id",
+            "elected",
+            "rpc_overs",
+            "rpc_target",
+            "last_period",
+        )
+    )
+    return {
+        "resource": "fixtures",
+        "id": 5_000_000 + derived_id(f"schedule {league_name}") % 1000 * 1_000_000 + number,
+        "league_id": league_id,
+        "season_id": season_id,
+        "stage_id": stage_id,
+        "round": f"Match {number + 1}",
+        "localteam_id": home_id,
+        "visitorteam_id": away_id,
+        "starting_at": format_timestamp(starts_at),
+        "type": "T20",
+        "live": True,
+        "status": status,
+        "note": "",
+        "venue_id": venue_id,
+        "total_overs_played": 20,
+        "super_over": False,
+        "follow_on": False,
+        "weather_report": [],
+        **unknown,
+        **nothing,
+        "localteam": render_team(home_id, home, "T20"),
+        "visitorteam": render_team(away_id, away, "T20"),
+        "league": render_league(league_id, league_name, season_id),
+        "season": render_season(season_id, league_id, str(starts_at.year)),
+        "stage": render_stage(stage_id, league_id, season_id, "T20"),
+        "venue": render_venue(venue_id, f"{home} Ground"),
+        **dict.fromkeys(("tosswon", "winnerteam", "manofmatch")),
+    }
