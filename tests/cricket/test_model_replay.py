@@ -18,8 +18,8 @@ from tally.cricket.sportmonks import payloads
 from tally.cricket.sportmonks.conversions import parse_overs
 from tally.cricket.sportmonks.translation import translate_match
 from tally.kit.clock import ManualClock
-from tally.sim.sportmonks.playback import MatchPlayback
 from tally.sim.sportmonks.mistakes import Mistakes, random_mistakes
+from tally.sim.sportmonks.playback import MatchPlayback
 from tests.recorded import NAMES, expected, recorded
 
 OTHER_NAMES = {"on_a_hat_trick": "on_hat_trick"}
