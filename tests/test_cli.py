@@ -143,9 +143,7 @@ def test_a_port_in_use_is_said_to_be(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         done = tally(tmp_path, "up", "--port", str(port))
     assert done.returncode == 2
-    assert (
-        f"Port {port} on 127.0.0.1 is in use by another program. Choose another with" in done.stderr
-    )
+    assert f"Port {port} on 127.0.0.1 is already in use. Choose another with" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
@@ -154,7 +152,7 @@ def test_wrong_settings_are_named_and_nothing_starts(tmp_path: Path) -> None:
     done = tally(tmp_path, "up", TALLY_PORT="many", TALLY_LOG_LEVEL="loud")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "TALLY_PORT must be a whole number from 0 to 65535, not 'many'",
+        "TALLY_PORT must be an integer from 0 to 65535, not 'many'",
         "TALLY_LOG_LEVEL must be one of debug, info, warning, error, not 'loud'",
     ]
     assert not (tmp_path / "data").exists()
@@ -229,13 +227,13 @@ def test_a_job_that_is_none_is_refused(tmp_path: Path) -> None:
         "job", "run", "nothing", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices"
     )
     assert code == 2
-    assert "No job nothing; there are:" in errors
+    assert "No job nothing; available jobs:" in errors
 
 
 def test_a_backend_that_is_none_is_refused() -> None:
     code, _, errors = run("serve", "chess")
     assert code == 2
-    assert "TALLY_BACKENDS must be some of" in errors
+    assert "TALLY_BACKENDS must be a comma-separated list of" in errors
 
 
 def test_the_version_is_told() -> None:

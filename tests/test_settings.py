@@ -75,10 +75,10 @@ def test_a_default_can_be_given_as_it_is_shown(setting: Setting) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("TALLY_PORT", "http", "must be a whole number from 0 to 65535, not 'http'"),
-        ("TALLY_PORT", "65536", "must be a whole number from 0 to 65535"),
-        ("TALLY_PORT", "-1", "must be a whole number"),
-        ("TALLY_PORT", "٣", "must be a whole number"),
+        ("TALLY_PORT", "http", "must be an integer from 0 to 65535, not 'http'"),
+        ("TALLY_PORT", "65536", "must be an integer from 0 to 65535"),
+        ("TALLY_PORT", "-1", "must be an integer"),
+        ("TALLY_PORT", "٣", "must be an integer"),
         ("TALLY_LOG_LEVEL", "loud", "must be one of debug, info, warning, error, not 'loud'"),
         ("TALLY_STORE_ENGINE", "mongo", "must be one of sqlite, dynamodb"),
         ("TALLY_ACCESS_LOG", "perhaps", "must be yes or no"),
@@ -207,7 +207,7 @@ def test_a_wrong_list_of_secrets_or_address_is_named_and_not_shown() -> None:
         )
     assert refused.value.problems == (
         "TALLY_SCOREBOARD_REDIS_URL must be a URL that starts with redis://",
-        "TALLY_SCOREBOARD_ACTION_KEYS must be secrets of at least 32 characters each, separated by commas",
+        "TALLY_SCOREBOARD_ACTION_KEYS must be comma-separated secrets of at least 32 characters each",
     )
 
 

@@ -200,4 +200,4 @@ def test_for_other_machines_too_the_demo_starts_with_a_password_before_its_conso
 def test_a_backend_that_is_none_is_named(tmp_path: Path) -> None:
     done = tally(tmp_path, "up", "--only", "devices,chess")
     assert done.returncode == 2
-    assert "TALLY_BACKENDS must be some of" in done.stderr
+    assert "TALLY_BACKENDS must be a comma-separated list of" in done.stderr

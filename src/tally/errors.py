@@ -1,10 +1,9 @@
-"""What can go wrong, in the words of the domain.
+"""Domain errors, independent of HTTP.
 
-Models, services and repositories raise these; they know nothing of HTTP. Each error has a `code`
-for programs, a `message` for people and `details` that say more (the field, the limit). A class
-stands for a kind of trouble, and a code says which one: `NotFound("No device AA:BB",
-code="device_not_found")`. `tally.kit.http` has the one table from these classes to status codes,
-and each backend says how they look on its wire.
+Models, services and repositories raise them. Each error has a `code` for programs, a `message` for
+people and `details` such as the field and the limit. The class is the category, and the code names
+the specific error: `NotFound("No device AA:BB", code="device_not_found")`. `tally.kit.http` maps
+the classes to status codes, and each backend has its own error format.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from types import MappingProxyType
 
 
 class TallyError(Exception):
-    """The base of all domain errors; raise one of its children."""
+    """The base class of all domain errors; raise a subclass."""
 
     default_code = "error"
 
@@ -24,49 +23,49 @@ class TallyError(Exception):
 
 
 class Invalid(TallyError):
-    """What was sent cannot be understood or breaks a rule; `field` in the details names the place."""
+    """The input is malformed or breaks a rule; `field` in the details names the place."""
 
     default_code = "invalid"
 
 
 class Unauthenticated(TallyError):
-    """Who is asking is not known: no credential, or one that does not hold."""
+    """The credential is missing or invalid."""
 
     default_code = "unauthenticated"
 
 
 class Forbidden(TallyError):
-    """Who is asking is known, and may not."""
+    """The caller is authenticated but not allowed to do this."""
 
     default_code = "forbidden"
 
 
 class NotFound(TallyError):
-    """What was asked for is not there, or not for this caller."""
+    """The resource does not exist or is not visible to the caller."""
 
     default_code = "not_found"
 
 
 class Conflict(TallyError):
-    """It cannot be done to the thing as it is now."""
+    """The current state of the resource does not allow the request."""
 
     default_code = "conflict"
 
 
 class TooLarge(TallyError):
-    """More was sent than will be read."""
+    """The request is larger than the limit."""
 
     default_code = "too_large"
 
 
 class UnsupportedMedia(TallyError):
-    """What was sent is in a format or an encoding that is not read here."""
+    """The media type or content encoding of the request is not supported."""
 
     default_code = "unsupported_media"
 
 
 class RateLimited(TallyError):
-    """Too much, too soon; it may be tried again after `retry_after` seconds."""
+    """The caller exceeded a rate limit; a retry may succeed after `retry_after` seconds."""
 
     default_code = "rate_limited"
 
@@ -78,7 +77,7 @@ class RateLimited(TallyError):
 
 
 class Unavailable(TallyError):
-    """Something this needs is away; the same may work later, `retry_after` seconds from now if that is known."""
+    """A dependency is unavailable; a retry may succeed, after `retry_after` seconds if known."""
 
     default_code = "unavailable"
 

@@ -279,7 +279,9 @@ async def test_a_client_that_leaves_is_counted_and_no_error(
     assert (
         metrics.registry.get_sample_value("tally_http_request_duration_seconds_count", labels) == 1
     )
-    assert [line["level"] for line in log_lines() if line["action"] == "client_gone"] == ["debug"]
+    assert [line["level"] for line in log_lines() if line["action"] == "client_disconnected"] == [
+        "debug"
+    ]
     assert not [line for line in log_lines() if line["level"] == "error"]
 
 

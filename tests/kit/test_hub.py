@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
-from tally.kit.hub import MAX_WAITING, PING, Hub, StreamSubscription
+from tally.kit.hub import MAX_QUEUED_BYTES, PING, Hub, StreamSubscription
 from tally.kit.metrics import Metrics
 
 
@@ -52,7 +52,7 @@ async def test_a_message_is_serialised_once_whatever_the_number_of_clients() -> 
     hub = hub_of()
     subscriptions = [hub.subscribe("board") for _ in range(100)]
     hub.publish("board", "update", {"rank": 1})
-    assert len({id(subscription._waiting[0]) for subscription in subscriptions}) == 1
+    assert len({id(subscription._chunks[0]) for subscription in subscriptions}) == 1
 
 
 async def test_a_message_that_nobody_listens_to_is_not_serialised() -> None:
@@ -70,7 +70,7 @@ async def test_a_message_that_nobody_listens_to_is_not_serialised() -> None:
 async def test_a_client_that_does_not_keep_up_is_dropped_and_others_are_not(
     metrics: Metrics,
 ) -> None:
-    hub = hub_of(metrics=metrics, queue=3)
+    hub = hub_of(metrics=metrics, queue_size=3)
     slow, quick = hub.subscribe("board"), hub.subscribe("board")
     dropped = False
 
@@ -118,7 +118,7 @@ def test_an_id_that_says_nothing_here_needs_a_snapshot(last: str | None) -> None
 
 async def test_many_at_once_come_in_one_piece_and_drop_nobody_who_keeps_up() -> None:
     """More of them than a client may be behind; each is an event of its own, and made only where someone listens."""
-    hub = hub_of(queue=2)
+    hub = hub_of(queue_size=2)
     listening = hub.subscribe("board")
     for start in (0, 100):
         hub.publish_all("board", "update", iter(range(start, start + 100)))
@@ -133,17 +133,17 @@ async def test_many_at_once_come_in_one_piece_and_drop_nobody_who_keeps_up() -> 
 async def test_a_client_that_does_not_read_is_dropped_for_bytes_too() -> None:
     """However few messages they are: it must not cost more memory than a limit and one message."""
     metrics = Metrics()
-    hub = hub_of(metrics=metrics, queue=1_000)
+    hub = hub_of(metrics=metrics, queue_size=1_000)
     hub.subscribe("board")
     for _ in range(2):
-        hub.publish("board", "update", "x" * (MAX_WAITING // 2))
+        hub.publish("board", "update", "x" * (MAX_QUEUED_BYTES // 2))
     assert metrics.registry.get_sample_value("tally_stream_clients_dropped_total") == 0
     hub.publish("board", "update", "x")
     assert metrics.registry.get_sample_value("tally_stream_clients_dropped_total") == 1
 
 
 async def test_who_missed_more_than_is_kept_needs_a_snapshot() -> None:
-    hub = hub_of(history=2)
+    hub = hub_of(history_size=2)
     first = hub.subscribe("board")
     for number in range(5):
         hub.publish("board", "update", number)
@@ -154,7 +154,7 @@ async def test_who_missed_more_than_is_kept_needs_a_snapshot() -> None:
 
 async def test_a_topic_is_forgotten_some_time_after_the_last_one_left(clock: ManualClock) -> None:
     """Who comes back later may have missed something, and is told so."""
-    hub = hub_of(clock, linger=30)
+    hub = hub_of(clock, linger_seconds=30)
     first = hub.subscribe("board")
     hub.publish("board", "update", 1)
     [seen] = await events_of(first)
@@ -168,7 +168,7 @@ async def test_a_topic_is_forgotten_some_time_after_the_last_one_left(clock: Man
 
 
 async def test_pings_keep_connections_alive_and_sweep_old_topics(clock: ManualClock) -> None:
-    hub = hub_of(clock, ping_seconds=15, linger=20)
+    hub = hub_of(clock, ping_seconds=15, linger_seconds=20)
     staying, leaving = hub.subscribe("board"), hub.subscribe("old")
     hub.unsubscribe("old", leaving)
     running = asyncio.create_task(hub.run())
@@ -181,7 +181,7 @@ async def test_pings_keep_connections_alive_and_sweep_old_topics(clock: ManualCl
 
 async def test_at_the_end_everyone_is_told_when_to_come_back() -> None:
     """After what was still waiting; each at another moment, so that they do not come all at once."""
-    hub = hub_of(reconnect_ms=(500, 3000), chance=random.Random(7))
+    hub = hub_of(reconnect_ms=(500, 3000), rng=random.Random(7))
     subscriptions = [hub.subscribe("board") for _ in range(20)]
     hub.publish("board", "update", 1)
     hub.close()
@@ -195,7 +195,7 @@ async def test_at_the_end_everyone_is_told_when_to_come_back() -> None:
         assert await subscription.next() == b""
     assert len(waits) > 10
     assert 500 <= min(waits) <= max(waits) <= 3000
-    with pytest.raises(Unavailable, match="stopping"):
+    with pytest.raises(Unavailable, match="shutting down"):
         hub.subscribe("board")
 
 
@@ -231,7 +231,7 @@ class Viewer:
             self.subscription = None
 
     async def read(self) -> None:
-        if self.subscription is not None and self.subscription._waiting:
+        if self.subscription is not None and self.subscription._chunks:
             for event in await events_of(self.subscription):
                 self.seen.append(int(event["data"]))
                 self.last = event["id"]
@@ -248,7 +248,7 @@ async def test_nothing_is_lost_unnoticed_doubled_or_out_of_order(
 ) -> None:
     """Whatever happens, a client has each message once and in order, or asked for a snapshot."""
     clock = ManualClock()
-    hub = hub_of(clock, queue=queue, history=history, linger=30)
+    hub = hub_of(clock, queue_size=queue, history_size=history, linger_seconds=30)
     published: list[int] = []
     viewer = Viewer(hub, published)
     for step in steps:

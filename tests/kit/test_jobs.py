@@ -79,7 +79,7 @@ async def test_jitter_moves_each_run_a_little(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
     job = job_of(recorder.run, interval=100, jitter=0.1)
-    async with JobRunner([job], clock, metrics, chance=random.Random(3)):
+    async with JobRunner([job], clock, metrics, rng=random.Random(3)):
         await clock.advance(10_000)
     gaps = [
         later - earlier
@@ -202,7 +202,7 @@ async def test_a_job_that_is_none_is_named_with_those_that_are(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
     runner = JobRunner([job_of(recorder.run)], clock, metrics)
-    with pytest.raises(NotFound, match="No job nothing; there are: sync"):
+    with pytest.raises(NotFound, match="No job nothing; available jobs: sync"):
         await runner.run("nothing")
 
 
@@ -259,5 +259,5 @@ def test_mistakes_in_the_list_are_found_at_the_start(
     job = job_of(recorder.run)
     with pytest.raises(ValueError, match="two jobs have the same name"):
         JobRunner([job, job], clock, metrics)
-    with pytest.raises(ValueError, match="nowhere to keep it"):
+    with pytest.raises(ValueError, match="no lock provider"):
         JobRunner([job_of(recorder.run, lock_seconds=10)], clock, metrics)

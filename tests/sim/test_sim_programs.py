@@ -92,7 +92,7 @@ def test_a_port_in_use_is_said_to_be() -> None:
     with started("strava", "--port", "0") as (_, url):
         done = run("oidc", "--port", url.rpartition(":")[2])
     assert done.returncode == 2
-    assert "is in use by another program. Choose another with --port." in done.stderr
+    assert "is already in use. Choose another with --port." in done.stderr
 
 
 def test_athletes_train_and_the_sums_are_told() -> None:

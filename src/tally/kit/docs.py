@@ -1,7 +1,7 @@
-"""The page at /docs: an OpenAPI document as one HTML page that needs nothing else, no script and no network.
+"""Renders an OpenAPI document as the self-contained HTML page at /docs.
 
-`page` is a pure function from the document to text. Everything that comes out of the document is
-escaped on its way in.
+`render_docs` is a pure function. The page needs no script and no network access, and all text from
+the document is escaped.
 """
 
 import json
@@ -33,7 +33,7 @@ table { width: 100%; border-collapse: collapse; } td, th { padding: .35rem .75re
   vertical-align: top; border-bottom: 1px solid var(--line); } th { color: var(--quiet); font-weight: 500; }
 """
 
-LIMITS = frozenset(
+CONSTRAINTS = frozenset(
     {
         "minimum",
         "maximum",
@@ -50,19 +50,19 @@ Json = Mapping[str, Any]
 
 
 class Html(str):
-    """Text that is HTML already; any other text is escaped when it is put into an element."""
+    """Text that is already HTML; `element` escapes all other text."""
 
     __slots__ = ()
 
 
 def element(name: str, *children: str, **attributes: str) -> Html:
-    told = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
+    rendered = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
     inner = "".join(child if isinstance(child, Html) else escape(child) for child in children)
-    return Html(f"<{name}{told}>{inner}</{name}>")
+    return Html(f"<{name}{rendered}>{inner}</{name}>")
 
 
 def render_docs(document: Json) -> str:
-    """The whole page."""
+    """Return the complete page."""
     info = document["info"]
     tags = [tag for tag in document["tags"] if _operations(document, tag["name"])]
     links = [element("a", tag["name"], href=f"#{tag['name']}") for tag in tags]
@@ -105,12 +105,12 @@ def _operations(document: Json, tag: str) -> list[tuple[str, str, Json]]:
 
 
 def _section(document: Json, tag: Json) -> Html:
-    told = [_operation(*entry) for entry in _operations(document, tag["name"])]
+    operations = [_operation(*entry) for entry in _operations(document, tag["name"])]
     return element(
         "section",
         element("h2", tag["name"], id=tag["name"]),
         element("p", tag["description"]),
-        *told,
+        *operations,
     )
 
 
@@ -118,7 +118,7 @@ def _operation(path: str, method: str, operation: Json) -> Html:
     security = ", ".join(name for entry in operation.get("security", ()) for name in entry)
     parts = [element("p", operation["description"])] if "description" in operation else []
     if security:
-        parts.append(element("p", "Needs ", element("code", security), class_="quiet"))
+        parts.append(element("p", "Requires ", element("code", security), class_="quiet"))
     parts += [
         _parameters(operation["parameters"]),
         _request(operation),
@@ -163,8 +163,8 @@ def _responses(responses: Json) -> list[Html]:
             "div",
             element("h3", f"{status} {response['description']}"),
             *(
-                _body(kind, held, in_one_line=status >= "400")
-                for kind, held in response.get("content", {}).items()
+                _body(media_type, content, in_one_line=status >= "400")
+                for media_type, content in response.get("content", {}).items()
             ),
         )
         for status, response in responses.items()
@@ -175,15 +175,15 @@ def _body(media_type: str, content: Json, in_one_line: bool = False) -> Html:
     examples = [entry["value"] for entry in content.get("examples", {}).values()]
     examples += [content["example"]] if "example" in content else []
     about = element("p", element("code", media_type), " ", _type(content["schema"]), class_="quiet")
-    told = [
+    texts = [
         json.dumps(example, ensure_ascii=False) if in_one_line else _text(example)
         for example in examples
     ]
-    return element("div", about, *(element("pre", example) for example in told))
+    return element("div", about, *(element("pre", text) for text in texts))
 
 
 def _schemas(document: Json) -> Html:
-    told = [
+    schemas = [
         element(
             "details",
             element("summary", element("code", name, class_="path")),
@@ -196,7 +196,7 @@ def _schemas(document: Json) -> Html:
         )
         for name, schema in document["components"]["schemas"].items()
     ]
-    return element("section", element("h2", "Schemas"), *told) if told else Html("")
+    return element("section", element("h2", "Schemas"), *schemas) if schemas else Html("")
 
 
 def _fields(schema: Json) -> Html:
@@ -207,17 +207,17 @@ def _fields(schema: Json) -> Html:
         element(
             "tr",
             element("td", element("code", name)),
-            element("td", _type(held)),
+            element("td", _type(field)),
             element("td", "required" if name in required else ""),
-            element("td", held.get("description", "")),
+            element("td", field.get("description", "")),
         )
-        for name, held in schema["properties"].items()
+        for name, field in schema["properties"].items()
     ]
     return element("table", *rows)
 
 
 def _type(schema: Json) -> Html:
-    """What a schema allows, in a few words; a struct is a link to its own table."""
+    """Describe a schema in a few words; a struct is a link to its table."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
         return element("a", name, href=f"#schema-{name}")
@@ -227,7 +227,7 @@ def _type(schema: Json) -> Html:
         return element("span", " or ".join(json.dumps(value) for value in schema["enum"]))
     if schema.get("type") == "array" and "items" in schema:
         return Html(f"list of {_type(schema['items'])}")
-    limits = [f"{key} {value}" for key, value in schema.items() if key in LIMITS]
+    limits = [f"{key} {value}" for key, value in schema.items() if key in CONSTRAINTS]
     return element("span", ", ".join([schema.get("type", "anything"), *limits]))
 
 

@@ -1,16 +1,16 @@
-"""Routes as a list: each `Endpoint` says what it takes, answers and refuses, and which function serves it.
+"""Declares routes: each `Endpoint` lists its handler, parameters, responses and errors.
 
-A backend's `routes.py` makes one `Api` of its operations. The app mounts it under its name
-(`Api.mount`), and the OpenAPI document is made of the same declarations (`tally.kit.openapi`), so
-that what is documented is what is served.
+A backend's `api/routes.py` builds one `Api` from its endpoints. The app mounts it under its name
+(`Api.mount`), and `tally.kit.openapi` generates the OpenAPI document from the same declarations, so
+that the documentation matches the routes.
 
     Api(
         name="devices",
-        description="Sensor readings, once each.",
-        wire=ErrorFormat(FlatError, upper_case=True),
-        operations=(
+        description="Stores each sensor reading exactly once.",
+        error_format=ErrorFormat(FlatError, upper_case=True),
+        endpoints=(
             Endpoint(
-                "GET", "/devices/{hardware_id}", show_device, "A device",
+                "GET", "/devices/{hardware_id}", show_device, "Get a device",
                 response=Device, security=("bearer",),
                 errors=(NotFound("No device AA:BB:CC:DD:EE:FF", code="device_not_found"),),
             ),
@@ -38,9 +38,10 @@ Handler: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One method on one path.
+    """One method of one path.
 
-    `errors` are examples: instances with the code and the words that clients will see.
+    The fields mirror those of an OpenAPI operation, hence their number. `errors` are examples: error
+    instances with the code and message that clients receive.
     """
 
     method: str
@@ -49,8 +50,7 @@ class Endpoint:
     summary: str
     _: KW_ONLY
     description: str = ""
-    # The types of the path's parameters, where there is more to tell of them than that they are
-    # text.
+    # Types of path parameters that are not plain strings.
     path_types: Mapping[str, Any] = field(default_factory=dict)
     query: Any = None
     request: Any = None
@@ -58,10 +58,10 @@ class Endpoint:
     response: Any = None
     response_example: Any = None
     status: int = 200
-    # Answers besides the usual one that are no errors of the domain: status to example.
+    # Further responses that are not domain errors: example by status.
     other_responses: Mapping[int, Any] = field(default_factory=dict)
     media_type: str = "application/json"
-    # What a client may ask for instead; documented as text.
+    # Alternative media types that a client may request; documented as text.
     other_media_types: tuple[str, ...] = ()
     errors: tuple[TallyError, ...] = ()
     security: tuple[str, ...] = ()
@@ -69,17 +69,17 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """The operations of a backend, under one prefix, with one shape of errors."""
+    """The endpoints of a backend, under one prefix and with one error format."""
 
-    # Also the prefix of its paths; the one without a name stands at the root.
+    # Also the prefix of the paths; the API without a name is mounted at the root.
     name: str
     description: str
     endpoints: tuple[Endpoint, ...]
     error_format: ErrorFormat = field(default_factory=ErrorFormat)
     service: str | None = None
-    # OpenAPI's security schemes by the names that operations use.
+    # OpenAPI security schemes by the names that endpoints use.
     security_schemes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # Around the boundary, so that errors pass through it too: CORS, for one.
+    # Wraps ErrorMiddleware, so that error responses pass through it too (CORS, for example).
     middleware: tuple[Middleware, ...] = ()
 
     @property
@@ -97,14 +97,13 @@ class Api:
             ErrorMiddleware(router, self.error_format, self.service or self.name),
             middleware=self.middleware,
         )
-        # A path with a line end in it is this backend's to answer too; left as it is, the pattern
-        # would not match it.
+        # Starlette's pattern would not match a path that contains a newline.
         mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
         return mount
 
 
 def routes(endpoints: Sequence[Endpoint]) -> list[Route]:
-    """One route for each path, in the order in which the paths first appear."""
+    """Return one route per path, in the order of first appearance."""
     by_path: dict[str, dict[str, Handler]] = defaultdict(dict)
     for operation in endpoints:
         if operation.method in by_path[operation.path]:
@@ -114,7 +113,7 @@ def routes(endpoints: Sequence[Endpoint]) -> list[Route]:
 
 
 class _MethodDispatcher:
-    """Serves the methods of one path, and knows all of them when it refuses another."""
+    """Dispatches the methods of one path; answers others with 405 and an Allow header."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = dict(handlers)

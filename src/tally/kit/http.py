@@ -1,12 +1,12 @@
-"""What stands around every request: its id, its log context, its figures, and its errors on the wire.
+"""ASGI middleware for every request: request ID, log context, metrics and error responses.
 
-`RequestContextMiddleware` is the outermost layer of the app. It takes the client's X-Request-Id or makes one,
-puts it on the response whatever happens, and counts the request under its route's template.
-`ErrorMiddleware` stands around each backend and turns errors into answers: domain errors by the one table
-`STATUS`, unknown paths and methods, and, as a 500 that tells nothing, whatever was not foreseen.
-How an error looks differs by backend and is its `ErrorFormat`.
+`RequestContextMiddleware` is the outermost layer. It takes the client's X-Request-Id or generates
+one, adds it to the response, and records the request under its route template. `ErrorMiddleware`
+wraps each backend and turns exceptions into responses: domain errors by the table `STATUS`, unknown
+paths and methods, and a 500 without details for anything unexpected. The `ErrorFormat` of a backend
+defines the body.
 
-Both are plain ASGI: no task and no queue is made for a request.
+Both are plain ASGI: they create no task and no queue per request.
 """
 
 import math
@@ -39,18 +39,18 @@ STATUS: Final[Mapping[type[errors.TallyError], int]] = {
     errors.RateLimited: 429,
     errors.Unavailable: 503,
 }
-# What the router's own refusals are called.
+# Error codes for the router's own responses.
 CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed"}
 NO_ROUTE: Final = "No route matches this path"
-# The client was gone before there was an answer; the figure that proxies log for it.
-CLIENT_GONE: Final = 499
+# The client disconnected before the response; the status that proxies log for it.
+CLIENT_CLOSED_REQUEST: Final = 499
 
-_sane_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_valid_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _log = logs.logger()
 
 
 class Json(Response):
-    """A response whose content is a msgspec struct, or anything else that msgspec encodes."""
+    """A JSON response whose content msgspec encodes."""
 
     media_type = "application/json"
 
@@ -59,7 +59,7 @@ class Json(Response):
 
 
 class ErrorBody(Protocol):
-    """A msgspec struct that is the body of an error on some wire."""
+    """A msgspec struct used as an error body."""
 
     @classmethod
     def of(cls, code: str, message: str, details: Mapping[str, object]) -> Any: ...
@@ -110,7 +110,7 @@ class EnvelopeError(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ErrorFormat:
-    """How the errors of a backend look: the body's shape, and its own names for codes where they differ."""
+    """The error format of a backend: the body's struct, and codes that differ from the default."""
 
     shape: type[ErrorBody] = NestedError
     codes: Mapping[str, str] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class ErrorFormat:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error as HTTP will tell it, before a wire gives it its shape."""
+    """An error response before an `ErrorFormat` renders it."""
 
     status: int
     code: str
@@ -142,12 +142,12 @@ class Problem:
 
 
 UNEXPECTED: Final = Problem(
-    500, "internal_error", "Something went wrong here; the request id finds it in the logs"
+    500, "internal_error", "Internal error; the logs contain details under the request ID"
 )
 
 
 def to_problem(error: Exception) -> Problem | None:
-    """What to tell a client about `error`, or None if it was not foreseen and is nobody's business outside."""
+    """Return the problem to report for `error`, or None if it is unexpected."""
     if isinstance(error, HTTPException):
         code = CODES.get(error.status_code, "http_error")
         message = NO_ROUTE if error.status_code == 404 else error.detail
@@ -163,7 +163,7 @@ def to_problem(error: Exception) -> Problem | None:
 
 
 class ErrorMiddleware:
-    """Stands around a backend: its name on log lines, its errors on the wire."""
+    """Wraps a backend: adds its name to log lines and turns exceptions into responses."""
 
     def __init__(self, app: ASGIApp, error_format: ErrorFormat, service: str | None = None) -> None:
         self._app = app
@@ -176,23 +176,23 @@ class ErrorMiddleware:
             return
         if self._service is not None:
             logs.bind(service=self._service)
-        is_started = False
+        has_started = False
 
-        async def watching_send(message: Message) -> None:
-            nonlocal is_started
-            is_started = True
+        async def tracking_send(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, watching_send)
+            await self._app(scope, receive, tracking_send)
         except ClientDisconnect:
-            _log.debug("The client went away", action="client_gone", path=scope["path"])
+            _log.debug("Client disconnected", action="client_disconnected", path=scope["path"])
         except Exception as error:
-            if is_started:
-                raise  # the server cuts the connection, so that nobody takes half an answer for a whole one
-            await self._answer(error, scope, receive, send)
+            if has_started:
+                raise  # the server aborts the connection, so that a partial response is detectable
+            await self._respond(error, scope, receive, send)
 
-    async def _answer(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _respond(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
         problem = to_problem(error)
         if problem is None:
             problem = UNEXPECTED
@@ -202,7 +202,7 @@ class ErrorMiddleware:
 
 
 class RequestContextMiddleware:
-    """The outermost layer: request id, log context, figures, and the access log if it is wanted."""
+    """The outermost layer: request ID, log context, metrics and the optional access log."""
 
     def __init__(
         self, app: ASGIApp, metrics: Metrics, clock: Clock, access_log: bool = False
@@ -219,9 +219,9 @@ class RequestContextMiddleware:
         request_id, correlation_id = _ids(scope["headers"])
         logs.set_context(logs.Context(request_id=request_id, correlation_id=correlation_id))
         header = (b"x-request-id", request_id.encode())
-        status = CLIENT_GONE
+        status = CLIENT_CLOSED_REQUEST
 
-        async def identified_send(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -231,7 +231,7 @@ class RequestContextMiddleware:
         started = self._clock.monotonic()
         self._metrics.requests_in_flight += 1
         try:
-            await self._app(scope, receive, identified_send)
+            await self._app(scope, receive, send_with_id)
         finally:
             self._metrics.requests_in_flight -= 1
             self._record(scope, status, self._clock.monotonic() - started)
@@ -241,14 +241,20 @@ class RequestContextMiddleware:
         self._metrics.observe_request(scope["method"], route, status, seconds)
         if self._access_log:
             where = {"method": scope["method"], "route": route, "path": scope["path"]}
-            took = round(seconds * 1000, 3)
             _log.info(
-                "Request answered", action="http_request", status=status, milliseconds=took, **where
+                "Request completed",
+                action="http_request",
+                status=status,
+                milliseconds=round(seconds * 1000, 3),
+                **where,
             )
 
 
 def route_template(scope: Scope) -> str:
-    """The template of the route that matched, such as `/devices/devices/{hardware_id}`, or `unmatched`."""
+    """Return the template of the matched route, such as `/devices/devices/{hardware_id}`.
+
+    Returns `unmatched` if no route matched.
+    """
     route = scope.get("route")
     return (
         f"{scope.get('root_path', '')}{route.path_format}"
@@ -258,12 +264,12 @@ def route_template(scope: Scope) -> str:
 
 
 def _ids(headers: list[tuple[bytes, bytes]]) -> tuple[str, str]:
-    """The request's id and its correlation id: the client's, if they are sane, or else one of our own."""
+    """Return the request ID and correlation ID: the client's if valid, otherwise generated."""
     request_id = correlation_id = None
     for name, value in headers:
-        if name == b"x-request-id" and _sane_id.fullmatch(value):
+        if name == b"x-request-id" and _valid_id.fullmatch(value):
             request_id = value.decode()
-        elif name == b"x-correlation-id" and _sane_id.fullmatch(value):
+        elif name == b"x-correlation-id" and _valid_id.fullmatch(value):
             correlation_id = value.decode()
     request_id = request_id or new_uuid()
     return request_id, correlation_id or request_id

@@ -1,11 +1,13 @@
-"""What time starts: jobs, each on its own timer with jitter, one run at a time, and stopped cleanly.
+"""Scheduled jobs: each runs on its own timer with jitter, one run at a time.
 
-    Job(name="fixture-sync", description="Fixtures from SportMonks into the store", run=sync, interval=60, lock_seconds=10)
+    Job(
+        name="fixture-sync", description="Syncs fixtures from SportMonks", run=sync,
+        interval=60, lock_seconds=10,
+    )
 
-A run may be under a lock that all instances share, and has a deadline if one is given. A run that
-fails, takes too long or finds the lock taken is logged and counted, and the timer goes on.
-`JobRunner.run` starts a run by hand. A job that knows better returns the seconds until its next
-run, instead of waiting for its interval.
+A run may hold a lock shared by all instances and may have a deadline. A run that fails, times out
+or does not get the lock is logged and counted, and the timer continues. `JobRunner.run` triggers a
+run manually. A job may return the seconds until its next run to override its interval.
 """
 
 import asyncio
@@ -26,14 +28,14 @@ from tally.kit.metrics import Metrics
 JobFunction: TypeAlias = Callable[[], Awaitable[float | None]]
 
 _log = logs.logger()
-_chance = random.SystemRandom()
+_system_rng = random.SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to do, and when.
+    """A scheduled function.
 
-    Times are in seconds; `jitter` is a share of the interval, either way.
+    Times are in seconds; `jitter` is the fraction by which the interval varies in both directions.
     """
 
     name: str
@@ -43,11 +45,13 @@ class Job:
     jitter: float = 0.1
     lock_seconds: float | None = None
     deadline: float | None = None
-    # Where its lock is kept, if not where the runner keeps them.
+    # Overrides the lock provider of the runner.
     locks: Locks | None = None
 
 
 class JobOutcome(StrEnum):
+    """How a run ended."""
+
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     TIMED_OUT = "timed_out"
@@ -58,7 +62,7 @@ class JobOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """A run that is over, or, with no outcome yet, under way."""
+    """A finished run, or, without an outcome, a run in progress."""
 
     started_at: datetime
     seconds: float = 0.0
@@ -67,7 +71,7 @@ class JobRun:
 
 
 class JobRunner:
-    """The timers of an instance: an async context manager, between whose start and end the jobs run."""
+    """Runs the jobs of an instance; an async context manager that runs the timers while open."""
 
     def __init__(
         self,
@@ -77,7 +81,7 @@ class JobRunner:
         locks: Locks | None = None,
         *,
         grace: float = 10,
-        chance: random.Random = _chance,
+        rng: random.Random = _system_rng,
     ) -> None:
         self.jobs = {job.name: job for job in jobs}
         self.last_runs: dict[str, JobRun] = {}
@@ -86,13 +90,13 @@ class JobRunner:
         if locks is None and any(
             job.lock_seconds is not None and job.locks is None for job in jobs
         ):
-            raise ValueError("a job has a lock, but there is nowhere to keep it")
+            raise ValueError("a job needs a lock, but there is no lock provider")
         self._clock = clock
         self._metrics = metrics
         self._locks = locks
         self._grace = grace
-        self._chance = chance
-        self._turns = {name: asyncio.Lock() for name in self.jobs}
+        self._rng = rng
+        self._running = {name: asyncio.Lock() for name in self.jobs}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._is_stopping = False
 
@@ -104,7 +108,7 @@ class JobRunner:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Start no more runs; let those under way finish within the grace, then cancel them."""
+        """Start no more runs, wait up to `grace` seconds for current runs, then cancel them."""
         self._is_stopping = True
         for name, timer in self._timers.items():
             if not self.is_running(name):
@@ -114,8 +118,8 @@ class JobRunner:
                 await finish_within(self._clock, self._grace, asyncio.wait(self._timers.values()))
             except DeadlineExceeded:
                 _log.warning(
-                    "Jobs cancelled: they did not finish in time",
-                    action="jobs_stop",
+                    "Jobs cancelled at the end of the grace period",
+                    action="jobs_cancelled",
                     grace=self._grace,
                 )
                 for timer in self._timers.values():
@@ -123,64 +127,64 @@ class JobRunner:
                 await asyncio.wait(self._timers.values())
 
     def is_running(self, name: str) -> bool:
-        return self._turns[name].locked()
+        return self._running[name].locked()
 
     async def run(self, name: str) -> JobRun:
-        """Run the job now, by hand, or as soon as the run under way is over; how it ended is in the answer."""
+        """Run the job now, or after the current run, and return the finished run."""
         if name not in self.jobs:
             raise NotFound(
-                f"No job {name}; there are: {', '.join(sorted(self.jobs)) or 'none'}",
+                f"No job {name}; available jobs: {', '.join(sorted(self.jobs)) or 'none'}",
                 code="job_not_found",
             )
-        run, _ = await self._once(self.jobs[name])
+        run, _ = await self._run_once(self.jobs[name])
         return run
 
     async def _repeat(self, job: Job) -> None:
-        # Instances that start together should not all begin with the same.
-        await self._clock.sleep(self._chance.uniform(0, job.interval * job.jitter))
+        # Spreads the first runs of instances that start together.
+        await self._clock.sleep(self._rng.uniform(0, job.interval * job.jitter))
         while not self._is_stopping:
             started = self._clock.monotonic()
-            _, asked = await self._once(job)
-            interval = job.interval if asked is None else asked
-            interval *= self._chance.uniform(1 - job.jitter, 1 + job.jitter)
+            _, next_interval = await self._run_once(job)
+            interval = job.interval if next_interval is None else next_interval
+            interval *= self._rng.uniform(1 - job.jitter, 1 + job.jitter)
             if not self._is_stopping:
                 await self._clock.sleep(max(0.0, started + interval - self._clock.monotonic()))
 
-    async def _once(self, job: Job) -> tuple[JobRun, float | None]:
-        """A run, and the seconds until the next one if the job says so.
+    async def _run_once(self, job: Job) -> tuple[JobRun, float | None]:
+        """Return the finished run and the seconds until the next one if the job set them.
 
-        Raises nothing but cancellation.
+        Raises only cancellation.
         """
-        async with self._turns[job.name]:
+        async with self._running[job.name]:
             with logs.bound(
                 request_id=logs.current_context().request_id or new_uuid(), action=job.name
             ):
-                return await self._recorded(job)
+                return await self._run_recorded(job)
 
-    async def _recorded(self, job: Job) -> tuple[JobRun, float | None]:
+    async def _run_recorded(self, job: Job) -> tuple[JobRun, float | None]:
         started_at, started = self._clock.now(), self._clock.monotonic()
         self.last_runs[job.name] = JobRun(started_at)
-        outcome, error, asked = JobOutcome.CANCELLED, None, None
+        outcome, error, next_interval = JobOutcome.CANCELLED, None, None
         try:
-            asked = await self._guarded(job)
+            next_interval = await self._run_locked(job)
             outcome = JobOutcome.SUCCEEDED
         except LockedElsewhere:
             outcome = JobOutcome.LOCKED_ELSEWHERE
         except LockLost:
             outcome, error = JobOutcome.LOCK_LOST, "the lock was lost"
-            _log.warning("Job gave up: its lock was lost")
-        except DeadlineExceeded as late:
-            outcome, error = JobOutcome.TIMED_OUT, str(late)
-            _log.error("Job took too long", error=late)
-        except Exception as failure:  # noqa: BLE001  (a timer outlives whatever its job does)
+            _log.warning("Job cancelled: its lock was lost")
+        except DeadlineExceeded as timeout:
+            outcome, error = JobOutcome.TIMED_OUT, str(timeout)
+            _log.error("Job timed out", error=timeout)
+        except Exception as failure:  # noqa: BLE001  (the timer continues after any failure)
             outcome, error = JobOutcome.FAILED, f"{type(failure).__name__}: {failure}"
             _log.exception("Job failed")
         finally:
             run = JobRun(started_at, self._clock.monotonic() - started, outcome, error)
             self._record(job.name, run)
-        return run, asked
+        return run, next_interval
 
-    async def _guarded(self, job: Job) -> float | None:
+    async def _run_locked(self, job: Job) -> float | None:
         async def work() -> float | None:
             if job.deadline is None:
                 return await job.run()
@@ -194,5 +198,5 @@ class JobRunner:
     def _record(self, name: str, run: JobRun) -> None:
         self.last_runs[name] = run
         self._metrics.job_runs.labels(name, run.outcome).inc()
-        self._metrics.job_seconds.labels(name).observe(run.seconds)
+        self._metrics.job_duration.labels(name).observe(run.seconds)
         self._metrics.job_last_run.labels(name).set(self._clock.time_ns() / 1e9)

@@ -1,8 +1,8 @@
-"""Work that only one instance may do at a time: under a lock that expires by itself and is extended while the work lasts.
+"""Runs work on one instance at a time, under an expiring lock that is extended while the work runs.
 
-`Locks` is the port; its adapter keeps the locks in a table that all instances share. An instance
-that dies is taken over when its lock expires. One that loses its lock without noticing is the
-danger, so `holding` cancels the work when the lock is lost, or could not be extended in time.
+`Locks` is the port; its adapter stores the locks in a table shared by all instances. When an
+instance dies, its lock expires and another instance takes over. `run_with_lock` cancels the work if
+the lock is lost or cannot be extended in time, so that two instances never work concurrently.
 """
 
 import asyncio
@@ -18,64 +18,74 @@ _log = logs.logger()
 
 
 class Locks(Protocol):
-    """Locks of one owner, by name."""
+    """Named locks of one owner."""
 
     async def acquire(self, name: str, seconds: float) -> bool:
-        """Take the lock for that long; false if another owner has it."""
+        """Acquire the lock for `seconds`; return False if another owner holds it."""
 
     async def extend(self, name: str, seconds: float) -> bool:
-        """Keep the lock for that long from now; false if it is no longer ours."""
+        """Extend the lock to `seconds` from now; return False if this owner has lost it."""
 
     async def release(self, name: str) -> None:
-        """Let go of the lock, if it is ours."""
+        """Release the lock if this owner holds it."""
 
 
 class LockedElsewhere(Exception):
-    """Another instance has the lock, which is no error: the work is in good hands."""
+    """Another instance holds the lock; not an error, since that instance does the work."""
 
 
 class LockLost(Exception):
-    """The lock was lost, and the work under it has been cancelled."""
+    """The lock was lost and the work was cancelled."""
 
 
 async def run_with_lock(
     locks: Locks, clock: Clock, name: str, seconds: float, work: Callable[[], Awaitable[T]]
 ) -> T:
-    """The result of `work`, done under the lock `name`; or LockedElsewhere, or LockLost."""
+    """Return the result of `work`, run under the lock `name`; or raise LockedElsewhere or LockLost."""
     acquired_at = clock.monotonic()
     if not await locks.acquire(name, seconds):
         raise LockedElsewhere(name)
-    working = asyncio.ensure_future(work())
-    keeping = asyncio.ensure_future(_keep(locks, clock, name, seconds, acquired_at))
+    work_task = asyncio.ensure_future(work())
+    extend_task = asyncio.ensure_future(
+        _extend_until_lost(locks, clock, name, seconds, acquired_at)
+    )
     try:
-        await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        await asyncio.wait({work_task, extend_task}, return_when=asyncio.FIRST_COMPLETED)
+        if not work_task.done():
             raise LockLost(name)
-        return working.result()
+        return work_task.result()
     finally:
-        working.cancel()
-        keeping.cancel()
-        await asyncio.wait({working, keeping})
-        await _let_go(locks, name)
+        work_task.cancel()
+        extend_task.cancel()
+        await asyncio.wait({work_task, extend_task})
+        await _release(locks, name)
 
 
-async def _keep(locks: Locks, clock: Clock, name: str, seconds: float, acquired_at: float) -> None:
-    """Extend the lock again and again; return when it is lost."""
+async def _extend_until_lost(
+    locks: Locks, clock: Clock, name: str, seconds: float, acquired_at: float
+) -> None:
+    """Extend the lock periodically; return when it is lost."""
     expires_at = acquired_at + seconds
-    while (left := expires_at - clock.monotonic()) > 0:
-        await clock.sleep(min(seconds / 3, left))
-        asked_at = clock.monotonic()
+    while (remaining := expires_at - clock.monotonic()) > 0:
+        await clock.sleep(min(seconds / 3, remaining))
+        requested_at = clock.monotonic()
         try:
-            if not await finish_within(clock, expires_at - asked_at, locks.extend(name, seconds)):
+            if not await finish_within(
+                clock, expires_at - requested_at, locks.extend(name, seconds)
+            ):
                 return
-        except Exception as error:  # noqa: BLE001  (whatever it was, the lock is ours until it expires: try again)
-            _log.warning("Lock not extended", action="lock_extend", lock=name, error=error)
+        except Exception as error:  # noqa: BLE001  (the lock is valid until it expires: retry)
+            _log.warning(
+                "Extending the lock failed", action="lock_extend_failed", lock=name, error=error
+            )
         else:
-            expires_at = asked_at + seconds
+            expires_at = requested_at + seconds
 
 
-async def _let_go(locks: Locks, name: str) -> None:
+async def _release(locks: Locks, name: str) -> None:
     try:
         await locks.release(name)
-    except Exception as error:  # noqa: BLE001  (it expires by itself)
-        _log.warning("Lock not released", action="lock_release", lock=name, error=error)
+    except Exception as error:  # noqa: BLE001  (the lock expires anyway)
+        _log.warning(
+            "Releasing the lock failed", action="lock_release_failed", lock=name, error=error
+        )

@@ -1,12 +1,12 @@
-"""Structured logs: one JSON object a line, or readable text on a terminal, with secrets masked.
+"""Structured logs: one JSON object per line, or readable text on a terminal, with secrets masked.
 
     log = logger()
     log.info("Score updated successfully", action="score_update", scoreDelta=100, newScore=1500)
 
-Every line has the same fields: timestamp, level, service, requestId, userId, action, message and
-data, which holds whatever else was given; and correlationId where one is known. What is true of a
-whole request or job run is bound once, with `bind`, and is found on every line it causes. The
-standard library's loggers, uvicorn's among them, write through here too.
+Every line has the fields timestamp, level, service, requestId, userId, action, message and data,
+and correlationId if it is known. All other keyword arguments go into data. `bind` adds fields to
+all lines of the current request or job run. The loggers of the standard library, including
+uvicorn's, write through this module.
 """
 
 import logging
@@ -30,7 +30,7 @@ LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical"
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What is known about the work under way, and stands on each of its lines."""
+    """Fields that appear on every line of a request or job run."""
 
     service: str | None = None
     request_id: str | None = None
@@ -39,7 +39,7 @@ class Context(msgspec.Struct, frozen=True):
     action: str | None = None
 
 
-_context: ContextVar[Context] = ContextVar("log_context", default=Context())  # noqa: B039  (it is frozen)
+_context: ContextVar[Context] = ContextVar("log_context", default=Context())  # noqa: B039  (Context is frozen)
 
 
 def current_context() -> Context:
@@ -47,7 +47,7 @@ def current_context() -> Context:
 
 
 def set_context(context: Context) -> None:
-    """Begin with a context of one's own, as each request and each run of a job does."""
+    """Replace the context, at the start of a request."""
     _context.set(context)
 
 
@@ -58,7 +58,7 @@ def bind(**changes: str | None) -> None:
 
 @contextmanager
 def bound(**changes: str | None) -> Iterator[None]:
-    """Add to the context for a while."""
+    """Add to the context inside the block."""
     token = _context.set(replace(_context.get(), **changes))
     try:
         yield
@@ -67,17 +67,17 @@ def bound(**changes: str | None) -> Iterator[None]:
 
 
 def logger() -> FilteringBoundLogger:
-    """A logger that writes the way `configure` said last, also if it was made before."""
+    """Return a logger that always uses the latest configuration."""
     return cast(FilteringBoundLogger, structlog.get_logger())
 
 
 def configure(
     settings: Settings, clock: Clock, stream: TextIO | None = None, service: str = "tally"
 ) -> None:
-    """Send all logs of this process to `stream` (standard error), in the form that the settings ask for."""
+    """Write all logs of this process to `stream` (standard error) in the configured format."""
     stream = stream or sys.stderr
     as_text = settings.log_format == "text" or (settings.log_format == "auto" and stream.isatty())
-    renderer: Processor = _Text(stream.isatty()) if as_text else _render_json
+    renderer: Processor = _TextRenderer(stream.isatty()) if as_text else _render_json
     level = LEVELS[settings.log_level]
     structlog.configure(
         processors=[_Entry(clock, service), renderer],
@@ -85,15 +85,16 @@ def configure(
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
-    # What libraries say at the level debug is for their authors, and has whole requests in it,
-    # credentials and all.
-    logging.basicConfig(handlers=[_Bridge()], level=max(level, logging.INFO), force=True)
-    # Its news of starting and stopping is told by Tally itself.
+    # Debug output of libraries contains whole requests, including credentials.
+    logging.basicConfig(
+        handlers=[_StandardLibraryHandler()], level=max(level, logging.INFO), force=True
+    )
+    # Tally itself logs the start and stop of the server.
     logging.getLogger("uvicorn").setLevel(max(level, logging.WARNING))
 
 
 class _Entry:
-    """Turns what was logged, and its context, into the fields of a line."""
+    """Builds the fields of a line from a log call and its context."""
 
     def __init__(self, clock: Clock, service: str) -> None:
         self._clock = clock
@@ -128,7 +129,7 @@ class _Entry:
 
 
 def _traceback(error: object) -> str:
-    """The traceback of an exception, of `sys.exc_info()`'s triple, or of what is being handled now."""
+    """Format an exception, a `sys.exc_info()` tuple or the exception being handled."""
     if isinstance(error, tuple):
         error = error[1]
     elif not isinstance(error, BaseException):
@@ -144,8 +145,8 @@ def _render_json(_: WrappedLogger, __: str, entry: MutableMapping[str, Any]) -> 
     return msgspec.json.encode(entry).decode()
 
 
-class _Text:
-    """A line for a person: time, level, message, and the rest as name=value."""
+class _TextRenderer:
+    """Renders a line as text: time, level, message, and the other fields as name=value."""
 
     def __init__(self, colors: bool) -> None:
         self._console = structlog.dev.ConsoleRenderer(
@@ -163,8 +164,8 @@ class _Text:
         return self._console(wrapped, method, flat)
 
 
-class _Bridge(logging.Handler):
-    """Hands on what the standard library's loggers are told."""
+class _StandardLibraryHandler(logging.Handler):
+    """Forwards records of the standard library's loggers."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = max(logging.DEBUG, min(logging.CRITICAL, record.levelno // 10 * 10))

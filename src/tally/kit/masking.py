@@ -1,10 +1,9 @@
-"""Keeps secrets out of logs: `mask` makes a copy of anything that is safe to write down.
+"""Masks secrets in log data: `mask` returns a copy that is safe to log.
 
-Two rules, both deliberately wide, since a masked harmless value costs nothing. What stands under a
-name that sounds like a secret (`password`, `update_token`, `Authorization`, `X-API-Key`…) is masked
-whole, at any depth. And text, wherever it stands, is searched for what looks like one: bearer
-credentials, JSON Web Tokens, 64 hexadecimal digits (API keys and device tokens), and `name=value`
-or `"name": "value"` with such a name.
+Two rules apply, and both prefer false positives. A value whose name suggests a secret (`password`,
+`update_token`, `Authorization`, `X-API-Key`, …) is masked entirely, at any depth. All text is
+searched for credentials: bearer tokens, JSON Web Tokens, 64 hexadecimal digits (API keys and device
+tokens), and `name=value` or `"name": "value"` pairs with such a name.
 """
 
 import dataclasses
@@ -20,11 +19,11 @@ import msgspec
 
 from tally.settings import MASK
 
-WORDS: Final = (
+SENSITIVE_NAMES: Final = (
     r"pass[-_]?(?:word|wd|phrase)|secret|token|authorization|cookie|credential|pepper|signature|nonce|jwt"
     r"|(?:api|private|admin|signing|access)[-_]?key|session[-_]?id|cc_session|code[-_]?verifier"
 )
-# Each pattern below needs one of these; most text has none, and needs no search then.
+# Every pattern below requires one of these; most text contains none and is not searched.
 HINTS: Final = (
     "pass",
     "secret",
@@ -47,18 +46,18 @@ HINTS: Final = (
 )
 MAX_DEPTH: Final = 12
 
-_secret_name = re.compile(WORDS, re.IGNORECASE)
-# What these hold is about a secret, and is needed to follow what happened.
+_secret_name = re.compile(SENSITIVE_NAMES, re.IGNORECASE)
+# These describe a secret without containing it, and help to diagnose problems.
 _harmless_names: Final = frozenset({"token_use", "tokenuse", "token_type", "tokentype"})
 _long_hexadecimal = re.compile(r"\b[0-9a-fA-F]{64,}\b")
-# Clients write part of what is searched here: repetitions are bounded or start at a boundary, so
-# that the time is linear.
+# Clients control part of this text: repetitions are bounded or anchored, so that matching takes
+# linear time.
 _patterns: Final = (
     (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{4,}", re.IGNORECASE), rf"\1 {MASK}"),
     (re.compile(r"(?<![\w-])eyJ[\w-]+\.[\w-]+\.?[\w-]*"), MASK),
     (
         re.compile(
-            rf"""((?:{WORDS})[\w-]{{0,32}}["']?\s{{0,4}}[:=]\s{{0,4}})("[^"]*"|'[^']*'|[^\s,;&"')}}\]]+)""",
+            rf"""((?:{SENSITIVE_NAMES})[\w-]{{0,32}}["']?\s{{0,4}}[:=]\s{{0,4}})("[^"]*"|'[^']*'|[^\s,;&"')}}\]]+)""",
             re.IGNORECASE,
         ),
         rf"\1{MASK}",
@@ -68,7 +67,7 @@ _patterns: Final = (
 
 
 def mask(value: object) -> Any:
-    """A copy of `value` made of JSON's types, with secrets masked; never fails, whatever it is given."""
+    """Return a copy of `value` in JSON types with secrets masked; never raises."""
     return _copy(value, 0)
 
 
@@ -102,10 +101,11 @@ def _copy(value: object, depth: int) -> Any:
         return "…"
     if isinstance(value, Mapping):
         return {
-            _safe_name(str(name)): _field(str(name), held, depth) for name, held in value.items()
+            _safe_name(str(name)): _field(str(name), element, depth)
+            for name, element in value.items()
         }
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_copy(held, depth + 1) for held in value]
+        return [_copy(element, depth + 1) for element in value]
     return _copy_object(value, depth)
 
 
@@ -131,5 +131,5 @@ def _copy_object(value: object, depth: int) -> Any:
 def _repr(value: object) -> str:
     try:
         return repr(value)
-    except Exception as error:  # noqa: BLE001  (a log line about an object must not fail because the object does)
+    except Exception as error:  # noqa: BLE001  (logging must not fail because of an object)
         return f"<{type(value).__name__} without a repr: {type(error).__name__}>"

@@ -1,8 +1,7 @@
-"""The OpenAPI document of an app, made of the operations it serves and the msgspec structs they name.
+"""Generates the OpenAPI document of an app from its endpoints and their msgspec structs.
 
-Besides what an operation declares, the document has what the kit itself answers: 400 where there is
-a query or a body, 413 and 415 where there is a body, 401 where there is security and the operation
-does not say which.
+It adds the responses that the kit itself sends: 400 for endpoints with a query or a body, 413 and
+415 for those with a body, and 401 for those with security that do not declare one.
 """
 
 import re
@@ -19,12 +18,12 @@ from tally.kit.http import to_problem
 
 Json = dict[str, Any]
 
-MALFORMED: Final = Invalid("name is missing", code="missing_field", field="name")
+MISSING_FIELD: Final = Invalid("name is missing", code="missing_field", field="name")
 TOO_LARGE: Final = TooLarge("The body must be at most 1048576 bytes", limit=1048576)
 NOT_JSON: Final = UnsupportedMedia(
     "The content type must be application/json", field="Content-Type"
 )
-UNKNOWN_CALLER: Final = Unauthenticated("Missing or invalid credential")
+NO_CREDENTIAL: Final = Unauthenticated("Missing or invalid credential")
 REFERENCE: Final = "#/components/schemas/"
 REQUEST_ID: Final = {
     "X-Request-Id": {
@@ -37,7 +36,7 @@ _parameter = re.compile(r"{(\w+)(?::\w+)?}")
 
 
 class _Schemas:
-    """The JSON schemas of all structs that are named, each defined once."""
+    """The JSON schemas of all referenced structs, each defined once."""
 
     def __init__(self, kinds: Sequence[Any]) -> None:
         schemas, self.components = msgspec.json.schema_components(
@@ -45,24 +44,22 @@ class _Schemas:
         )
         self._by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
 
-    def of(self, kind: Any) -> Json:
+    def schema(self, kind: Any) -> Json:
         return self._by_kind[id(kind)]
 
     def fields(self, kind: Any) -> Json:
-        fields: Json = self.components[self.of(kind)["$ref"].removeprefix(REFERENCE)]
+        fields: Json = self.components[self.schema(kind)["$ref"].removeprefix(REFERENCE)]
         return fields
 
 
 def document(title: str, version: str, description: str, apis: Sequence[Api]) -> Json:
-    """The document for all of `apis`, each under its prefix and with a tag of its name."""
+    """Return the document for `apis`, each under its prefix and with a tag."""
     schemas = _Schemas([kind for api in apis for kind in _kinds(api)])
     paths: dict[str, Json] = {}
     for api in apis:
-        for operation in api.endpoints:
-            path = _parameter.sub(r"{\1}", api.prefix + operation.path)
-            paths.setdefault(path, {})[operation.method.lower()] = _operation(
-                api, operation, schemas
-            )
+        for endpoint in api.endpoints:
+            path = _parameter.sub(r"{\1}", api.prefix + endpoint.path)
+            paths.setdefault(path, {})[endpoint.method.lower()] = _operation(api, endpoint, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version, "description": description},
@@ -78,61 +75,63 @@ def document(title: str, version: str, description: str, apis: Sequence[Api]) ->
 
 
 def _kinds(api: Api) -> list[Any]:
-    named = [
+    bodies = [
         kind
-        for each in api.endpoints
-        for kind in (each.query, each.request, each.response)
+        for endpoint in api.endpoints
+        for kind in (endpoint.query, endpoint.request, endpoint.response)
         if kind is not None
     ]
-    others = [type(example) for each in api.endpoints for example in each.other_responses.values()]
-    in_paths = [kind for each in api.endpoints for kind in each.path_types.values()]
-    return [*named, *others, *in_paths, api.error_format.shape]
+    others = [
+        type(example) for endpoint in api.endpoints for example in endpoint.other_responses.values()
+    ]
+    in_paths = [kind for endpoint in api.endpoints for kind in endpoint.path_types.values()]
+    return [*bodies, *others, *in_paths, api.error_format.shape]
 
 
-def _operation(api: Api, operation: Endpoint, schemas: _Schemas) -> Json:
-    told: Json = {
+def _operation(api: Api, endpoint: Endpoint, schemas: _Schemas) -> Json:
+    operation_object: Json = {
         "tags": [api.title],
-        "summary": operation.summary,
-        "operationId": _operation_id(api, operation),
+        "summary": endpoint.summary,
+        "operationId": _operation_id(api, endpoint),
         "parameters": [
-            *_path_parameters(operation, schemas),
-            *_query_parameters(operation.query, schemas),
+            *_path_parameters(endpoint, schemas),
+            *_query_parameters(endpoint.query, schemas),
         ],
         "responses": {
-            str(operation.status): _success(operation, schemas),
+            str(endpoint.status): _success(endpoint, schemas),
             **{
                 str(status): _other(status, example, schemas)
-                for status, example in operation.other_responses.items()
+                for status, example in endpoint.other_responses.items()
             },
-            **_errors(api, operation, schemas),
+            **_errors(api, endpoint, schemas),
         },
     }
-    if operation.description:
-        told["description"] = operation.description
-    if operation.security:
-        told["security"] = [{name: []} for name in operation.security]
-    if operation.request is not None:
+    if endpoint.description:
+        operation_object["description"] = endpoint.description
+    if endpoint.security:
+        operation_object["security"] = [{name: []} for name in endpoint.security]
+    if endpoint.request is not None:
         content = _content(
-            "application/json", schemas.of(operation.request), operation.request_example
+            "application/json", schemas.schema(endpoint.request), endpoint.request_example
         )
-        told["requestBody"] = {"required": True, "content": content}
-    return told
+        operation_object["requestBody"] = {"required": True, "content": content}
+    return operation_object
 
 
-def _operation_id(api: Api, operation: Endpoint) -> str:
-    words = re.findall(r"\w+", f"{api.name} {operation.method.lower()} {operation.path}")
+def _operation_id(api: Api, endpoint: Endpoint) -> str:
+    words = re.findall(r"\w+", f"{api.name} {endpoint.method.lower()} {endpoint.path}")
     return "_".join(words)
 
 
-def _path_parameters(operation: Endpoint, schemas: _Schemas) -> list[Json]:
-    kinds = operation.path_types
-    told = {
-        name: schemas.of(kinds[name]) if name in kinds else {"type": "string"}
-        for name in _parameter.findall(operation.path)
+def _path_parameters(endpoint: Endpoint, schemas: _Schemas) -> list[Json]:
+    kinds = endpoint.path_types
+    parameters = {
+        name: schemas.schema(kinds[name]) if name in kinds else {"type": "string"}
+        for name in _parameter.findall(endpoint.path)
     }
     return [
         {"name": name, "in": "path", "required": True, "schema": schema}
-        for name, schema in told.items()
+        for name, schema in parameters.items()
     ]
 
 
@@ -145,75 +144,75 @@ def _query_parameters(query: Any, schemas: _Schemas) -> list[Json]:
             "name": name,
             "in": "query",
             "required": name in fields.get("required", ()),
-            "schema": held,
+            "schema": schema,
         }
-        for name, held in fields["properties"].items()
+        for name, schema in fields["properties"].items()
     ]
 
 
-def _success(operation: Endpoint, schemas: _Schemas) -> Json:
-    told: Json = {"description": HTTPStatus(operation.status).phrase, "headers": REQUEST_ID}
-    if operation.response is not None:
-        schema = schemas.of(operation.response)
-        told["content"] = _content(operation.media_type, schema, operation.response_example)
-    elif operation.media_type != "application/json":
-        told["content"] = _content(
-            operation.media_type, {"type": "string"}, operation.response_example
+def _success(endpoint: Endpoint, schemas: _Schemas) -> Json:
+    response: Json = {"description": HTTPStatus(endpoint.status).phrase, "headers": REQUEST_ID}
+    if endpoint.response is not None:
+        schema = schemas.schema(endpoint.response)
+        response["content"] = _content(endpoint.media_type, schema, endpoint.response_example)
+    elif endpoint.media_type != "application/json":
+        response["content"] = _content(
+            endpoint.media_type, {"type": "string"}, endpoint.response_example
         )
-    for media_type in operation.other_media_types:
-        told["content"] |= _content(media_type, {"type": "string"}, None)
-    return told
+    for media_type in endpoint.other_media_types:
+        response["content"] |= _content(media_type, {"type": "string"}, None)
+    return response
 
 
 def _other(status: int, example: object, schemas: _Schemas) -> Json:
-    content = _content("application/json", schemas.of(type(example)), example)
+    content = _content("application/json", schemas.schema(type(example)), example)
     return {"description": HTTPStatus(status).phrase, "headers": REQUEST_ID, "content": content}
 
 
-def _errors(api: Api, operation: Endpoint, schemas: _Schemas) -> Json:
+def _errors(api: Api, endpoint: Endpoint, schemas: _Schemas) -> Json:
     by_status: dict[str, Json] = {}
-    for error in [*operation.errors, *_implied(operation)]:
+    for error in [*endpoint.errors, *_implied(endpoint)]:
         problem = to_problem(error)
         if problem is None:
             raise ValueError(
-                f"{operation.method} {operation.path} declares {error!r}, which has no status"
+                f"{endpoint.method} {endpoint.path} declares {error!r}, which has no status"
             )
-        told = by_status.setdefault(
+        response = by_status.setdefault(
             str(problem.status),
             {
                 "description": HTTPStatus(problem.status).phrase,
                 "headers": REQUEST_ID,
                 "content": {
                     "application/json": {
-                        "schema": schemas.of(api.error_format.shape),
+                        "schema": schemas.schema(api.error_format.shape),
                         "examples": {},
                     }
                 },
             },
         )
         body = msgspec.to_builtins(api.error_format.body(problem))
-        told["content"]["application/json"]["examples"][problem.code] = {
+        response["content"]["application/json"]["examples"][problem.code] = {
             "summary": problem.message,
             "value": body,
         }
     return dict(sorted(by_status.items()))
 
 
-def _implied(operation: Endpoint) -> list[TallyError]:
+def _implied(endpoint: Endpoint) -> list[TallyError]:
     implied: list[TallyError] = []
-    if operation.request is not None:
-        implied += [MALFORMED, TOO_LARGE, NOT_JSON]
-    elif operation.query is not None:
-        implied.append(MALFORMED)
-    if operation.security and not any(
-        isinstance(error, Unauthenticated) for error in operation.errors
+    if endpoint.request is not None:
+        implied += [MISSING_FIELD, TOO_LARGE, NOT_JSON]
+    elif endpoint.query is not None:
+        implied.append(MISSING_FIELD)
+    if endpoint.security and not any(
+        isinstance(error, Unauthenticated) for error in endpoint.errors
     ):
-        implied.append(UNKNOWN_CALLER)
+        implied.append(NO_CREDENTIAL)
     return implied
 
 
 def _content(media_type: str, schema: Json, example: object) -> Json:
-    told: Json = {"schema": schema}
+    media: Json = {"schema": schema}
     if example is not None:
-        told["example"] = msgspec.to_builtins(example)
-    return {media_type: told}
+        media["example"] = msgspec.to_builtins(example)
+    return {media_type: media}

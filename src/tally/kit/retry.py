@@ -1,12 +1,12 @@
-"""Tries again what may work the next time: with exponential back-off, full jitter, and an end.
+"""Retries transient failures with exponential back-off, full jitter and a deadline.
 
-    policy = RetryPolicy(attempts=5, base=0.1, cap=5, deadline=20, is_retryable=lambda error: isinstance(error, Throttled))
-    answer = await policy.call(lambda: client.fetch(url), clock)
+    policy = RetryPolicy(attempts=5, base=0.1, cap=5, deadline=20, is_retryable=is_throttled)
+    response = await policy.call(lambda: client.fetch(url), clock)
 
-The wait before try n is drawn between nothing and `base` doubled n times, at most `cap`, so that
-many who failed together do not come back together. An error with a `retry_after` is waited for at
-least that long. There is no try after the last of `attempts`, and none that could only start after
-the `deadline`: then the last error is raised as it is.
+The delay after attempt n is random between 0 and `base` * 2^(n-1), at most `cap`, so that clients
+that failed together do not retry together. An error's `retry_after` is a lower bound. There is no
+retry after `attempts` attempts, nor one that would start after the `deadline`; the last error is
+raised unchanged.
 """
 
 import random
@@ -21,23 +21,23 @@ from tally.kit.clock import Clock
 
 T = TypeVar("T")
 
-_chance = random.SystemRandom()
+_system_rng = random.SystemRandom()
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the domain's own errors say that it may work later."""
+    """Return whether a domain error may disappear by itself."""
     return isinstance(error, (Unavailable, RateLimited))
 
 
-def full_jitter(attempt: int, base: float, cap: float, chance: random.Random = _chance) -> float:
-    """How long to wait after `attempt` (1, 2, …) failed: anything up to `base` doubled each time, at most `cap`."""
-    # Beyond 2^63 the cap has long been reached.
-    return chance.uniform(0, min(cap, base * 2.0 ** min(attempt - 1, 63)))
+def full_jitter(attempt: int, base: float, cap: float, rng: random.Random = _system_rng) -> float:
+    """Return a random delay after attempt number `attempt` (1, 2, …), at most `cap`."""
+    # Avoids overflow; the cap applies long before 2^63.
+    return rng.uniform(0, min(cap, base * 2.0 ** min(attempt - 1, 63)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often, how patiently, for how long, and after which errors."""
+    """How often, how long and after which errors to retry."""
 
     attempts: int = 5
     base: float = 0.1
@@ -46,21 +46,20 @@ class RetryPolicy:
     is_retryable: Callable[[BaseException], bool] = is_transient
 
     async def call(
-        self, operation: Callable[[], Awaitable[T]], clock: Clock, chance: random.Random = _chance
+        self, operation: Callable[[], Awaitable[T]], clock: Clock, rng: random.Random = _system_rng
     ) -> T:
-        """The result of `operation`, tried as often as it takes and is allowed."""
+        """Return the result of `operation`, retrying as the policy allows."""
         end = clock.monotonic() + self.deadline
-        # Most things work the first time, and need none of what follows, which costs more than many
-        # a call itself.
+        # The first attempt usually succeeds; setting up tenacity would cost more than many calls.
         try:
             return await operation()
-        except Exception as error:  # noqa: BLE001  (judged below, as the failures after it are)
-            failed: Exception | None = error
+        except Exception as error:  # noqa: BLE001  (handled below like later failures)
+            first_error: Exception | None = error
 
         def wait(state: RetryCallState) -> float:
-            jitter = full_jitter(state.attempt_number, self.base, self.cap, chance)
-            asked = getattr(state.outcome and state.outcome.exception(), "retry_after", None)
-            return max(jitter, asked or 0.0)
+            jitter = full_jitter(state.attempt_number, self.base, self.cap, rng)
+            retry_after = getattr(state.outcome and state.outcome.exception(), "retry_after", None)
+            return max(jitter, retry_after or 0.0)
 
         def stop(state: RetryCallState) -> bool:
             return (
@@ -68,19 +67,19 @@ class RetryPolicy:
                 or clock.monotonic() + state.upcoming_sleep > end
             )
 
-        async def once() -> T:
-            nonlocal failed
-            if failed is not None:
-                first, failed = failed, None
-                raise first
+        async def attempt() -> T:
+            nonlocal first_error
+            if first_error is not None:
+                error, first_error = first_error, None
+                raise error
             return await operation()
 
-        # What is no Exception, a cancellation above all, is never tried again.
+        # Cancellation and other BaseExceptions are never retried.
         is_retried = retry_if_exception(
             lambda error: isinstance(error, Exception) and self.is_retryable(error)
         )
-        trying = AsyncRetrying(
+        retrying = AsyncRetrying(
             sleep=clock.sleep, wait=wait, stop=stop, retry=is_retried, reraise=True
         )
-        result: T = await trying(once)
+        result: T = await retrying(attempt)
         return result

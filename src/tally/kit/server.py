@@ -1,8 +1,8 @@
-"""Serves an app on a real socket: uvicorn, with a stop that is clean.
+"""Serves an app with uvicorn and shuts it down gracefully.
 
-The socket is bound and listening before anything else starts, so that a port in use is known at
-once. A stop first tells the app, so that streams end; then requests under way have their grace to
-finish; then the app's lifespan closes what it opened. A second Ctrl-C does not wait.
+The socket listens before anything else starts, so that a port conflict is reported immediately.
+Shutdown first notifies the app, so that streams end; then running requests get a grace period; then
+the app's lifespan closes its resources. A second Ctrl-C stops immediately.
 """
 
 import asyncio
@@ -22,34 +22,31 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tally.kit.event_stream import ABORT
 
-YOUNG_OBJECTS = 50_000
-TURN_SECONDS = 0.001
-TIDY_TICKS = 600  # of the server's clock, ten to the second: a minute
-KEEP_ALIVE_SECONDS = 75  # longer than the idle time-out of the usual load balancers
+GC_THRESHOLD = 50_000
+SWITCH_INTERVAL_SECONDS = 0.001
+GC_TICKS = 600  # one minute: the server ticks ten times a second
+KEEP_ALIVE_SECONDS = 75  # longer than the idle time-out of common load balancers
 
 
 class ListenError(Exception):
-    """There is no listening on that address; the message says why, for a person."""
+    """The server cannot listen on an address; the message gives the reason."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on the address, or ListenError."""
+    """Return a socket that listens on the address, or raise ListenError."""
     try:
-        # A name such as localhost may stand for several addresses: of these, the one most clients
-        # try.
+        # A name such as localhost may have several addresses; clients usually try IPv4.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, *_, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         listening = socket.create_server(address[:2], family=family, backlog=2048)
     except socket.gaierror as error:
-        raise ListenError(
-            f"{host} is no address that this machine knows: {error.strerror}"
-        ) from error
+        raise ListenError(f"Cannot resolve {host}: {error.strerror}") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise ListenError(f"Port {port} on {host} is in use by another program") from error
-        raise ListenError(f"Cannot listen on port {port} of {host}: {error.strerror}") from error
-    # Connections inherit it. An answer goes out in two pieces, and the second would wait 40 ms for
-    # the receipt of the first.
+            raise ListenError(f"Port {port} on {host} is already in use") from error
+        raise ListenError(f"Cannot listen on {host}:{port}: {error.strerror}") from error
+    # Connections inherit this. Without it, the second part of a response can wait 40 ms for the
+    # acknowledgement of the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -59,52 +56,52 @@ def socket_url(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _Gathering:
-    """A transport that sends what was written in one turn of the loop in one piece.
+class _CoalescingTransport:
+    """A transport that combines all writes of one event loop iteration.
 
-    The head of an answer and its body are written one after the other. Each would be a system call
-    of its own that wakes the client, which was a tenth of the processor time of a small request.
+    Uvicorn writes the head and the body of a response separately. Two system calls that each wake
+    the client took a tenth of the CPU time of a small request.
     """
 
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._waiting: list[bytes] = []
+        self._buffer: list[bytes] = []
 
-    def write(self, piece: bytes) -> None:
-        if not self._waiting:
-            self._loop.call_soon(self._send)
-        self._waiting.append(piece)
+    def write(self, data: bytes) -> None:
+        if not self._buffer:
+            self._loop.call_soon(self._flush)
+        self._buffer.append(data)
 
-    def writelines(self, pieces: Iterable[bytes]) -> None:
-        self.write(b"".join(pieces))
+    def writelines(self, chunks: Iterable[bytes]) -> None:
+        self.write(b"".join(chunks))
 
     def write_eof(self) -> None:
-        self._send()
+        self._flush()
         self._transport.write_eof()
 
     def close(self) -> None:
-        self._send()
+        self._flush()
         self._transport.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    def _send(self) -> None:
-        pieces, self._waiting = self._waiting, []
-        if pieces and not self._transport.is_closing():
-            self._transport.write(b"".join(pieces))
+    def _flush(self) -> None:
+        chunks, self._buffer = self._buffer, []
+        if chunks and not self._transport.is_closing():
+            self._transport.write(b"".join(chunks))
 
 
 class _Protocol(HttpToolsProtocol):
-    """Sends an answer in one piece, and lets a response cut its own connection, which ASGI has no word for."""
+    """Coalesces writes, and offers responses an extension that aborts the connection."""
 
     def connection_made(self, transport: Any) -> None:
-        self._plain = transport
-        super().connection_made(cast(asyncio.Transport, _Gathering(transport, self.loop)))
+        self._raw_transport = transport
+        super().connection_made(cast(asyncio.Transport, _CoalescingTransport(transport, self.loop)))
 
     def handle_websocket_upgrade(self) -> None:
-        self.transport = self._plain
+        self.transport = self._raw_transport
         super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
@@ -113,9 +110,9 @@ class _Protocol(HttpToolsProtocol):
 
 
 class Server(uvicorn.Server):
-    """Serves `app` until it is told to stop.
+    """Serves `app` until it is stopped.
 
-    One that `owns_process` to itself may do with the interpreter as it likes.
+    With `owns_process`, it also tunes garbage collection for the whole process.
     """
 
     def __init__(
@@ -131,7 +128,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             app,
             http=_Protocol,
-            lifespan="off",  # run here, so that what goes wrong in it is raised here
+            lifespan="off",  # `serve_on` runs it, so that its errors are raised there
             log_config=None,
             access_log=False,
             server_header=False,
@@ -146,9 +143,9 @@ class Server(uvicorn.Server):
         self._on_stopping = on_stopping
 
     async def serve_on(self, listening: socket.socket, stop: asyncio.Event) -> None:
-        """Start the app, serve on the socket until `stop` is set, and stop the app."""
+        """Start the app, serve on the socket until `stop` is set, and shut down."""
         watcher = asyncio.create_task(self._exit_when(stop))
-        # What starts with the app may look at the server that it is in.
+        # The app may inspect the server's configuration during start-up.
         self.config.load()
         try:
             async with self._app.router.lifespan_context(self._app):
@@ -164,17 +161,16 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self._has_process:
-            # What was made for the start stays to the end. To look for garbage in it too took 60 ms
-            # and more each time, in which nobody was answered.
+            # Objects created at start-up live as long as the process. Scanning them in every full
+            # collection paused the server for 60 ms and more.
             gc.collect()
             gc.freeze()
         self._on_listening()
 
     async def on_tick(self, counter: int) -> bool:
-        if self._has_process and counter % TIDY_TICKS == 0:
-            # By itself Python would look through what has become old after millions of new objects,
-            # in a quiet program after hours, and all the pages that people closed meanwhile would
-            # be kept.
+        if self._has_process and counter % GC_TICKS == 0:
+            # Python runs a full collection only after millions of allocations. An idle server would
+            # keep the memory of closed console pages for hours.
             gc.collect()
         return await super().on_tick(counter)
 
@@ -184,17 +180,17 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to `run_until_stopped`: uvicorn would raise them again, and so end with their exit code."""
+        """Leave signals to `run_until_stopped`; uvicorn would raise them again and change the exit code."""
         yield
 
 
 def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run `main` in a loop of its own.
+    """Run `main` in a new event loop.
 
-    SIGINT or SIGTERM set the event it is given; a second one cancels it.
+    The first SIGINT or SIGTERM sets the event passed to `main`; the second cancels `main`.
     """
 
-    async def watched() -> None:
+    async def run_main() -> None:
         stop = asyncio.Event()
         task = asyncio.current_task()
 
@@ -207,20 +203,18 @@ def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
             asyncio.get_running_loop().add_signal_handler(number, on_signal)
         await main(stop)
 
-    _prepare_interpreter()
+    _tune_interpreter()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(watched())
+        runner.run(run_main())
 
 
-def _prepare_interpreter() -> None:
-    """Set Python up for a program that serves: it has the process to itself."""
-    # Thousands of objects live for one request and die with it, hundreds of requests may be under
-    # way, and hardly anything is ever in a cycle. With 10,000 the search for cycles took 6 % of the
-    # loop's time under full load.
-    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
-    # A thread that comes back from the disk waits for its turn at most so long, while the loop is
-    # busy.
-    sys.setswitchinterval(TURN_SECONDS)
+def _tune_interpreter() -> None:
+    """Tune garbage collection and thread switching for a server process."""
+    # Most objects live for one request, and few are part of a cycle. With a threshold of 10,000,
+    # cycle detection took 6 % of the event loop's time under full load.
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
+    # Limits how long a thread that returns from disk I/O waits for the GIL of a busy event loop.
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
 
 
 @asynccontextmanager
@@ -232,7 +226,7 @@ async def serving(
     grace: int = 10,
     on_stopping: Callable[[], object] = lambda: None,
 ) -> AsyncIterator[str]:
-    """Serve `app` beside whatever this loop does, at the URL that is yielded; simulators and tests run this way."""
+    """Serve `app` in the current event loop and yield its URL; for simulators and tests."""
     listening = listen(host, port)
     is_listening, stop = asyncio.Event(), asyncio.Event()
     server = Server(app, grace=grace, on_listening=is_listening.set, on_stopping=on_stopping)

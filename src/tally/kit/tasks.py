@@ -1,24 +1,24 @@
-"""Ends tasks for certain.
+"""Cancels tasks reliably.
 
-A cancellation can get lost: what waits for an answer of the HTTP client may swallow it when the
-answer comes in the same moment. A task that goes round in a loop would then live on, and whoever
-waits for its end would wait for ever.
+A cancellation can be lost: a task that awaits the HTTP client may swallow it when the response
+arrives at the same time. A task that loops would then continue, and waiting for it would block
+forever.
 """
 
 import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
-AGAIN_SECONDS: Final = 0.2
+REPEAT_SECONDS: Final = 0.2
 
 
-async def cancel_all(tasks: Iterable[asyncio.Task[Any]], again: float = AGAIN_SECONDS) -> None:
-    """Return when all of these have ended: each is cancelled every `again` seconds, as often as it takes.
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]], interval: float = REPEAT_SECONDS) -> None:
+    """Cancel all tasks every `interval` seconds until they have ended.
 
-    Who needs time to end gets it by a longer pause. How they ended is for the caller to look at.
+    Use a longer interval for tasks that need time to clean up. The caller inspects the results.
     """
-    waiting = {task for task in tasks if not task.done()}
-    while waiting:
-        for task in waiting:
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
             task.cancel()
-        _, waiting = await asyncio.wait(waiting, timeout=again)
+        _, pending = await asyncio.wait(pending, timeout=interval)

@@ -1,10 +1,9 @@
-"""Every setting of Tally, in one frozen table: `Settings`, put together of one class for each backend.
+"""All settings of Tally: `Settings` combines one frozen class per backend.
 
-A setting is an environment variable: the field `data_dir` is `TALLY_DATA_DIR`. All are read once,
-at the start, by `read_settings`, and checked together: whoever has three of them wrong is told of
-all three. `tally settings` prints the table with the values in force, and docs/settings.md is made
-from it. To add a setting, add a field to its backend's class and run `tally settings --markdown >
-docs/settings.md`.
+Every setting is an environment variable: the field `data_dir` is `TALLY_DATA_DIR`. `read_settings`
+reads and validates all of them once at start-up, and reports every invalid variable. `tally
+settings` prints the values in effect. To add a setting, add a field to the class of its backend and
+run `tally settings --markdown > docs/settings.md`.
 """
 
 import difflib
@@ -36,13 +35,12 @@ __all__ = [
 ]
 
 PREFIX: Final = "TALLY_"
-# Read by the tests and the simulators alone, so not part of the table and not a typing mistake
-# either.
-FOREIGN_PREFIXES: Final = ("TALLY_TEST_", "TALLY_SOAK_", "TALLY_BENCH_", "TALLY_SIM_")
+# Used by tests and simulators only: neither settings nor typing mistakes.
+IGNORED_PREFIXES: Final = ("TALLY_TEST_", "TALLY_SOAK_", "TALLY_BENCH_", "TALLY_SIM_")
 
 
 class SettingsError(Exception):
-    """The environment does not hold; `problems` has one sentence for each variable that is wrong."""
+    """The environment is invalid; `problems` has one sentence per invalid variable."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -51,7 +49,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table, apart from its value."""
+    """The definition of one setting."""
 
     name: str
     kind: SettingType
@@ -67,8 +65,8 @@ class Setting:
     def is_secret(self) -> bool:
         return self.kind.is_secret
 
-    def given(self, environ: Mapping[str, str]) -> tuple[str, str]:
-        """The variable that sets it in `environ`, and its text, which is empty if none does."""
+    def read(self, environ: Mapping[str, str]) -> tuple[str, str]:
+        """Return the variable that sets it in `environ` and its text, empty if not set."""
         raw = environ.get(self.variable, "").strip()
         if raw or self.alias is None:
             return self.variable, raw
@@ -79,9 +77,9 @@ class Setting:
 class Settings(
     ScoreboardSettings, CricketSettings, CollectSettings, DevicesSettings, InstanceSettings
 ):
-    """The values in force.
+    """The settings in effect.
 
-    The defaults run everything on this machine, with nothing else installed.
+    The defaults run everything on this machine without any other software.
     """
 
 
@@ -98,35 +96,34 @@ SETTINGS: Final = tuple(
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """The settings that `environ` asks for, or a SettingsError that names every variable that is wrong.
+    """Return the settings from `environ`, or raise SettingsError with all invalid variables.
 
-    An empty variable counts as one that is not set: that is how compose files pass on what they do
-    not have.
+    An empty variable counts as not set, because compose files pass unset variables as empty.
     """
     values: dict[str, Any] = {}
     problems = []
     for setting in SETTINGS:
-        variable, raw = setting.given(environ)
+        variable, raw = setting.read(environ)
         if not raw:
             continue
         try:
             values[setting.name] = setting.kind.parse(raw)
         except ValueError as error:
-            given = "" if setting.is_secret else f", not {raw!r}"
-            problems.append(f"{variable} {error}{given}")
+            actual = "" if setting.is_secret else f", not {raw!r}"
+            problems.append(f"{variable} {error}{actual}")
     if problems:
         raise SettingsError(problems)
     return Settings(**values)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """One sentence for each `TALLY_` variable that is no setting, with the setting that was probably meant."""
+    """Return one sentence per unknown `TALLY_` variable, with the closest setting."""
     known = [setting.variable for setting in SETTINGS]
     sentences = []
     for variable in sorted(environ):
         if (
             not variable.startswith(PREFIX)
-            or variable.startswith(FOREIGN_PREFIXES)
+            or variable.startswith(IGNORED_PREFIXES)
             or variable in known
         ):
             continue
@@ -138,7 +135,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """A setting as people see it: secrets masked, everything as text."""
+    """A setting for display: values as text, secrets masked."""
 
     variable: str
     type: str
@@ -148,13 +145,13 @@ class SettingRow:
 
 
 def setting_rows(settings: Settings, environ: Mapping[str, str]) -> list[SettingRow]:
-    """The table with the values in force, and whether each comes from the environment or is the default."""
+    """Return all settings with their values and sources (environment or default)."""
     return [
         SettingRow(
             setting.variable,
             setting.kind.label,
             format_value(getattr(settings, setting.name)),
-            "environment" if setting.given(environ)[1] else "default",
+            "environment" if setting.read(environ)[1] else "default",
             setting.help,
         )
         for setting in SETTINGS
@@ -167,22 +164,23 @@ def format_value(value: object) -> str:
     if isinstance(value, Secret):
         return MASK
     if isinstance(value, tuple):
-        return ",".join(format_value(each) for each in value)
+        return ",".join(format_value(element) for element in value)
     return "" if value is None else str(value)
 
 
 def settings_markdown() -> str:
-    """docs/settings.md."""
+    """Return the content of docs/settings.md."""
     lines = [
         "# Settings",
         "",
-        "Every setting is an environment variable. `tally settings` prints this table with the values in force. A",
-        "value that does not hold stops the start with a sentence that names its variable; a variable that starts with",
-        "`TALLY_` and is not in the table is reported with the name that was probably meant.",
+        "Every setting is an environment variable.",
+        "`tally settings` prints the values in effect.",
+        "An invalid value prevents the start; the error message names the variable.",
+        "An unknown variable that starts with `TALLY_` causes a warning with the closest known name.",
         "",
-        "This page is made by `tally settings --markdown`.",
+        "This page is generated by `tally settings --markdown`.",
         "",
-        "| variable | holds | default | what for |",
+        "| variable | type | default | description |",
         "|---|---|---|---|",
     ]
     for setting in SETTINGS:

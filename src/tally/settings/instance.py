@@ -1,4 +1,4 @@
-"""Settings of the instance itself: where it listens, what it logs, and where tables live."""
+"""Settings of the instance: network, logs and store."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,84 +23,82 @@ BACKENDS: Final = ("collect", "cricket", "devices", "scoreboard")
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceSettings:
-    """What every instance has, whichever backends it serves."""
+    """Settings of every instance, whichever backends it serves.
+
+    One field per environment variable, hence their number.
+    """
 
     host: str = field(
         default="127.0.0.1",
-        metadata=setting(TEXT, "Address to listen on; 0.0.0.0 for every network."),
+        metadata=setting(TEXT, "Address to listen on; 0.0.0.0 for all interfaces."),
     )
     port: int = field(
-        default=8080, metadata=setting(integer(0, 65535), "Port to listen on; 0 takes a free one.")
+        default=8080,
+        metadata=setting(integer(0, 65535), "Port to listen on; 0 selects a free port."),
     )
     backends: tuple[str, ...] = field(
         default=BACKENDS,
-        metadata=setting(
-            subset(*BACKENDS), "What to run, separated by commas; nothing else is opened."
-        ),
+        metadata=setting(subset(*BACKENDS), "Comma-separated list of backends to run."),
     )
     data_dir: Path = field(
         default=Path("data"),
-        metadata=setting(
-            PATH, "Directory of the embedded store and of what is made at first start."
-        ),
+        metadata=setting(PATH, "Directory of the embedded store and of generated keys."),
     )
     log_level: str = field(
         default="info",
-        metadata=setting(
-            choice("debug", "info", "warning", "error"), "The least level that is logged."
-        ),
+        metadata=setting(choice("debug", "info", "warning", "error"), "Minimum log level."),
     )
     log_format: str = field(
         default="auto",
         metadata=setting(
             choice("auto", "json", "text"),
-            "Of the log; auto is text on a terminal, JSON lines elsewhere.",
+            "Log format; auto is text on a terminal and JSON lines otherwise.",
         ),
     )
     access_log: bool = field(
         default=False,
-        metadata=setting(FLAG, "Whether to log every request; those that end in a 5xx always are."),
+        metadata=setting(FLAG, "Log every request. Unexpected errors are always logged."),
     )
     trusted_proxies: str = field(
         default="127.0.0.1",
         metadata=setting(
             TEXT,
-            "Proxies, separated by commas, whose X-Forwarded-For and -Proto headers are believed.",
+            "Comma-separated proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted.",
         ),
     )
     shutdown_grace: int = field(
         default=10,
         metadata=setting(
             integer(0, 3600),
-            "Seconds that requests and jobs under way have to finish when Tally is stopped.",
+            "Seconds that running requests and jobs get to finish at shutdown.",
         ),
     )
     console_password: Secret | None = field(
         default=None,
         metadata=setting(
             SECRET,
-            "Password of the console. Without it, one is made at first start, in the data directory; only the console of tally up"
-            " on this machine alone is open.",
+            "Password of the console. If not set, Tally generates one in the data directory;"
+            " tally up on a loopback address needs none.",
         ),
     )
     store_engine: str = field(
         default="sqlite",
         metadata=setting(
             choice("sqlite", "dynamodb"),
-            "Where tables live: in the data directory, or in DynamoDB.",
+            "Where tables are stored: sqlite is the data directory.",
         ),
     )
     store_writer_process_threshold: int = field(
         default=3_000,
         metadata=setting(
             integer(0, 10**9),
-            "From so many transactions in a second on, of those that come many at a time, a process of its own writes them for"
-            " the embedded store, where there is a processor to spare; 0: never.",
+            "Bulk transactions per second above which the embedded store starts a writer process,"
+            " if there is more than one CPU; 0 disables it.",
         ),
     )
     dynamodb_endpoint: str | None = field(
         default=None,
-        metadata=setting(URL, "Address of a service that speaks DynamoDB; without it, AWS's own."),
+        metadata=setting(URL, "URL of a DynamoDB-compatible service; AWS if not set."),
     )
     dynamodb_region: str = field(
         default="us-east-1", metadata=setting(TEXT, "AWS region of the tables.")
@@ -108,14 +106,15 @@ class InstanceSettings:
     dynamodb_table_prefix: str = field(
         default="",
         metadata=setting(
-            TABLE_PREFIX, "Put before every table's name, so that several can share an account."
+            TABLE_PREFIX,
+            "Prefix of every table name, so that installations can share an AWS account.",
         ),
     )
     cursor_secret: Secret | None = field(
         default=None,
         metadata=setting(
             SECRET,
-            "Signs the cursors of paged lists. Without it, one is made at first start, in the data directory; instances"
-            " with data directories of their own must be given the same one.",
+            "Signs pagination cursors. If not set, Tally generates one in the data directory;"
+            " instances with separate data directories must share it.",
         ),
     )

@@ -1,4 +1,4 @@
-"""What a setting may hold: how the documents call it, and how the text of a variable becomes a value."""
+"""The types of settings: how each is documented, and how a variable's text becomes a value."""
 
 import hmac
 from collections.abc import Callable
@@ -11,10 +11,7 @@ MASK: Final = "***"
 
 
 class Secret:
-    """A value that never shows itself: not in a log, a traceback or a repr.
-
-    `reveal()` where it is used.
-    """
+    """A value that does not appear in logs, tracebacks or its repr; `reveal()` returns it."""
 
     __slots__ = ("_value",)
 
@@ -38,7 +35,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class SettingType:
-    """What a variable may hold: how the documents call it, and how its text becomes a value or a ValueError."""
+    """A type of setting; `parse` returns a value or raises ValueError."""
 
     label: str
     parse: Callable[[str], object]
@@ -90,19 +87,19 @@ def _secret(raw: str) -> Secret:
     return Secret(raw)
 
 
-def _given_secret(raw: str) -> Secret:
+def _external_secret(raw: str) -> Secret:
     return Secret(raw)
 
 
 def _secrets(raw: str) -> tuple[Secret, ...]:
-    given = tuple(word.strip() for word in raw.split(",") if word.strip())
-    if any(len(word) < 32 for word in given):
-        raise ValueError("must be secrets of at least 32 characters each, separated by commas")
-    return tuple(Secret(word) for word in given)
+    values = tuple(word.strip() for word in raw.split(",") if word.strip())
+    if any(len(word) < 32 for word in values):
+        raise ValueError("must be comma-separated secrets of at least 32 characters each")
+    return tuple(Secret(word) for word in values)
 
 
 def server_url(*schemes: str) -> SettingType:
-    """The address of a server, which may have a password in it and is therefore secret."""
+    """Return the type of a server URL, which is secret because it may contain a password."""
 
     def parse(raw: str) -> Secret:
         if urlsplit(raw).scheme not in schemes:
@@ -112,13 +109,13 @@ def server_url(*schemes: str) -> SettingType:
     return SettingType(f"{schemes[0]}:// URL", parse, is_secret=True)
 
 
-def integer(least: int, most: int) -> SettingType:
+def integer(minimum: int, maximum: int) -> SettingType:
     def parse(raw: str) -> int:
-        if not (raw.isascii() and raw.isdigit() and least <= int(raw) <= most):
-            raise ValueError(f"must be a whole number from {least} to {most}")
+        if not (raw.isascii() and raw.isdigit() and minimum <= int(raw) <= maximum):
+            raise ValueError(f"must be an integer from {minimum} to {maximum}")
         return int(raw)
 
-    return SettingType(f"whole number, {least} to {most}", parse)
+    return SettingType(f"integer, {minimum} to {maximum}", parse)
 
 
 def choice(*words: str) -> SettingType:
@@ -132,12 +129,12 @@ def choice(*words: str) -> SettingType:
 
 def subset(*words: str) -> SettingType:
     def parse(raw: str) -> tuple[str, ...]:
-        given = tuple(word.strip() for word in raw.split(","))
-        if not set(given) <= set(words) or len(set(given)) < len(given):
-            raise ValueError(f"must be some of {', '.join(words)}, separated by commas, each once")
-        return given
+        values = tuple(word.strip() for word in raw.split(","))
+        if not set(values) <= set(words) or len(set(values)) < len(values):
+            raise ValueError(f"must be a comma-separated list of {', '.join(words)}, each once")
+        return values
 
-    return SettingType(f"some of {', '.join(words)}", parse)
+    return SettingType(f"list of {', '.join(words)}", parse)
 
 
 TEXT: Final = SettingType("text", _text)
@@ -145,13 +142,13 @@ PATH: Final = SettingType("path", _path)
 FLAG: Final = SettingType("yes or no", _flag)
 URL: Final = SettingType("URL", _url)
 TABLE_PREFIX: Final = SettingType("letters, digits, . _ -", _table_prefix)
-SECRET: Final = SettingType("secret, 32 characters or more", _secret, is_secret=True)
-SECRETS: Final = SettingType("secrets, each of 32 characters or more", _secrets, is_secret=True)
-EXTERNAL_SECRET: Final = SettingType(
-    "secret, as another system gave it", _given_secret, is_secret=True
+SECRET: Final = SettingType("secret, at least 32 characters", _secret, is_secret=True)
+SECRETS: Final = SettingType(
+    "list of secrets, at least 32 characters each", _secrets, is_secret=True
 )
+EXTERNAL_SECRET: Final = SettingType("secret", _external_secret, is_secret=True)
 
 
-def setting(kind: SettingType, what_for: str, alias: str | None = None) -> dict[str, object]:
-    """What a field says of itself; `alias` is another variable that is read where the field's own is not set."""
-    return {"kind": kind, "help": what_for, "alias": alias}
+def setting(kind: SettingType, help_text: str, alias: str | None = None) -> dict[str, object]:
+    """Return a field's metadata; `alias` is a second variable, read if the first is not set."""
+    return {"kind": kind, "help": help_text, "alias": alias}

@@ -142,7 +142,7 @@ async def demo_clients(
         try:
             yield
         finally:
-            await cancel_all(tasks, again=FAREWELL_SECONDS)
+            await cancel_all(tasks, interval=FAREWELL_SECONDS)
 
 
 async def _for_ever(life: Callable[[], Awaitable[None]], clock: Clock) -> None:
