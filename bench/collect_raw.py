@@ -11,7 +11,7 @@ from bench.collect_world import Person, past_workout
 from tally.collect.repository.idempotency import COMMIT_COLLECT_IDEMPOTENCY
 from tally.collect.repository.table import COMMIT_COLLECT, WORKOUTS, at, event, inbox, user
 from tally.store.api import Check, Delete, Put, Query, Transaction, Update
-from tally.store.expressions import F, absent, present
+from tally.store.expressions import F, exists, not_exists
 from tally.store.sqlite import SqliteEngine, open_sqlite
 
 _PEOPLE = 300
@@ -48,7 +48,7 @@ class RawEvents:
 
     async def receive(self, number: int) -> None:
         """What is durable before a webhook is answered."""
-        await self.engine.put(Put(COMMIT_COLLECT, _event(number), condition=absent("PK")))
+        await self.engine.put(Put(COMMIT_COLLECT, _event(number), condition=not_exists("PK")))
 
     async def whole(self, number: int) -> None:
         """All that is durable when an event has been applied; every fourth mints a part."""
@@ -61,7 +61,7 @@ class RawEvents:
             F("expiresAt").set(4_000_000_000),
         )
         await self.engine.update(
-            Update(COMMIT_COLLECT_IDEMPOTENCY, key, claim, condition=absent("IdempotencyKey"))
+            Update(COMMIT_COLLECT_IDEMPOTENCY, key, claim, condition=not_exists("IdempotencyKey"))
         )
         person = Person(who, "", "")
         workout = past_workout(person, number) | at(user(str(who)), f"{WORKOUTS}{number:012}")
@@ -69,12 +69,12 @@ class RawEvents:
             COMMIT_COLLECT, at(user(str(who)), "STRAVA#CONNECTION"), F("athleteId") == who
         )
         await self.engine.transact(
-            Transaction((Put(COMMIT_COLLECT, workout, condition=absent("PK")), is_linked))
+            Transaction((Put(COMMIT_COLLECT, workout, condition=not_exists("PK")), is_linked))
         )
-        writes = [Put(COMMIT_COLLECT, _milestone(who, number), condition=present("PK"))]
+        writes = [Put(COMMIT_COLLECT, _milestone(who, number), condition=exists("PK"))]
         if number % 4 == 0:
             award = at(user(str(who)), f"MILESTONE#M#AWARD#{number}") | _AWARD
-            writes.append(Put(COMMIT_COLLECT, award, condition=absent("PK")))
+            writes.append(Put(COMMIT_COLLECT, award, condition=not_exists("PK")))
         await self.engine.transact(Transaction(tuple(writes)))
         done = (F("status").set("done"), F("expiresAt").set(4_000_000_000))
         await self.engine.update(

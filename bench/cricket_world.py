@@ -22,7 +22,7 @@ from tally.settings import Secret, Settings
 from tally.sim.oidc.cognito import CognitoSimulator
 from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.cricsheet import BUNDLED_MATCH_ID, bundled_match
-from tally.store.catalogue import tables_of
+from tally.store.catalogue import owned_tables
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
 
@@ -90,7 +90,7 @@ async def inside(directory: Path, api: str) -> AsyncIterator[Inside]:
     )
     async with open_sqlite(directory) as engine:
         for repository in REPOSITORIES:
-            for table in tables_of(repository):
+            for table in owned_tables(repository):
                 await engine.ensure_table(table)
         dependencies = Dependencies(
             settings=settings,

@@ -20,7 +20,7 @@ from bench.readings import Boards, fill_history, hardware_id
 from bench.rounds import Line, take_turns
 from bench.served import Served, served
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
-from tally.store.api import Alike, Transacted
+from tally.store.api import TransactionBatch, TransactionResult
 from tally.store.sqlite import SqliteEngine, open_sqlite
 
 _BOARDS = 2_000
@@ -33,7 +33,7 @@ _AT_ONCE = 10_000  # bodies that are made, and then sent
 SECONDS = 8
 _ROUNDS = 4
 _MAX_STOLEN = 0.02  # of one processor's time
-_SCRIBE_AT = 3_000  # as the server has it
+_WRITER_PROCESS_RATE = 3_000  # as the server has it
 
 
 async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
@@ -228,10 +228,10 @@ def _memory(before: float, after: float, readings: int, more: str = "") -> Line:
     )
 
 
-def _into(engine: SqliteEngine) -> Callable[[Alike], Awaitable[None]]:
-    async def send(transactions: Alike) -> None:
+def _into(engine: SqliteEngine) -> Callable[[TransactionBatch], Awaitable[None]]:
+    async def send(transactions: TransactionBatch) -> None:
         outcomes = await engine.transact_each(transactions)
-        if not all(isinstance(outcome, Transacted) for outcome in outcomes):
+        if not all(isinstance(outcome, TransactionResult) for outcome in outcomes):
             raise AssertionError("not all readings were stored")
 
     return send
@@ -240,7 +240,7 @@ def _into(engine: SqliteEngine) -> Callable[[Alike], Awaitable[None]]:
 @asynccontextmanager
 async def raw_store(directory: Path) -> AsyncIterator[SqliteEngine]:
     """The embedded engine by itself, with the two tables that a reading goes to."""
-    async with open_sqlite(directory, busy=_SCRIBE_AT) as engine:
+    async with open_sqlite(directory, writer_process_rate=_WRITER_PROCESS_RATE) as engine:
         for table in (PROCESSED_BATCHES, DEVICE_READINGS):
             await engine.ensure_table(table)
         yield engine

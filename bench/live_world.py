@@ -28,7 +28,7 @@ from tally.kit.metrics import Metrics
 from tally.settings import Settings
 from tally.sim.sportmonks.cricsheet import bundled_match
 from tally.sim.sportmonks.playback import MatchPlayback
-from tally.store.catalogue import tables_of
+from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 
@@ -97,7 +97,7 @@ async def ground(directory: Path, apns: PushGateway, air: OnTheAir) -> AsyncIter
     clock, metrics = air.clock, Metrics()
     async with open_sqlite(directory) as engine:
         for repository in REPOSITORIES:
-            for table in tables_of(repository):
+            for table in owned_tables(repository):
                 await engine.create_table(table)
         tables = Repositories.of(Store(engine, clock))
         reading = Reading.of(tables, clock)

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
-from tally.store.api import Alike, Puts
-from tally.store.expressions import absent
+from tally.store.api import BatchPut, TransactionBatch
+from tally.store.expressions import not_exists
 from tally.store.sqlite.checkpoint import Checkpoint
 from tally.store.sqlite.codec import pack
 from tally.store.sqlite.files import connect
@@ -22,7 +22,7 @@ BOOT_ID = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 FIRMWARE = "1.0.16"
 WINDOW_MS = 300_000
 STATUS = {"bme280": "ok", "ds18b20": "ok", "soil_moisture": "ok"}
-_NEW = absent("batch_id")
+_NEW = not_exists("batch_id")
 _ROW_BYTES = 600
 
 
@@ -43,7 +43,7 @@ class Boards:
         """What so many requests carry."""
         return [msgspec.json.encode(self._request(readings)) for _ in range(count)]
 
-    def transactions(self, count: int, readings: int, now: int) -> list[Alike]:
+    def transactions(self, count: int, readings: int, now: int) -> list[TransactionBatch]:
         """What so many requests come to in the store."""
         return [_transactions(self._request(readings), now) for _ in range(count)]
 
@@ -79,7 +79,7 @@ class Boards:
         }
 
 
-def _transactions(request: dict[str, Any], now: int) -> Alike:
+def _transactions(request: dict[str, Any], now: int) -> TransactionBatch:
     board, readings = request["hardware_id"], request["readings"]
     receipt = {
         "hardware_id": board,
@@ -87,9 +87,9 @@ def _transactions(request: dict[str, Any], now: int) -> Alike:
         "expiration_time": now + 30 * 86_400,
     }
     batches = [{"batch_id": each["batch_id"]} for each in readings]
-    return Alike(
-        Puts(PROCESSED_BATCHES, batches, receipt, _NEW),
-        Puts(DEVICE_READINGS, [_item(board, each) for each in readings]),
+    return TransactionBatch(
+        BatchPut(PROCESSED_BATCHES, batches, receipt, _NEW),
+        BatchPut(DEVICE_READINGS, [_item(board, each) for each in readings]),
     )
 
 

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -46,6 +45,7 @@ from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
 from tally.scoreboard.wiring import open_scoreboard
 from tally.settings import Settings
+from tally.store import dynamodb
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
 from tally.store.collector import PatternCollector
@@ -160,8 +160,6 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
     The embedded one makes its tables; on DynamoDB that is for `tally schema create`.
     """
     if settings.store_engine == "dynamodb":
-        # AWS's client takes a second to load, which nobody should wait for who does not use it.
-        dynamodb = import_module("tally.store.dynamodb")
         where = settings.dynamodb_endpoint
         prefix = settings.dynamodb_table_prefix
         async with dynamodb.open_dynamodb(
@@ -169,9 +167,9 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
         ) as engine:
             yield engine
         return
-    busy = settings.store_writer_process_threshold or None
+    rate = settings.store_writer_process_rate or None
     async with open_sqlite(
-        settings.data_dir, clock=lambda: clock.time_ns() / 1e9, busy=busy
+        settings.data_dir, clock=lambda: clock.time_ns() / 1e9, writer_process_rate=rate
     ) as embedded:
         for table in CATALOGUE.tables():
             await embedded.ensure_table(table)

@@ -9,7 +9,7 @@ from tally.collect.repository.table import COMMIT_COLLECT, at, user
 from tally.collect.wiring import REPOSITORIES
 from tally.settings import SettingsError
 from tally.sim.fault_injection import InjectedFault
-from tally.store.access import patterns_of
+from tally.store.access import access_patterns
 from tally.store.api import BatchWrite, Put
 from tests.collect.club import Club, expect_refused, open_club
 
@@ -240,8 +240,8 @@ async def test_cookies_go_over_plain_http_only_on_this_machine(
 async def test_every_access_pattern_of_the_main_table_names_its_trigger() -> None:
     """The page of patterns has no empty cell where a reader would look."""
     for repository in REPOSITORIES:
-        for method, pattern in patterns_of(repository).items():
+        for method, pattern in access_patterns(repository).items():
             assert pattern.key, (repository, method)
             assert pattern.trigger, (repository, method)
             assert pattern.frequency, (repository, method)
-    assert len(patterns_of(CollectRepository)) >= 25
+    assert len(access_patterns(CollectRepository)) >= 25

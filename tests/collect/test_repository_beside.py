@@ -15,7 +15,7 @@ from tally.store.access import GetItem, Query, access
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue, check_repositories
 from tally.store.errors import AccessViolation, InvalidExpression
-from tally.store.expressions import F, present
+from tally.store.expressions import F, exists
 from tally.store.store import Store
 from tests.collect import people
 
@@ -153,7 +153,7 @@ class Forbidden:
     @access("Touch another table", GetItem, table=COMMIT_COLLECT)
     async def unconditional_write(self) -> None:
         await self.store.update(
-            COMMIT_COLLECT, {"PK": "a", "SK": "b"}, F("x").set(1), condition=present("PK")
+            COMMIT_COLLECT, {"PK": "a", "SK": "b"}, F("x").set(1), condition=exists("PK")
         )
 
 

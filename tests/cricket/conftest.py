@@ -20,7 +20,7 @@ from tally.kit import logs
 from tally.kit.clock import ManualClock, SystemClock
 from tally.settings import Settings
 from tally.store.api import Engine
-from tally.store.catalogue import tables_of
+from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.cricket.stadium import Ground, Stadium, open_ground, open_stadium
@@ -28,7 +28,7 @@ from tests.store.emulators import engines, given_engine, given_url, local_engine
 
 LogText: TypeAlias = Callable[[], str]
 ENGINES = engines("local")
-TABLES = tuple(table for repository in REPOSITORIES for table in tables_of(repository))
+TABLES = tuple(table for repository in REPOSITORIES for table in owned_tables(repository))
 
 
 @pytest.fixture(scope="session", params=ENGINES)

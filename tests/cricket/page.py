@@ -9,7 +9,7 @@ from tally.cricket.api.routes import cricket_api
 from tally.cricket.jobs import live_jobs, sync_jobs
 from tally.cricket.repository.catalogue import REPOSITORIES
 from tally.settings import Settings
-from tally.store.catalogue import tables_of
+from tally.store.catalogue import owned_tables
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "cricket.md"
 
@@ -40,7 +40,7 @@ def routes() -> str:
 
 def tables() -> str:
     rows = ["| table | key | indexes | expires by |", "|---|---|---|---|"]
-    for table in (table for repository in REPOSITORIES for table in tables_of(repository)):
+    for table in (table for repository in REPOSITORIES for table in owned_tables(repository)):
         key = ", ".join(f"`{name}`" for name in table.key_names)
         indexes = ", ".join(f"`{index.name}`" for index in table.indexes)
         rows.append(

@@ -34,7 +34,7 @@ from tally.errors import Invalid, NotFound
 from tally.kit.clock import ManualClock
 from tally.sim.apns.devices import TokenKind
 from tally.store.api import BatchWrite, Engine
-from tally.store.catalogue import tables_of
+from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.cricket import made_up
@@ -260,6 +260,6 @@ async def open_stadium(directory: Path, ground: Ground) -> AsyncIterator[Stadium
     ground.apple.sim.devices.takes_any_token = False
     async with open_sqlite(directory / "store", clock=lambda: clock.time_ns() / 1e9) as engine:
         for repository in REPOSITORIES:
-            for table in tables_of(repository):
+            for table in owned_tables(repository):
                 await engine.create_table(table)
         yield Stadium(engine, clock, ground.apple)

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from tally.store.api import Engine, Transacted, Transaction
+from tally.store.api import Engine, Transaction, TransactionResult
 from tally.store.errors import StoreError
 
 TransactEach: TypeAlias = Callable[
-    [Sequence[Transaction]], Coroutine[Any, Any, list[Transacted | StoreError]]
+    [Sequence[Transaction]], Coroutine[Any, Any, list[TransactionResult | StoreError]]
 ]
 
 

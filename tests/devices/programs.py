@@ -46,7 +46,7 @@ class Program:
 
 
 @asynccontextmanager
-async def serving(folder: Path, scribe_at: int = 3_000) -> AsyncIterator[Program]:
+async def serving(folder: Path, writer_process_rate: int = 3_000) -> AsyncIterator[Program]:
     """A server on the data in the folder, killed at the end if it still runs."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
@@ -57,7 +57,7 @@ async def serving(folder: Path, scribe_at: int = 3_000) -> AsyncIterator[Program
         "TALLY_LOG_FORMAT": "json",
         "TALLY_DEVICES_ADMIN_TOKEN": ADMIN,
         "TALLY_DEVICES_RATE_LIMIT": "1000000",
-        "TALLY_STORE_WRITER_PROCESS_THRESHOLD": str(scribe_at),
+        "TALLY_STORE_WRITER_PROCESS_RATE": str(writer_process_rate),
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -10,7 +10,7 @@ import pytest
 
 from tally.devices.api.exports import FORMATS
 from tally.store import dynamodb
-from tally.store.dynamodb import Patience, open_dynamodb
+from tally.store.dynamodb import DynamoDBRetryPolicy, open_dynamodb
 from tests.devices.site import ADMIN, Board, Site, expect_refused, running, settings_of
 from tests.store.misbehaving import Service, answer, closed, misbehaving
 
@@ -21,11 +21,11 @@ NOTHING_MORE: dict[str, Any] = {"Items": [], "Count": 0, "ScannedCount": 0}
 @pytest.fixture(scope="module")
 async def shared() -> AsyncIterator[Service]:
     """A service with DynamoDB's protocol, and a store that soon gives it up."""
-    patience = Patience(attempts=2, first_pause=0.001)
+    retry_policy = DynamoDBRetryPolicy(attempts=2, initial_backoff=0.001)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", "tally")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "tally-secret")
-        patch.setattr(dynamodb, "open_dynamodb", partial(open_dynamodb, patience=patience))
+        patch.setattr(dynamodb, "open_dynamodb", partial(open_dynamodb, retry_policy=retry_policy))
         async with misbehaving() as service:
             yield service
 

@@ -19,7 +19,7 @@ BOARDS = 8
 KILLS = 2
 # The writer's thread, or a process of its own as soon as there is anything to write.
 WHO_WRITES = pytest.mark.parametrize(
-    "scribe_at", [pytest.param(0, id="thread"), pytest.param(1, id="scribe")]
+    "writer_process_rate", [pytest.param(0, id="thread"), pytest.param(1, id="process")]
 )
 
 
@@ -53,22 +53,22 @@ async def check(client: Client, server: Program, senders: list[Sender]) -> None:
 @pytest.mark.soak
 @WHO_WRITES
 async def test_what_was_acknowledged_survives_kill_9(
-    tmp_path: Path, client: Client, scribe_at: int
+    tmp_path: Path, client: Client, writer_process_rate: int
 ) -> None:
     """The server is killed after a number of answers, in the middle of the next ones, and started again."""
     async with AsyncExitStack() as stack:
         folder = tmp_path / "data"
-        servers = [await stack.enter_async_context(serving(folder, scribe_at))]
+        servers = [await stack.enter_async_context(serving(folder, writer_process_rate))]
         key = await new_key(client, servers[0])
         senders = [Sender(client, key) for _ in range(BOARDS)]
         progress: asyncio.Queue[int] = asyncio.Queue()
         sending = asyncio.gather(*(sender.run(servers, progress) for sender in senders))
         for _ in range(KILLS):
             await answered(progress, 1_000)
-            assert len(servers[0].children()) == scribe_at
+            assert len(servers[0].children()) == writer_process_rate
             servers[0].kill()
             before = {sender.board.hardware_id: set(sender.acknowledged) for sender in senders}
-            servers[0] = await stack.enter_async_context(serving(folder, scribe_at))
+            servers[0] = await stack.enter_async_context(serving(folder, writer_process_rate))
             for sender in senders:
                 promised = before[sender.board.hardware_id]
                 if promised:
@@ -82,12 +82,14 @@ async def test_what_was_acknowledged_survives_kill_9(
 @pytest.mark.soak
 @WHO_WRITES
 async def test_two_servers_on_one_data_directory_store_everything_once(
-    tmp_path: Path, client: Client, scribe_at: int
+    tmp_path: Path, client: Client, writer_process_rate: int
 ) -> None:
     """Every board sends to both, all at once; one of them is killed on the way, and the other goes on."""
     folder = tmp_path / "data"
     async with AsyncExitStack() as stack:
-        servers = [await stack.enter_async_context(serving(folder, scribe_at)) for _ in range(2)]
+        servers = [
+            await stack.enter_async_context(serving(folder, writer_process_rate)) for _ in range(2)
+        ]
         key = await new_key(client, servers[1])
         board = Board()
         senders = [Sender(client, key, batches=5) for _ in range(4)]

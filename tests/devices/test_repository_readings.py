@@ -13,7 +13,7 @@ from tally.devices.model import DAY_MS, Number, Reading
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES, ReadingRepository
 from tally.errors import Unavailable
 from tally.kit.ids import new_uuid
-from tally.store.api import Get, Transacted, Transaction
+from tally.store.api import Get, Transaction, TransactionResult
 from tally.store.errors import Reason, StoreError, TransactionCancelled
 from tally.store.store import Store
 from tests.devices.faulty import Faulty
@@ -100,7 +100,7 @@ async def test_only_the_first_reason_means_a_duplicate(
 ) -> None:
     """A transaction that was cancelled for anything else was not stored before, and says so."""
 
-    async def cancel(asked: Sequence[Transaction]) -> list[Transacted | StoreError]:
+    async def cancel(asked: Sequence[Transaction]) -> list[TransactionResult | StoreError]:
         return [TransactionCancelled([Reason(code) for code in codes]) for _ in asked]
 
     readings = ReadingRepository(Store(Faulty(store.engine, cancel)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tally.store.lockfile import normal, read_lock
+from tally.store.lockfile import normalize, read_lock
 from tests.devices.conftest import TABLES, Ground, engine_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -97,7 +97,7 @@ def test_the_lock_file_has_the_table_of_the_seed(table: str) -> None:
 
 def test_the_code_declares_what_the_lock_file_has() -> None:
     locked = {table.name: table for table in read_lock(ROOT / "schema.lock")}
-    assert [locked[table.name] for table in TABLES] == [normal(table) for table in TABLES]
+    assert [locked[table.name] for table in TABLES] == [normalize(table) for table in TABLES]
     assert {table.name for table in TABLES} == set(SEED)
 
 

@@ -26,9 +26,14 @@ from tally.devices.service.registry import Registry
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
-from tally.store.api import Engine, Transacted, Transaction
-from tally.store.errors import OutcomeUnknown, Reason, StoreError, TransactionCancelled
-from tally.store.errors import Unavailable as StoreUnavailable
+from tally.store.api import Engine, Transaction, TransactionResult
+from tally.store.errors import (
+    OutcomeUnknown,
+    Reason,
+    StoreError,
+    StoreUnavailable,
+    TransactionCancelled,
+)
 from tally.store.store import Store
 from tests.devices.faulty import Faulty
 from tests.devices.site import Json
@@ -102,7 +107,7 @@ class Server:
 
     async def _transact_each(
         self, operations: Sequence[Transaction]
-    ) -> list[Transacted | StoreError]:
+    ) -> list[TransactionResult | StoreError]:
         """Those with luck go to the engine, all together; the others come to what their luck is."""
         luck = [next(self._luck, "ok") for _ in operations]
         done = [

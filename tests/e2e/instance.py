@@ -21,7 +21,7 @@ from tally.kit.metrics import Metrics
 from tally.kit.server import run_until_stopped
 from tally.settings import Secret, Settings
 from tally.sim.sportmonks.core import API_TOKEN
-from tally.store.catalogue import tables_of
+from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 
@@ -44,7 +44,7 @@ async def run(folder: Path, url: str, leagues: str, stop: asyncio.Event) -> None
     logs.configure(settings, clock)
     async with open_sqlite(folder) as engine:
         for repository in REPOSITORIES:
-            for table in tables_of(repository):
+            for table in owned_tables(repository):
                 await engine.ensure_table(table)
         dependencies = Dependencies(
             settings=settings,

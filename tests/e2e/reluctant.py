@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tally.kit.server import serving
-from tally.store.api import BatchFound, BatchGet, BatchWrite, BatchWritten, Engine
+from tally.store.api import BatchGet, BatchGetResult, BatchWrite, BatchWriteResult, Engine
 
 THROTTLED = b'{"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "slow down"}'
 
@@ -34,7 +34,7 @@ class Reluctant:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._behind, name)
 
-    async def batch_write(self, operation: BatchWrite) -> BatchWritten:
+    async def batch_write(self, operation: BatchWrite) -> BatchWriteResult:
         """Writes some of the puts, or none, and says which are left."""
         keep = self._chance.choice(
             (0, len(operation.puts) // 2, len(operation.puts), len(operation.puts))
@@ -44,13 +44,13 @@ class Reluctant:
         self.left_undone += len(operation.puts) - keep
         rest = BatchWrite(operation.table, operation.puts[keep:], operation.deletes)
         if not keep:
-            return BatchWritten(rest, (await self._nothing(operation)).capacity)
+            return BatchWriteResult(rest, (await self._nothing(operation)).capacity)
         done = await self._behind.batch_write(
             BatchWrite(operation.table, operation.puts[:keep], ())
         )
-        return BatchWritten(rest, done.capacity)
+        return BatchWriteResult(rest, done.capacity)
 
-    async def batch_get(self, operation: BatchGet) -> BatchFound:
+    async def batch_get(self, operation: BatchGet) -> BatchGetResult:
         """Reads some of the keys, or none, and says which are left."""
         keep = self._chance.choice(
             (0, len(operation.keys) // 2, len(operation.keys), len(operation.keys))
@@ -62,9 +62,9 @@ class Reluctant:
         kept = {tuple(key[name] for name in names) for key in operation.keys[:keep]}
         items = [item for item in found.items if tuple(item[name] for name in names) in kept]
         self.left_undone += len(operation.keys) - keep
-        return BatchFound(items, operation.keys[keep:], found.capacity)
+        return BatchGetResult(items, operation.keys[keep:], found.capacity)
 
-    async def _nothing(self, operation: BatchWrite) -> BatchFound:
+    async def _nothing(self, operation: BatchWrite) -> BatchGetResult:
         key = operation.table.key_of(operation.puts[0])
         return await self._behind.batch_get(BatchGet(operation.table, (key,)))
 

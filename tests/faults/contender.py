@@ -20,8 +20,8 @@ import msgspec
 from tally.store.api import Check, Delete, Engine, Get, Put, TransactionGet, Update, Write
 from tally.store.api import Transaction as Transact
 from tally.store.errors import ConditionFailed, TransactionCancelled
-from tally.store.expressions import F, absent
-from tally.store.schema import Global, N, S, Table
+from tally.store.expressions import F, not_exists
+from tally.store.schema import GlobalIndex, N, S, Table
 from tally.store.sqlite import open_sqlite
 from tests.faults.children import say
 from tests.faults.linearise import Call
@@ -31,7 +31,7 @@ T = TypeVar("T")
 ITEMS = Table(
     "items",
     partition=S("id"),
-    indexes=(Global("by-balance", partition=S("kind"), sort=N("balance")),),
+    indexes=(GlobalIndex("by-balance", partition=S("kind"), sort=N("balance")),),
 )
 COUNTER, LOCK = {"id": "counter"}, {"id": "lock"}
 ACCOUNTS = tuple(f"account-{number}" for number in range(6))
@@ -98,7 +98,7 @@ class Client:
         return None if item is None else item["value"]
 
     async def _swap(self, seen: Any) -> Any:
-        unchanged = absent("id") if seen is None else F("value") == seen
+        unchanged = not_exists("id") if seen is None else F("value") == seen
         try:
             await self.engine.update(
                 Update(ITEMS, COUNTER, (F("value").set((seen or 0) + 1),), unchanged)
@@ -110,7 +110,7 @@ class Client:
     async def use_lock(self) -> None:
         """Take the lock if it is free or its time is over, keep it for longer, let go of it; or try what one may not."""
         now = time.monotonic_ns()
-        free = absent("id") | (F("until") < now)
+        free = not_exists("id") | (F("until") < now)
         put = Put(ITEMS, {**LOCK, "owner": self.name, "until": now + LEASE}, free)
         taken = await self.note(
             ("acquire", self.name, now, now + LEASE), self._lock(self.engine.put(put))

@@ -22,7 +22,7 @@ import msgspec
 from tally.store.api import Get, Put, Transaction, Update
 from tally.store.errors import StoreError
 from tally.store.expressions import F
-from tally.store.schema import Global, N, S, Table
+from tally.store.schema import GlobalIndex, N, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tests.faults.audit import audit, audit_table
 from tests.faults.children import say
@@ -31,10 +31,12 @@ NOBODY = 65534
 SHORT = 5_000
 SPACE = 4 * 1024 * 1024
 NOTES = Table(
-    "notes", partition=S("id"), indexes=(Global("by-kind", partition=S("kind"), sort=N("number")),)
+    "notes",
+    partition=S("id"),
+    indexes=(GlobalIndex("by-kind", partition=S("kind"), sort=N("number")),),
 )
 NOTES_LATER = Table(
-    "notes", partition=S("id"), indexes=(Global("by-number", partition=N("number")),)
+    "notes", partition=S("id"), indexes=(GlobalIndex("by-number", partition=N("number")),)
 )
 
 

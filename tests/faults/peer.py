@@ -18,16 +18,16 @@ import msgspec
 from tally.store.api import Get, Put, Query, Scan
 from tally.store.errors import StoreError
 from tally.store.expressions import F
-from tally.store.schema import KEYS_ONLY, Global, N, S, Table
+from tally.store.schema import KEYS_ONLY, GlobalIndex, N, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tests.faults.children import say
 
-BY_TEAM = Global("by-team", partition=S("team"), sort=N("number"))
+BY_TEAM = GlobalIndex("by-team", partition=S("team"), sort=N("number"))
 PLAYERS = Table("players", partition=S("id"))
 PLAYERS_LATER = Table(
     "players",
     partition=S("id"),
-    indexes=(BY_TEAM, Global("by-number", N("number"), projection=KEYS_ONLY)),
+    indexes=(BY_TEAM, GlobalIndex("by-number", N("number"), projection=KEYS_ONLY)),
 )
 
 

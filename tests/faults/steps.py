@@ -10,8 +10,8 @@ transactions, tells what must have happened.
 from typing import TypeAlias
 
 from tally.store.api import Delete, Put, Transaction, Update
-from tally.store.expressions import F, absent
-from tally.store.schema import KEYS_ONLY, Global, Local, N, S, Table, include
+from tally.store.expressions import F, not_exists
+from tally.store.schema import KEYS_ONLY, GlobalIndex, LocalIndex, N, S, Table, include
 from tally.store.values import Item
 
 SINGLES, BATCHES, TRANSFERS, TOKENS, PAIRS = 16, 3, 6, 3, 2
@@ -25,9 +25,9 @@ READINGS = Table(
     partition=S("group"),
     sort=S("id"),
     indexes=(
-        Global("by-team", partition=S("team"), sort=N("points")),
-        Global("by-mark", partition=S("mark"), projection=KEYS_ONLY),
-        Local("by-points", sort=N("points"), projection=include("team")),
+        GlobalIndex("by-team", partition=S("team"), sort=N("points")),
+        GlobalIndex("by-mark", partition=S("mark"), projection=KEYS_ONLY),
+        LocalIndex("by-points", sort=N("points"), projection=include("team")),
     ),
     ttl="expires",
 )
@@ -38,31 +38,31 @@ READINGS_LATER = Table(
     partition=S("group"),
     sort=S("id"),
     indexes=(
-        Global("by-team", partition=S("team"), sort=N("points")),
-        Global("by-sequence", partition=S("team"), sort=N("sequence"), projection=KEYS_ONLY),
-        Local("by-points", sort=N("points"), projection=KEYS_ONLY),
+        GlobalIndex("by-team", partition=S("team"), sort=N("points")),
+        GlobalIndex("by-sequence", partition=S("team"), sort=N("sequence"), projection=KEYS_ONLY),
+        LocalIndex("by-points", sort=N("points"), projection=KEYS_ONLY),
     ),
     ttl="retired",
 )
 ACCOUNTS = Table(
     "accounts",
     partition=S("id"),
-    indexes=(Global("by-balance", partition=S("kind"), sort=N("balance")),),
+    indexes=(GlobalIndex("by-balance", partition=S("kind"), sort=N("balance")),),
 )
 LEDGER = Table(
     "ledger",
     partition=S("id"),
-    indexes=(Global("by-worker", partition=S("worker"), sort=N("number")),),
+    indexes=(GlobalIndex("by-worker", partition=S("worker"), sort=N("number")),),
 )
 EVENTS = Table(
     "events",
     partition=S("id"),
-    indexes=(Global("by-parity", partition=N("parity"), sort=N("expires")),),
+    indexes=(GlobalIndex("by-parity", partition=N("parity"), sort=N("expires")),),
     ttl="expires",
 )
 LEFT, RIGHT = Table("left", partition=S("id")), Table("right", partition=S("id"))
 TABLES = (READINGS, ACCOUNTS, LEDGER, EVENTS, LEFT, RIGHT)
-NEW = absent("id")
+NEW = not_exists("id")
 
 Step: TypeAlias = Put | Update | Delete
 
@@ -105,7 +105,7 @@ def single_step(name: str, number: int) -> Step:
     if after is None:
         return Delete(READINGS, key, unchanged)
     if before is None:
-        return Put(READINGS, after, absent("id"))
+        return Put(READINGS, after, not_exists("id"))
     if number % 6 == 5:
         return Put(READINGS, after)
     changed = [F(name).set(value) for name, value in after.items() if name not in key]
@@ -150,7 +150,7 @@ def transfer_transaction(name: str, number: int) -> Transaction:
         (
             Update(ACCOUNTS, account(source), (F("balance").add(-amount),), F("balance") >= amount),
             Update(ACCOUNTS, account(target), (F("balance").add(amount),)),
-            Put(LEDGER, entry, absent("id")),
+            Put(LEDGER, entry, not_exists("id")),
         )
     )
 

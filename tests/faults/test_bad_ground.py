@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from tally.store.api import Delete, Get, Put, Query, Scan
-from tally.store.errors import StorageTooNew, StorageUnwritable, StoreError, Unavailable
+from tally.store.errors import StorageTooNew, StorageUnwritable, StoreError, StoreUnavailable
 from tally.store.expressions import F
 from tally.store.schema import S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
@@ -120,7 +120,7 @@ async def test_a_damaged_database_is_told_from_a_missing_one(tmp_path: Path) -> 
     database = tmp_path / FILE_NAME
     whole = database.read_bytes()
     database.write_bytes(whole[:100] + bytes(len(whole) - 100))
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await read_first(tmp_path)
 
 

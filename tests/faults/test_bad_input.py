@@ -45,8 +45,8 @@ from tally.store.errors import (
     TransactionCancelled,
     UnknownIndex,
 )
-from tally.store.expressions import F, absent, present
-from tally.store.schema import Global, S, Table
+from tally.store.expressions import F, exists, not_exists
+from tally.store.schema import GlobalIndex, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tests.store.tables import NEVER_MADE, PLAIN, PLAYERS
 
@@ -185,7 +185,7 @@ CASES: dict[str, Case] = {
     ),
     "a transaction of 101 items": (transact(*map(good, range(101))), TooManyItems, "100"),
     "a transaction that names an item twice": (
-        transact(good(), Check(PLAYERS, player(1), absent("x"))),
+        transact(good(), Check(PLAYERS, player(1), not_exists("x"))),
         DuplicateItem,
         "twice",
     ),
@@ -219,7 +219,7 @@ CASES: dict[str, Case] = {
     "a transaction with an endless token": (transact(good(), token="t" * 37), InvalidRequest, "36"),
     "a used token": (transact(good(), token="used"), TokenMismatch, "used"),
     "a transaction with a failed condition": (
-        transact(good(), Check(PLAYERS, KEY, absent("club"))),
+        transact(good(), Check(PLAYERS, KEY, not_exists("club"))),
         TransactionCancelled,
         "None, ConditionalCheckFailed",
     ),
@@ -229,7 +229,7 @@ CASES: dict[str, Case] = {
         "None, ValidationError",
     ),
     "a failed condition": (
-        update(F("x").set(1), condition=absent("club")),
+        update(F("x").set(1), condition=not_exists("club")),
         ConditionFailed,
         "players",
     ),
@@ -282,7 +282,11 @@ CASES: dict[str, Case] = {
     ),
     "a declared index that nobody made": (
         lambda engine: engine.query(
-            Query(Table("plain", S("id"), indexes=(Global("by-x", S("x")),)), F("x") == "1", "by-x")
+            Query(
+                Table("plain", S("id"), indexes=(GlobalIndex("by-x", S("x")),)),
+                F("x") == "1",
+                "by-x",
+            )
         ),
         UnknownIndex,
         "by-x",
@@ -372,9 +376,9 @@ async def test_any_attribute_name_may_be_used_in_every_expression(
 ) -> None:
     """Reserved words of DynamoDB, and names that look like parts of an expression, are names like any other."""
     key = {"id": f"word-{word}"}
-    await engine.put(Put(PLAIN, {**key, word: 1}, absent(word)))
+    await engine.put(Put(PLAIN, {**key, word: 1}, not_exists(word)))
     await engine.update(
-        Update(PLAIN, key, (F(word).set(F(word) + 1),), present(word) & (F(word) == 1))
+        Update(PLAIN, key, (F(word).set(F(word) + 1),), exists(word) & (F(word) == 1))
     )
     found = await engine.query(
         Query(PLAIN, F("id") == key["id"], filter=F(word).is_in(2), projection=(F(word).path,))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tally.store.api import Delete, Engine, Get, Put, Scan, Transaction, TransactionGet, Update
 from tally.store.errors import ConditionFailed, TransactionCancelled
-from tally.store.expressions import F, absent
+from tally.store.expressions import F, not_exists
 from tally.store.sqlite import open_sqlite
 from tests.faults.audit import audit
 from tests.faults.children import Child, started
@@ -227,7 +227,7 @@ class Pair:
 
 
 def _holds(seen: Any) -> Any:
-    return absent("id") if seen is None else F("value") == seen
+    return not_exists("id") if seen is None else F("value") == seen
 
 
 def _value(item: Any) -> Any:

@@ -22,9 +22,9 @@ from tally.store.api import (
     TransactionGet,
     Update,
 )
-from tally.store.errors import ConditionFailed, TransactionCancelled, Unavailable
-from tally.store.expressions import F, absent
-from tally.store.schema import Global, N, S, Table
+from tally.store.errors import ConditionFailed, StoreUnavailable, TransactionCancelled
+from tally.store.expressions import F, not_exists
+from tally.store.schema import GlobalIndex, N, S, Table
 from tally.store.sqlite import SqliteEngine, files, open_sqlite
 from tally.store.sqlite.layout import rows_name
 from tests.faults.audit import audit
@@ -32,7 +32,9 @@ from tests.faults.groups import one_group
 from tests.store.tables import NEVER_MADE
 
 NOTES = Table(
-    "notes", partition=S("id"), indexes=(Global("by-kind", partition=S("kind"), sort=N("number")),)
+    "notes",
+    partition=S("id"),
+    indexes=(GlobalIndex("by-kind", partition=S("kind"), sort=N("number")),),
 )
 PLAIN = Table("plain", partition=S("id"))
 
@@ -70,7 +72,7 @@ async def test_a_job_that_fails_halfway_is_undone_alone(
         ]
         await asyncio.sleep(0)  # a task asks when it first runs
         bug = engine._writer.submit(faulty)
-        refused = asyncio.ensure_future(engine.put(Put(NOTES, note(0), absent("id"))))
+        refused = asyncio.ensure_future(engine.put(Put(NOTES, note(0), not_exists("id"))))
         plain = [
             asyncio.ensure_future(engine.put(Put(PLAIN, {"id": f"plain-{number}"})))
             for number in range(20)
@@ -127,7 +129,9 @@ async def test_what_was_rolled_back_here_is_not_mistaken_for_what_another_proces
 ) -> None:
     """One store fails to make a table, another one then makes an index; both would have been the next change of the catalogue."""
     later = Table("later", partition=S("id"))
-    wider = Table("plain", partition=S("id"), indexes=(Global("by-kind", partition=S("kind")),))
+    wider = Table(
+        "plain", partition=S("id"), indexes=(GlobalIndex("by-kind", partition=S("kind")),)
+    )
 
     def make_and_fail(connection: apsw.Connection) -> None:
         engine._written.create(connection, later)
@@ -154,7 +158,7 @@ async def test_closing_answers_all_that_was_asked_for(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(engine.close())
         await asyncio.sleep(0)
-        with pytest.raises(Unavailable, match="closed"):
+        with pytest.raises(StoreUnavailable, match="closed"):
             await engine.put(Put(NOTES, note(1_000)))
         await closing
         await asyncio.gather(*asked)
@@ -193,7 +197,7 @@ async def test_a_closed_store_says_so_to_every_operation(
     engine: SqliteEngine, operation: str, table: Table
 ) -> None:
     await engine.close()
-    with pytest.raises(Unavailable, match="closed"):
+    with pytest.raises(StoreUnavailable, match="closed"):
         await AFTER_CLOSE[operation](engine, table)
     await engine.close()
 
@@ -211,7 +215,7 @@ async def test_pages_that_are_being_read_when_the_store_closes_end_in_an_answer(
     await engine.close()
     ends = await asyncio.gather(*reading, return_exceptions=True)
     whole = [end for end in ends if isinstance(end, Page) and len(end.items) == 1_000]
-    told = [end for end in ends if isinstance(end, Unavailable) and "closed" in str(end)]
+    told = [end for end in ends if isinstance(end, StoreUnavailable) and "closed" in str(end)]
     assert len(whole) + len(told) == len(ends)
     assert told
 
@@ -276,7 +280,7 @@ async def test_all_are_told_at_once_that_another_process_holds_the_store(
             asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(100)
         ]
         ends = await asyncio.gather(*tasks, return_exceptions=True)
-        assert {type(end) for end in ends} == {Unavailable}
+        assert {type(end) for end in ends} == {StoreUnavailable}
         assert time.monotonic() - begun < 10
         other.execute("ROLLBACK")
         other.close()

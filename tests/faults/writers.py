@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tally.store.api import BatchWrite, Delete, Get, Put
-from tally.store.errors import TransactionCancelled, Unavailable
+from tally.store.errors import StoreUnavailable, TransactionCancelled
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tests.faults import steps
 from tests.faults.children import say
@@ -155,7 +155,7 @@ async def write_until_closed(
     """A writer's life: it ends when the store is closed under it."""
     try:
         await writer(engine, name, *progress.get(name, (0, 0)))
-    except Unavailable as end:
+    except StoreUnavailable as end:
         if "closed" not in str(end):
             raise
 

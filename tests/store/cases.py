@@ -8,7 +8,16 @@ is about.
 from decimal import Decimal
 from typing import Any
 
-from tally.store.expressions import Action, Condition, F, Path, absent, joined, path_of, present
+from tally.store.expressions import (
+    Action,
+    Condition,
+    F,
+    Path,
+    exists,
+    list_append,
+    make_path,
+    not_exists,
+)
 
 ITEM: dict[str, Any] = {
     "string": "xyz",
@@ -67,17 +76,17 @@ HOLDS: dict[str, Condition] = {
     "in, by a field": F("number").is_in(9, F("same")),
     "in, of a whole list": F("empty list").is_in([1], []),
     "in 100 options": F("number").is_in(*range(100)),
-    "present": present("string"),
-    "present as null": present("nothing"),
-    "present inside": present("map", "inner", "deep"),
-    "present in a list": present("list", 4, 0),
-    "absent": absent("gone"),
-    "absent past the end": absent("list", 5),
-    "absent inside a scalar": absent("string", "k"),
-    "absent by position in a map": absent("map", 0),
-    "absent by name in a list": absent("list", "k"),
+    "present": exists("string"),
+    "present as null": exists("nothing"),
+    "present inside": exists("map", "inner", "deep"),
+    "present in a list": exists("list", 4, 0),
+    "absent": not_exists("gone"),
+    "absent past the end": not_exists("list", 5),
+    "absent inside a scalar": not_exists("string", "k"),
+    "absent by position in a map": not_exists("map", 0),
+    "absent by name in a list": not_exists("list", "k"),
     "a dot in a name": F("a.b") == "dotted",
-    "no attribute behind a dot": absent("a", "b"),
+    "no attribute behind a dot": not_exists("a", "b"),
     "a reserved word": F("size") == 7,
     "begins with": F("string").begins_with("xy"),
     "begins with itself": F("string").begins_with("xyz"),
@@ -165,17 +174,26 @@ UPDATES: dict[str, tuple[tuple[Action, ...], dict[str, Any]]] = {
         (F("number").set(F("number") + Decimal("1E-37")),),
         {"number": Decimal("5.0000000000000000000000000000000000001")},
     ),
-    "if absent keeps what is there": ((F("number").set(F("number").if_absent(0)),), {"number": 5}),
-    "if absent takes the other": ((F("new").set(F("new").if_absent(0)),), {"new": 0}),
-    "if absent takes another field": ((F("new").set(F("new").if_absent(F("number"))),), {"new": 5}),
+    "if absent keeps what is there": (
+        (F("number").set(F("number").if_not_exists(0)),),
+        {"number": 5},
+    ),
+    "if absent takes the other": ((F("new").set(F("new").if_not_exists(0)),), {"new": 0}),
+    "if absent takes another field": (
+        (F("new").set(F("new").if_not_exists(F("number"))),),
+        {"new": 5},
+    ),
     "if absent, twice": (
-        (F("new").set(F("gone").if_absent(F("gone too").if_absent(7))),),
+        (F("new").set(F("gone").if_not_exists(F("gone too").if_not_exists(7))),),
         {"new": 7},
     ),
-    "if absent and plus": ((F("new").set(F("new").if_absent(10) + 1),), {"new": 11}),
-    "join": ((F("empty list").set(F("empty list").joined([1, "x"])),), {"empty list": [1, "x"]}),
-    "join in front": ((F("list").set(joined([0], F("list"))),), {"list": [0, *ITEM["list"]]}),
-    "join or begin": ((F("new").set(joined(F("new").if_absent([]), [1])),), {"new": [1]}),
+    "if absent and plus": ((F("new").set(F("new").if_not_exists(10) + 1),), {"new": 11}),
+    "join": (
+        (F("empty list").set(F("empty list").list_append([1, "x"])),),
+        {"empty list": [1, "x"]},
+    ),
+    "join in front": ((F("list").set(list_append([0], F("list"))),), {"list": [0, *ITEM["list"]]}),
+    "join or begin": ((F("new").set(list_append(F("new").if_not_exists([]), [1])),), {"new": [1]}),
     "every right side sees the item as it was": (
         (F("string").set(F("part")), F("part").set(F("string"))),
         {"string": "yz", "part": "xyz"},
@@ -244,12 +262,14 @@ IMPOSSIBLE: dict[str, tuple[Action, ...]] = {
     "set to a missing field": (F("new").set(F("gone")),),
     "plus a missing field": (F("number").set(F("number") + F("gone")),),
     "plus a string": (F("number").set(F("number") + F("string")),),
-    "if absent, and the other is missing too": (F("new").set(F("gone").if_absent(F("gone too"))),),
-    "if absent, and the other is missing while the first is there": (
-        F("new").set(F("number").if_absent(F("gone"))),
+    "if absent, and the other is missing too": (
+        F("new").set(F("gone").if_not_exists(F("gone too"))),
     ),
-    "join a string": (F("list").set(F("list").joined(F("string"))),),
-    "join a missing list": (F("list").set(F("gone").joined([1])),),
+    "if absent, and the other is missing while the first is there": (
+        F("new").set(F("number").if_not_exists(F("gone"))),
+    ),
+    "join a string": (F("list").set(F("list").list_append(F("string"))),),
+    "join a missing list": (F("list").set(F("gone").list_append([1])),),
     "add a number to a string": (F("string").add(1),),
     "add a number to a set": (F("numbers").add(1),),
     "add a set to a number": (F("number").add({1}),),
@@ -261,25 +281,25 @@ IMPOSSIBLE: dict[str, tuple[Action, ...]] = {
 }
 
 PROJECTIONS: dict[str, tuple[tuple[Path, ...], dict[str, Any]]] = {
-    "one attribute": ((path_of("string"),), {"string": "xyz"}),
-    "several": ((path_of("string"), path_of("number")), {"string": "xyz", "number": 5}),
-    "one that is missing": ((path_of("string"), path_of("gone")), {"string": "xyz"}),
-    "inside a map": ((path_of("map", "k"),), {"map": {"k": "v"}}),
+    "one attribute": ((make_path("string"),), {"string": "xyz"}),
+    "several": ((make_path("string"), make_path("number")), {"string": "xyz", "number": 5}),
+    "one that is missing": ((make_path("string"), make_path("gone")), {"string": "xyz"}),
+    "inside a map": ((make_path("map", "k"),), {"map": {"k": "v"}}),
     "two inside a map": (
-        (path_of("map", "k"), path_of("map", "inner", "deep")),
+        (make_path("map", "k"), make_path("map", "inner", "deep")),
         {"map": {"k": "v", "inner": {"deep": "down"}}},
     ),
-    "an element of a list": ((path_of("list", 1),), {"list": [1]}),
+    "an element of a list": ((make_path("list", 1),), {"list": [1]}),
     "elements of a list stand together in their order": (
-        (path_of("map", "l", 2), path_of("map", "l", 0)),
+        (make_path("map", "l", 2), make_path("map", "l", 0)),
         {"map": {"l": [10, 30]}},
     ),
-    "an element past the end": ((path_of("list", 9), path_of("string")), {"string": "xyz"}),
-    "inside a map in a list": ((path_of("list", 3, "k"),), {"list": [{"k": "v"}]}),
-    "by name in a list": ((path_of("list", "k"), path_of("string")), {"string": "xyz"}),
-    "by position in a map": ((path_of("map", 0), path_of("string")), {"string": "xyz"}),
-    "a dot in a name": ((path_of("a.b"),), {"a.b": "dotted"}),
-    "nothing that is there": ((path_of("gone"),), {}),
+    "an element past the end": ((make_path("list", 9), make_path("string")), {"string": "xyz"}),
+    "inside a map in a list": ((make_path("list", 3, "k"),), {"list": [{"k": "v"}]}),
+    "by name in a list": ((make_path("list", "k"), make_path("string")), {"string": "xyz"}),
+    "by position in a map": ((make_path("map", 0), make_path("string")), {"string": "xyz"}),
+    "a dot in a name": ((make_path("a.b"),), {"a.b": "dotted"}),
+    "nothing that is there": ((make_path("gone"),), {}),
 }
 
 

@@ -30,7 +30,8 @@ from typing import Any
 
 import pytest
 
-from tally.store.dynamodb import Credentials, DynamoDBEngine, open_dynamodb
+from tally.store.dynamodb import Credentials, open_dynamodb
+from tally.store.dynamodb.engine import DynamoDBEngine
 from tests.needs import need_program, skip_or_fail
 from tests.store.features import Features, features
 

@@ -23,8 +23,8 @@ from tally.store.access import (
 from tally.store.api import Engine, Get, Page, Put, Update
 from tally.store.catalogue import Catalogue
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent, present
-from tally.store.schema import KEYS_ONLY, Attribute, Global, S, Table
+from tally.store.expressions import F, exists, not_exists
+from tally.store.schema import KEYS_ONLY, Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
 
@@ -32,8 +32,8 @@ FIXTURES = Table(
     "example-fixtures",
     partition=S("matchId"),
     indexes=(
-        Global("league-index", partition=S("leagueCode"), sort=S("startTime")),
-        Global("live-index", partition=S("live"), sort=S("startTime"), projection=KEYS_ONLY),
+        GlobalIndex("league-index", partition=S("leagueCode"), sort=S("startTime")),
+        GlobalIndex("live-index", partition=S("live"), sort=S("startTime"), projection=KEYS_ONLY),
     ),
     attributes=(
         Attribute("leagueCode", "S", required=True),
@@ -166,7 +166,7 @@ class Fixtures:
     async def archive(self, match_id: str) -> bool:
         try:
             await self.store.update(
-                FIXTURES, {"matchId": match_id}, F("live").remove(), condition=present("matchId")
+                FIXTURES, {"matchId": match_id}, F("live").remove(), condition=exists("matchId")
             )
         except ConditionFailed:
             return False
@@ -206,7 +206,7 @@ class Follows:
     async def follow(self, match_id: str, user_id: str, expires_at: int) -> None:
         follow = {"matchId": match_id, "userId": user_id, "expiresAt": expires_at}
         count = Update(FOLLOW_COUNTS, {"matchId": match_id}, (F("followers").add(1),))
-        await self.store.transact([Put(FOLLOWS, follow, condition=absent("matchId")), count])
+        await self.store.transact([Put(FOLLOWS, follow, condition=not_exists("matchId")), count])
 
     @access(
         "See a follow and its match", TransactGetItems, table=FOLLOWS, tables=(FIXTURES,), by="user"
@@ -247,7 +247,7 @@ class Locks:
         frequency="every 2.5 s",
     )
     async def acquire(self, key: str, owner: str, now: int) -> bool:
-        free = absent("lockKey") | (F("expiresAt") < now)
+        free = not_exists("lockKey") | (F("expiresAt") < now)
         try:
             await self.store.put(
                 LOCKS, {"lockKey": key, "owner": owner, "expiresAt": now + 10}, condition=free

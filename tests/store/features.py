@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tally.store.api import Engine, Get, Put, Transaction, Update
 from tally.store.errors import ConditionFailed, InvalidRequest, TokenMismatch, TransactionCancelled
-from tally.store.expressions import F, absent
+from tally.store.expressions import F, not_exists
 from tally.store.schema import S, Table
 
 SCRATCH = Table("features-scratch", partition=S("id"), ttl="expiresAt")
@@ -54,7 +54,7 @@ async def _failed_item_on_condition(engine: Engine) -> bool:
     item = {"id": _fresh(), "held": True}
     await engine.put(Put(SCRATCH, item))
     try:
-        await engine.put(Put(SCRATCH, item, condition=absent("id")))
+        await engine.put(Put(SCRATCH, item, condition=not_exists("id")))
     except ConditionFailed as refusal:
         return refusal.item == item
     raise AssertionError("a condition that does not hold was passed over")

@@ -42,18 +42,18 @@ from tally.store.schema import (
     ALL,
     KEYS_ONLY,
     B,
-    Global,
+    GlobalIndex,
     Index,
     KeyPart,
     KeyType,
-    Local,
+    LocalIndex,
     N,
     Projection,
     S,
     Table,
     include,
 )
-from tally.store.trees import names_in
+from tally.store.validate_expressions import attribute_names
 from tally.store.values import Item, Key
 from tests.store.strategies import NAMES, conditions, first_of_each, items, paths, updates
 
@@ -80,7 +80,7 @@ def tables(draw: st.DrawFn, name: str) -> Table:
     partition = KeyPart("id", draw(st.sampled_from(KEY_TYPES)))
     sort = draw(st.none() | st.builds(KeyPart, st.just("at"), st.sampled_from(KEY_TYPES)))
     types = {name: draw(st.sampled_from(KEY_TYPES)) for name in ("g", "h", "l")}
-    indexes: list[Index | Local] = []
+    indexes: list[Index | LocalIndex] = []
     for number in range(draw(st.integers(0, 2))):
         part = KeyPart("gh"[number], types["gh"[number]])
         second = draw(
@@ -88,11 +88,11 @@ def tables(draw: st.DrawFn, name: str) -> Table:
                 (None, KeyPart("l", types["l"]), sort, KeyPart("hg"[number], types["hg"[number]]))
             )
         )
-        indexes.append(Global(f"global-{number}", part, second, draw(_projections())))
+        indexes.append(GlobalIndex(f"global-{number}", part, second, draw(_projections())))
     if sort is not None and draw(st.booleans()):
-        indexes.append(Local("local-l", KeyPart("l", types["l"]), draw(_projections())))
+        indexes.append(LocalIndex("local-l", KeyPart("l", types["l"]), draw(_projections())))
     if sort is not None and draw(st.booleans()):
-        indexes.append(Local("local-g", KeyPart("g", types["g"]), draw(_projections())))
+        indexes.append(LocalIndex("local-g", KeyPart("g", types["g"]), draw(_projections())))
     return Table(name, partition, sort, tuple(indexes))
 
 
@@ -108,9 +108,9 @@ def shapes() -> tuple[Table, ...]:
             S("id"),
             S("at"),
             (
-                Global("global-0", S("g"), N("l"), ALL),
-                Global("global-1", N("h"), S("at"), include("a", "map")),
-                Local("local-l", N("l"), KEYS_ONLY),
+                GlobalIndex("global-0", S("g"), N("l"), ALL),
+                GlobalIndex("global-1", N("h"), S("at"), include("a", "map")),
+                LocalIndex("local-l", N("l"), KEYS_ONLY),
             ),
         ),
         Table(
@@ -118,17 +118,17 @@ def shapes() -> tuple[Table, ...]:
             N("id"),
             N("at"),
             (
-                Global("global-0", B("g"), None, KEYS_ONLY),
-                Local("local-l", S("l"), ALL),
-                Local("local-h", B("h"), include("a")),
+                GlobalIndex("global-0", B("g"), None, KEYS_ONLY),
+                LocalIndex("local-l", S("l"), ALL),
+                LocalIndex("local-h", B("h"), include("a")),
             ),
         ),
-        Table("shape-binaries", B("id"), B("at"), (Global("global-0", N("g"), B("l"), ALL),)),
+        Table("shape-binaries", B("id"), B("at"), (GlobalIndex("global-0", N("g"), B("l"), ALL),)),
         Table(
             "shape-plain",
             S("id"),
             None,
-            (Global("global-0", S("g"), None, include("name", "list")),),
+            (GlobalIndex("global-0", S("g"), None, include("name", "list")),),
         ),
     )
 
@@ -324,7 +324,7 @@ class MakeUp:
             return self._conditions()
         carried = set(index.projection.names)
         return self._conditions().map(
-            lambda test: test if test is not None and names_in(test) <= carried else None
+            lambda test: test if test is not None and attribute_names(test) <= carried else None
         )
 
     @st.composite

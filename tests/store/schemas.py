@@ -11,11 +11,11 @@ from tally.store.schema import (
     ALL,
     KEYS_ONLY,
     Attribute,
-    Global,
+    GlobalIndex,
     Index,
     KeyPart,
     KeyType,
-    Local,
+    LocalIndex,
     Table,
     include,
 )
@@ -68,9 +68,9 @@ def tables(draw: Any) -> Table:
     """A table that its declaration allows."""
     # Which name and type goes where is left to chance in one draw; one name that nobody thought of
     # is enough.
-    chance = random.Random(draw(_SEEDS))
-    names = chance.sample(sorted({*NAMES, draw(_TEXT)}), 10)
-    parts = [KeyPart(name, chance.choice(get_args(KeyType))) for name in names[:6]]
+    rng = random.Random(draw(_SEEDS))
+    names = rng.sample(sorted({*NAMES, draw(_TEXT)}), 10)
+    parts = [KeyPart(name, rng.choice(get_args(KeyType))) for name in names[:6]]
     sort = parts[1] if draw(_COINS) else None
     described = names[6 : 7 + draw(_UP_TO_3)]
     ttl = [None, "expires at", described[0], described[-1]][draw(_UP_TO_3)]
@@ -88,15 +88,15 @@ def tables(draw: Any) -> Table:
 
 def _indexes(
     draw: Any, parts: Sequence[KeyPart], names: Sequence[str], *, local: bool
-) -> Iterator[Index | Local]:
+) -> Iterator[Index | LocalIndex]:
     projections = [ALL, KEYS_ONLY, include(names[0]), include(*reversed(names))]
     for name in dict.fromkeys(draw(_TABLE_NAMES) for _ in range(draw(_UP_TO_3))):
         projection, part = projections[draw(_UP_TO_3)], parts[draw(_UP_TO_3)]
         if local and draw(_COINS):
-            yield Local(name, part, projection)
+            yield LocalIndex(name, part, projection)
         else:
             sort = parts[draw(_UP_TO_3)]
-            yield Global(name, part, None if sort == part else sort, projection)
+            yield GlobalIndex(name, part, None if sort == part else sort, projection)
 
 
 def schemas() -> SearchStrategy[list[Table]]:

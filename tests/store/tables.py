@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tally.store.api import Engine, Get, Page, Put, Query, Scan, Transaction
-from tally.store.expressions import absent
-from tally.store.schema import ALL, KEYS_ONLY, B, Global, Local, N, S, Table, include
+from tally.store.expressions import not_exists
+from tally.store.schema import ALL, KEYS_ONLY, B, GlobalIndex, LocalIndex, N, S, Table, include
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.values import Item, Key
 
@@ -27,24 +27,26 @@ PLAYERS = Table(
     partition=S("club"),
     sort=S("name"),
     indexes=(
-        Global("by-team", partition=S("team"), sort=N("points"), projection=ALL),
-        Global("by-status", partition=S("status"), projection=KEYS_ONLY),
-        Global("by-day", partition=N("day"), sort=S("city"), projection=include("note", "tags")),
-        Local("by-age", sort=N("age"), projection=ALL),
-        Local("by-city", sort=S("city"), projection=KEYS_ONLY),
-        Local("by-rank", sort=B("rank"), projection=include("note")),
+        GlobalIndex("by-team", partition=S("team"), sort=N("points"), projection=ALL),
+        GlobalIndex("by-status", partition=S("status"), projection=KEYS_ONLY),
+        GlobalIndex(
+            "by-day", partition=N("day"), sort=S("city"), projection=include("note", "tags")
+        ),
+        LocalIndex("by-age", sort=N("age"), projection=ALL),
+        LocalIndex("by-city", sort=S("city"), projection=KEYS_ONLY),
+        LocalIndex("by-rank", sort=B("rank"), projection=include("note")),
     ),
 )
 
 TOKENS = Table(
     "tokens",
     partition=S("id"),
-    indexes=(Global("by-owner", partition=S("owner"), projection=ALL),),
+    indexes=(GlobalIndex("by-owner", partition=S("owner"), projection=ALL),),
     ttl="expires",
 )
 
 NEVER_MADE = Table(
-    "never-made", partition=S("id"), indexes=(Global("by-owner", partition=S("owner")),)
+    "never-made", partition=S("id"), indexes=(GlobalIndex("by-owner", partition=S("owner")),)
 )
 
 TABLES = (PLAIN, STRINGS, NUMBERS, BINARIES, NUMBERED, PLAYERS, TOKENS)
@@ -96,16 +98,16 @@ def _from(operation: Any, start: Key | None) -> Any:
 
 @asynccontextmanager
 async def embedded(
-    directory: Path, *tables: Table, busy: int | None = None
+    directory: Path, *tables: Table, writer_process_rate: int | None = None
 ) -> AsyncIterator[SqliteEngine]:
     """The embedded engine on a new directory, with these tables."""
-    async with open_sqlite(directory, busy=busy) as engine:
+    async with open_sqlite(directory, writer_process_rate=writer_process_rate) as engine:
         for table in tables:
             await engine.create_table(table)
         yield engine
 
 
-NEW = absent("id")
+NEW = not_exists("id")
 
 
 def once(name: str, by: str) -> Transaction:

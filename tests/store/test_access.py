@@ -14,16 +14,16 @@ from tally.store.access import (
     BatchWriteItem,
     DeleteItem,
     GetItem,
-    Operation,
+    PatternOperation,
     PutItem,
     Query,
     Scan,
     TransactWriteItems,
     UpdateItem,
     access,
+    access_pattern,
+    access_patterns,
     current_invocation,
-    pattern_of,
-    patterns_of,
 )
 from tally.store.api import Check, Get, Put
 from tally.store.errors import (
@@ -33,7 +33,7 @@ from tally.store.errors import (
     StorageFull,
     TransactionCancelled,
 )
-from tally.store.expressions import F, present
+from tally.store.expressions import F, exists
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
 from tally.store.values import Item
@@ -104,7 +104,7 @@ class Wayward:
 
     @access("Scan, no filter", Scan, table=FIXTURES, bound=10)
     async def filter_of_a_scan(self) -> None:
-        await self.store.scan(FIXTURES, filter=present("live"))
+        await self.store.scan(FIXTURES, filter=exists("live"))
 
     @access(
         "Conditional",
@@ -120,7 +120,7 @@ class Wayward:
 
     @access("Transaction", TransactWriteItems, table=FOLLOWS)
     async def table_of_a_transaction(self) -> None:
-        await self.store.transact([Check(LOCKS, {"lockKey": "a"}, present("lockKey"))])
+        await self.store.transact([Check(LOCKS, {"lockKey": "a"}, exists("lockKey"))])
 
     @access("Writes only", TransactWriteItems, table=FOLLOWS)
     async def read_in_a_transaction(self) -> None:
@@ -169,7 +169,7 @@ async def test_an_undeclared_access_is_refused_before_anything_is_sent(
     """It is an AccessViolation that names the pattern, it counts as an error, and no operation has been made."""
     with pytest.raises(AccessViolation, match=VIOLATIONS[method]) as refusal:
         await getattr(Wayward(store), method)()
-    pattern = patterns_of(Wayward)[method]
+    pattern = access_patterns(Wayward)[method]
     assert repr(pattern.name) in str(refusal.value)
     assert store.meters.of(pattern).errors == 1
     assert [
@@ -178,7 +178,7 @@ async def test_an_undeclared_access_is_refused_before_anything_is_sent(
 
 
 def test_every_violation_is_tried() -> None:
-    assert set(patterns_of(Wayward)) == set(VIOLATIONS)
+    assert set(access_patterns(Wayward)) == set(VIOLATIONS)
 
 
 async def test_a_call_outside_of_any_pattern_is_refused(store: Store) -> None:
@@ -238,7 +238,7 @@ async def test_a_condition_that_fails_is_an_answer_and_not_an_error(store: Store
         "owner": "second",
         "expiresAt": 121,
     }
-    meter = store.meters.of(patterns_of(Locks)["acquire"])
+    meter = store.meters.of(access_patterns(Locks)["acquire"])
     assert (meter.whole.calls, meter.refused, meter.errors, meter.items) == (3, 1, 0, 2)
     assert meter.capacity.write >= 2
 
@@ -249,7 +249,7 @@ async def test_the_live_index_is_scanned_up_to_its_bound_and_no_further(store: S
     await fixtures.put_many(fixture(number, live="1") for number in range(20))
     assert len(await fixtures.live()) == 20
     await fixtures.put_many(fixture(number, live="1") for number in range(20, 60))
-    meter = store.meters.of(patterns_of(Fixtures)["live"])
+    meter = store.meters.of(access_patterns(Fixtures)["live"])
     before = meter.items
     with pytest.raises(
         BoundExceeded, match="'Scan live fixtures': more than 20 items would be read"
@@ -355,7 +355,7 @@ async def test_a_generator_that_is_left_early_cleans_up_under_its_pattern(store:
     assert await anext(stream) == "m000"
     await stream.aclose()
     assert streams.cleaned == ["m000"]
-    meter = store.meters.of(patterns_of(Streams)["stream"])
+    meter = store.meters.of(access_patterns(Streams)["stream"])
     assert meter.whole.calls == 1
     assert [count.calls for count in meter.operations.values()] == [1, 1]
 
@@ -364,14 +364,14 @@ async def test_patterns_nest_and_come_back(store: Store) -> None:
     """A pattern that calls another one is under the other's rules until that one is done."""
     await Fixtures(store).put_many(fixture(number) for number in range(3))
     assert await Streams(store, []).outer() == ["m000", "m001", "m002"]
-    assert store.meters.of(patterns_of(Streams)["outer"]).items == 1
+    assert store.meters.of(access_patterns(Streams)["outer"]).items == 1
 
 
 async def test_concurrent_calls_do_not_share_what_they_have_read(store: Store) -> None:
     """Twenty calls at once, each with its own bound of seven."""
     await Fixtures(store).put_many(fixture(number) for number in range(7))
     assert await asyncio.gather(*(Pages(store).bounded() for _ in range(20))) == [7] * 20
-    meter = store.meters.of(patterns_of(Pages)["bounded"])
+    meter = store.meters.of(access_patterns(Pages)["bounded"])
     assert (meter.whole.calls, meter.items, meter.errors) == (20, 140, 0)
 
 
@@ -386,7 +386,7 @@ async def test_many_accesses_at_once_cannot_pass_a_bound_together(store: Store) 
 
     outcomes = await Eager().get()
     assert [type(outcome) for outcome in outcomes] == [type(None)] * 3 + [BoundExceeded] * 2
-    assert store.meters.of(patterns_of(Eager)["get"]).operations["GetItem", None].calls == 3
+    assert store.meters.of(access_patterns(Eager)["get"]).operations["GetItem", None].calls == 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +447,7 @@ async def test_a_call_that_never_reaches_the_store_is_not_counted(store: Store) 
     cached = Cached()
     await cached.get(hit=True)
     await cached.get(hit=False)
-    assert store.meters.of(patterns_of(Cached)["get"]).whole.calls == 1
+    assert store.meters.of(access_patterns(Cached)["get"]).whole.calls == 1
 
 
 async def test_latency_is_the_time_in_the_body_and_not_in_the_consumer(store: Store) -> None:
@@ -457,7 +457,7 @@ async def test_latency_is_the_time_in_the_body_and_not_in_the_consumer(store: St
     await Fixtures(store).put_many(fixture(number) for number in range(3))
     async for _ in Streams(store, []).stream():
         await clock.advance(10)
-    meter = store.meters.of(patterns_of(Streams)["stream"])
+    meter = store.meters.of(access_patterns(Streams)["stream"])
     assert (meter.whole.calls, meter.whole.seconds) == (1, 0.0)
 
 
@@ -474,7 +474,7 @@ async def test_latency_counts_what_the_body_does_after_reaching_the_store(store:
             await move(2)
 
     await Slow().get()
-    meter = store.meters.of(patterns_of(Slow)["get"])
+    meter = store.meters.of(access_patterns(Slow)["get"])
     assert (meter.whole.seconds, meter.whole.slowest) == (2.0, 2.0)
     assert [count.seconds for count in meter.operations.values()] == [0.0]
 
@@ -491,7 +491,7 @@ async def test_latency_counts_what_the_body_does_after_reaching_the_store(store:
     ],
 )
 def test_a_wrong_declaration_is_refused_when_it_is_made(
-    operation: Operation, more: dict[str, Any], problem: str
+    operation: PatternOperation, more: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(AccessViolation, match=f"access pattern 'Wrong': {problem}"):
         access("Wrong", operation, table=FIXTURES, **more)
@@ -534,19 +534,19 @@ def test_an_operation_refuses_what_it_never_has(wrong: str) -> None:
     ],
 )
 def test_an_operation_reads_as_in_the_tables_of_the_documents(
-    operation: Operation, label: str
+    operation: PatternOperation, label: str
 ) -> None:
     @access("Labelled", operation, table=FIXTURES, bound=1)
     async def method() -> None: ...
 
-    pattern = pattern_of(method)
+    pattern = access_pattern(method)
     assert pattern is not None
     assert pattern.operation_label == label
 
 
 def test_a_transaction_names_the_other_tables_that_it_touches() -> None:
     assert (
-        patterns_of(Follows)["follow"].operation_label
+        access_patterns(Follows)["follow"].operation_label
         == "TransactWriteItems with example-follow-counts"
     )
 
@@ -554,7 +554,7 @@ def test_a_transaction_names_the_other_tables_that_it_touches() -> None:
 def test_a_pattern_keeps_the_name_and_the_signature_of_its_method() -> None:
     assert Fixtures.get.__name__ == "get"
     assert list(Fixtures.get.__annotations__) == ["match_id", "return"]
-    assert list(patterns_of(Fixtures)) == [
+    assert list(access_patterns(Fixtures)) == [
         "get",
         "get_many",
         "of_league",
@@ -573,9 +573,9 @@ def test_a_subclass_may_replace_a_pattern_or_hide_it() -> None:
 
         live = None  # type: ignore[assignment]
 
-    assert patterns_of(Quiet)["get"].name == "Get fixture quietly"
-    assert "live" not in patterns_of(Quiet)
-    assert patterns_of(Quiet)["archive"] is patterns_of(Fixtures)["archive"]
+    assert access_patterns(Quiet)["get"].name == "Get fixture quietly"
+    assert "live" not in access_patterns(Quiet)
+    assert access_patterns(Quiet)["archive"] is access_patterns(Fixtures)["archive"]
 
 
 async def test_a_transaction_may_touch_the_tables_it_declares_and_no_other(store: Store) -> None:

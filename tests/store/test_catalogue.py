@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 
 from tally.store.access import GetItem, PutItem, Query, TransactWriteItems, UpdateItem, access
-from tally.store.catalogue import Catalogue, check_repositories, find_problems, tables_of
+from tally.store.catalogue import Catalogue, check_repositories, find_problems, owned_tables
 from tally.store.errors import AccessViolation
 from tally.store.schema import S, Table
 from tests.store.example import CATALOGUE, FIXTURES, FOLLOWS, LOCKS, Fixtures, Follows, Locks
@@ -51,8 +51,8 @@ class Plain:
 
 
 def test_a_repository_owns_the_tables_of_its_patterns_unless_it_says_otherwise() -> None:
-    assert tables_of(Plain) == (LOCKS, FOLLOWS)
-    assert tables_of(Locks) == (LOCKS,)
+    assert owned_tables(Plain) == (LOCKS, FOLLOWS)
+    assert owned_tables(Locks) == (LOCKS,)
 
 
 def test_two_repositories_never_own_one_table() -> None:

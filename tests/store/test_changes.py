@@ -8,22 +8,22 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tally.store.changes import Change, Cost, compare, version_of
 from tally.store.errors import InvalidSchema
-from tally.store.lockfile import normal, render_lock
+from tally.store.lockfile import normalize, render_lock
 from tally.store.schema import (
     ALL,
     KEYS_ONLY,
     Attribute,
-    Global,
+    GlobalIndex,
     Index,
     KeyPart,
-    Local,
+    LocalIndex,
     N,
     S,
     Table,
     include,
 )
+from tally.store.schema_diff import ChangeImpact, SchemaChange, compare_schemas, version_of
 from tests.store.example import CATALOGUE, FIXTURES, FOLLOWS
 from tests.store.schemas import schemas, tables
 
@@ -32,8 +32,8 @@ BASE = Table(
     partition=S("id"),
     sort=S("at"),
     indexes=(
-        Global("by-owner", partition=S("owner"), sort=N("points"), projection=include("note")),
-        Local("by-age", sort=N("age"), projection=KEYS_ONLY),
+        GlobalIndex("by-owner", partition=S("owner"), sort=N("points"), projection=include("note")),
+        LocalIndex("by-age", sort=N("age"), projection=KEYS_ONLY),
     ),
     ttl="expires",
     attributes=(
@@ -55,125 +55,145 @@ def attributes(**types: str) -> tuple[Attribute, ...]:
     )
 
 
-CHANGES: dict[str, tuple[Table, Table, Cost]] = {
+CHANGES: dict[str, tuple[Table, Table, ChangeImpact]] = {
     "optional attribute more is new": (
         BASE,
         replace(BASE, attributes=(*BASE.attributes, Attribute("more", "L"))),
-        Cost.SAFE,
+        ChangeImpact.SAFE,
     ),
     "required attribute more is new": (
         BASE,
         replace(BASE, attributes=(*BASE.attributes, Attribute("more", "L", required=True))),
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
     ),
     "attribute note is gone": (
         BASE,
         replace(BASE, attributes=attributes(owner="S!", expires="N")),
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
     ),
     "attribute note was of type S and is of type M": (
         BASE,
         replace(BASE, attributes=attributes(owner="S!", note="M", expires="N")),
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
     ),
     "attribute note is required from now on": (
         BASE,
         replace(BASE, attributes=attributes(owner="S!", note="S!", expires="N")),
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
     ),
     "attribute owner is no longer required": (
         BASE,
         replace(BASE, attributes=attributes(owner="S", note="S", expires="N")),
-        Cost.SAFE,
+        ChangeImpact.SAFE,
     ),
     "global index by-note is new": (
         BASE,
-        replace(BASE, indexes=(*BASE.indexes, Global("by-note", S("note")))),
-        Cost.SAFE,
+        replace(BASE, indexes=(*BASE.indexes, GlobalIndex("by-note", S("note")))),
+        ChangeImpact.SAFE,
     ),
-    "global index by-owner is gone": (BASE, replace(BASE, indexes=(BY_AGE,)), Cost.SAFE),
+    "global index by-owner is gone": (BASE, replace(BASE, indexes=(BY_AGE,)), ChangeImpact.SAFE),
     "the projection of index by-owner was note and is ALL": (
         BASE,
         replace(BASE, indexes=(replace(BY_OWNER, projection=ALL), BY_AGE)),
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
     ),
     "the projection of index by-owner was note and is at, note": (
         BASE,
         replace(BASE, indexes=(replace(BY_OWNER, projection=include("note", "at")), BY_AGE)),
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
     ),
     "the key of index by-owner was owner (S) + points (N) and is owner (S)": (
         BASE,
         replace(BASE, indexes=(replace(BY_OWNER, sort=None), BY_AGE)),
-        Cost.IMPOSSIBLE,
+        ChangeImpact.IMPOSSIBLE,
     ),
     "the key of index by-owner was owner (S) + points (N) and is owner (S) + points (S)": (
         BASE,
         replace(BASE, indexes=(replace(BY_OWNER, sort=S("points")), BY_AGE)),
-        Cost.IMPOSSIBLE,
+        ChangeImpact.IMPOSSIBLE,
     ),
     "local index by-city is new": (
         BASE,
-        replace(BASE, indexes=(*BASE.indexes, Local("by-city", S("city")))),
-        Cost.IMPOSSIBLE,
+        replace(BASE, indexes=(*BASE.indexes, LocalIndex("by-city", S("city")))),
+        ChangeImpact.IMPOSSIBLE,
     ),
-    "local index by-age is gone": (BASE, replace(BASE, indexes=(BY_OWNER,)), Cost.IMPOSSIBLE),
+    "local index by-age is gone": (
+        BASE,
+        replace(BASE, indexes=(BY_OWNER,)),
+        ChangeImpact.IMPOSSIBLE,
+    ),
     "the sort key of local index by-age has changed": (
         BASE,
-        replace(BASE, indexes=(BY_OWNER, Local("by-age", S("age"), KEYS_ONLY))),
-        Cost.IMPOSSIBLE,
+        replace(BASE, indexes=(BY_OWNER, LocalIndex("by-age", S("age"), KEYS_ONLY))),
+        ChangeImpact.IMPOSSIBLE,
     ),
     "the projection of index by-age was KEYS_ONLY and is ALL": (
         BASE,
-        replace(BASE, indexes=(BY_OWNER, Local("by-age", N("age")))),
-        Cost.IMPOSSIBLE,
+        replace(BASE, indexes=(BY_OWNER, LocalIndex("by-age", N("age")))),
+        ChangeImpact.IMPOSSIBLE,
     ),
     "index by-age was local and is global": (
         BASE,
-        replace(BASE, indexes=(BY_OWNER, Global("by-age", S("id"), N("age"), KEYS_ONLY))),
-        Cost.IMPOSSIBLE,
+        replace(BASE, indexes=(BY_OWNER, GlobalIndex("by-age", S("id"), N("age"), KEYS_ONLY))),
+        ChangeImpact.IMPOSSIBLE,
     ),
     "the primary key was id (S) + at (S) and is id (S)": (
         PLAIN,
         replace(PLAIN, sort=None),
-        Cost.IMPOSSIBLE,
+        ChangeImpact.IMPOSSIBLE,
     ),
     "the primary key was id (S) + at (S) and is id (N) + at (S)": (
         PLAIN,
         replace(PLAIN, partition=N("id")),
-        Cost.IMPOSSIBLE,
+        ChangeImpact.IMPOSSIBLE,
     ),
     "the primary key was id (S) + at (S) and is key (S) + at (S)": (
         PLAIN,
         replace(PLAIN, partition=S("key")),
-        Cost.IMPOSSIBLE,
+        ChangeImpact.IMPOSSIBLE,
     ),
-    "items expire by until": (PLAIN, replace(PLAIN, ttl="until"), Cost.SAFE),
-    "items expire by expires": (PLAIN, replace(PLAIN, ttl="expires"), Cost.MIGRATION),
-    "items no longer expire by expires": (BASE, replace(BASE, ttl=None), Cost.MIGRATION),
-    "items expire by until instead of expires": (BASE, replace(BASE, ttl="until"), Cost.MIGRATION),
-    "the version went from 1.2.3 to 1.10.0": (BASE, replace(BASE, version="1.10.0"), Cost.SAFE),
-    "the version went from 1.2.3 to 2.0.0": (BASE, replace(BASE, version="2.0.0"), Cost.MIGRATION),
-    "the version went from 1.2.3 to 1.2.2": (BASE, replace(BASE, version="1.2.2"), Cost.IMPOSSIBLE),
+    "items expire by until": (PLAIN, replace(PLAIN, ttl="until"), ChangeImpact.SAFE),
+    "items expire by expires": (PLAIN, replace(PLAIN, ttl="expires"), ChangeImpact.MIGRATION),
+    "items no longer expire by expires": (BASE, replace(BASE, ttl=None), ChangeImpact.MIGRATION),
+    "items expire by until instead of expires": (
+        BASE,
+        replace(BASE, ttl="until"),
+        ChangeImpact.MIGRATION,
+    ),
+    "the version went from 1.2.3 to 1.10.0": (
+        BASE,
+        replace(BASE, version="1.10.0"),
+        ChangeImpact.SAFE,
+    ),
+    "the version went from 1.2.3 to 2.0.0": (
+        BASE,
+        replace(BASE, version="2.0.0"),
+        ChangeImpact.MIGRATION,
+    ),
+    "the version went from 1.2.3 to 1.2.2": (
+        BASE,
+        replace(BASE, version="1.2.2"),
+        ChangeImpact.IMPOSSIBLE,
+    ),
 }
 
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_each_change_has_its_class_by_the_rules(what: str) -> None:
     before, after, cost = CHANGES[what]
-    (change,) = compare([before], [after])
+    (change,) = compare_schemas([before], [after])
     assert (change.table, change.what, change.cost) == ("base", what, cost)
-    assert bool(change.advice) or cost is Cost.SAFE
+    assert bool(change.advice) or cost is ChangeImpact.SAFE
 
 
 def test_a_new_table_is_safe_and_a_removed_one_needs_a_migration() -> None:
-    assert [(change.what, change.cost) for change in compare([], [BASE])] == [
-        ("the table is new", Cost.SAFE)
+    assert [(change.what, change.cost) for change in compare_schemas([], [BASE])] == [
+        ("the table is new", ChangeImpact.SAFE)
     ]
-    (change,) = compare([BASE], [])
+    (change,) = compare_schemas([BASE], [])
     assert (change.what, change.cost, change.accepted) == (
         "the table is gone",
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
         False,
     )
     assert "--drop base" in change.advice
@@ -186,10 +206,13 @@ def test_an_index_that_a_pattern_uses_cannot_go() -> None:
         return [entry.place for entry in CATALOGUE.users_of(table, index)]
 
     without = replace(FIXTURES, indexes=())
-    (league, live) = compare([FIXTURES], [without], in_use)
-    assert (league.cost, league.advice) == (Cost.IMPOSSIBLE, "still used by Fixtures.of_league")
-    assert (live.cost, live.advice) == (Cost.IMPOSSIBLE, "still used by Fixtures.live")
-    assert {change.cost for change in compare([FIXTURES], [without])} == {Cost.SAFE}
+    (league, live) = compare_schemas([FIXTURES], [without], in_use)
+    assert (league.cost, league.advice) == (
+        ChangeImpact.IMPOSSIBLE,
+        "still used by Fixtures.of_league",
+    )
+    assert (live.cost, live.advice) == (ChangeImpact.IMPOSSIBLE, "still used by Fixtures.live")
+    assert {change.cost for change in compare_schemas([FIXTURES], [without])} == {ChangeImpact.SAFE}
 
 
 def test_a_migration_is_accepted_when_the_major_version_was_raised_and_the_impossible_never() -> (
@@ -198,18 +221,18 @@ def test_a_migration_is_accepted_when_the_major_version_was_raised_and_the_impos
     after = replace(
         BASE, attributes=attributes(owner="S!"), ttl=None, indexes=(BY_OWNER,), version="2.0.0"
     )
-    changes = {change.what: change for change in compare([BASE], [after])}
+    changes = {change.what: change for change in compare_schemas([BASE], [after])}
     assert changes["attribute note is gone"].accepted
     assert changes["the version went from 1.2.3 to 2.0.0"].accepted
     assert not changes["local index by-age is gone"].accepted
-    not_raised = compare([BASE], [replace(BASE, ttl=None, version="1.9.0")])
+    not_raised = compare_schemas([BASE], [replace(BASE, ttl=None, version="1.9.0")])
     assert [change.accepted for change in not_raised] == [False, False]
 
 
 @given(schemas())
 def test_equal_schemas_have_no_difference(schema: list[Table]) -> None:
-    assert compare(schema, schema) == []
-    assert compare([normal(table) for table in schema], schema) == []
+    assert compare_schemas(schema, schema) == []
+    assert compare_schemas([normalize(table) for table in schema], schema) == []
 
 
 @given(tables(), tables())
@@ -218,7 +241,9 @@ def test_no_difference_means_the_same_lock_and_the_other_way_round(
 ) -> None:
     """What the diff overlooks the lock does not hold, and what the lock holds the diff does not overlook."""
     after = replace(after, name=before.name)
-    assert (compare([before], [after]) == []) == (render_lock([before]) == render_lock([after]))
+    assert (compare_schemas([before], [after]) == []) == (
+        render_lock([before]) == render_lock([after])
+    )
 
 
 Mutation = Callable[[Table, Any], Table | None]
@@ -278,7 +303,9 @@ def _each_attribute(change: Callable[[Attribute], Attribute | None]) -> Mutation
 
 
 def _add_global(table: Table, _: Any) -> Table | None:
-    return replace(table, indexes=(*table.indexes, Global("a-fresh-index", S("a fresh attribute"))))
+    return replace(
+        table, indexes=(*table.indexes, GlobalIndex("a-fresh-index", S("a fresh attribute")))
+    )
 
 
 def _add_local(table: Table, _: Any) -> Table | None:
@@ -286,7 +313,7 @@ def _add_local(table: Table, _: Any) -> Table | None:
         None
         if table.sort is None
         else replace(
-            table, indexes=(*table.indexes, Local("a-fresh-index", S("a fresh attribute")))
+            table, indexes=(*table.indexes, LocalIndex("a-fresh-index", S("a fresh attribute")))
         )
     )
 
@@ -330,38 +357,44 @@ def _rekey(index: Index) -> Index:
     return replace(index, sort=S("a fresh attribute"))
 
 
-MUTATIONS: dict[str, tuple[Mutation, Cost]] = {
-    "another type of partition key": (_change_partition_type, Cost.IMPOSSIBLE),
-    "a sort key more or less": (_drop_or_add_sort, Cost.IMPOSSIBLE),
-    "an optional attribute more": (_add_attribute(required=False), Cost.SAFE),
-    "a required attribute more": (_add_attribute(required=True), Cost.MIGRATION),
-    "an attribute less": (_drop_attribute, Cost.MIGRATION),
+MUTATIONS: dict[str, tuple[Mutation, ChangeImpact]] = {
+    "another type of partition key": (_change_partition_type, ChangeImpact.IMPOSSIBLE),
+    "a sort key more or less": (_drop_or_add_sort, ChangeImpact.IMPOSSIBLE),
+    "an optional attribute more": (_add_attribute(required=False), ChangeImpact.SAFE),
+    "a required attribute more": (_add_attribute(required=True), ChangeImpact.MIGRATION),
+    "an attribute less": (_drop_attribute, ChangeImpact.MIGRATION),
     "an attribute of another type": (
         _each_attribute(lambda each: replace(each, type="L" if each.type != "L" else "M")),
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
     ),
     "an attribute made required": (
         _each_attribute(lambda each: None if each.required else replace(each, required=True)),
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
     ),
     "an attribute made optional": (
         _each_attribute(lambda each: replace(each, required=False) if each.required else None),
-        Cost.SAFE,
+        ChangeImpact.SAFE,
     ),
-    "a global index more": (_add_global, Cost.SAFE),
-    "a local index more": (_add_local, Cost.IMPOSSIBLE),
-    "a global index less": (_drop_index(local=False), Cost.SAFE),
-    "a local index less": (_drop_index(local=True), Cost.IMPOSSIBLE),
+    "a global index more": (_add_global, ChangeImpact.SAFE),
+    "a local index more": (_add_local, ChangeImpact.IMPOSSIBLE),
+    "a global index less": (_drop_index(local=False), ChangeImpact.SAFE),
+    "a local index less": (_drop_index(local=True), ChangeImpact.IMPOSSIBLE),
     "another projection of a global index": (
         _change_index(_reproject, local=False),
-        Cost.MIGRATION,
+        ChangeImpact.MIGRATION,
     ),
-    "another projection of a local index": (_change_index(_reproject, local=True), Cost.IMPOSSIBLE),
-    "another key of a global index": (_change_index(_rekey, local=False), Cost.IMPOSSIBLE),
-    "another key of a local index": (_change_index(_rekey, local=True), Cost.IMPOSSIBLE),
-    "another TTL": (_change_ttl("another"), Cost.MIGRATION),
-    "no TTL": (_change_ttl(None), Cost.MIGRATION),
-    "another major version": (lambda table, _: replace(table, version="99.0.0"), Cost.MIGRATION),
+    "another projection of a local index": (
+        _change_index(_reproject, local=True),
+        ChangeImpact.IMPOSSIBLE,
+    ),
+    "another key of a global index": (_change_index(_rekey, local=False), ChangeImpact.IMPOSSIBLE),
+    "another key of a local index": (_change_index(_rekey, local=True), ChangeImpact.IMPOSSIBLE),
+    "another TTL": (_change_ttl("another"), ChangeImpact.MIGRATION),
+    "no TTL": (_change_ttl(None), ChangeImpact.MIGRATION),
+    "another major version": (
+        lambda table, _: replace(table, version="99.0.0"),
+        ChangeImpact.MIGRATION,
+    ),
 }
 
 
@@ -383,7 +416,7 @@ def test_any_single_change_of_any_table_is_found_and_classed(
         mutated = None
     assume(mutated is not None)
     assert mutated is not None
-    changes: list[Change] = compare([table], [mutated])
+    changes: list[SchemaChange] = compare_schemas([table], [mutated])
     assert [change.cost for change in changes] == [cost]
     assert changes[0].accepted == (name == "another major version")
 
@@ -393,4 +426,4 @@ def test_a_version_is_three_numbers(version: str) -> None:
     with pytest.raises(InvalidSchema, match=r"three numbers such as 1\.0\.0"):
         version_of(replace(FOLLOWS, version=version))
     with pytest.raises(InvalidSchema):
-        compare([], [replace(FOLLOWS, version=version)])
+        compare_schemas([], [replace(FOLLOWS, version=version)])

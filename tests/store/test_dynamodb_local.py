@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tally.store.api import Engine, Get, Put, Query, Update
 from tally.store.encode import Placeholders
 from tally.store.errors import InvalidExpression
-from tally.store.evaluate import holds
-from tally.store.expressions import And, Condition, F, Not, Or, absent, present
+from tally.store.evaluate import matches
+from tally.store.expressions import And, Condition, F, Not, Or, exists, not_exists
 from tests.store.tables import PLAIN, STRINGS
 
 on_local = pytest.mark.parametrize("opened", ["local"], indirect=True)
@@ -18,8 +18,8 @@ on_local = pytest.mark.parametrize("opened", ["local"], indirect=True)
 # Some hold of the item below and some do not; BETWEEN has an AND of its own.
 ITEM = {"id": f"brackets-{uuid.uuid4()}", "at": "1", "there": 5}
 TESTS: tuple[Condition, ...] = (
-    present("there"),
-    absent("there"),
+    exists("there"),
+    not_exists("there"),
     F("there") == 5,
     F("there") < 5,
     F("there").between(1, 9),
@@ -48,7 +48,7 @@ async def test_the_service_reads_brackets_and_precedence_as_they_were_meant(
 
     page = await opened.query(Query(STRINGS, F("id") == ITEM["id"], filter=tree, consistent=True))
 
-    assert bool(page.items) is holds(tree, ITEM)
+    assert bool(page.items) is matches(tree, ITEM)
 
 
 @on_local
@@ -60,7 +60,7 @@ async def test_any_name_can_be_used_in_every_expression(opened: Engine, name: st
     key = {"id": f"names-{uuid.uuid4()}"}
 
     await opened.update(
-        Update(PLAIN, key, (F(name).set(1), F("map").set({name: 2})), condition=absent(name))
+        Update(PLAIN, key, (F(name).set(1), F("map").set({name: 2})), condition=not_exists(name))
     )
     await opened.update(
         Update(
@@ -80,7 +80,7 @@ async def test_any_name_can_be_used_in_every_expression(opened: Engine, name: st
 @on_local
 async def test_an_expression_may_have_4096_bytes_and_no_more(opened: Engine) -> None:
     key = {"id": f"long-{uuid.uuid4()}"}
-    longest: Condition = absent("id")
+    longest: Condition = not_exists("id")
     longer = longest
     for start in range(0, 1000, 50):
         longer = longest | F("a").is_in(*range(start, start + 50))

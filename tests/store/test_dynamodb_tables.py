@@ -9,24 +9,27 @@ from typing import Any
 import pytest
 
 from tally.store.api import Engine, Put, Query
-from tally.store.dynamodb import Credentials, DynamoDBEngine, Patience, open_dynamodb
+from tally.store.dynamodb import Credentials, DynamoDBRetryPolicy, open_dynamodb
+from tally.store.dynamodb.engine import DynamoDBEngine
 from tally.store.errors import (
     InvalidRequest,
+    StoreUnavailable,
     TableDiffers,
     TableExists,
     TableNotFound,
     Throttled,
-    Unavailable,
 )
 from tally.store.expressions import F
-from tally.store.schema import KEYS_ONLY, Global, Index, Local, N, S, Table, include
+from tally.store.schema import KEYS_ONLY, GlobalIndex, Index, LocalIndex, N, S, Table, include
 from tests.store.emulators import engines
 from tests.store.misbehaving import HurriedClock, Service, answer, misbehaving, refusal
 
 on_emulators = pytest.mark.parametrize("opened", engines("local", "ministack")[1:], indirect=True)
 
-BY_CITY = Global("by-city", partition=S("city"), sort=N("at"), projection=include("note", "mood"))
-BY_DAY = Global("by-day", partition=N("day"), projection=KEYS_ONLY)
+BY_CITY = GlobalIndex(
+    "by-city", partition=S("city"), sort=N("at"), projection=include("note", "mood")
+)
+BY_DAY = GlobalIndex("by-day", partition=N("day"), projection=KEYS_ONLY)
 
 
 def fresh_table(**fields: Any) -> Table:
@@ -51,7 +54,7 @@ def assert_same(found: Table, declared: Table) -> None:
 @on_emulators
 async def test_a_table_is_described_as_it_was_declared(opened: Engine) -> None:
     table = fresh_table(
-        indexes=(BY_CITY, BY_DAY, Local("by-age", N("age"), KEYS_ONLY)), ttl="expires"
+        indexes=(BY_CITY, BY_DAY, LocalIndex("by-age", N("age"), KEYS_ONLY)), ttl="expires"
     )
 
     await opened.create_table(table)
@@ -105,9 +108,9 @@ async def test_ensuring_drops_adds_and_replaces_indexes_and_fills_the_new_ones(
     after = replace(
         before,
         indexes=(
-            Global("by-city", partition=S("city")),
-            Global("by-mood", partition=S("mood")),
-            Global("by-rank", N("rank")),
+            GlobalIndex("by-city", partition=S("city")),
+            GlobalIndex("by-mood", partition=S("mood")),
+            GlobalIndex("by-rank", N("rank")),
         ),
     )
     await opened.create_table(before)
@@ -139,17 +142,17 @@ async def test_ensuring_sets_moves_and_ends_the_ttl(opened: Engine) -> None:
         {"sort": None, "indexes": ()},
         {"sort": N("name")},
         {"indexes": ()},
-        {"indexes": (Local("by-age", N("age"), KEYS_ONLY),)},
-        {"indexes": (Local("by-age", S("age")),)},
-        {"indexes": (Local("by-age", N("age")), Local("by-rank", N("rank")))},
-        {"indexes": (Global("by-age", S("id"), N("age")),)},
+        {"indexes": (LocalIndex("by-age", N("age"), KEYS_ONLY),)},
+        {"indexes": (LocalIndex("by-age", S("age")),)},
+        {"indexes": (LocalIndex("by-age", N("age")), LocalIndex("by-rank", N("rank")))},
+        {"indexes": (GlobalIndex("by-age", S("id"), N("age")),)},
     ],
     ids=str,
 )
 async def test_a_key_or_local_index_that_differs_cannot_be_ensured(
     opened: Engine, changed: dict[str, Any]
 ) -> None:
-    table = fresh_table(indexes=(Local("by-age", N("age")),))
+    table = fresh_table(indexes=(LocalIndex("by-age", N("age")),))
     await opened.create_table(table)
 
     with pytest.raises(TableDiffers, match=table.name):
@@ -185,7 +188,7 @@ async def shared() -> AsyncIterator[Setting]:
             endpoint=service.url,
             credentials=Credentials("tally", "secret"),
             table_prefix="test-",
-            patience=Patience(attempts=3, clock=clock),
+            retry_policy=DynamoDBRetryPolicy(attempts=3, clock=clock),
         ) as engine,
     ):
         yield Setting(service, clock, engine)
@@ -198,7 +201,7 @@ def setting(shared: Setting) -> Setting:
     return shared
 
 
-PLAIN = Table("plain", S("id"), indexes=(Global("by-city", S("city")),))
+PLAIN = Table("plain", S("id"), indexes=(GlobalIndex("by-city", S("city")),))
 
 
 def description(status: str = "ACTIVE", **indexes: str) -> dict[str, Any]:
@@ -250,7 +253,7 @@ async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(setting: 
 async def test_a_table_that_never_comes_to_rest_is_given_up(setting: Setting) -> None:
     setting.service.replies.extend([answer({}), *[described(by_city="CREATING")] * 1000])
 
-    with pytest.raises(Unavailable, match="plain: its index by-city is still CREATING"):
+    with pytest.raises(StoreUnavailable, match="plain: its index by-city is still CREATING"):
         await setting.engine.create_table(PLAIN)
 
     assert 590 < setting.clock.monotonic() <= 600
@@ -326,7 +329,7 @@ async def test_a_table_that_others_keep_changing_is_given_up(setting: Setting) -
         ]
     )
 
-    with pytest.raises(Unavailable, match="others keep changing"):
+    with pytest.raises(StoreUnavailable, match="others keep changing"):
         await setting.engine.ensure_table(PLAIN)
 
 
@@ -355,7 +358,7 @@ async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Se
         NO_TTL,
     ]
 
-    with pytest.raises(Unavailable, match="once an hour"):
+    with pytest.raises(StoreUnavailable, match="once an hour"):
         await setting.engine.ensure_table(replace(PLAIN, ttl="expires"))
 
 

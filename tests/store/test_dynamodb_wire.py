@@ -19,13 +19,17 @@ from tally.store.api import (
     TransactionGet,
     Update,
 )
-from tally.store.dynamodb import Credentials, DynamoDBEngine, open_dynamodb
-from tally.store.expressions import F, absent, path_of
-from tally.store.schema import Global, N, S, Table
+from tally.store.dynamodb import Credentials, open_dynamodb
+from tally.store.dynamodb.engine import DynamoDBEngine
+from tally.store.expressions import F, make_path, not_exists
+from tally.store.schema import GlobalIndex, N, S, Table
 from tests.store.misbehaving import Service, answer, misbehaving
 
 TABLE = Table(
-    "readings", partition=S("id"), sort=N("at"), indexes=(Global("by-city", partition=S("city")),)
+    "readings",
+    partition=S("id"),
+    sort=N("at"),
+    indexes=(GlobalIndex("by-city", partition=S("city")),),
 )
 NAME = "test-readings"
 KEY = {"id": "one", "at": 1}
@@ -56,7 +60,7 @@ def engine(running: tuple[Service, DynamoDBEngine]) -> DynamoDBEngine:
 
 REQUESTS: dict[str, tuple[Callable[[DynamoDBEngine], Awaitable[Any]], dict[str, Any]]] = {
     "GetItem": (
-        lambda engine: engine.get(Get(TABLE, KEY, (path_of("map", "size"),), consistent=True)),
+        lambda engine: engine.get(Get(TABLE, KEY, (make_path("map", "size"),), consistent=True)),
         {
             "TableName": NAME,
             "Key": WIRE_KEY,
@@ -67,7 +71,7 @@ REQUESTS: dict[str, tuple[Callable[[DynamoDBEngine], Awaitable[Any]], dict[str, 
         },
     ),
     "PutItem": (
-        lambda engine: engine.put(Put(TABLE, {**KEY, "on": True}, absent("id"), "ALL_OLD")),
+        lambda engine: engine.put(Put(TABLE, {**KEY, "on": True}, not_exists("id"), "ALL_OLD")),
         {
             "TableName": NAME,
             "Item": {**WIRE_KEY, "on": {"BOOL": True}},
@@ -104,7 +108,7 @@ REQUESTS: dict[str, tuple[Callable[[DynamoDBEngine], Awaitable[Any]], dict[str, 
                 TABLE,
                 (F("id") == "one") & (F("at") > 0),
                 filter=F("city").exists(),
-                projection=(path_of("city"),),
+                projection=(make_path("city"),),
                 forward=False,
                 limit=5,
                 start=KEY,
@@ -129,7 +133,9 @@ REQUESTS: dict[str, tuple[Callable[[DynamoDBEngine], Awaitable[Any]], dict[str, 
         {"TableName": NAME, "IndexName": "by-city", "ConsistentRead": False, **TOTAL},
     ),
     "BatchGetItem": (
-        lambda engine: engine.batch_get(BatchGet(TABLE, (KEY,), (path_of("n"),), consistent=True)),
+        lambda engine: engine.batch_get(
+            BatchGet(TABLE, (KEY,), (make_path("n"),), consistent=True)
+        ),
         {
             "RequestItems": {
                 NAME: {
@@ -161,7 +167,7 @@ REQUESTS: dict[str, tuple[Callable[[DynamoDBEngine], Awaitable[Any]], dict[str, 
                     Put(TABLE, KEY),
                     Update(TABLE, {"id": "two", "at": 1}, (F("n").remove(),)),
                     Delete(TABLE, {"id": "three", "at": 1}, F("n") == 1),
-                    Check(TABLE, {"id": "four", "at": 1}, absent("id")),
+                    Check(TABLE, {"id": "four", "at": 1}, not_exists("id")),
                 ),
                 "token",
             )

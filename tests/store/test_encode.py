@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from tally.store.encode import Placeholders, from_wire, item_from_wire, item_to_wire, to_wire
 from tally.store.errors import InvalidNumber, InvalidValue
 from tally.store.evaluate import equal
-from tally.store.expressions import Action, Condition, F, Path, absent, joined, path_of, present
+from tally.store.expressions import (
+    Action,
+    Condition,
+    F,
+    Path,
+    exists,
+    list_append,
+    make_path,
+    not_exists,
+)
 from tally.store.values import type_of
 from tests.store.strategies import conditions, items, paths, updates, values
 
@@ -30,7 +39,7 @@ A, B, C = F("a"), F("b"), F("c")
         (A.between(1, B), "#n0 BETWEEN :v0 AND #n1"),
         (A.is_in(1, "1", b"1"), "#n0 IN (:v0, :v1, :v2)"),
         (A.exists(), "attribute_exists(#n0)"),
-        (A.absent(), "attribute_not_exists(#n0)"),
+        (A.not_exists(), "attribute_not_exists(#n0)"),
         (A.type_is("SS"), "attribute_type(#n0, :v0)"),
         (A.begins_with("x"), "begins_with(#n0, :v0)"),
         (A.contains(B), "contains(#n0, #n1)"),
@@ -44,7 +53,7 @@ def test_each_test_has_its_form(condition: Condition, expected: str) -> None:
     assert Placeholders().condition(condition) == expected
 
 
-X, Y, Z = present("x"), present("y"), present("z")
+X, Y, Z = exists("x"), exists("y"), exists("z")
 HAS_X, HAS_Y, HAS_Z = "attribute_exists(#n0)", "attribute_exists(#n1)", "attribute_exists(#n2)"
 
 
@@ -89,10 +98,10 @@ def test_a_very_deep_tree_is_written_without_recursion() -> None:
         ((A.set(B),), "SET #n0 = #n1"),
         ((A.set(A + 1),), "SET #n0 = #n0 + :v0"),
         ((A.set(B - C),), "SET #n0 = #n1 - #n2"),
-        ((A.set(A.if_absent(0) + 1),), "SET #n0 = if_not_exists(#n0, :v0) + :v1"),
-        ((A.set(A.joined([1])),), "SET #n0 = list_append(#n0, :v0)"),
+        ((A.set(A.if_not_exists(0) + 1),), "SET #n0 = if_not_exists(#n0, :v0) + :v1"),
+        ((A.set(A.list_append([1])),), "SET #n0 = list_append(#n0, :v0)"),
         (
-            (A.set(joined([1], A.if_absent([]))),),
+            (A.set(list_append([1], A.if_not_exists([]))),),
             "SET #n0 = list_append(:v0, if_not_exists(#n0, :v1))",
         ),
         ((A.remove(), F("b", 0).remove()), "REMOVE #n0, #n1[0]"),
@@ -116,9 +125,9 @@ def test_all_expressions_of_a_request_share_their_placeholders() -> None:
 
     update = placeholders.update((F("holder").set("me"), F("until").set(99)))
     condition = placeholders.condition(
-        absent("lockKey") | (F("until") < 99) | (F("holder") == "me")
+        not_exists("lockKey") | (F("until") < 99) | (F("holder") == "me")
     )
-    projection = placeholders.projection((path_of("until"), path_of("map", "until")))
+    projection = placeholders.projection((make_path("until"), make_path("map", "until")))
 
     assert update == "SET #n0 = :v0, #n1 = :v1"
     assert condition == "attribute_not_exists(#n2) OR #n1 < :v1 OR #n0 = :v0"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 
 from tally.store.errors import InvalidExpression, InvalidRequest
-from tally.store.evaluate import MISSING, apply, equal, find, holds, project
-from tally.store.expressions import Action, Condition, F, Path, Remove, Set, path_of
+from tally.store.evaluate import MISSING, apply, equal, matches, project, resolve_path
+from tally.store.expressions import Action, Condition, F, Path, Remove, Set, make_path
 from tests.store.cases import HOLDS, IMPOSSIBLE, ITEM, PROJECTIONS, UPDATES, after
 from tests.store.strategies import conditions, items, paths, updates, values
 
@@ -18,8 +18,8 @@ from tests.store.strategies import conditions, items, paths, updates, values
     "condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()]
 )
 def test_a_condition_holds_and_its_negation_does_not(condition: Condition) -> None:
-    assert holds(condition, ITEM) is True
-    assert holds(~condition, ITEM) is False
+    assert matches(condition, ITEM) is True
+    assert matches(~condition, ITEM) is False
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_an_update_of_nothing_makes_an_item_of_what_it_sets() -> None:
 
 
 def test_find_tells_a_null_from_nothing() -> None:
-    assert find(ITEM, path_of("nothing")) is None
-    assert find(ITEM, path_of("gone")) is MISSING
+    assert resolve_path(ITEM, make_path("nothing")) is None
+    assert resolve_path(ITEM, make_path("gone")) is MISSING
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_values_are_equal_if_type_and_content_are(left: Any, right: Any, same: b
 def test_every_condition_has_an_answer_for_every_item(
     condition: Condition, item: dict[str, Any]
 ) -> None:
-    assert holds(condition, item) is not holds(~condition, item)
+    assert matches(condition, item) is not matches(~condition, item)
 
 
 @given(values())
@@ -119,11 +119,11 @@ def test_what_was_set_is_found_there(path: Path, value: Any, item: dict[str, Any
     try:
         changed = apply((F(*path.parts).set(value),), item)
     except InvalidRequest:
-        assert find(item, Path(path.parts[:-1])) is MISSING or not isinstance(
-            find(item, Path(path.parts[:-1])), dict
+        assert resolve_path(item, Path(path.parts[:-1])) is MISSING or not isinstance(
+            resolve_path(item, Path(path.parts[:-1])), dict
         )
         return
-    assert equal(find(changed, path), value)
+    assert equal(resolve_path(changed, path), value)
     assert isinstance(F(*path.parts).set(value), Set)
     removed = apply((Remove(path),), changed)
-    assert find(removed, path) is MISSING
+    assert resolve_path(removed, path) is MISSING

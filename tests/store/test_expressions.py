@@ -8,7 +8,7 @@ from msgspec import structs
 
 from tally.store import expressions as e
 from tally.store.errors import InvalidExpression
-from tally.store.expressions import F, Literal, Path, absent, joined, path_of, present
+from tally.store.expressions import F, Literal, Path, exists, list_append, make_path, not_exists
 
 A, B = Path(("a",)), Path(("b",))
 
@@ -25,32 +25,32 @@ A, B = Path(("a",)), Path(("b",))
         (F("a").between(1, F("b")), e.Between(A, Literal(1), B)),
         (F("a").is_in(1, "x", F("b")), e.In(A, (Literal(1), Literal("x"), B))),
         (F("a").exists(), e.Exists(A)),
-        (present("a"), e.Exists(A)),
-        (F("a").absent(), e.Absent(A)),
-        (absent("a"), e.Absent(A)),
+        (exists("a"), e.Exists(A)),
+        (F("a").not_exists(), e.Absent(A)),
+        (not_exists("a"), e.Absent(A)),
         (F("a").type_is("NS"), e.TypeIs(A, "NS")),
         (F("a").begins_with("x"), e.BeginsWith(A, Literal("x"))),
         (F("a").contains(F("b")), e.Contains(A, B)),
         (F("a").size() > 3, e.Compare(">", e.Size(A), Literal(3))),
         (F("a").size().between(1, 3), e.Between(e.Size(A), Literal(1), Literal(3))),
         (F("a") == F("b").size(), e.Compare("=", A, e.Size(B))),
-        (~absent("a"), e.Not(e.Absent(A))),
-        (absent("a") & present("b"), e.And(e.Absent(A), e.Exists(B))),
-        (absent("a") | present("b"), e.Or(e.Absent(A), e.Exists(B))),
+        (~not_exists("a"), e.Not(e.Absent(A))),
+        (not_exists("a") & exists("b"), e.And(e.Absent(A), e.Exists(B))),
+        (not_exists("a") | exists("b"), e.Or(e.Absent(A), e.Exists(B))),
         (F("a").set(1), e.Set(A, Literal(1))),
         (F("a").set(F("b")), e.Set(A, B)),
         (F("a").set(F("a") + 1), e.Set(A, e.Sum("+", A, Literal(1)))),
         (F("a").set(F("a") - F("b")), e.Set(A, e.Sum("-", A, B))),
         (
-            F("a").set(F("a").if_absent(0) + 1),
+            F("a").set(F("a").if_not_exists(0) + 1),
             e.Set(A, e.Sum("+", e.IfAbsent(A, Literal(0)), Literal(1))),
         ),
         (
-            F("a").set(F("a").if_absent(9) - 1),
+            F("a").set(F("a").if_not_exists(9) - 1),
             e.Set(A, e.Sum("-", e.IfAbsent(A, Literal(9)), Literal(1))),
         ),
-        (F("a").set(F("a").joined([1])), e.Set(A, e.Joined(A, Literal([1])))),
-        (F("a").set(joined([1], F("b"))), e.Set(A, e.Joined(Literal([1]), B))),
+        (F("a").set(F("a").list_append([1])), e.Set(A, e.Joined(A, Literal([1])))),
+        (F("a").set(list_append([1], F("b"))), e.Set(A, e.Joined(Literal([1]), B))),
         (F("a").remove(), e.Remove(A)),
         (F("a").add(1), e.Add(A, Literal(1))),
         (F("a").discard({1}), e.Discard(A, Literal({1}))),
@@ -72,15 +72,15 @@ def test_a_path_is_its_parts_and_a_dot_is_part_of_a_name() -> None:
 )
 def test_a_path_that_leads_nowhere_is_refused(parts: Any) -> None:
     with pytest.raises(InvalidExpression, match=r"path starts with|neither a name nor a position"):
-        path_of(*parts)
+        make_path(*parts)
 
 
 @pytest.mark.parametrize(
     "use",
     [
         lambda: bool(F("a") == 1),
-        lambda: (F("a") == 1) and absent("b"),
-        lambda: not absent("a"),
+        lambda: (F("a") == 1) and not_exists("b"),
+        lambda: not not_exists("a"),
         lambda: 1 < F("a") < 3,
         lambda: bool(F("a")),
         lambda: not F("a").size(),
@@ -92,7 +92,7 @@ def test_a_condition_or_a_field_has_no_truth_value(use: Callable[[], Any]) -> No
 
 
 def test_none_joins_a_condition_as_nothing() -> None:
-    condition = absent("a")
+    condition = not_exists("a")
     assert (condition & None) == (None & condition) == condition
     assert (condition | None) == (None | condition) == condition
 
@@ -101,16 +101,16 @@ def test_none_joins_a_condition_as_nothing() -> None:
     ("use", "words"),
     [
         (
-            lambda: absent("a") & True,  # type: ignore[operator]
+            lambda: not_exists("a") & True,  # type: ignore[operator]
             "bool is not a condition",
         ),
         (
-            lambda: absent("a") | "x",  # type: ignore[operator]
+            lambda: not_exists("a") | "x",  # type: ignore[operator]
             "str is not a condition",
         ),
-        (lambda: F("a") == absent("b"), "Absent cannot be compared"),
+        (lambda: F("a") == not_exists("b"), "Absent cannot be compared"),
         (lambda: F("a") > (F("b") + 1), "Sum cannot be compared"),
-        (lambda: F("a").set(absent("b")), "Absent cannot be stored"),
+        (lambda: F("a").set(not_exists("b")), "Absent cannot be stored"),
         (lambda: F("a").set(F("b").size()), "cannot be stored"),
         (lambda: F("a").set(F("b").remove()), "Remove cannot be stored"),
     ],

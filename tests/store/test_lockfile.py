@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.store.errors import InvalidLockFile
-from tally.store.lockfile import FORMAT, normal, parse_lock, read_lock, render_lock, write_lock
+from tally.store.lockfile import FORMAT, normalize, parse_lock, read_lock, render_lock, write_lock
 from tally.store.schema import Attribute, S, Table
 from tests.store.example import CATALOGUE, FIXTURES, FOLLOWS
 from tests.store.schemas import schemas, tables
@@ -18,7 +18,7 @@ from tests.store.schemas import schemas, tables
 
 @given(schemas())
 def test_any_schema_comes_back_as_it_was(schema: list[Table]) -> None:
-    expected = sorted(map(normal, schema), key=lambda table: table.name)
+    expected = sorted(map(normalize, schema), key=lambda table: table.name)
     assert parse_lock(render_lock(schema)) == expected
     assert render_lock(parse_lock(render_lock(schema))) == render_lock(schema)
 
@@ -75,7 +75,7 @@ def test_a_file_is_written_and_read(tmp_path: Path) -> None:
     path = tmp_path / "schema.lock"
     assert read_lock(path) == []
     write_lock(path, CATALOGUE.tables())
-    assert read_lock(path) == [normal(table) for table in CATALOGUE.tables()]
+    assert read_lock(path) == [normalize(table) for table in CATALOGUE.tables()]
     write_lock(path, [])
     assert read_lock(path) == []
     assert [file.name for file in tmp_path.iterdir()] == ["schema.lock"]

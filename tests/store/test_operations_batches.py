@@ -15,7 +15,7 @@ from tally.store.errors import (
     TableNotFound,
     TooManyItems,
 )
-from tally.store.expressions import path_of
+from tally.store.expressions import make_path
 from tests.store.tables import NEVER_MADE, NUMBERED, PLAIN, STRINGS, fresh, fresh_number, stored
 
 
@@ -71,7 +71,7 @@ async def test_a_batch_reads_what_its_projection_says(engine: Engine) -> None:
     items = [{"id": fresh(), "n": number, "map": {"k": number, "z": 0}} for number in range(2)]
     await write_all(engine, BatchWrite(PLAIN, puts=tuple(items)))
     keys = tuple({"id": item["id"]} for item in items)
-    found = await engine.batch_get(BatchGet(PLAIN, keys, (path_of("map", "k"), path_of("id"))))
+    found = await engine.batch_get(BatchGet(PLAIN, keys, (make_path("map", "k"), make_path("id"))))
     assert by_id(found.items) == {
         item["id"]: {"id": item["id"], "map": {"k": item["n"]}} for item in items
     }

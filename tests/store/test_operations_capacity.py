@@ -20,7 +20,7 @@ from tally.store.api import (
     Update,
 )
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent, path_of, present
+from tally.store.expressions import F, exists, make_path, not_exists
 from tally.store.values import measure_item
 from tests.store.tables import NUMBERS, PLAIN, PLAYERS, STRINGS, fresh, stored
 
@@ -55,7 +55,7 @@ async def test_a_read_costs_a_unit_for_each_4_kb_and_half_if_eventual(
     key = {"id": item["id"]}
     assert (await engine.get(Get(PLAIN, key, consistent=True))).capacity == Capacity(read=units)
     assert (await engine.get(Get(PLAIN, key))).capacity == Capacity(read=units / 2)
-    assert (await engine.get(Get(PLAIN, key, (path_of("id"),)))).capacity == Capacity(
+    assert (await engine.get(Get(PLAIN, key, (make_path("id"),)))).capacity == Capacity(
         read=units / 2
     )
 
@@ -103,7 +103,7 @@ async def test_a_query_adds_up_what_it_read_before_it_rounds(engine: Engine) -> 
         read=units
     )
     assert (await engine.query(Query(NUMBERS, where))).capacity == Capacity(read=units / 2)
-    chosen = await engine.query(Query(NUMBERS, where, projection=(path_of("at"),)))
+    chosen = await engine.query(Query(NUMBERS, where, projection=(make_path("at"),)))
     assert chosen.capacity == Capacity(read=units / 2)
     assert (await engine.query(Query(NUMBERS, where, limit=1))).capacity == Capacity(read=0.5)
 
@@ -113,7 +113,7 @@ async def test_a_filter_saves_nothing(engine: Engine) -> None:
     for number in range(5):
         await engine.put(Put(NUMBERS, {"id": partition, "at": number, "pad": "x" * 4000}))
     page = await engine.query(
-        Query(NUMBERS, F("id") == partition, filter=absent("pad"), consistent=True)
+        Query(NUMBERS, F("id") == partition, filter=not_exists("pad"), consistent=True)
     )
     assert (page.items, page.capacity) == ([], Capacity(read=5))
 
@@ -159,7 +159,7 @@ async def test_a_local_index_that_fetches_pays_for_every_item_it_fetches(engine:
     carried = await engine.query(Query(PLAYERS, where, index="by-city", consistent=True))
     assert carried.capacity == Capacity(read=1)
     fetched = await engine.query(
-        Query(PLAYERS, where, index="by-city", projection=(path_of("pad"),), consistent=True)
+        Query(PLAYERS, where, index="by-city", projection=(make_path("pad"),), consistent=True)
     )
     assert fetched.capacity == Capacity(read=1 + 3 * 2)
 
@@ -213,7 +213,7 @@ async def test_a_failed_condition_costs_the_write(engine: Engine) -> None:
     """The cost is not told, but the item must not have been written."""
     item = sized(2 * KB)
     with pytest.raises(ConditionFailed):
-        await engine.put(Put(PLAIN, item, condition=present("id")))
+        await engine.put(Put(PLAIN, item, condition=exists("id")))
     assert await stored(engine, PLAIN, {"id": item["id"]}) is None
 
 
@@ -234,7 +234,7 @@ async def test_a_transaction_costs_twice(engine: Engine) -> None:
     small, large = sized(100), sized(KB + 1)
     there = {"id": fresh()}
     await engine.put(Put(PLAIN, there))
-    writes = (Put(PLAIN, small), Put(PLAIN, large), Check(PLAIN, there, present("id")))
+    writes = (Put(PLAIN, small), Put(PLAIN, large), Check(PLAIN, there, exists("id")))
     assert (await engine.transact(Transaction(writes))).capacity == Capacity(write=2 * (1 + 2 + 1))
     gets = tuple(Get(PLAIN, {"id": item["id"]}) for item in (small, large))
     assert (await engine.transact_get(TransactionGet(gets))).capacity == Capacity(read=2 * (1 + 1))

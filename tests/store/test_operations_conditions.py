@@ -12,7 +12,7 @@ from tally.store.errors import (
     InvalidRequest,
     InvalidValue,
 )
-from tally.store.expressions import Condition, F, Not, absent, present
+from tally.store.expressions import Condition, F, Not, exists, not_exists
 from tests.store.cases import HOLDS, ITEM
 from tests.store.tables import PLAIN, STRINGS, fresh, stored
 
@@ -50,7 +50,7 @@ async def test_a_filter_lets_through_what_its_condition_holds_of(
 
 
 @pytest.mark.parametrize(
-    "condition", [absent("id"), absent("a") & absent("b"), F("a") != 1, ~present("id")]
+    "condition", [not_exists("id"), not_exists("a") & not_exists("b"), F("a") != 1, ~exists("id")]
 )
 async def test_a_condition_on_an_item_that_is_not_there_sees_an_empty_one(
     engine: Engine, condition: Condition
@@ -96,7 +96,7 @@ async def test_a_failed_condition_of_a_delete_carries_the_item_that_stood_there(
 
 async def test_a_condition_that_failed_on_nothing_carries_nothing(engine: Engine) -> None:
     with pytest.raises(ConditionFailed) as refusal:
-        await engine.put(Put(PLAIN, {"id": fresh()}, condition=present("id")))
+        await engine.put(Put(PLAIN, {"id": fresh()}, condition=exists("id")))
     assert refusal.value.item is None
 
 
@@ -111,9 +111,9 @@ async def test_a_condition_may_speak_of_the_key(engine: Engine) -> None:
 
 def chain(tests: int) -> Condition:
     """So many tests joined by and, all of which hold of an empty item."""
-    condition: Condition = absent("f0")
+    condition: Condition = not_exists("f0")
     for number in range(1, tests):
-        condition = condition & absent(f"f{number % 7}")
+        condition = condition & not_exists(f"f{number % 7}")
     return condition
 
 

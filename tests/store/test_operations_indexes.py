@@ -13,7 +13,7 @@ from tally.store.errors import (
     TransactionCancelled,
     UnknownIndex,
 )
-from tally.store.expressions import Condition, F, Path, absent, path_of
+from tally.store.expressions import Condition, F, Path, make_path, not_exists
 from tally.store.values import Item
 from tests.store.tables import NEVER_MADE, PLAYERS, all_items, fresh, fresh_number
 
@@ -175,7 +175,7 @@ async def test_a_transaction_keeps_the_indexes_right(engine: Engine) -> None:
 async def test_a_cancelled_transaction_leaves_the_indexes_as_they_were(engine: Engine) -> None:
     item, new = player(), player()
     await engine.put(Put(PLAYERS, item))
-    writes = (Put(PLAYERS, new), Delete(PLAYERS, key_of(item), condition=absent("team")))
+    writes = (Put(PLAYERS, new), Delete(PLAYERS, key_of(item), condition=not_exists("team")))
     with pytest.raises(TransactionCancelled):
         await engine.transact(Transaction(writes))
     assert set((await everywhere(engine, item)).values()) == {1}
@@ -246,7 +246,7 @@ async def test_a_local_index_can_be_read_consistently_and_a_global_one_cannot(
 async def test_a_local_index_fetches_what_it_does_not_carry(engine: Engine) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
-    chosen = (path_of("name"), path_of("extra", 0), path_of("points"))
+    chosen = (make_path("name"), make_path("extra", 0), make_path("points"))
     page = await engine.query(
         Query(PLAYERS, F("club") == item["club"], index="by-city", projection=chosen)
     )
@@ -262,7 +262,7 @@ async def test_a_global_index_cannot_show_what_it_does_not_carry(engine: Engine)
 async def test_a_projection_of_an_index_query_picks_among_what_it_carries(engine: Engine) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
-    chosen = (path_of("club"), path_of("note"))
+    chosen = (make_path("club"), make_path("note"))
     page = await engine.query(
         Query(PLAYERS, F("day") == item["day"], index="by-day", projection=chosen)
     )
@@ -309,7 +309,7 @@ async def test_a_query_of_an_index_cannot_filter_by_what_it_does_not_carry(
 ) -> None:
     """Not even a local one, which would fetch the attribute to show it."""
     with pytest.raises(InvalidExpression, match=f"{index} does not carry extra"):
-        await engine.query(Query(PLAYERS, where, index=index, filter=absent("extra")))
+        await engine.query(Query(PLAYERS, where, index=index, filter=not_exists("extra")))
 
 
 @pytest.mark.parametrize("index", ["by-status", "by-city"])
@@ -320,7 +320,8 @@ async def test_a_scan_of_an_index_takes_what_it_does_not_carry_for_missing(
     await engine.put(Put(PLAYERS, item))
     own = F("club") == item["club"]
     assert (
-        len(await all_items(engine, Scan(PLAYERS, index=index, filter=own & absent("extra")))) == 1
+        len(await all_items(engine, Scan(PLAYERS, index=index, filter=own & not_exists("extra"))))
+        == 1
     )
     assert (
         await all_items(engine, Scan(PLAYERS, index=index, filter=own & (F("extra") == [1]))) == []

@@ -8,7 +8,7 @@ import pytest
 from tally.store.api import Delete, Engine, Get, Put, Update
 from tally.store.errors import ConditionFailed, InvalidKey, InvalidRequest, TableNotFound
 from tally.store.evaluate import equal
-from tally.store.expressions import F, Path, absent, present
+from tally.store.expressions import F, Path, exists, not_exists
 from tests.store.cases import ITEM, PROJECTIONS
 from tests.store.tables import (
     BINARIES,
@@ -99,7 +99,7 @@ async def test_any_attribute_name_may_be_used(engine: Engine) -> None:
     """Reserved words, dots, brackets, spaces, signs and letters beyond ASCII."""
     names = ("name", "size", "a.b", "a[0]", " ", "#n", ":v", "größe", "😀", "x" * 300)
     item: dict[str, Any] = {"id": fresh(), **dict.fromkeys(names, 1)}
-    await engine.put(Put(PLAIN, item, condition=absent("a.b") & absent("size")))
+    await engine.put(Put(PLAIN, item, condition=not_exists("a.b") & not_exists("size")))
     found = await engine.get(
         Get(PLAIN, {"id": item["id"]}, tuple(Path((name,)) for name in names), consistent=True)
     )
@@ -153,9 +153,9 @@ async def test_a_delete_under_a_condition_that_fails_leaves_the_item(engine: Eng
 
 async def test_deleting_nothing_under_a_condition_asks_an_empty_item(engine: Engine) -> None:
     with pytest.raises(ConditionFailed):
-        await engine.delete(Delete(PLAIN, {"id": fresh()}, condition=present("id")))
+        await engine.delete(Delete(PLAIN, {"id": fresh()}, condition=exists("id")))
     assert (
-        await engine.delete(Delete(PLAIN, {"id": fresh()}, condition=absent("id")))
+        await engine.delete(Delete(PLAIN, {"id": fresh()}, condition=not_exists("id")))
     ).item is None
 
 

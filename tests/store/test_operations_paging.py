@@ -6,7 +6,7 @@ import pytest
 
 from tally.store.api import MAX_PAGE_BYTES, BatchWrite, Delete, Engine, Put, Query, Scan
 from tally.store.errors import InvalidPageKey, TableNotFound
-from tally.store.expressions import F, path_of
+from tally.store.expressions import F, make_path
 from tally.store.values import Item
 from tests.store.tables import (
     NEVER_MADE,
@@ -152,7 +152,7 @@ async def test_the_1_mb_count_what_is_read_and_not_what_is_shown(engine: Engine)
     for number in range(8):
         await engine.put(Put(NUMBERS, {"id": partition, "at": number, "text": "x" * 200_000}))
     page = await engine.query(
-        Query(NUMBERS, F("id") == partition, filter=F("n").exists(), projection=(path_of("at"),))
+        Query(NUMBERS, F("id") == partition, filter=F("n").exists(), projection=(make_path("at"),))
     )
     assert (page.items, page.scanned, page.next) == ([], 6, {"id": partition, "at": 5})
 
@@ -244,7 +244,7 @@ async def test_a_scan_may_filter_by_the_key_and_project(engine: Engine) -> None:
     operation = Scan(
         STRINGS,
         filter=(F("id") == key["id"]) & (F("at") == "x"),
-        projection=(path_of("n"),),
+        projection=(make_path("n"),),
         consistent=True,
     )
     assert await all_items(engine, operation, most=1000) == [{"n": 1}]

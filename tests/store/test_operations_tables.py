@@ -7,7 +7,17 @@ import pytest
 from tally.store.api import Engine, Get, Put, Query
 from tally.store.errors import TableDiffers, TableExists, TableNotFound
 from tally.store.expressions import F
-from tally.store.schema import KEYS_ONLY, Attribute, B, Global, Local, N, S, Table, include
+from tally.store.schema import (
+    KEYS_ONLY,
+    Attribute,
+    B,
+    GlobalIndex,
+    LocalIndex,
+    N,
+    S,
+    Table,
+    include,
+)
 from tests.store.tables import PLAYERS, TABLES, all_items, fresh
 
 Maker = Callable[[Table], Awaitable[Table]]
@@ -63,7 +73,7 @@ async def test_a_table_cannot_be_made_twice(engine: Engine) -> None:
 
 
 async def test_a_dropped_table_is_gone_with_all_in_it(engine: Engine, make: Maker) -> None:
-    table = await make(table_named(fresh("t"), indexes=(Global("by-x", partition=S("x")),)))
+    table = await make(table_named(fresh("t"), indexes=(GlobalIndex("by-x", partition=S("x")),)))
     await engine.put(Put(table, {"id": "a", "at": 1, "x": "x"}))
     await engine.drop_table(table.name)
     assert table.name not in await engine.list_tables()
@@ -115,7 +125,7 @@ async def test_ensuring_a_table_adds_an_index_over_what_is_there(
     for number in range(3):
         await engine.put(Put(table, {"id": "a", "at": number, "x": "x", "n": number, "rest": 1}))
     await engine.put(Put(table, {"id": "b", "at": 1, "n": 1}))
-    wider = table_named(table.name, indexes=(Global("by-x", S("x"), N("n"), include("rest")),))
+    wider = table_named(table.name, indexes=(GlobalIndex("by-x", S("x"), N("n"), include("rest")),))
     await engine.ensure_table(wider)
     found = await all_items(engine, Query(wider, F("x") == "x", index="by-x", forward=False))
     assert found == [
@@ -127,7 +137,7 @@ async def test_ensuring_a_table_adds_an_index_over_what_is_there(
 async def test_ensuring_a_table_drops_an_index_that_is_no_longer_declared(
     engine: Engine, make: Maker
 ) -> None:
-    indexes = (Global("by-x", S("x")), Global("by-y", B("y"), projection=KEYS_ONLY))
+    indexes = (GlobalIndex("by-x", S("x")), GlobalIndex("by-y", B("y"), projection=KEYS_ONLY))
     table = await make(table_named(fresh("t"), indexes=indexes))
     await engine.put(Put(table, {"id": "a", "at": 1, "x": "x", "y": b"y"}))
     narrower = table_named(table.name, indexes=indexes[1:])
@@ -147,11 +157,11 @@ async def test_a_table_with_every_kind_of_key_and_index_can_be_made(
     engine: Engine, make: Maker
 ) -> None:
     indexes = (
-        Global("global-s", S("s"), B("b")),
-        Global("global-n", N("n"), S("s"), KEYS_ONLY),
-        Global("global-b", B("b"), projection=include("x", "y")),
-        Local("local-n", N("n"), KEYS_ONLY),
-        Local("local-b", B("b"), include("x")),
+        GlobalIndex("global-s", S("s"), B("b")),
+        GlobalIndex("global-n", N("n"), S("s"), KEYS_ONLY),
+        GlobalIndex("global-b", B("b"), projection=include("x", "y")),
+        LocalIndex("local-n", N("n"), KEYS_ONLY),
+        LocalIndex("local-b", B("b"), include("x")),
     )
     table = await make(Table(fresh("t"), partition=B("id"), sort=B("at"), indexes=indexes))
     item = {"id": b"\x00", "at": b"\xff", "s": "s", "n": -1, "b": b"b", "x": 1, "y": 2, "z": 3}

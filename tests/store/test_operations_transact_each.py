@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tally.store.api import Engine, Put, Transacted, Transaction, Update, Write
+from tally.store.api import Engine, Put, Transaction, TransactionResult, Update, Write
 from tally.store.errors import InvalidKey, StoreError, TransactionCancelled
-from tally.store.expressions import F, absent, present
+from tally.store.expressions import F, exists, not_exists
 from tests.store.tables import PLAIN, STRINGS, TOKENS, fresh, stored
 
-NEW = absent("id")
+NEW = not_exists("id")
 
 
 def once(name: str, **attributes: Any) -> Transaction:
@@ -24,8 +24,8 @@ def once(name: str, **attributes: Any) -> Transaction:
     )
 
 
-def was_done(outcome: Transacted | StoreError) -> bool:
-    return isinstance(outcome, Transacted)
+def was_done(outcome: TransactionResult | StoreError) -> bool:
+    return isinstance(outcome, TransactionResult)
 
 
 async def test_each_transaction_happens(engine: Engine) -> None:
@@ -65,8 +65,8 @@ async def test_of_two_that_want_the_same_new_item_one_gets_it(engine: Engine) ->
 @pytest.mark.parametrize(
     "write",
     [
-        Update(PLAIN, {"id": "?"}, (F("n").add(1),), condition=present("id")),
-        Put(PLAIN, {"id": "?", "n": 9}, condition=present("id")),
+        Update(PLAIN, {"id": "?"}, (F("n").add(1),), condition=exists("id")),
+        Put(PLAIN, {"id": "?", "n": 9}, condition=exists("id")),
         Put(TOKENS, {"id": "?", "owner": "ann"}, condition=NEW),
     ],
     ids=["update", "another condition", "a table with an index"],
@@ -116,5 +116,5 @@ async def test_many_callers_that_want_the_same_items_get_each_once(engine: Engin
 async def test_it_costs_what_the_transactions_cost_alone(engine: Engine) -> None:
     alone = await engine.transact(once(fresh(), text="x" * 2000))
     (together,) = await engine.transact_each([once(fresh(), text="x" * 2000)])
-    assert isinstance(together, Transacted)
+    assert isinstance(together, TransactionResult)
     assert together.capacity == alone.capacity

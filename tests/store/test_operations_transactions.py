@@ -29,7 +29,7 @@ from tally.store.errors import (
     TooManyItems,
     TransactionCancelled,
 )
-from tally.store.expressions import F, absent, path_of, present
+from tally.store.expressions import F, exists, make_path, not_exists
 from tests.store.tables import NEVER_MADE, PLAIN, STRINGS, fresh, stored
 
 
@@ -52,9 +52,9 @@ async def test_a_transaction_puts_updates_deletes_and_checks(engine: Engine) -> 
     )
     new = {"id": fresh(), "n": 9}
     writes = (
-        Put(PLAIN, new, condition=absent("id")),
+        Put(PLAIN, new, condition=not_exists("id")),
         Update(PLAIN, updated, (F("n").set(F("n") + 1),), condition=F("n") == 1),
-        Delete(PLAIN, deleted, condition=present("id")),
+        Delete(PLAIN, deleted, condition=exists("id")),
         Check(PLAIN, checked, F("ok") == True),  # noqa: E712 - builds a condition
     )
     await engine.transact(Transaction(writes))
@@ -80,7 +80,7 @@ async def test_a_failed_condition_cancels_everything_and_has_one_reason_per_item
         Put(PLAIN, new),
         Update(PLAIN, there, (F("n").add(1),), condition=F("n") == 5),
         Delete(PLAIN, other),
-        Check(PLAIN, {"id": fresh()}, present("id")),
+        Check(PLAIN, {"id": fresh()}, exists("id")),
     )
     with pytest.raises(TransactionCancelled, match="ConditionalCheckFailed") as refusal:
         await engine.transact(Transaction(writes))
@@ -102,8 +102,8 @@ async def test_the_reason_of_a_failed_condition_carries_the_item(engine: Engine)
         await engine.transact(
             Transaction(
                 (
-                    Put(PLAIN, {**there, "n": 2}, condition=absent("id")),
-                    Put(PLAIN, {"id": fresh()}, condition=present("id")),
+                    Put(PLAIN, {**there, "n": 2}, condition=not_exists("id")),
+                    Put(PLAIN, {"id": fresh()}, condition=exists("id")),
                     Put(PLAIN, {"id": fresh()}),
                 )
             )
@@ -201,7 +201,7 @@ async def test_a_transaction_that_names_an_item_twice_is_refused(engine: Engine)
         Put(PLAIN, key),
         Delete(PLAIN, key),
         Update(PLAIN, key, ()),
-        Check(PLAIN, key, absent("id")),
+        Check(PLAIN, key, not_exists("id")),
     ):
         with pytest.raises(DuplicateItem, match="twice"):
             await engine.transact(Transaction((Put(PLAIN, {**key, "n": 1}), second)))
@@ -230,7 +230,11 @@ async def test_one_key_in_two_tables_is_no_duplicate(engine: Engine) -> None:
             "itself",
         ),
         (Delete(PLAIN, {"id": 1}), InvalidKey, "type S, not N"),
-        (Check(PLAIN, {"id": "x", "n": 1}, absent("a")), InvalidKey, "n is not part of the key"),
+        (
+            Check(PLAIN, {"id": "x", "n": 1}, not_exists("a")),
+            InvalidKey,
+            "n is not part of the key",
+        ),
         (Get(PLAIN, {"id": "x"}), InvalidRequest, "Put, Update, Delete and Check, not Get"),
     ],
 )
@@ -256,7 +260,7 @@ async def test_a_token_with_a_condition_that_would_fail_now_is_still_harmless(
     engine: Engine,
 ) -> None:
     key, token = {"id": fresh()}, fresh()
-    create = Transaction((Put(PLAIN, key, condition=absent("id")),), token)
+    create = Transaction((Put(PLAIN, key, condition=not_exists("id")),), token)
     await engine.transact(create)
     await engine.transact(create)
     with pytest.raises(TransactionCancelled):
@@ -289,7 +293,7 @@ async def test_a_token_has_1_to_36_characters(engine: Engine, token: Any) -> Non
 
 async def test_a_transaction_reads_items_in_the_order_of_its_gets(engine: Engine) -> None:
     one, two = await put(engine, n=1, m=1), await put(engine, n=2)
-    gets = (Get(PLAIN, two), Get(PLAIN, {"id": fresh()}), Get(PLAIN, one, (path_of("n"),)))
+    gets = (Get(PLAIN, two), Get(PLAIN, {"id": fresh()}), Get(PLAIN, one, (make_path("n"),)))
     found = await engine.transact_get(TransactionGet(gets))
     assert found.items == [{**two, "n": 2}, None, {"n": 1}]
 

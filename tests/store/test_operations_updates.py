@@ -15,7 +15,7 @@ from tally.store.errors import (
     ItemTooLarge,
 )
 from tally.store.evaluate import equal
-from tally.store.expressions import Action, F, Joined, Literal, Sum, absent, present
+from tally.store.expressions import Action, F, Joined, Literal, Sum, exists, not_exists
 from tests.store.cases import IMPOSSIBLE, ITEM, UPDATES, after
 from tests.store.tables import PLAIN, PLAYERS, STRINGS, fresh, stored
 
@@ -74,12 +74,12 @@ async def test_an_update_that_the_item_does_not_allow_is_refused_and_changes_not
         ((F("a").add([1]),), "a number or a set, not L"),
         ((F("a").discard(1),), "a set, not N"),
         ((F("a").set(F("a") + "x"),), "numbers, not S"),
-        ((F("a").set(F("a").joined("x")),), "list, not S"),
+        ((F("a").set(F("a").list_append("x")),), "list, not S"),
         ((F("a").set(Sum("+", Sum("+", Literal(1), Literal(2)), Literal(3))),), "nested"),
         ((F("a").set(Joined(Literal([]), Joined(Literal([]), Literal([])))),), "nested"),
-        ((F("a").set(F("b").if_absent(F("b"))),), "itself"),
-        ((F("a").set(F("b").if_absent(F("c") + 1)),), "nested"),
-        ((F("a").set(F("b").if_absent(F("c").joined([]))),), "nested"),
+        ((F("a").set(F("b").if_not_exists(F("b"))),), "itself"),
+        ((F("a").set(F("b").if_not_exists(F("c") + 1)),), "nested"),
+        ((F("a").set(F("b").if_not_exists(F("c").list_append([]))),), "nested"),
     ],
 )
 async def test_an_update_that_makes_no_sense_is_refused(
@@ -118,7 +118,7 @@ async def test_an_update_without_steps_makes_an_item_of_its_key(engine: Engine) 
 async def test_an_update_under_a_condition_makes_no_item(engine: Engine) -> None:
     key = {"id": fresh()}
     with pytest.raises(ConditionFailed):
-        await engine.update(Update(PLAIN, key, (F("n").set(1),), condition=present("id")))
+        await engine.update(Update(PLAIN, key, (F("n").set(1),), condition=exists("id")))
     assert await stored(engine, PLAIN, key) is None
 
 
@@ -284,7 +284,9 @@ async def test_an_update_that_makes_a_bad_index_key_is_refused(
 
 async def test_the_first_of_two_upserts_wins_under_a_condition(engine: Engine) -> None:
     key = {"id": fresh(), "at": "lock"}
-    take = Update(STRINGS, key, (F("holder").set("me"),), condition=absent("id") | (F("until") < 5))
+    take = Update(
+        STRINGS, key, (F("holder").set("me"),), condition=not_exists("id") | (F("until") < 5)
+    )
     await engine.update(take)
     with pytest.raises(ConditionFailed):
         await engine.update(take)

@@ -14,8 +14,17 @@ from msgspec.structs import replace
 
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
-from tally.store.access import BatchGetItem, BatchWriteItem, Query, Scan, access, patterns_of
-from tally.store.api import BatchFound, BatchGet, BatchWrite, BatchWritten
+from tally.store.access import BatchGetItem, BatchWriteItem, Query, Scan, access, access_patterns
+from tally.store.api import BatchGet, BatchGetResult, BatchWrite, BatchWriteResult
+from tally.store.batching import (
+    INITIAL_BACKOFF_SECONDS,
+    MAX_BACKOFF_SECONDS,
+    MAX_STALLED_ATTEMPTS,
+    BatchRetryPolicy,
+    chunks,
+    run_bounded,
+    send_until_complete,
+)
 from tally.store.errors import (
     AccessViolation,
     BoundExceeded,
@@ -27,17 +36,8 @@ from tally.store.errors import (
     TooManyItems,
 )
 from tally.store.expressions import F
-from tally.store.paging import (
-    FIRST_PAUSE,
-    FRUITLESS_ROUNDS,
-    LONGEST_PAUSE,
-    Patience,
-    chunks,
-    complete,
-    run_bounded,
-)
 from tally.store.sqlite import SqliteEngine
-from tally.store.store import REQUESTS_AT_ONCE, Overflow, Store
+from tally.store.store import MAX_CONCURRENT_REQUESTS, Overflow, Store
 from tally.store.values import Item
 from tests.store.example import FOLLOWS, make_tables
 
@@ -50,17 +50,17 @@ class BusyEngine(SqliteEngine):
     at_once = 0
     most_at_once = 0
 
-    async def batch_get(self, operation: BatchGet) -> BatchFound:
+    async def batch_get(self, operation: BatchGet) -> BatchGetResult:
         async with _Counted(self, len(operation.keys)):
             taken = operation.keys[: self.takes]
             rest = operation.keys[self.takes :]
             if not taken:
-                return BatchFound([], rest, (await super().batch_get(operation)).capacity)
+                return BatchGetResult([], rest, (await super().batch_get(operation)).capacity)
             return replace(
                 await super().batch_get(replace(operation, keys=taken)), unprocessed=rest
             )
 
-    async def batch_write(self, operation: BatchWrite) -> BatchWritten:
+    async def batch_write(self, operation: BatchWrite) -> BatchWriteResult:
         async with _Counted(self, len(operation.puts) + len(operation.deletes)):
             changes: list[tuple[str, Any]] = [("put", item) for item in operation.puts]
             changes += [("delete", key) for key in operation.deletes]
@@ -112,7 +112,7 @@ class Repository:
         return await self.store.batch_write(FOLLOWS, **more)
 
     @access("Get one batch", BatchGetItem, table=FOLLOWS)
-    async def batch_get(self, keys: Sequence[Item]) -> BatchFound:
+    async def batch_get(self, keys: Sequence[Item]) -> BatchGetResult:
         return await self.store.batch_get(FOLLOWS, keys)
 
     @access("Items", Query, table=FOLLOWS)
@@ -152,7 +152,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def repository(engine: BusyEngine, clock: ManualClock) -> Repository:
-    return Repository(Store(engine, clock, chance=random.Random(1)))
+    return Repository(Store(engine, clock, rng=random.Random(1)))
 
 
 def follow(number: int, match_id: str = "m") -> Item:
@@ -170,7 +170,7 @@ async def while_time_passes(clock: ManualClock, work: Awaitable[Any]) -> Any:
         sleeping = asyncio.ensure_future(clock.until_sleeping())
         await asyncio.wait({task, sleeping}, return_when=asyncio.FIRST_COMPLETED)
         if sleeping.done():
-            await clock.advance(LONGEST_PAUSE)
+            await clock.advance(MAX_BACKOFF_SECONDS)
         sleeping.cancel()
     return task.result()
 
@@ -187,7 +187,7 @@ async def test_many_writes_go_out_in_batches_of_25_and_a_few_at_once(
 ) -> None:
     await repository.write_many(puts=[follow(number) for number in range(110)])
     assert engine.batches == [25, 25, 25, 25, 10]
-    assert engine.most_at_once == REQUESTS_AT_ONCE
+    assert engine.most_at_once == MAX_CONCURRENT_REQUESTS
     assert await repository.items("m", bound=200) == [f"u{number:04}" for number in range(110)]
 
 
@@ -248,7 +248,7 @@ async def test_what_a_busy_service_leaves_undone_is_sent_again(
     assert clock.monotonic() > 0
     meters = repository.store.meters
     assert [
-        meters.of(patterns_of(Repository)[name]).items for name in ("write_many", "get_many")
+        meters.of(access_patterns(Repository)[name]).items for name in ("write_many", "get_many")
     ] == [1000, 1000]
 
 
@@ -262,9 +262,9 @@ async def test_a_service_that_takes_nothing_is_given_up_on(
     assert isinstance(answer.value.__cause__, Throttled)
     assert (
         str(answer.value.__cause__)
-        == f"3 items of a batch were left undone {FRUITLESS_ROUNDS} times in a row"
+        == f"3 items of a batch were left undone {MAX_STALLED_ATTEMPTS} times in a row"
     )
-    assert engine.batches == [3] * FRUITLESS_ROUNDS
+    assert engine.batches == [3] * MAX_STALLED_ATTEMPTS
 
 
 async def test_pauses_grow_while_nothing_gets_done_and_start_over_after_progress() -> None:
@@ -281,11 +281,11 @@ async def test_pauses_grow_while_nothing_gets_done_and_start_over_after_progress
     async def send(work: Sequence[int]) -> Sequence[int]:
         return next(answers)
 
-    await complete([1, 2, 3, 4], send, Patience(ManualClock(), Longest()))
+    await send_until_complete([1, 2, 3, 4], send, BatchRetryPolicy(ManualClock(), Longest()))
     assert limits == [
-        *((0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**n)) for n in range(1, 8)),
-        (0, FIRST_PAUSE),
-        (0, FIRST_PAUSE * 2),
+        *((0, min(MAX_BACKOFF_SECONDS, INITIAL_BACKOFF_SECONDS * 2**n)) for n in range(1, 8)),
+        (0, INITIAL_BACKOFF_SECONDS),
+        (0, INITIAL_BACKOFF_SECONDS * 2),
     ]
 
 

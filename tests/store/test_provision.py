@@ -18,9 +18,19 @@ from tally.kit.clock import SystemClock
 from tally.store.descriptions import table_from
 from tally.store.dynamodb import open_dynamodb
 from tally.store.errors import InvalidSchema, TableDiffers
-from tally.store.lockfile import normal
+from tally.store.lockfile import normalize
 from tally.store.provision import cloudformation, create_tables, terraform
-from tally.store.schema import KEYS_ONLY, Attribute, Global, Local, N, S, Table, include, index_key
+from tally.store.schema import (
+    KEYS_ONLY,
+    Attribute,
+    GlobalIndex,
+    LocalIndex,
+    N,
+    S,
+    Table,
+    include,
+    index_key,
+)
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tests.store.emulators import MADE_UP, _server, _Start
 from tests.store.example import CATALOGUE, FIXTURES, FOLLOWS
@@ -40,7 +50,7 @@ async def test_tables_are_made_once_and_then_brought_up_to_date(engine: SqliteEn
     assert await engine.list_tables() == [table.name for table in declared]
     assert {made.outcome for made in await create_tables(engine, declared)} == {"as declared"}
 
-    grown = replace(FOLLOWS, indexes=(Global("userId-index", S("userId")),), ttl=None)
+    grown = replace(FOLLOWS, indexes=(GlobalIndex("userId-index", S("userId")),), ttl=None)
     (outcome,) = await create_tables(engine, [grown])
     assert (outcome.table, outcome.outcome) == ("example-follows", "brought up to date")
     assert (await engine.describe_table("example-follows")).by_name.keys() == {"userId-index"}
@@ -75,7 +85,7 @@ def test_the_template_of_any_schema_holds_its_keys_indexes_and_ttl(schema: list[
         properties = resource["Properties"]
         ttl = properties.get("TimeToLiveSpecification", {}).get("AttributeName")
         found.append(table_from(properties, properties["TableName"].removeprefix("prod-"), ttl))
-    expected = [replace(normal(table), attributes=(), version="1.0.0") for table in schema]
+    expected = [replace(normalize(table), attributes=(), version="1.0.0") for table in schema]
     assert found == sorted(expected, key=lambda table: table.name)
 
 
@@ -93,8 +103,8 @@ def test_the_template_asks_for_what_production_needs() -> None:
 @given(tables())
 def test_the_same_tables_make_the_same_text_whatever_their_order(table: Table) -> None:
     others = [table, PLAYERS]
-    assert cloudformation(others) == cloudformation([normal(each) for each in reversed(others)])
-    assert terraform(others) == terraform([normal(each) for each in reversed(others)])
+    assert cloudformation(others) == cloudformation([normalize(each) for each in reversed(others)])
+    assert terraform(others) == terraform([normalize(each) for each in reversed(others)])
 
 
 def test_two_tables_that_would_share_a_label_are_refused() -> None:
@@ -181,8 +191,8 @@ def test_terraform_gets_one_resource_for_each_table() -> None:
         partition=S("id"),
         sort=N("at"),
         indexes=(
-            Global("by-owner", S("owner"), N("at"), include("tags", "note")),
-            Local("local", sort=S("owner"), projection=KEYS_ONLY),
+            GlobalIndex("by-owner", S("owner"), N("at"), include("tags", "note")),
+            LocalIndex("local", sort=S("owner"), projection=KEYS_ONLY),
         ),
         ttl="until",
     )
@@ -278,8 +288,8 @@ async def test_a_stack_of_the_template_has_the_declared_tables() -> None:
         async with open_dynamodb(endpoint=url, credentials=MADE_UP, table_prefix="prod-") as engine:
             assert await engine.list_tables() == [table.name for table in declared]
             for table in declared:
-                expected = replace(normal(table), attributes=(), ttl=None)
-                assert normal(await engine.describe_table(table.name)) == expected
+                expected = replace(normalize(table), attributes=(), ttl=None)
+                assert normalize(await engine.describe_table(table.name)) == expected
             outcomes = {made.table: made.outcome for made in await create_tables(engine, declared)}
             assert outcomes == {
                 table.name: "brought up to date" if table.ttl else "as declared"

@@ -10,10 +10,10 @@ from tally.store.schema import (
     KEYS_ONLY,
     Attribute,
     B,
-    Global,
+    GlobalIndex,
     Index,
     KeyPart,
-    Local,
+    LocalIndex,
     N,
     S,
     Table,
@@ -28,9 +28,9 @@ MATCHES = Table(
     partition=S("league"),
     sort=N("start"),
     indexes=(
-        Global("by-team", partition=S("team"), sort=S("venue"), projection=KEYS_ONLY),
-        Global("by-day", partition=N("day")),
-        Local("by-rank", sort=B("rank"), projection=include("title")),
+        GlobalIndex("by-team", partition=S("team"), sort=S("venue"), projection=KEYS_ONLY),
+        GlobalIndex("by-day", partition=N("day")),
+        LocalIndex("by-rank", sort=B("rank"), projection=include("title")),
     ),
     ttl="expires",
 )
@@ -69,22 +69,36 @@ def declare(**changes: Any) -> Table:
         ({"name": "ab"}, "3 to 255"),
         ({"name": "a" * 256}, "3 to 255"),
         ({"name": "has space"}, "3 to 255"),
-        ({"indexes": (Global("ix", partition=S("a")),)}, "3 to 255"),
+        ({"indexes": (GlobalIndex("ix", partition=S("a")),)}, "3 to 255"),
         (
-            {"indexes": (Global("one", partition=S("a")), Global("one", partition=S("b")))},
+            {
+                "indexes": (
+                    GlobalIndex("one", partition=S("a")),
+                    GlobalIndex("one", partition=S("b")),
+                )
+            },
             "one name",
         ),
         ({"sort": S("league")}, "both partition and sort"),
-        ({"indexes": (Global("one", partition=S("a"), sort=S("a")),)}, "both partition and sort"),
-        ({"indexes": (Global("one", partition=N("league")),)}, "league is declared with two types"),
-        ({"indexes": (Local("one", sort=S("start")),)}, "start is declared with two types"),
-        ({"sort": None, "indexes": (Local("one", sort=S("a")),)}, "wants a table with a sort key"),
         (
-            {"indexes": tuple(Local(f"local-{n}", sort=S(f"a{n}")) for n in range(6))},
+            {"indexes": (GlobalIndex("one", partition=S("a"), sort=S("a")),)},
+            "both partition and sort",
+        ),
+        (
+            {"indexes": (GlobalIndex("one", partition=N("league")),)},
+            "league is declared with two types",
+        ),
+        ({"indexes": (LocalIndex("one", sort=S("start")),)}, "start is declared with two types"),
+        (
+            {"sort": None, "indexes": (LocalIndex("one", sort=S("a")),)},
+            "wants a table with a sort key",
+        ),
+        (
+            {"indexes": tuple(LocalIndex(f"local-{n}", sort=S(f"a{n}")) for n in range(6))},
             "at most 20 global and 5 local",
         ),
         (
-            {"indexes": tuple(Global(f"global-{n}", partition=S(f"a{n}")) for n in range(21))},
+            {"indexes": tuple(GlobalIndex(f"global-{n}", partition=S(f"a{n}")) for n in range(21))},
             "at most 20 global and 5 local",
         ),
         ({"attributes": (Attribute("title", "S"), Attribute("title", "N"))}, "declared twice"),
@@ -93,12 +107,12 @@ def declare(**changes: Any) -> Table:
             {"ttl": "expires", "attributes": (Attribute("expires", "S"),)},
             "expires must be a number",
         ),
-        ({"indexes": (Global("one", partition=S("a"), projection=include()),)}, "one"),
-        ({"indexes": (Global("one", partition=S("a"), projection=include("x", "x")),)}, "one"),
+        ({"indexes": (GlobalIndex("one", partition=S("a"), projection=include()),)}, "one"),
+        ({"indexes": (GlobalIndex("one", partition=S("a"), projection=include("x", "x")),)}, "one"),
         (
             {
                 "indexes": (
-                    Global(
+                    GlobalIndex(
                         "one", partition=S("a"), projection=include(*(f"x{n}" for n in range(101)))
                     ),
                 )
@@ -120,8 +134,8 @@ def test_a_declaration_that_dynamodb_would_not_take_is_refused(
 def test_a_table_takes_20_global_and_5_local_indexes() -> None:
     table = declare(
         indexes=(
-            *(Global(f"global-{n}", partition=S(f"a{n}")) for n in range(20)),
-            *(Local(f"local-{n}", sort=S(f"a{n}")) for n in range(5)),
+            *(GlobalIndex(f"global-{n}", partition=S(f"a{n}")) for n in range(20)),
+            *(LocalIndex(f"local-{n}", sort=S(f"a{n}")) for n in range(5)),
         )
     )
     assert len(table.by_name) == 25

@@ -21,14 +21,14 @@ from tally.store.commands import StoreCommands
 from tally.store.lockfile import parse_lock, read_lock, render_lock
 from tally.store.meters import Meters
 from tally.store.report import pattern_rows
-from tally.store.schema import Attribute, Global, S, Table
+from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.sqlite import open_sqlite
 from tests.store.example import CATALOGUE
 
 THINGS = Table(
     "things",
     partition=S("id"),
-    indexes=(Global("by-owner", S("owner")),),
+    indexes=(GlobalIndex("by-owner", S("owner")),),
     attributes=(Attribute("owner", "S"), Attribute("size", "N")),
 )
 

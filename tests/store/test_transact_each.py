@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.store.access import PutItem, TransactWriteItems, access, pattern_of
+from tally.store.access import PutItem, TransactWriteItems, access, access_pattern
 from tally.store.api import Put, Transaction, Write
 from tally.store.errors import (
     AccessViolation,
     BoundExceeded,
     StoreError,
+    StoreUnavailable,
     TransactionCancelled,
-    Unavailable,
 )
-from tally.store.expressions import absent
+from tally.store.expressions import not_exists
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
 from tests.store.example import FOLLOWS, LOCKS, make_tables
@@ -57,7 +57,9 @@ class Batches:
     @staticmethod
     def _follow(user: str) -> Write:
         return Put(
-            FOLLOWS, {"matchId": "m", "userId": user, "expiresAt": 1}, condition=absent("matchId")
+            FOLLOWS,
+            {"matchId": "m", "userId": user, "expiresAt": 1},
+            condition=not_exists("matchId"),
         )
 
 
@@ -71,7 +73,7 @@ async def test_each_is_answered_in_its_place_and_counted(batches: Batches) -> No
     again, new = await batches.follow(["ann", "cid"])
     assert isinstance(again, TransactionCancelled)
     assert new is None
-    pattern = pattern_of(Batches.follow)
+    pattern = access_pattern(Batches.follow)
     assert pattern is not None
     meter = batches.store.meters.of(pattern)
     assert meter.whole.calls == 2
@@ -112,8 +114,8 @@ async def test_a_store_that_is_away_is_an_error_of_every_transaction(
     await engine.close()
     with pytest.raises(Exception, match="cannot answer") as trouble:
         await batches.follow(["ann", "bob"])
-    assert isinstance(trouble.value.__cause__, Unavailable)
-    pattern = pattern_of(Batches.follow)
+    assert isinstance(trouble.value.__cause__, StoreUnavailable)
+    pattern = access_pattern(Batches.follow)
     assert pattern is not None
     counted = batches.store.meters.of(pattern).operations["TransactWriteItems", None]
     assert (counted.calls, counted.errors) == (2, 2)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from tally.store.errors import InvalidNumber, InvalidValue, ItemTooLarge
-from tally.store.values import MAX_ITEM_BYTES, measure, measure_item, type_of
+from tally.store.values import MAX_ITEM_BYTES, measure_item, measure_value, type_of
 from tests.store.strategies import items, values
 
 
@@ -38,7 +38,7 @@ def test_each_python_type_stands_for_one_of_the_ten(value: Any, kind: str) -> No
 @pytest.mark.parametrize("value", [1.5, object(), bytearray(b"x"), 1j, range(3), {"a": 1}.keys()])
 def test_a_python_type_without_a_counterpart_is_refused(value: Any) -> None:
     with pytest.raises(InvalidValue, match=type(value).__name__):
-        measure(value, "field")
+        measure_value(value, "field")
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_a_python_type_without_a_counterpart_is_refused(value: Any) -> None:
 )
 def test_a_set_holds_elements_of_one_scalar_type_and_is_never_empty(value: Any, words: str) -> None:
     with pytest.raises(InvalidValue, match=words):
-        measure(value, "field")
+        measure_value(value, "field")
 
 
 def test_a_float_is_refused_because_it_would_not_be_exact() -> None:
     with pytest.raises(InvalidNumber, match=r"price.*not exact.*0\.1"):
-        measure(0.1, "price")
+        measure_value(0.1, "price")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_float_is_refused_because_it_would_not_be_exact() -> None:
     ],
 )
 def test_a_number_of_38_digits_within_the_range_is_taken(number: Any) -> None:
-    assert 1 <= measure(number, "field") <= 21
+    assert 1 <= measure_value(number, "field") <= 21
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_number_of_38_digits_within_the_range_is_taken(number: Any) -> None:
 )
 def test_a_number_that_dynamodb_could_not_hold_is_refused(number: Any, words: str) -> None:
     with pytest.raises(InvalidNumber, match=words):
-        measure(number, "field")
+        measure_value(number, "field")
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_a_number_costs_one_byte_and_one_for_each_two_digits_on_a_side_of_the_po
     number: str, size: int
 ) -> None:
     """The figures were measured at the edge of a read unit."""
-    assert measure(Decimal(number), "field") == size
+    assert measure_value(Decimal(number), "field") == size
     if Decimal(number) == int(Decimal(number)):
-        assert measure(int(Decimal(number)), "field") == size
+        assert measure_value(int(Decimal(number)), "field") == size
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_number_costs_one_byte_and_one_for_each_two_digits_on_a_side_of_the_po
     ],
 )
 def test_a_value_has_the_size_that_dynamodb_bills(value: Any, size: int) -> None:
-    assert measure(value, "field") == size
+    assert measure_value(value, "field") == size
 
 
 def test_an_item_has_the_size_of_its_names_and_values() -> None:
@@ -184,14 +184,14 @@ def nested(levels: int, kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["list", "map"])
 def test_a_value_has_at_most_32_levels_counting_the_innermost(kind: str) -> None:
-    assert measure(nested(32, kind), "field") > 0
+    assert measure_value(nested(32, kind), "field") > 0
     with pytest.raises(InvalidValue, match=r"field.*nest"):
-        measure(nested(33, kind), "field")
+        measure_value(nested(33, kind), "field")
 
 
 def test_a_string_that_is_no_unicode_is_refused() -> None:
     with pytest.raises(InvalidValue, match=r"field.*Unicode"):
-        measure("\ud800", "field")
+        measure_value("\ud800", "field")
 
 
 @pytest.mark.parametrize(
@@ -213,11 +213,11 @@ def test_an_attribute_has_a_name_of_1_to_65535_bytes(item: Any, words: str) -> N
 @given(values())
 def test_every_generated_value_is_of_one_of_the_ten_types_and_has_a_size(value: Any) -> None:
     assert type_of(value) in {"S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS"}
-    assert measure(value, "field") >= 0
+    assert measure_value(value, "field") >= 0
 
 
 @given(items())
 def test_the_size_of_an_item_is_the_sum_over_its_attributes(item: dict[str, Any]) -> None:
     assert measure_item(item) == sum(
-        len(name.encode()) + measure(value, name) for name, value in item.items()
+        len(name.encode()) + measure_value(value, name) for name, value in item.items()
     )

@@ -15,7 +15,7 @@ import apsw
 from tally.backup.errors import BackupFailed
 from tally.embedded.postgres import find_postgres_binaries, open_postgres
 from tally.kit.clock import Clock
-from tally.store.sqlite.files import connect, translate
+from tally.store.sqlite.files import connect, to_store_error
 
 DUMP: Final = "postgres.dump"
 
@@ -33,7 +33,7 @@ def copy_store(source: Path, target: Path) -> None:
         finally:
             writing.close()
     except apsw.Error as error:
-        raise translate(error, source, reading.system_errno) from error
+        raise to_store_error(error, source, reading.system_errno) from error
     finally:
         reading.close()
     if found != ("ok",):

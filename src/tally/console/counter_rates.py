@@ -16,7 +16,7 @@ from tally.devices.repository.readings import ReadingRepository
 from tally.devices.wiring import Devices
 from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
-from tally.store.access import pattern_of
+from tally.store.access import access_pattern
 from tally.store.meters import Meter
 
 SAMPLE_SECONDS: Final = 1.0
@@ -73,7 +73,7 @@ def program_counters(context: ConsoleContext) -> dict[str, Counter]:
         counters["workouts"] = lambda: _metric_value(
             metrics, "tally_collect_event_lag_seconds_count"
         )
-    pattern = pattern_of(ReadingRepository.store_each)
+    pattern = access_pattern(ReadingRepository.store_each)
     if context.backend("devices", Devices) is not None and pattern is not None:
         stored = list(context.store.meters.of(pattern).operations.values())
         counters["readings"] = lambda: sum(

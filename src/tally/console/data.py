@@ -17,7 +17,7 @@ from tally.kit.jsonable import to_jsonable
 from tally.store import api
 from tally.store.errors import StoreError
 from tally.store.expressions import F
-from tally.store.report import PatternRow, cell
+from tally.store.report import PatternRow, format_cell
 from tally.store.schema import Table
 from tally.store.values import Item
 
@@ -93,7 +93,7 @@ def _pattern_row(row: PatternRow) -> dict[str, Any]:
         "pattern": row.pattern,
         "operation": row.operation,
         "calls": row.calls,
-        "units": f"{cell(row.read_units)} / {cell(row.write_units)}",
+        "units": f"{format_cell(row.read_units)} / {format_cell(row.write_units)}",
         "p50": row.p50_ms,
         "p99": row.p99_ms,
     }

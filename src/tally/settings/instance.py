@@ -88,12 +88,11 @@ class InstanceSettings:
             "Where tables are stored: sqlite is the data directory.",
         ),
     )
-    store_writer_process_threshold: int = field(
+    store_writer_process_rate: int = field(
         default=3_000,
         metadata=setting(
             integer(0, 10**9),
-            "Bulk transactions per second above which the embedded store starts a writer process,"
-            " if there is more than one CPU; 0 disables it.",
+            "Start the writer process above this write rate (transactions per second); 0 disables it.",
         ),
     )
     dynamodb_endpoint: str | None = field(

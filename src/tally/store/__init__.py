@@ -1,6 +1,197 @@
-"""DynamoDB's semantics behind a dozen async operations, on SQLite in this process or on any service that speaks DynamoDB.
+"""An embedded store with DynamoDB's semantics, on SQLite in this process or on DynamoDB itself.
 
-Read `schema.py` for how a table is declared, `expressions.py` for how a condition is written,
-`api.py` for the operations and what an engine is, and `access.py` for how a repository method
-becomes an access pattern that the store holds to its word.
+This package is the public API: a program needs no other import.
+
+    from tally.store import GetItem, PutItem, S, Store, Table, access, not_exists, open_sqlite
+
+    USERS = Table("users", partition=S("userId"))
+
+    class Users:
+        def __init__(self, store: Store) -> None:
+            self.store = store
+
+        @access("Create user", PutItem.conditional, table=USERS, key="PK=userId")
+        async def create(self, user_id: str, name: str) -> None:
+            item = {"userId": user_id, "name": name}
+            await self.store.put(USERS, item, condition=not_exists("userId"))
+
+    async with open_sqlite("data") as engine:
+        await engine.ensure_table(USERS)
+        await Users(Store(engine)).create("u1", "Ann")
+
+Modules: `schema.py` declares tables, `expressions.py` builds conditions and updates, `api.py` defines
+the operations and the engine interface, `access.py` turns a repository method into an access
+pattern that the store enforces.
 """
+
+from tally.store.access import (
+    BatchGetItem,
+    BatchWriteItem,
+    DeleteItem,
+    GetItem,
+    PutItem,
+    Query,
+    Scan,
+    TransactGetItems,
+    TransactWriteItems,
+    UpdateItem,
+    access,
+)
+from tally.store.api import (
+    BatchPut,
+    BatchWrite,
+    Capacity,
+    Check,
+    ColumnarItems,
+    Delete,
+    Engine,
+    Get,
+    Page,
+    Put,
+    Transaction,
+    TransactionBatch,
+    Update,
+)
+from tally.store.catalogue import Catalogue, check_repositories
+from tally.store.dynamodb import Credentials, DynamoDBRetryPolicy, open_dynamodb
+from tally.store.errors import (
+    AccessViolation,
+    BoundExceeded,
+    ConditionFailed,
+    DuplicateItem,
+    InvalidExpression,
+    InvalidKey,
+    InvalidNumber,
+    InvalidPageKey,
+    InvalidRequest,
+    InvalidSchema,
+    InvalidValue,
+    ItemTooLarge,
+    OutcomeUnknown,
+    Reason,
+    RequestRejected,
+    RequestTooLarge,
+    StorageFull,
+    StorageTooNew,
+    StorageUnwritable,
+    StoreError,
+    StoreUnavailable,
+    TableDiffers,
+    TableExists,
+    TableNotFound,
+    Throttled,
+    TokenMismatch,
+    TooManyItems,
+    TransactionCancelled,
+    UnknownIndex,
+)
+from tally.store.expressions import Action, Condition, F, exists, list_append, not_exists
+from tally.store.meters import Meters
+from tally.store.patterns import AccessPattern, PatternOperation
+from tally.store.provision import create_tables
+from tally.store.schema import (
+    ALL,
+    KEYS_ONLY,
+    Attribute,
+    B,
+    GlobalIndex,
+    Index,
+    KeyPart,
+    LocalIndex,
+    N,
+    Projection,
+    S,
+    Table,
+    include,
+)
+from tally.store.sqlite import open_sqlite
+from tally.store.store import Store
+from tally.store.values import Item, Key
+
+__all__ = [
+    "ALL",
+    "KEYS_ONLY",
+    "AccessPattern",
+    "AccessViolation",
+    "Action",
+    "Attribute",
+    "B",
+    "BatchGetItem",
+    "BatchPut",
+    "BatchWrite",
+    "BatchWriteItem",
+    "BoundExceeded",
+    "Capacity",
+    "Catalogue",
+    "Check",
+    "ColumnarItems",
+    "Condition",
+    "ConditionFailed",
+    "Credentials",
+    "Delete",
+    "DeleteItem",
+    "DuplicateItem",
+    "DynamoDBRetryPolicy",
+    "Engine",
+    "F",
+    "Get",
+    "GetItem",
+    "GlobalIndex",
+    "Index",
+    "InvalidExpression",
+    "InvalidKey",
+    "InvalidNumber",
+    "InvalidPageKey",
+    "InvalidRequest",
+    "InvalidSchema",
+    "InvalidValue",
+    "Item",
+    "ItemTooLarge",
+    "Key",
+    "KeyPart",
+    "LocalIndex",
+    "Meters",
+    "N",
+    "OutcomeUnknown",
+    "Page",
+    "PatternOperation",
+    "Projection",
+    "Put",
+    "PutItem",
+    "Query",
+    "Reason",
+    "RequestRejected",
+    "RequestTooLarge",
+    "S",
+    "Scan",
+    "StorageFull",
+    "StorageTooNew",
+    "StorageUnwritable",
+    "Store",
+    "StoreError",
+    "StoreUnavailable",
+    "Table",
+    "TableDiffers",
+    "TableExists",
+    "TableNotFound",
+    "Throttled",
+    "TokenMismatch",
+    "TooManyItems",
+    "TransactGetItems",
+    "TransactWriteItems",
+    "Transaction",
+    "TransactionBatch",
+    "TransactionCancelled",
+    "UnknownIndex",
+    "Update",
+    "UpdateItem",
+    "access",
+    "check_repositories",
+    "create_tables",
+    "exists",
+    "include",
+    "list_append",
+    "not_exists",
+    "open_dynamodb",
+    "open_sqlite",
+]

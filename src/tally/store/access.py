@@ -9,7 +9,7 @@
 
 While the method's body runs, the store lets through the declared operations on the declared tables
 and nothing else. The decorator registers nothing anywhere: the pattern hangs on the method, and
-`patterns_of` collects them from a class.
+`access_patterns` collects them from a class.
 """
 
 import inspect
@@ -21,17 +21,16 @@ from typing import Any, ParamSpec, TypeVar, cast
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.store.errors import AccessViolation
-from tally.store.errors import Unavailable as StoreUnavailable
+from tally.store.errors import AccessViolation, StoreUnavailable
 from tally.store.meters import Meters, PatternMeter
 from tally.store.patterns import (
+    AccessPattern,
     BatchGetItem,
     BatchWriteItem,
     By,
     DeleteItem,
     GetItem,
-    Operation,
-    Pattern,
+    PatternOperation,
     PutItem,
     Query,
     Scan,
@@ -42,13 +41,13 @@ from tally.store.patterns import (
 from tally.store.schema import Table
 
 __all__ = [
+    "AccessPattern",
     "BatchGetItem",
     "BatchWriteItem",
     "DeleteItem",
     "GetItem",
     "Invocation",
-    "Operation",
-    "Pattern",
+    "PatternOperation",
     "PutItem",
     "Query",
     "Scan",
@@ -56,10 +55,10 @@ __all__ = [
     "TransactWriteItems",
     "UpdateItem",
     "access",
+    "access_pattern",
+    "access_patterns",
     "current_invocation",
-    "pattern_of",
-    "patterns_of",
-    "unavailable",
+    "to_unavailable",
 ]
 
 _log = logs.logger()
@@ -92,7 +91,7 @@ class Invocation:
     _elapsed: float
     _token: "Token[Invocation | None]"
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: AccessPattern) -> None:
         self.pattern = pattern
         self.meter: PatternMeter | None = None
         self.read = 0
@@ -136,7 +135,7 @@ def current_invocation() -> Invocation | None:
 
 def access(
     name: str,
-    operation: Operation,
+    operation: PatternOperation,
     *,
     table: Table,
     index: str | None = None,
@@ -149,12 +148,14 @@ def access(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a repository's method to be this access pattern; `index` is for each Query and Scan that names none."""
     uses = tuple(
-        Operation((use,)).on(index).uses[0]
+        PatternOperation((use,)).on(index).uses[0]
         if index and use.index is None and use.name in {"Query", "Scan"}
         else use
         for use in operation.uses
     )
-    pattern = Pattern(name, Operation(uses), table, key, by, trigger, frequency, bound, tables)
+    pattern = AccessPattern(
+        name, PatternOperation(uses), table, key, by, trigger, frequency, bound, tables
+    )
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
         if inspect.isasyncgenfunction(function):
@@ -172,7 +173,7 @@ def access(
 
 
 def _hold_coroutine(
-    pattern: Pattern, function: Callable[P, Awaitable[R]]
+    pattern: AccessPattern, function: Callable[P, Awaitable[R]]
 ) -> Callable[P, Awaitable[R]]:
     @wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -181,7 +182,7 @@ def _hold_coroutine(
             with invocation:
                 return await function(*args, **kwargs)
         except StoreUnavailable as error:
-            raise unavailable(error) from error
+            raise to_unavailable(error) from error
         finally:
             invocation.end()
 
@@ -189,7 +190,7 @@ def _hold_coroutine(
 
 
 def _hold_generator(
-    pattern: Pattern, function: Callable[P, AsyncGenerator[R, None]]
+    pattern: AccessPattern, function: Callable[P, AsyncGenerator[R, None]]
 ) -> Callable[P, AsyncGenerator[R, None]]:
     """Between two steps the consumer's code runs, in the same task: the pattern must be hidden from it."""
 
@@ -205,7 +206,7 @@ def _hold_generator(
                 except StopAsyncIteration:
                     return
                 except StoreUnavailable as error:
-                    raise unavailable(error) from error
+                    raise to_unavailable(error) from error
                 yield element
         finally:
             with invocation:
@@ -215,23 +216,23 @@ def _hold_generator(
     return stream
 
 
-def unavailable(error: StoreUnavailable) -> Unavailable:
+def to_unavailable(error: StoreUnavailable) -> Unavailable:
     """The store's trouble in the domain's words: what exactly it is, is for the log, not for a client."""
     _log.warning("The store cannot answer", action="store_unavailable", error=error)
     return Unavailable("The store cannot answer now", retry_after=1)
 
 
-def pattern_of(method: Callable[..., Any]) -> Pattern | None:
+def access_pattern(method: Callable[..., Any]) -> AccessPattern | None:
     """The pattern that a method was declared to be, if any."""
     return getattr(method, "__access__", None)
 
 
-def patterns_of(repository: type) -> dict[str, Pattern]:
+def access_patterns(repository: type) -> dict[str, AccessPattern]:
     """The patterns of a repository class by the names of their methods, in the order of their declaration."""
-    found: dict[str, Pattern] = {}
+    found: dict[str, AccessPattern] = {}
     for base in reversed(repository.__mro__):
         for name, member in vars(base).items():
-            pattern = pattern_of(member)
+            pattern = access_pattern(member)
             found.pop(name, None)
             if pattern is not None:
                 found[name] = pattern

@@ -144,7 +144,7 @@ class _Made(Sequence[T]):
         """The element at one place."""
 
 
-class Columns(_Made[Item]):
+class ColumnarItems(_Made[Item]):
     """Items with the same attributes, told by attribute: what each of them has under a name, in their order.
 
     It saves an engine that can check and encode an attribute of many items at once from taking
@@ -165,7 +165,7 @@ class Columns(_Made[Item]):
         return {name: values[position] for name, values in self.values.items()}
 
 
-class Puts(Struct, frozen=True):
+class BatchPut(Struct, frozen=True):
     """A put into the same table in each of many transactions: what all the items have in common, and what each has besides."""
 
     table: Table
@@ -174,14 +174,14 @@ class Puts(Struct, frozen=True):
     condition: Condition | None = None
 
 
-class Alike(_Made[Transaction]):
+class TransactionBatch(_Made[Transaction]):
     """As many transactions as each of the puts has items: the first is of everyone's first item, and so on.
 
     It saves an engine that can write table by table from looking for what a caller knows, and says
     once what is the same in all.
     """
 
-    def __init__(self, *puts: Puts) -> None:
+    def __init__(self, *puts: BatchPut) -> None:
         if len({len(each.items) for each in puts}) != 1:
             raise InvalidRequest("transactions that are alike have the same puts, at least one")
         self.puts = puts
@@ -229,12 +229,12 @@ class Capacity(Struct, frozen=True):
         return Capacity(self.read + other.read, self.write + other.write)
 
 
-class Found(Struct, frozen=True):
+class GetResult(Struct, frozen=True):
     item: Item | None
     capacity: Capacity
 
 
-class Written(Struct, frozen=True):
+class WriteResult(Struct, frozen=True):
     """`item` is what `returns` asked for, or None."""
 
     item: Item | None
@@ -250,7 +250,7 @@ class Page(Struct, frozen=True):
     capacity: Capacity
 
 
-class BatchFound(Struct, frozen=True):
+class BatchGetResult(Struct, frozen=True):
     """What was found, in no promised order, and the keys that this request did not get to."""
 
     items: list[Item]
@@ -258,18 +258,18 @@ class BatchFound(Struct, frozen=True):
     capacity: Capacity
 
 
-class BatchWritten(Struct, frozen=True):
+class BatchWriteResult(Struct, frozen=True):
     """What this request did not get to."""
 
     unprocessed: BatchWrite | None
     capacity: Capacity
 
 
-class Transacted(Struct, frozen=True):
+class TransactionResult(Struct, frozen=True):
     capacity: Capacity
 
 
-class TransactionFound(Struct, frozen=True):
+class TransactionGetResult(Struct, frozen=True):
     """One entry for each get, in its order; None where there is no item."""
 
     items: list[Item | None]
@@ -284,20 +284,20 @@ class Engine(Protocol):
 
     name: str
 
-    async def get(self, operation: Get) -> Found: ...
-    async def put(self, operation: Put) -> Written: ...
-    async def update(self, operation: Update) -> Written: ...
-    async def delete(self, operation: Delete) -> Written: ...
+    async def get(self, operation: Get) -> GetResult: ...
+    async def put(self, operation: Put) -> WriteResult: ...
+    async def update(self, operation: Update) -> WriteResult: ...
+    async def delete(self, operation: Delete) -> WriteResult: ...
     async def query(self, operation: Query) -> Page: ...
     async def scan(self, operation: Scan) -> Page: ...
-    async def batch_get(self, operation: BatchGet) -> BatchFound: ...
-    async def batch_write(self, operation: BatchWrite) -> BatchWritten: ...
-    async def transact(self, operation: Transaction) -> Transacted: ...
-    async def transact_get(self, operation: TransactionGet) -> TransactionFound: ...
+    async def batch_get(self, operation: BatchGet) -> BatchGetResult: ...
+    async def batch_write(self, operation: BatchWrite) -> BatchWriteResult: ...
+    async def transact(self, operation: Transaction) -> TransactionResult: ...
+    async def transact_get(self, operation: TransactionGet) -> TransactionGetResult: ...
 
     async def transact_each(
         self, operations: Sequence[Transaction]
-    ) -> list[Transacted | StoreError]:
+    ) -> list[TransactionResult | StoreError]:
         """Many transactions at once, each on its own: what became of each, in their order.
 
         All are checked before the first.

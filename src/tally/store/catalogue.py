@@ -13,20 +13,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tally.store.access import pattern_of, patterns_of
+from tally.store.access import access_pattern, access_patterns
 from tally.store.errors import AccessViolation
-from tally.store.patterns import Pattern
+from tally.store.patterns import AccessPattern
 from tally.store.schema import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PatternEntry:
     """One pattern, and where it is declared."""
 
     backend: str
     repository: type
     method: str
-    pattern: Pattern
+    pattern: AccessPattern
 
     @property
     def place(self) -> str:
@@ -40,14 +40,14 @@ class Catalogue:
 
     backends: Mapping[str, tuple[type, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
-    def entries(self, backend: str | None = None) -> list[Entry]:
+    def entries(self, backend: str | None = None) -> list[PatternEntry]:
         """The patterns of all backends or of one, in the order of their declaration."""
         return [
-            Entry(name, repository, method, pattern)
+            PatternEntry(name, repository, method, pattern)
             for name, repositories in self.backends.items()
             if backend in {None, name}
             for repository in repositories
-            for method, pattern in patterns_of(repository).items()
+            for method, pattern in access_patterns(repository).items()
         ]
 
     def tables(self) -> list[Table]:
@@ -55,11 +55,11 @@ class Catalogue:
         owned = {
             table.name: table
             for repository in self._repositories()
-            for table in tables_of(repository)
+            for table in owned_tables(repository)
         }
         return [owned[name] for name in sorted(owned)]
 
-    def users_of(self, table: str, index: str) -> list[Entry]:
+    def users_of(self, table: str, index: str) -> list[PatternEntry]:
         """The patterns that read an index."""
         return [
             entry
@@ -72,22 +72,22 @@ class Catalogue:
             yield from repositories
 
 
-def tables_of(repository: type) -> tuple[Table, ...]:
+def owned_tables(repository: type) -> tuple[Table, ...]:
     """The tables that a repository owns."""
     stated: tuple[Table, ...] | None = getattr(repository, "tables", None)
     if stated is not None:
         return stated
-    read = {table.name for table in reads_of(repository)}
+    read = {table.name for table in readable_tables(repository)}
     named = {
         table.name: table
-        for pattern in patterns_of(repository).values()
+        for pattern in access_patterns(repository).values()
         for table in (pattern.table, *pattern.tables)
         if table.name not in read
     }
     return tuple(named.values())
 
 
-def reads_of(repository: type) -> tuple[Table, ...]:
+def readable_tables(repository: type) -> tuple[Table, ...]:
     """The tables of others that a repository reads."""
     stated: tuple[Table, ...] = getattr(repository, "reads", ())
     return stated
@@ -117,30 +117,32 @@ def _ownership(catalogue: Catalogue) -> list[str]:
     declared: dict[str, Table] = {}
     repositories = [repository for each in catalogue.backends.values() for repository in each]
     for repository in repositories:
-        for table in tables_of(repository):
+        for table in owned_tables(repository):
             owner = owners.setdefault(table.name, repository)
             if owner is not repository:
                 problems.append(
                     f"table {table.name} is owned by {owner.__name__} and by {repository.__name__}"
                 )
     for repository in repositories:
-        patterns = patterns_of(repository).values()
+        patterns = access_patterns(repository).values()
         used = [table for pattern in patterns for table in (pattern.table, *pattern.tables)]
         problems += [
             f"table {table.name} is declared in two ways, the second one in {repository.__name__}"
-            for table in dict.fromkeys((*tables_of(repository), *reads_of(repository), *used))
+            for table in dict.fromkeys(
+                (*owned_tables(repository), *readable_tables(repository), *used)
+            )
             if declared.setdefault(table.name, table) != table
         ]
         problems += [
             f"{repository.__name__} reads table {table.name}, which no repository owns"
-            for table in reads_of(repository)
+            for table in readable_tables(repository)
             if table.name not in owners
         ]
     return problems
 
 
 def _same_names(catalogue: Catalogue, backend: str) -> list[str]:
-    first: dict[str, Entry] = {}
+    first: dict[str, PatternEntry] = {}
     problems = []
     for entry in catalogue.entries(backend):
         other = first.setdefault(entry.pattern.name, entry)
@@ -152,10 +154,10 @@ def _same_names(catalogue: Catalogue, backend: str) -> list[str]:
 
 
 def _strangers(repository: type) -> list[str]:
-    owned = {table.name for table in tables_of(repository)}
-    read = {table.name for table in reads_of(repository)}
+    owned = {table.name for table in owned_tables(repository)}
+    read = {table.name for table in readable_tables(repository)}
     problems = []
-    for method, pattern in patterns_of(repository).items():
+    for method, pattern in access_patterns(repository).items():
         place = f"{repository.__name__}.{method}"
         for name in sorted(pattern.table_names - owned):
             if name not in read:
@@ -174,5 +176,5 @@ def _undeclared(repository: type) -> list[str]:
     return [
         f"{repository.__name__}.{name} is public and no access pattern: declare it with @access, or give it a leading _"
         for name, method in methods
-        if not name.startswith("_") and pattern_of(method) is None
+        if not name.startswith("_") and access_pattern(method) is None
     ]

@@ -27,15 +27,26 @@ from rich.table import Table as RichTable
 
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
-from tally.store.changes import Change, Cost, compare
 from tally.store.errors import StoreError
 from tally.store.lockfile import read_lock, render_lock, write_lock
 from tally.store.meters import Meters
-from tally.store.provision import Made, cloudformation, create_tables, terraform
-from tally.store.report import COLUMNS, FIGURES, PatternRow, cell, pattern_rows, patterns_markdown
+from tally.store.provision import ProvisionResult, cloudformation, create_tables, terraform
+from tally.store.report import (
+    METRIC_COLUMNS,
+    PATTERN_COLUMNS,
+    PatternRow,
+    format_cell,
+    pattern_rows,
+    patterns_markdown,
+)
+from tally.store.schema_diff import ChangeImpact, SchemaChange, compare_schemas
 
-EXIT_CODES = {Cost.SAFE: 3, Cost.MIGRATION: 4, Cost.IMPOSSIBLE: 5}
-_LABELS = {Cost.SAFE: "safe", Cost.MIGRATION: "needs a migration", Cost.IMPOSSIBLE: "impossible"}
+EXIT_CODES = {ChangeImpact.SAFE: 3, ChangeImpact.MIGRATION: 4, ChangeImpact.IMPOSSIBLE: 5}
+_LABELS = {
+    ChangeImpact.SAFE: "safe",
+    ChangeImpact.MIGRATION: "needs a migration",
+    ChangeImpact.IMPOSSIBLE: "impossible",
+}
 _FETCH_SECONDS = 10.0
 
 LockFile = Annotated[Path, typer.Option("--file", help="The schema lock.")]
@@ -185,7 +196,7 @@ class StoreCommands:
     def _create(self) -> None:
         """Make the tables where the settings say that they live, or bring them up to their declaration."""
 
-        async def create() -> list[Made]:
+        async def create() -> list[ProvisionResult]:
             async with self.open_engine() as engine:
                 return await create_tables(engine, self.catalogue().tables())
 
@@ -206,29 +217,29 @@ class StoreCommands:
     def _prefix(self, given: str | None) -> str:
         return self.table_prefix() if given is None else given
 
-    def _changes(self, lock: Path) -> list[Change]:
+    def _changes(self, lock: Path) -> list[SchemaChange]:
         catalogue = self.catalogue()
 
         def users(table: str, index: str) -> list[str]:
             return [entry.place for entry in catalogue.users_of(table, index)]
 
-        return compare(read_lock(lock), catalogue.tables(), users)
+        return compare_schemas(read_lock(lock), catalogue.tables(), users)
 
 
-def _may_be_locked(change: Change, dropped: Sequence[str]) -> bool:
+def _may_be_locked(change: SchemaChange, dropped: Sequence[str]) -> bool:
     return (
-        change.cost is Cost.SAFE
+        change.cost is ChangeImpact.SAFE
         or change.accepted
         or (change.removes_table and change.table in dropped)
     )
 
 
-def _exit_code(changes: Sequence[Change]) -> int:
+def _exit_code(changes: Sequence[SchemaChange]) -> int:
     """By the worst of them; a lock that differs in its text alone counts as a safe change."""
-    return EXIT_CODES[max((change.cost for change in changes), default=Cost.SAFE)]
+    return EXIT_CODES[max((change.cost for change in changes), default=ChangeImpact.SAFE)]
 
 
-def _print_changes(changes: Sequence[Change]) -> None:
+def _print_changes(changes: Sequence[SchemaChange]) -> None:
     for change in changes:
         accepted = ", new major version" if change.accepted else ""
         typer.echo(f"{change.table}: {change.what} [{_LABELS[change.cost]}{accepted}]")
@@ -237,14 +248,19 @@ def _print_changes(changes: Sequence[Change]) -> None:
 
 
 def _print_patterns(rows: Sequence[PatternRow], *, measured: bool) -> None:
-    columns = {"backend": "Backend", "table": "Table", **COLUMNS, **(FIGURES if measured else {})}
+    columns = {
+        "backend": "Backend",
+        "table": "Table",
+        **PATTERN_COLUMNS,
+        **(METRIC_COLUMNS if measured else {}),
+    }
     if not sys.stdout.isatty():
         for row in rows:
-            typer.echo("\t".join(cell(getattr(row, name)) for name in columns))
+            typer.echo("\t".join(format_cell(getattr(row, name)) for name in columns))
         return
     table = RichTable(*columns.values())
     for row in rows:
-        table.add_row(*(cell(getattr(row, name)) for name in columns))
+        table.add_row(*(format_cell(getattr(row, name)) for name in columns))
     Console().print(table)
 
 

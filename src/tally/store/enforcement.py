@@ -1,7 +1,7 @@
 """The rules that hold a call to its access pattern: which operation may go out, and when a call has had enough.
 
-`admit` refuses before anything is sent. `clamp` sees to it that a page never brings more than one
-item past the bound, `settle` counts what came back, and `check_room` raises `BoundExceeded` if that
+`authorize` refuses before anything is sent. `limit_page` sees to it that a page never brings more than one
+item past the bound, `record_result` counts what came back, and `check_bound` raises `BoundExceeded` if that
 one item was there. This runs with every operation of the store, so what depends on the operation's
 type is looked up, not asked for in turn.
 """
@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from tally.store.access import Invocation
 from tally.store.api import (
-    Alike,
-    BatchFound,
     BatchGet,
+    BatchGetResult,
     BatchWrite,
-    BatchWritten,
+    BatchWriteResult,
     Delete,
     Get,
     Operation,
@@ -26,17 +25,18 @@ from tally.store.api import (
     Query,
     Scan,
     Transaction,
+    TransactionBatch,
     TransactionGet,
     Update,
     operation_name,
 )
 from tally.store.errors import AccessViolation, BoundExceeded
-from tally.store.patterns import Use, UseKey
+from tally.store.patterns import OperationUse, UseKey
 
 Paged = TypeVar("Paged", Query, Scan)
 
 
-def admit(invocation: Invocation, operation: Operation, *, bounded: bool = False) -> UseKey:
+def authorize(invocation: Invocation, operation: Operation, *, bounded: bool = False) -> UseKey:
     """Which declared use this operation is, or AccessViolation.
 
     `bounded`: the caller ends its page loop itself.
@@ -57,7 +57,7 @@ def _admit_page(invocation: Invocation, operation: Query | Scan, bounded: bool) 
         raise _violation(
             invocation, "a second page wants a bound: declare one, or read with items(bound=...)"
         )
-    check_room(invocation)
+    check_bound(invocation)
     invocation.pages += 1
     return key
 
@@ -108,18 +108,18 @@ def _admit_transaction(
     return key
 
 
-def admit_each(invocation: Invocation, operations: Sequence[Transaction]) -> UseKey:
+def authorize_batch(invocation: Invocation, operations: Sequence[Transaction]) -> UseKey:
     """The same for many transactions at once, which are as good as one with all of their writes."""
-    if not isinstance(operations, Alike):
-        return admit(
+    if not isinstance(operations, TransactionBatch):
+        return authorize(
             invocation,
             Transaction(tuple(write for operation in operations for write in operation.writes)),
         )
     _reserve(invocation, 0, (len(operations) - 1) * len(operations.puts))
-    return admit(invocation, operations[0])
+    return authorize(invocation, operations[0])
 
 
-def _declared(invocation: Invocation, key: UseKey, table: str) -> Use:
+def _declared(invocation: Invocation, key: UseKey, table: str) -> OperationUse:
     pattern = invocation.pattern
     use = pattern.allowed.get(key)
     if use is None:
@@ -133,20 +133,20 @@ def _declared(invocation: Invocation, key: UseKey, table: str) -> Use:
 def _reserve(invocation: Invocation, reads: int, writes: int) -> None:
     """Count reads and writes before they are sent, so that many at once cannot pass the bound together."""
     if invocation.pattern.bound is not None:
-        check_room(invocation, reads, writes)
+        check_bound(invocation, reads, writes)
         invocation.read += reads
         invocation.written += writes
 
 
-def check_room(invocation: Invocation, reads: int = 0, writes: int = 0) -> None:
+def check_bound(invocation: Invocation, reads: int = 0, writes: int = 0) -> None:
     """BoundExceeded if so many more reads or writes would pass the pattern's bound, or if it has been passed already."""
     bound = invocation.pattern.bound
     if bound is None:
         return
     if invocation.read + reads > bound:
-        raise too_many(invocation, "read", bound)
+        raise bound_exceeded(invocation, "read", bound)
     if invocation.written + writes > bound:
-        raise too_many(invocation, "written", bound)
+        raise bound_exceeded(invocation, "written", bound)
 
 
 def resolve_bound(invocation: Invocation, bound: int | None, used: int) -> int:
@@ -163,7 +163,7 @@ def resolve_bound(invocation: Invocation, bound: int | None, used: int) -> int:
     return bound
 
 
-def clamp(invocation: Invocation, operation: Paged) -> Paged:
+def limit_page(invocation: Invocation, operation: Paged) -> Paged:
     """The same page, read no further than one item past the bound."""
     bound = invocation.pattern.bound
     if bound is None:
@@ -176,7 +176,7 @@ def clamp(invocation: Invocation, operation: Paged) -> Paged:
     return replace(operation, limit=most)
 
 
-def settle(invocation: Invocation, operation: Operation, answer: Any) -> int:
+def record_result(invocation: Invocation, operation: Operation, answer: Any) -> int:
     """How many items an answer found or changed.
 
     Pages count against the bound now; what a batch left undone no longer does.
@@ -189,18 +189,20 @@ def _settle_page(invocation: Invocation, _: Query | Scan, page: Page) -> int:
     return len(page.items)
 
 
-def _settle_batch_get(invocation: Invocation, _: BatchGet, answer: BatchFound) -> int:
+def _settle_batch_get(invocation: Invocation, _: BatchGet, answer: BatchGetResult) -> int:
     invocation.read -= len(answer.unprocessed)
     return len(answer.items)
 
 
-def _settle_batch_write(invocation: Invocation, operation: BatchWrite, answer: BatchWritten) -> int:
+def _settle_batch_write(
+    invocation: Invocation, operation: BatchWrite, answer: BatchWriteResult
+) -> int:
     undone = _size(answer.unprocessed)
     invocation.written -= undone
     return _size(operation) - undone
 
 
-def too_many(invocation: Invocation, what: str, most: int) -> BoundExceeded:
+def bound_exceeded(invocation: Invocation, what: str, most: int) -> BoundExceeded:
     """The error for a call that wants more than it may have; it is counted."""
     _count_error(invocation)
     return BoundExceeded(

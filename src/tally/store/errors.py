@@ -1,8 +1,8 @@
 """Everything the store can refuse, each with a type of its own.
 
 Three families: an `InvalidRequest` is the caller's mistake and is found before anything is written;
-a `Refused` is the store's answer to a well-formed request (a failed condition, a cancelled
-transaction, a missing table); an `Unavailable` is the machine's or the service's trouble, and may
+a `RequestRejected` is the store's answer to a well-formed request (a failed condition, a cancelled
+transaction, a missing table); an `StoreUnavailable` is the machine's or the service's trouble, and may
 be tried again later.
 """
 
@@ -75,11 +75,11 @@ class InvalidLockFile(InvalidRequest):
     """A schema lock file cannot be read: it is damaged, or of a newer format."""
 
 
-class Refused(StoreError):
+class RequestRejected(StoreError):
     """The request was understood, and the answer is no."""
 
 
-class ConditionFailed(Refused):
+class ConditionFailed(RequestRejected):
     """The condition of a write did not hold. `item` is what stood there, where the engine tells."""
 
     def __init__(self, message: str, item: Mapping[str, Any] | None = None) -> None:
@@ -101,7 +101,7 @@ class Reason:
         return self.code == "ConditionalCheckFailed"
 
 
-class TransactionCancelled(Refused):
+class TransactionCancelled(RequestRejected):
     """A transaction was not applied. `reasons` line up one to one with its items."""
 
     def __init__(self, reasons: Sequence[Reason]) -> None:
@@ -112,41 +112,41 @@ class TransactionCancelled(Refused):
         return type(self), (self.reasons,)  # it goes from one process to another
 
 
-class TokenMismatch(Refused):
+class TokenMismatch(RequestRejected):
     """A client token was used before for another transaction."""
 
 
-class TableNotFound(Refused):
+class TableNotFound(RequestRejected):
     """There is no such table."""
 
 
-class TableExists(Refused):
+class TableExists(RequestRejected):
     """There is already a table of that name."""
 
 
-class TableDiffers(Refused):
+class TableDiffers(RequestRejected):
     """The stored table's key differs from the declared one, and a key cannot be changed."""
 
 
-class Unavailable(StoreError):
+class StoreUnavailable(StoreError):
     """The store cannot answer now."""
 
 
-class Throttled(Unavailable):
+class Throttled(StoreUnavailable):
     """The service asks to slow down, and kept asking for longer than we retried."""
 
 
-class OutcomeUnknown(Unavailable):
+class OutcomeUnknown(StoreUnavailable):
     """The connection broke after a write was sent and before it was answered: it may or may not have been applied."""
 
 
-class StorageFull(Unavailable):
+class StorageFull(StoreUnavailable):
     """The disk is full. What was acknowledged before is safe."""
 
 
-class StorageUnwritable(Unavailable):
+class StorageUnwritable(StoreUnavailable):
     """The data directory, or the database in it, cannot be written or is not a database."""
 
 
-class StorageTooNew(Unavailable):
+class StorageTooNew(StoreUnavailable):
     """The data directory was written by a newer version of Tally."""

@@ -46,12 +46,12 @@ _EXACT = Context(
 _ORDERED = ("S", "N", "B")
 
 
-def holds(condition: Condition, item: Mapping[str, Any]) -> bool:
+def matches(condition: Condition, item: Mapping[str, Any]) -> bool:
     """Whether the condition is true of the item; an item that is not there is an empty one."""
     return _TESTS[type(condition)](condition, item)
 
 
-def find(item: Any, path: Path) -> Any:
+def resolve_path(item: Any, path: Path) -> Any:
     """What is at the path, or MISSING."""
     value = item
     for part in path.parts:
@@ -70,9 +70,11 @@ def _resolve(operand: Any, item: Mapping[str, Any]) -> Any:
         return operand.value
     if kind is Path:
         return (
-            item.get(operand.parts[0], MISSING) if len(operand.parts) == 1 else find(item, operand)
+            item.get(operand.parts[0], MISSING)
+            if len(operand.parts) == 1
+            else resolve_path(item, operand)
         )
-    return _size(find(item, operand.path))
+    return _size(resolve_path(item, operand.path))
 
 
 def _size(value: Any) -> Any:
@@ -141,19 +143,19 @@ def _in(node: In, item: Mapping[str, Any]) -> bool:
 
 
 def _type_is(node: TypeIs, item: Mapping[str, Any]) -> bool:
-    value = find(item, node.path)
+    value = resolve_path(item, node.path)
     return value is not MISSING and type_of(value) == node.type
 
 
 def _begins_with(node: BeginsWith, item: Mapping[str, Any]) -> bool:
-    value, prefix = find(item, node.path), _resolve(node.prefix, item)
+    value, prefix = resolve_path(item, node.path), _resolve(node.prefix, item)
     if isinstance(value, str) and isinstance(prefix, str):
         return value.startswith(prefix)
     return isinstance(value, bytes) and isinstance(prefix, bytes) and value.startswith(prefix)
 
 
 def _contains(node: Contains, item: Mapping[str, Any]) -> bool:
-    value, element = find(item, node.path), _resolve(node.element, item)
+    value, element = resolve_path(item, node.path), _resolve(node.element, item)
     if isinstance(value, str):
         return isinstance(element, str) and element in value
     if isinstance(value, bytes):
@@ -164,11 +166,11 @@ def _contains(node: Contains, item: Mapping[str, Any]) -> bool:
 
 
 _TESTS: dict[type, Callable[[Any, Mapping[str, Any]], bool]] = {
-    And: lambda node, item: holds(node.left, item) and holds(node.right, item),
-    Or: lambda node, item: holds(node.left, item) or holds(node.right, item),
-    Not: lambda node, item: not holds(node.inner, item),
-    Exists: lambda node, item: find(item, node.path) is not MISSING,
-    Absent: lambda node, item: find(item, node.path) is MISSING,
+    And: lambda node, item: matches(node.left, item) and matches(node.right, item),
+    Or: lambda node, item: matches(node.left, item) or matches(node.right, item),
+    Not: lambda node, item: not matches(node.inner, item),
+    Exists: lambda node, item: resolve_path(item, node.path) is not MISSING,
+    Absent: lambda node, item: resolve_path(item, node.path) is MISSING,
     Compare: _compare,
     Between: _between,
     In: _in,
@@ -207,7 +209,7 @@ def _pick(value: Any, routes: Iterable[_Route]) -> Any:
         heads.setdefault(route[0], []).append(route[1:])
     chosen: dict[Any, Any] = {}
     for head, tails in heads.items():
-        inner = find(value, Path((head,)))
+        inner = resolve_path(value, Path((head,)))
         if inner is not MISSING and tails != [()]:
             inner = _pick(inner, tails)
         if inner is not MISSING:
@@ -235,7 +237,7 @@ def _outcome(action: Action, item: Mapping[str, Any]) -> Any:
         return _compute(action.value, item)
     if isinstance(action, Remove):
         return MISSING
-    old = find(item, action.path)
+    old = resolve_path(item, action.path)
     if isinstance(action, Add):
         return _added(action, old)
     if isinstance(action, Discard):
@@ -267,13 +269,13 @@ def _compute(operand: Any, item: Mapping[str, Any]) -> Any:
     if isinstance(operand, Literal):
         return operand.value
     if isinstance(operand, Path):
-        value = find(item, operand)
+        value = resolve_path(item, operand)
         if value is MISSING:
             raise InvalidExpression(f"the update refers to {operand}, which the item does not have")
         return value
     if isinstance(operand, IfAbsent):
         value, otherwise = (
-            find(item, operand.path),
+            resolve_path(item, operand.path),
             _compute(operand.otherwise, item),
         )  # DynamoDB wants both to make sense
         return otherwise if value is MISSING else value
@@ -316,7 +318,7 @@ def _change(value: Any, changes: Sequence[tuple[_Route, Any]]) -> Any:
                 raise InvalidExpression(f"the paths of the update overlap at {head}")
             outcomes[head] = rest[0][1]
             continue
-        inner = find(value, Path((head,)))
+        inner = resolve_path(value, Path((head,)))
         if inner is MISSING:
             raise InvalidExpression(
                 f"the path of the update leads through {head}, which is not there"

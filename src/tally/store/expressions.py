@@ -2,7 +2,7 @@
 
     F("expiresAt") < now                          absent("lockKey") | (F("expiresAt") < now)
     F("sensors", "humidity_pct").between(0, 100)  F("status").is_in("pending", "active") & ~F("tags").contains("test")
-    F("version").set(F("version") + 1)            F("createdAt").set(F("createdAt").if_absent(now))
+    F("version").set(F("version") + 1)            F("createdAt").set(F("createdAt").if_not_exists(now))
     F("archivedAt").remove()                      F("views").add(1)
 
 The tree is the hub: `evaluate.py` runs it against an item, `encode.py` turns it into DynamoDB's
@@ -232,14 +232,14 @@ class F(_Comparable):
     __slots__ = ("path",)
 
     def __init__(self, *parts: str | int) -> None:
-        self.path = path_of(*parts)
+        self.path = make_path(*parts)
         super().__init__(self.path)
 
     def exists(self) -> Exists:
         """The field is there, even as NULL."""
         return Exists(self.path)
 
-    def absent(self) -> Absent:
+    def not_exists(self) -> Absent:
         """The field is not there."""
         return Absent(self.path)
 
@@ -275,11 +275,11 @@ class F(_Comparable):
         """Take elements out of a set."""
         return Discard(self.path, Literal(elements))
 
-    def if_absent(self, otherwise: Any) -> IfAbsent:
+    def if_not_exists(self, otherwise: Any) -> IfAbsent:
         """This field, or else the other value; for the right side of `set`."""
         return IfAbsent(self.path, update_operand(otherwise))
 
-    def joined(self, other: Any) -> Joined:
+    def list_append(self, other: Any) -> Joined:
         """This list with another behind it; for the right side of `set`."""
         return Joined(self.path, update_operand(other))
 
@@ -290,23 +290,23 @@ class F(_Comparable):
         return Sum("-", self.path, update_operand(other))
 
 
-def present(*parts: str | int) -> Exists:
+def exists(*parts: str | int) -> Exists:
     """The field is there, even as NULL."""
-    return Exists(path_of(*parts))
+    return Exists(make_path(*parts))
 
 
-def absent(*parts: str | int) -> Absent:
+def not_exists(*parts: str | int) -> Absent:
     """The field is not there; on a key attribute: the item is not there."""
-    return Absent(path_of(*parts))
+    return Absent(make_path(*parts))
 
 
-def joined(left: Any, right: Any) -> Joined:
+def list_append(left: Any, right: Any) -> Joined:
     """Two lists, one after the other, either of them a field or a value."""
     return Joined(update_operand(left), update_operand(right))
 
 
 @lru_cache(maxsize=4096, typed=True)
-def path_of(*parts: str | int) -> Path:
+def make_path(*parts: str | int) -> Path:
     """A path from its parts, the first of them an attribute's name.
 
     Programs use few, so they are made once.

@@ -30,13 +30,12 @@ from tally.store.values import Type
 
 FORMAT = 1
 _HEADER = """\
-# The tables as they were last agreed on. `tally schema lock` writes this file; `tally schema diff`
-# says what the code has changed since, and whether that is safe, needs a migration, or is
-# impossible.
+# The locked tables. `tally schema lock` writes this file. `tally schema diff` classifies every
+# change of the code since: safe, needs a migration, or impossible.
 """
 
 
-def normal(table: Table) -> Table:
+def normalize(table: Table) -> Table:
     """The table without what means nothing: order, descriptions, and attributes that say again what the primary key says."""
     indexes = sorted(table.by_name.values(), key=lambda index: index.name)
     attributes = sorted(
@@ -58,7 +57,7 @@ def _normal_projection(projection: Projection) -> Projection:
 
 def render_lock(tables: Iterable[Table]) -> str:
     """The text of a lock file."""
-    ordered = sorted(map(normal, tables), key=lambda table: table.name)
+    ordered = sorted(map(normalize, tables), key=lambda table: table.name)
     return "\n".join([_HEADER, f"format = {FORMAT}\n", *map(_table, ordered)])
 
 
@@ -153,7 +152,7 @@ def _read_table(name: str, entry: Mapping[str, Any]) -> Table:
         ),
         _string(entry["version"]),
     )
-    return normal(table)
+    return normalize(table)
 
 
 def _read_index(name: str, entry: Mapping[str, Any], partition: KeyPart) -> Index:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from tally.store.api import Capacity
-from tally.store.patterns import Pattern, UseKey
+from tally.store.patterns import AccessPattern, UseKey
 
 # Upper edges in seconds: from an embedded read to a request that was retried for a while.
 EDGES = (
@@ -110,9 +110,9 @@ class Meters:
     """The meters of one program's patterns, each made when it is first asked for."""
 
     def __init__(self) -> None:
-        self._by_pattern: dict[Pattern, PatternMeter] = {}
+        self._by_pattern: dict[AccessPattern, PatternMeter] = {}
 
-    def of(self, pattern: Pattern) -> PatternMeter:
+    def of(self, pattern: AccessPattern) -> PatternMeter:
         """The pattern's meter."""
         found = self._by_pattern.get(pattern)
         if found is None:

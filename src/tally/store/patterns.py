@@ -24,7 +24,7 @@ _CONDITIONAL = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class OperationUse:
     """One operation of a pattern, under DynamoDB's name of it."""
 
     name: str
@@ -58,55 +58,57 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class PatternOperation:
     """What a pattern does: one operation, or several joined with `+`."""
 
-    uses: tuple[Use, ...]
+    uses: tuple[OperationUse, ...]
 
-    def __add__(self, other: "Operation") -> "Operation":
-        return Operation(self.uses + other.uses)
+    def __add__(self, other: "PatternOperation") -> "PatternOperation":
+        return PatternOperation(self.uses + other.uses)
 
-    def on(self, index: str) -> "Operation":
+    def on(self, index: str) -> "PatternOperation":
         """The same, on an index of the table."""
         return self._each(lambda use: replace(use, index=index), _ON_INDEX, "goes to an index")
 
     @property
-    def conditional(self) -> "Operation":
+    def conditional(self) -> "PatternOperation":
         """The same, and never without a condition."""
         return self._each(
             lambda use: replace(use, conditional=True), _CONDITIONAL, "takes a condition"
         )
 
     @property
-    def filtered(self) -> "Operation":
+    def filtered(self) -> "PatternOperation":
         """The same, with a filter."""
         return self._each(lambda use: replace(use, filtered=True), _ON_INDEX, "takes a filter")
 
-    def noted(self, note: str) -> "Operation":
+    def noted(self, note: str) -> "PatternOperation":
         """The same, with a remark for the documents."""
-        return Operation(tuple(replace(use, note=note) for use in self.uses))
+        return PatternOperation(tuple(replace(use, note=note) for use in self.uses))
 
-    def _each(self, change: Callable[[Use], Use], can: frozenset[str], what: str) -> "Operation":
+    def _each(
+        self, change: Callable[[OperationUse], OperationUse], can: frozenset[str], what: str
+    ) -> "PatternOperation":
         for use in self.uses:
             if use.name not in can:
                 raise AccessViolation(f"{use.name} never {what}; {', '.join(sorted(can))} do")
-        return Operation(tuple(change(use) for use in self.uses))
+        return PatternOperation(tuple(change(use) for use in self.uses))
 
 
-GetItem = Operation((Use("GetItem"),))
-PutItem = Operation((Use("PutItem"),))
-UpdateItem = Operation((Use("UpdateItem"),))
-DeleteItem = Operation((Use("DeleteItem"),))
-Query = Operation((Use("Query"),))
-Scan = Operation((Use("Scan"),))
-BatchGetItem = Operation((Use("BatchGetItem"),))
-BatchWriteItem = Operation((Use("BatchWriteItem"),))
-TransactWriteItems = Operation((Use("TransactWriteItems"),))
-TransactGetItems = Operation((Use("TransactGetItems"),))
+GetItem = PatternOperation((OperationUse("GetItem"),))
+PutItem = PatternOperation((OperationUse("PutItem"),))
+UpdateItem = PatternOperation((OperationUse("UpdateItem"),))
+DeleteItem = PatternOperation((OperationUse("DeleteItem"),))
+Query = PatternOperation((OperationUse("Query"),))
+Scan = PatternOperation((OperationUse("Scan"),))
+BatchGetItem = PatternOperation((OperationUse("BatchGetItem"),))
+BatchWriteItem = PatternOperation((OperationUse("BatchWriteItem"),))
+TransactWriteItems = PatternOperation((OperationUse("TransactWriteItems"),))
+TransactGetItems = PatternOperation((OperationUse("TransactGetItems"),))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pattern:
+class AccessPattern:
     """An access pattern as it was declared. Two are never equal, so that each has its own counters.
 
     `bound` is the most items that one call may read, and the most that it may write; None where one
@@ -115,7 +117,7 @@ class Pattern:
     """
 
     name: str
-    operation: Operation
+    operation: PatternOperation
     table: Table
     key: str = ""
     by: By = "system"
@@ -123,7 +125,7 @@ class Pattern:
     frequency: str = ""
     bound: int | None = None
     tables: tuple[Table, ...] = ()
-    allowed: Mapping[UseKey, Use] = field(init=False, repr=False, default_factory=dict)
+    allowed: Mapping[UseKey, OperationUse] = field(init=False, repr=False, default_factory=dict)
     table_names: frozenset[str] = field(init=False, repr=False, default=frozenset())
 
     def __post_init__(self) -> None:
@@ -152,12 +154,12 @@ class Pattern:
         return all(use.reads_only for use in self.operation.uses)
 
 
-def _check_pattern(pattern: Pattern) -> None:
+def _check_pattern(pattern: AccessPattern) -> None:
     for problem in _problems(pattern):
         raise AccessViolation(f"access pattern {pattern.name!r}: {problem}")
 
 
-def _problems(pattern: Pattern) -> Iterator[str]:
+def _problems(pattern: AccessPattern) -> Iterator[str]:
     if not pattern.name.strip():
         yield "it has no name"
     if len(pattern.allowed) != len(pattern.operation.uses):

@@ -14,29 +14,31 @@ from typing import Any, Literal
 from tally.store.api import Engine
 from tally.store.descriptions import create_request
 from tally.store.errors import InvalidSchema, TableNotFound
-from tally.store.lockfile import normal
+from tally.store.lockfile import normalize
 from tally.store.schema import Index, Table, index_key
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ProvisionResult:
     """What became of one table."""
 
     table: str
     outcome: Literal["made", "brought up to date", "as declared"]
 
 
-async def create_tables(engine: Engine, tables: Iterable[Table]) -> list[Made]:
+async def create_tables(engine: Engine, tables: Iterable[Table]) -> list[ProvisionResult]:
     """Make the tables, or bring them up to their declaration; TableDiffers where a key differs."""
     outcomes = []
     for table in tables:
         before = await _found(engine, table.name)
         await engine.ensure_table(table)
         if before is None:
-            outcomes.append(Made(table.name, "made"))
+            outcomes.append(ProvisionResult(table.name, "made"))
         else:
             same = _layout(before) == _layout(table)
-            outcomes.append(Made(table.name, "as declared" if same else "brought up to date"))
+            outcomes.append(
+                ProvisionResult(table.name, "as declared" if same else "brought up to date")
+            )
     return outcomes
 
 
@@ -49,7 +51,7 @@ async def _found(engine: Engine, name: str) -> Table | None:
 
 def _layout(table: Table) -> tuple[Any, ...]:
     """What an engine keeps of a table."""
-    ordered = normal(table)
+    ordered = normalize(table)
     return ordered.key, ordered.indexes, ordered.ttl
 
 
@@ -108,7 +110,7 @@ def _terraform_label(name: str) -> str:
 def _labelled(tables: Iterable[Table], label_of: Callable[[str], str]) -> list[tuple[str, Table]]:
     """Each table under its label, which depends on its name alone: another label would be another resource."""
     labelled: dict[str, Table] = {}
-    for table in sorted(map(normal, tables), key=lambda table: table.name):
+    for table in sorted(map(normalize, tables), key=lambda table: table.name):
         other = labelled.setdefault(label_of(table.name), table)
         if other is not table:
             raise InvalidSchema(

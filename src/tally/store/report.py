@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tally.store.catalogue import Catalogue, Entry
+from tally.store.catalogue import Catalogue, PatternEntry
 from tally.store.meters import Meter, Meters
 
 
@@ -57,7 +57,7 @@ class PatternRow(Struct, frozen=True):
     operations: list[OperationRow]
 
 
-COLUMNS = {
+PATTERN_COLUMNS = {
     "pattern": "Pattern",
     "by": "By",
     "operation": "Operation",
@@ -67,7 +67,7 @@ COLUMNS = {
     "frequency": "Frequency",
     "bound": "Bound",
 }
-FIGURES = {
+METRIC_COLUMNS = {
     "calls": "Calls",
     "errors": "Errors",
     "items": "Items",
@@ -85,7 +85,7 @@ def pattern_rows(
     return [_row(entry, meters) for entry in catalogue.entries(backend)]
 
 
-def _row(entry: Entry, meters: Meters) -> PatternRow:
+def _row(entry: PatternEntry, meters: Meters) -> PatternRow:
     pattern, meter = entry.pattern, meters.of(entry.pattern)
     capacity = meter.capacity
     return PatternRow(
@@ -159,7 +159,7 @@ def patterns_markdown(rows: Iterable[PatternRow], *, measured: bool = False) -> 
                 "",
                 f"### {table}",
                 "",
-                *_table(patterns, COLUMNS | (FIGURES if measured else {})),
+                *_table(patterns, PATTERN_COLUMNS | (METRIC_COLUMNS if measured else {})),
             ]
     return "\n".join(lines) + "\n"
 
@@ -173,11 +173,12 @@ def _table(rows: list[PatternRow], columns: dict[str, str]) -> list[str]:
     }
     head = [f"| {' | '.join(used.values())} |", f"|{'---|' * len(used)}"]
     return head + [
-        f"| {' | '.join(_escaped(cell(getattr(row, name))) for name in used)} |" for row in rows
+        f"| {' | '.join(_escaped(format_cell(getattr(row, name))) for name in used)} |"
+        for row in rows
     ]
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """A field of a row as a person reads it."""
     if value is None:
         return ""

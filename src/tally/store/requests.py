@@ -13,19 +13,25 @@ from tally.kit.clock import Clock, SystemClock
 from tally.store import api
 from tally.store.access import Invocation, current_invocation
 from tally.store.api import Engine, Page, Returns, operation_name
-from tally.store.enforcement import admit, admit_each, check_room, clamp, settle
-from tally.store.errors import AccessViolation, Refused, StoreError
-from tally.store.expressions import Action, Condition, F, Path, path_of
+from tally.store.enforcement import (
+    authorize,
+    authorize_batch,
+    check_bound,
+    limit_page,
+    record_result,
+)
+from tally.store.errors import AccessViolation, RequestRejected, StoreError
+from tally.store.expressions import Action, Condition, F, Path, make_path
 from tally.store.meters import Meters, PatternMeter
 from tally.store.schema import Table
 from tally.store.values import Item, Key
 
 Projected: TypeAlias = Iterable[str | F]
 Sent = TypeVar("Sent", bound=api.Operation)
-Answer = TypeVar("Answer", bound="Answered")
+Answer = TypeVar("Answer", bound="HasCapacity")
 
 
-class Answered(Protocol):
+class HasCapacity(Protocol):
     """What every answer of an engine has."""
 
     @property
@@ -33,7 +39,7 @@ class Answered(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class StoreRequests:
     """One engine, watched.
 
     `clock` and `chance` are for the pauses between retries; `meters` may be shared by several.
@@ -42,13 +48,15 @@ class Requests:
     engine: Engine
     clock: Clock = field(default_factory=SystemClock)
     meters: Meters = field(default_factory=Meters)
-    chance: random.Random = field(default_factory=random.SystemRandom)
+    rng: random.Random = field(default_factory=random.SystemRandom)
 
     async def get(
         self, table: Table, key: Key, *, project: Projected = (), consistent: bool = False
     ) -> Item | None:
         """The item at this key, or None."""
-        found = await self._run(self.engine.get, api.Get(table, key, paths_of(project), consistent))
+        found = await self._run(
+            self.engine.get, api.Get(table, key, make_paths(project), consistent)
+        )
         return found.item
 
     async def put(
@@ -106,7 +114,7 @@ class Requests:
 
         `limit` counts items before the filter.
         """
-        paths = paths_of(project)
+        paths = make_paths(project)
         return await self._page(
             api.Query(table, where, index, filter, paths, forward, limit, start, consistent)
         )
@@ -124,7 +132,7 @@ class Requests:
     ) -> Page:
         """One page of a whole table or index, in no promised order."""
         return await self._page(
-            api.Scan(table, index, filter, paths_of(project), limit, start, consistent)
+            api.Scan(table, index, filter, make_paths(project), limit, start, consistent)
         )
 
     async def batch_get(
@@ -134,10 +142,10 @@ class Requests:
         *,
         project: Projected = (),
         consistent: bool = False,
-    ) -> api.BatchFound:
+    ) -> api.BatchGetResult:
         """Up to 100 items in one request, and the keys it did not get to."""
         return await self._run(
-            self.engine.batch_get, api.BatchGet(table, tuple(keys), paths_of(project), consistent)
+            self.engine.batch_get, api.BatchGet(table, tuple(keys), make_paths(project), consistent)
         )
 
     async def batch_write(
@@ -164,10 +172,14 @@ class Requests:
     async def _page(self, operation: api.Query | api.Scan, *, bounded: bool = False) -> Page:
         invocation, _ = self._entered(operation)
         if isinstance(operation, api.Query):
-            page = await self._run(self.engine.query, clamp(invocation, operation), bounded=bounded)
+            page = await self._run(
+                self.engine.query, limit_page(invocation, operation), bounded=bounded
+            )
         else:
-            page = await self._run(self.engine.scan, clamp(invocation, operation), bounded=bounded)
-        check_room(invocation)
+            page = await self._run(
+                self.engine.scan, limit_page(invocation, operation), bounded=bounded
+            )
+        check_bound(invocation)
         return page
 
     def _entered(self, operation: api.Operation) -> tuple[Invocation, PatternMeter]:
@@ -184,12 +196,12 @@ class Requests:
         self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False
     ) -> Answer:
         invocation, meter = self._entered(operation)
-        counted = meter.operations[admit(invocation, operation, bounded=bounded)]
+        counted = meter.operations[authorize(invocation, operation, bounded=bounded)]
         monotonic = self.clock.monotonic
         started = monotonic()
         try:
             answer = await send(operation)
-        except Refused:
+        except RequestRejected:
             counted.refused += 1
             raise
         except Exception:
@@ -197,14 +209,14 @@ class Requests:
             raise
         finally:
             counted.took(monotonic() - started)
-        counted.consumed(settle(invocation, operation, answer), answer.capacity)
+        counted.consumed(record_result(invocation, operation, answer), answer.capacity)
         return answer
 
     async def _transact_each(
         self, operations: Sequence[api.Transaction]
-    ) -> list[api.Transacted | StoreError]:
+    ) -> list[api.TransactionResult | StoreError]:
         invocation, meter = self._entered(operations[0])
-        counted = meter.operations[admit_each(invocation, operations)]
+        counted = meter.operations[authorize_batch(invocation, operations)]
         started = self.clock.monotonic()
         try:
             outcomes = await self.engine.transact_each(operations)
@@ -213,11 +225,11 @@ class Requests:
             raise
         finally:
             counted.took(self.clock.monotonic() - started, len(operations))
-        done = [outcome for outcome in outcomes if type(outcome) is api.Transacted]
+        done = [outcome for outcome in outcomes if type(outcome) is api.TransactionResult]
         counted.items += _items_of(operations, outcomes, len(done))
         counted.write += sum(outcome.capacity.write for outcome in done)
         if len(done) < len(outcomes):
-            refused = sum(isinstance(outcome, Refused) for outcome in outcomes)
+            refused = sum(isinstance(outcome, RequestRejected) for outcome in outcomes)
             counted.refused += refused
             counted.errors += len(outcomes) - len(done) - refused
         return outcomes
@@ -225,21 +237,23 @@ class Requests:
 
 def _items_of(
     operations: Sequence[api.Transaction],
-    outcomes: Sequence[api.Transacted | StoreError],
+    outcomes: Sequence[api.TransactionResult | StoreError],
     done: int,
 ) -> int:
     """How many items the transactions wrote that were carried out."""
-    if isinstance(operations, api.Alike):
+    if isinstance(operations, api.TransactionBatch):
         return done * len(operations.puts)
     pairs = zip(operations, outcomes, strict=True)
     return sum(
-        len(operation.writes) for operation, outcome in pairs if type(outcome) is api.Transacted
+        len(operation.writes)
+        for operation, outcome in pairs
+        if type(outcome) is api.TransactionResult
     )
 
 
-def paths_of(project: Projected) -> tuple[Path, ...]:
+def make_paths(project: Projected) -> tuple[Path, ...]:
     return (
-        tuple(one.path if isinstance(one, F) else path_of(one) for one in project)
+        tuple(one.path if isinstance(one, F) else make_path(one) for one in project)
         if project
         else ()
     )

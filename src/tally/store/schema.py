@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tally.store.errors import InvalidKey, InvalidSchema, UnknownIndex
-from tally.store.values import Item, Type, measure, type_of
+from tally.store.values import Item, Type, measure_value, type_of
 
 KeyType: TypeAlias = Literal["S", "N", "B"]
 MAX_PARTITION_BYTES = 2048
@@ -87,7 +87,7 @@ class Index:
     local: bool = False
 
 
-def Global(  # noqa: N802 - reads as a declaration
+def GlobalIndex(  # noqa: N802 - reads as a declaration
     name: str, partition: KeyPart, sort: KeyPart | None = None, projection: Projection = ALL
 ) -> Index:
     """A global secondary index: its own partition key, read eventually."""
@@ -95,7 +95,7 @@ def Global(  # noqa: N802 - reads as a declaration
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalIndex:
     """A local secondary index: the table's partition key with another sort key.
 
     The table fills in the partition.
@@ -123,7 +123,7 @@ class Table:
     name: str
     partition: KeyPart
     sort: KeyPart | None = None
-    indexes: tuple[Index | Local, ...] = ()
+    indexes: tuple[Index | LocalIndex, ...] = ()
     ttl: str | None = None
     attributes: tuple[Attribute, ...] = ()
     version: str = "1.0.0"
@@ -142,7 +142,7 @@ class Table:
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def _own(self, index: Index | Local) -> Index:
+    def _own(self, index: Index | LocalIndex) -> Index:
         if isinstance(index, Index):
             return index
         return Index(index.name, self.partition, index.sort, index.projection, local=True)
@@ -175,7 +175,7 @@ def index_key(index: Index) -> tuple[KeyPart, ...]:
     return (index.partition,) if index.sort is None else (index.partition, index.sort)
 
 
-def carried_names(table: Table, index: Index) -> frozenset[str]:
+def projected_names(table: Table, index: Index) -> frozenset[str]:
     """The attributes that an index with a projection other than ALL carries."""
     return frozenset(
         (*table.key_names, *(part.name for part in index_key(index)), *index.projection.names)
@@ -220,7 +220,7 @@ def check_key_part(
         raise InvalidKey(
             f"{where}: the key attribute {part.name} is of type {part.type}, not {type_of(value)}"
         )
-    size = measure(value, part.name)
+    size = measure_value(value, part.name)
     if part.type == "N":
         return
     if not size:

@@ -18,11 +18,11 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from tally.store import api
-from tally.store.enforcement import check_room, resolve_bound, too_many
+from tally.store.batching import BatchRetryPolicy, chunks, run_bounded, send_until_complete
+from tally.store.enforcement import bound_exceeded, check_bound, resolve_bound
 from tally.store.errors import StoreError
 from tally.store.expressions import Condition
-from tally.store.paging import Patience, chunks, complete, run_bounded
-from tally.store.requests import Projected, Requests, paths_of
+from tally.store.requests import Projected, StoreRequests, make_paths
 from tally.store.schema import Table, check_key
 from tally.store.validate import check_batch_write, check_distinct
 from tally.store.values import Item, Key
@@ -30,11 +30,11 @@ from tally.store.values import Item, Key
 Overflow: TypeAlias = Literal["raise", "stop"]
 Change: TypeAlias = tuple[Literal["put", "delete"], Any]
 T = TypeVar("T")
-REQUESTS_AT_ONCE = 4
+MAX_CONCURRENT_REQUESTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Store(Requests):
+class Store(StoreRequests):
     """What repositories hold.
 
     A helper's bound is the one it is given, at most the pattern's, or else the pattern's.
@@ -51,7 +51,7 @@ class Store(Requests):
     ) -> list[Item]:
         """All items at these keys that there are, in no promised order; a key given twice is read once."""
         wanted = _distinct(table, keys)
-        paths, found = paths_of(project), list[Item]()
+        paths, found = make_paths(project), list[Item]()
         self._check_bound(api.BatchGet(table, tuple(wanted)), len(wanted), bound)
 
         async def send(keys: Sequence[Key]) -> Sequence[Key]:
@@ -105,13 +105,15 @@ class Store(Requests):
         """
         if not operations:
             return []
-        if isinstance(operations, api.Alike):
+        if isinstance(operations, api.TransactionBatch):
             count = len(operations) * len(operations.puts)
         else:
             count = sum(len(operation.writes) for operation in operations)
         self._check_bound(operations[0], count, bound)
         outcomes = await self._transact_each(operations)
-        return [None if isinstance(outcome, api.Transacted) else outcome for outcome in outcomes]
+        return [
+            None if isinstance(outcome, api.TransactionResult) else outcome for outcome in outcomes
+        ]
 
     def items(
         self,
@@ -132,7 +134,7 @@ class Store(Requests):
 
         At most `bound` are looked at, before the filter: then it raises or stops.
         """
-        paths = paths_of(project)
+        paths = make_paths(project)
         query = api.Query(table, where, index, filter, paths, forward, page, start, consistent)
         return self._all(query, bound, overflow)
 
@@ -152,7 +154,7 @@ class Store(Requests):
 
         At most `bound` are looked at: then it raises or stops.
         """
-        scan = api.Scan(table, index, filter, paths_of(project), page, None, consistent)
+        scan = api.Scan(table, index, filter, make_paths(project), page, None, consistent)
         return self._all(scan, bound, overflow)
 
     async def _all(
@@ -160,7 +162,7 @@ class Store(Requests):
     ) -> AsyncGenerator[Item, None]:
         invocation, _ = self._entered(operation)
         left = most = resolve_bound(invocation, bound, invocation.read)
-        check_room(invocation)
+        check_bound(invocation)
         # One item past the bound tells "that was all" from "there is more".
         spare = 1 if overflow == "raise" else 0
         size = operation.limit
@@ -169,7 +171,7 @@ class Store(Requests):
             page = await self._page(replace(operation, limit=limit), bounded=True)
             left -= page.scanned
             if left < 0:
-                raise too_many(invocation, "read", most)
+                raise bound_exceeded(invocation, "read", most)
             for item in page.items:
                 yield item
             if page.next is None:
@@ -186,15 +188,18 @@ class Store(Requests):
         reads = isinstance(operation, api.BatchGet)
         most = resolve_bound(invocation, bound, invocation.read if reads else invocation.written)
         if count > most:
-            raise too_many(invocation, "read" if reads else "written", most)
+            raise bound_exceeded(invocation, "read" if reads else "written", most)
 
     async def _in_chunks(
         self, work: Sequence[T], size: int, send: Callable[[Sequence[T]], Awaitable[Sequence[T]]]
     ) -> None:
-        patience = Patience(self.clock, self.chance)
+        retry_policy = BatchRetryPolicy(self.clock, self.rng)
         await run_bounded(
-            (partial(complete, chunk, send, patience) for chunk in chunks(work, size)),
-            REQUESTS_AT_ONCE,
+            (
+                partial(send_until_complete, chunk, send, retry_policy)
+                for chunk in chunks(work, size)
+            ),
+            MAX_CONCURRENT_REQUESTS,
         )
 
 

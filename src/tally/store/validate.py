@@ -56,20 +56,25 @@ from tally.store.schema import (
     Index,
     KeyPart,
     Table,
-    carried_names,
     check_item_keys,
     check_key,
     check_key_part,
     index_key,
+    projected_names,
 )
-from tally.store.trees import check_actions, check_condition, check_projection, names_in
+from tally.store.validate_expressions import (
+    attribute_names,
+    check_actions,
+    check_condition,
+    check_projection,
+)
 from tally.store.values import (
     Item,
     Key,
     check_size,
-    measure,
     measure_attribute,
     measure_item,
+    measure_value,
     type_of,
 )
 
@@ -130,7 +135,9 @@ def check_query(operation: Query) -> KeyRange:
     wanted = _key_range(operation.where, partition, sort)
     if operation.filter is not None:
         check_condition(operation.filter)
-        taken = names_in(operation.filter) & {part.name for part in (partition, sort) if part}
+        taken = attribute_names(operation.filter) & {
+            part.name for part in (partition, sort) if part
+        }
         if taken:
             raise InvalidExpression(
                 f"a filter cannot use the key attribute {min(taken)}: put it in the key condition"
@@ -288,8 +295,8 @@ def _check_carried(operation: Query | Scan, index: Index) -> None:
     if not index.local:
         used |= {str(path.parts[0]) for path in operation.projection}
     if operation.filter is not None and isinstance(operation, Query):
-        used |= names_in(operation.filter)
-    missing = used - carried_names(operation.table, index)
+        used |= attribute_names(operation.filter)
+    missing = used - projected_names(operation.table, index)
     if missing:
         raise InvalidExpression(f"index {index.name} does not carry {min(missing)}")
 
@@ -388,7 +395,7 @@ def _key_literal(operand: Operand) -> Any:
 
 
 def _key_value(part: KeyPart, value: Any, operator: str = "=") -> Any:
-    measure(value, part.name)
+    measure_value(value, part.name)
     if type_of(value) != part.type:
         raise InvalidExpression(
             f"the key attribute {part.name} is of type {part.type}, not {type_of(value)}"

@@ -7,7 +7,7 @@
 | B binary | `bytes` | | SS, NS, BS sets | `set` or `frozenset` of one of S, N, B; never empty |
 | BOOL | `bool` | | NULL | `None` |
 
-`measure` is the one gate: it refuses what DynamoDB would refuse, and returns the size that DynamoDB
+`measure_value` is the one gate: it refuses what DynamoDB would refuse, and returns the size that DynamoDB
 would bill.
 """
 
@@ -24,7 +24,7 @@ Type: TypeAlias = Literal["S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "
 MAX_ITEM_BYTES = 400 * 1024
 MAX_DEPTH = 32
 MAX_DIGITS = 38
-MAXNAME_BYTES = 65_535
+MAX_NAME_BYTES = 65_535
 _TOO_LARGE = 10**126
 _EASY = 10**15  # nothing to check below
 _LARGEST = Decimal("9.9999999999999999999999999999999999999E+125")
@@ -96,7 +96,7 @@ def measure_item(item: Mapping[str, Any]) -> int:
 
 def measure_attribute(name: str, value: Any) -> int:
     """The size of one attribute with its name."""
-    return (NAME_BYTES.get(name) or measure_name(name)) + measure(value, name)
+    return (NAME_BYTES.get(name) or measure_name(name)) + measure_value(value, name)
 
 
 def check_size(size: int) -> None:
@@ -114,14 +114,14 @@ def measure_name(name: Any) -> int:
     if type(name) is not str:
         raise InvalidValue(f"an attribute's name is a string, not {type(name).__name__}")
     size = len(name) if name.isascii() else len(_utf8(name, "attribute name"))
-    if not 0 < size <= MAXNAME_BYTES:
-        raise InvalidValue(f"an attribute's name has 1 to {MAXNAME_BYTES} bytes, not {size}")
+    if not 0 < size <= MAX_NAME_BYTES:
+        raise InvalidValue(f"an attribute's name has 1 to {MAX_NAME_BYTES} bytes, not {size}")
     if len(NAME_BYTES) < _REMEMBERED_NAMES and size < 256:
         NAME_BYTES[name] = size
     return size
 
 
-def measure(value: Any, where: str, depth: int = 0) -> int:
+def measure_value(value: Any, where: str, depth: int = 0) -> int:
     """The size of one value in bytes; `where` names it in errors."""
     return _MEASURERS.get(type(value), _refuse_type)(value, where, depth)
 
@@ -214,7 +214,7 @@ def _refuse_float(value: float, where: str, _depth: int) -> int:
 def _measure_list(value: list[Any] | tuple[Any, ...], where: str, depth: int) -> int:
     check_depth(where, depth)
     return CONTAINER_BYTES + sum(
-        measure(element, where, depth + 1) + ELEMENT_BYTES for element in value
+        measure_value(element, where, depth + 1) + ELEMENT_BYTES for element in value
     )
 
 
@@ -236,7 +236,7 @@ def _measure_set(value: set[Any] | frozenset[Any], where: str, depth: int) -> in
         _set_type(value)
     except InvalidValue as error:
         raise InvalidValue(f"{where}: {error}") from None
-    return sum(measure(element, where, depth) for element in value)
+    return sum(measure_value(element, where, depth) for element in value)
 
 
 def check_depth(where: str, depth: int) -> None:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from tally.collect.model import AUDIT_SECONDS, AuditEvent
 from tally.store.access import PutItem, Query, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent
-from tally.store.schema import Attribute, Global, S, Table
+from tally.store.expressions import F, not_exists
+from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
 
@@ -18,8 +18,8 @@ COMMIT_COLLECT_AUDIT = Table(
     partition=S("PK"),
     sort=S("SK"),
     indexes=(
-        Global("GSI1", partition=S("GSI1PK"), sort=S("GSI1SK")),
-        Global("GSI2", partition=S("GSI2PK"), sort=S("GSI2SK")),
+        GlobalIndex("GSI1", partition=S("GSI1PK"), sort=S("GSI1SK")),
+        GlobalIndex("GSI2", partition=S("GSI2PK"), sort=S("GSI2SK")),
     ),
     ttl="expiresAt",
     attributes=(
@@ -65,7 +65,9 @@ class AuditRepository:
     async def append(self, event: AuditEvent, number: int = 1) -> bool:
         """Whether the place was free; if not, it is for the caller to try the next number."""
         try:
-            await self.store.put(COMMIT_COLLECT_AUDIT, _item(event, number), condition=absent("PK"))
+            await self.store.put(
+                COMMIT_COLLECT_AUDIT, _item(event, number), condition=not_exists("PK")
+            )
         except ConditionFailed:
             return False
         return True

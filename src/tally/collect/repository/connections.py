@@ -20,7 +20,7 @@ from tally.collect.repository.table import (
 from tally.store.access import DeleteItem, GetItem, Query, TransactWriteItems, UpdateItem, access
 from tally.store.api import Check, Delete, Put, Write
 from tally.store.errors import ConditionFailed, TransactionCancelled
-from tally.store.expressions import Condition, F, absent, present
+from tally.store.expressions import Condition, F, exists, not_exists
 from tally.store.store import Store
 from tally.store.values import Item
 
@@ -92,16 +92,16 @@ class Connections:
         """Whether all of it was done; False where the athlete is another's, or something moved since `former` was read."""
         mine = F("userId") == connection.user_id
         writes: list[Write] = [
-            Put(COMMIT_COLLECT, _owner_item(connection), condition=absent("PK") | mine),
+            Put(COMMIT_COLLECT, _owner_item(connection), condition=not_exists("PK") | mine),
             Put(COMMIT_COLLECT, _connection_item(connection), condition=_as_read(former)),
-            Check(COMMIT_COLLECT, at(user(connection.user_id), PROFILE), present("PK")),
+            Check(COMMIT_COLLECT, at(user(connection.user_id), PROFILE), exists("PK")),
         ]
         if former is not None and former.athlete_id != connection.athlete_id:
             writes.append(
                 Delete(
                     COMMIT_COLLECT,
                     at(athlete(former.athlete_id), OWNER),
-                    condition=absent("PK") | mine,
+                    condition=not_exists("PK") | mine,
                 )
             )
         try:
@@ -122,12 +122,12 @@ class Connections:
     )
     async def unlink(self, user_id: str, athlete_id: int) -> bool:
         """Whether the connection is gone and the athlete free; False where the athlete has another owner by now."""
-        is_this = absent("PK") | (F("athleteId") == athlete_id)
+        is_this = not_exists("PK") | (F("athleteId") == athlete_id)
         writes = (
             Delete(
                 COMMIT_COLLECT,
                 at(athlete(athlete_id), OWNER),
-                condition=absent("PK") | (F("userId") == user_id),
+                condition=not_exists("PK") | (F("userId") == user_id),
             ),
             Delete(COMMIT_COLLECT, at(user(user_id), CONNECTION), condition=is_this),
         )
@@ -152,7 +152,7 @@ class Connections:
             await self.store.delete(
                 COMMIT_COLLECT,
                 at(user(user_id), CONNECTION),
-                condition=absent("PK") | (F("athleteId") == athlete_id),
+                condition=not_exists("PK") | (F("athleteId") == athlete_id),
             )
         except ConditionFailed:
             return  # another athlete has been linked meanwhile: that connection is none of this call's business
@@ -185,7 +185,7 @@ class Connections:
 
 def _as_read(former: Connection | None) -> Condition:
     if former is None:
-        return absent("PK")
+        return not_exists("PK")
     return (F("athleteId") == former.athlete_id) & (F("version") == former.version)
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 from tally.collect.model import IDEMPOTENCY_SECONDS
 from tally.store.access import DeleteItem, GetItem, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent
+from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
@@ -65,7 +65,7 @@ class IdempotencyRepository:
     )
     async def claim(self, key: str, token: str, now: int, lease: int) -> Claim:
         is_free = (
-            absent("IdempotencyKey")
+            not_exists("IdempotencyKey")
             | (F("expiresAt") <= now)
             | ((F("status") == CLAIMED) & (F("leaseUntil") <= now))
         )

@@ -11,7 +11,7 @@ from tally.collect.model import WebhookEvent
 from tally.collect.repository.table import COMMIT_COLLECT, EVENTS, at, event, inbox, shard_of
 from tally.store.access import DeleteItem, PutItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent, present
+from tally.store.expressions import F, exists, not_exists
 from tally.store.store import Store
 from tally.store.values import Item
 
@@ -36,7 +36,7 @@ class Inbox:
     async def receive(self, told: WebhookEvent) -> bool:
         """Whether it is new here; it is durable either way."""
         try:
-            await self.store.put(COMMIT_COLLECT, _item(told), condition=absent("PK"))
+            await self.store.put(COMMIT_COLLECT, _item(told), condition=not_exists("PK"))
         except ConditionFailed:
             return False
         return True
@@ -74,7 +74,7 @@ class Inbox:
         """Count a failure, and have the event wait; nothing if another worker has applied it meanwhile."""
         later = (F("attempts").set(told.attempts + 1), F("notBefore").set(not_before))
         try:
-            await self.store.update(COMMIT_COLLECT, _key(told), *later, condition=present("PK"))
+            await self.store.update(COMMIT_COLLECT, _key(told), *later, condition=exists("PK"))
         except ConditionFailed:
             return
 

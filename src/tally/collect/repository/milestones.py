@@ -17,7 +17,7 @@ from tally.collect.repository.table import (
 from tally.store.access import BatchGetItem, Query, TransactWriteItems, access
 from tally.store.api import Check, Put
 from tally.store.errors import TransactionCancelled
-from tally.store.expressions import Condition, F, absent, present
+from tally.store.expressions import Condition, F, exists, not_exists
 from tally.store.store import Store
 from tally.store.values import Item
 
@@ -44,8 +44,8 @@ class Milestones:
     async def create_milestone(self, created: Milestone) -> bool:
         """Whether it was made; False where the person has no profile (any more)."""
         writes = (
-            Put(COMMIT_COLLECT, _milestone_item(created), condition=absent("PK")),
-            Check(COMMIT_COLLECT, at(user(created.user_id), PROFILE), present("PK")),
+            Put(COMMIT_COLLECT, _milestone_item(created), condition=not_exists("PK")),
+            Check(COMMIT_COLLECT, at(user(created.user_id), PROFILE), exists("PK")),
         )
         try:
             await self.store.transact(writes)
@@ -122,7 +122,10 @@ class Milestones:
         """Whether the milestone was still as it was read and the parts were not there: all written, or nothing."""
         writes = [
             Put(COMMIT_COLLECT, _milestone_item(moved), condition=_version(moved.version - 1)),
-            *(Put(COMMIT_COLLECT, _award_item(each), condition=absent("PK")) for each in awards),
+            *(
+                Put(COMMIT_COLLECT, _award_item(each), condition=not_exists("PK"))
+                for each in awards
+            ),
         ]
         try:
             await self.store.transact(writes)

@@ -4,7 +4,7 @@ from tally.collect.model import Profile
 from tally.collect.repository.table import COMMIT_COLLECT, PROFILE, at, user
 from tally.store.access import BatchWriteItem, DeleteItem, GetItem, PutItem, Query, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent
+from tally.store.expressions import F, not_exists
 from tally.store.store import Store
 from tally.store.values import Item
 
@@ -54,7 +54,7 @@ class Profiles:
         if profile.email is not None:
             item["email"] = profile.email
         try:
-            await self.store.put(COMMIT_COLLECT, item, condition=absent("PK"))
+            await self.store.put(COMMIT_COLLECT, item, condition=not_exists("PK"))
         except ConditionFailed:
             return False
         return True

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from tally.collect.model import PendingState, Session
 from tally.store.access import BatchWriteItem, DeleteItem, GetItem, PutItem, Query, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent
-from tally.store.schema import KEYS_ONLY, Attribute, Global, S, Table
+from tally.store.expressions import F, not_exists
+from tally.store.schema import KEYS_ONLY, Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
 
@@ -20,7 +20,7 @@ COMMIT_COLLECT_SESSIONS = Table(
     "CommitCollectSessions",
     partition=S("PK"),
     sort=S("SK"),
-    indexes=(Global("UserIndex", partition=S("userId"), projection=KEYS_ONLY),),
+    indexes=(GlobalIndex("UserIndex", partition=S("userId"), projection=KEYS_ONLY),),
     ttl="expiresAtUtc",
     attributes=(
         Attribute(
@@ -81,7 +81,7 @@ class SessionRepository:
         }
         if session.sealed is not None:
             item["sealed"] = session.sealed
-        await self.store.put(COMMIT_COLLECT_SESSIONS, item, condition=absent("PK"))
+        await self.store.put(COMMIT_COLLECT_SESSIONS, item, condition=not_exists("PK"))
 
     @access(
         "Resolve session",
@@ -153,7 +153,7 @@ class SessionRepository:
         }
         if pending.sealed is not None:
             item["sealed"] = pending.sealed
-        await self.store.put(COMMIT_COLLECT_SESSIONS, item, condition=absent("PK"))
+        await self.store.put(COMMIT_COLLECT_SESSIONS, item, condition=not_exists("PK"))
 
     @access(
         "Use state once",

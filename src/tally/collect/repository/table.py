@@ -8,15 +8,15 @@ order of their time, so that they are found without a Scan.
 import hashlib
 from typing import Final
 
-from tally.store.errors import TransactionCancelled, Unavailable
-from tally.store.schema import Attribute, Global, S, Table
+from tally.store.errors import StoreUnavailable, TransactionCancelled
+from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.values import Item
 
 COMMIT_COLLECT = Table(
     "CommitCollect",
     partition=S("PK"),
     sort=S("SK"),
-    indexes=(Global("GSI1", partition=S("GSI1PK")),),
+    indexes=(GlobalIndex("GSI1", partition=S("GSI1PK")),),
     attributes=(
         Attribute(
             "PK",
@@ -143,4 +143,4 @@ def at(partition: str, sort: str) -> Item:
 def refuse_conflict(cancelled: TransactionCancelled) -> None:
     """Tell a condition that did not hold from two transactions that met, which says nothing and may be tried again."""
     if not any(reason.condition_failed for reason in cancelled.reasons):
-        raise Unavailable(str(cancelled)) from cancelled
+        raise StoreUnavailable(str(cancelled)) from cancelled

@@ -17,7 +17,7 @@ from tally.errors import Conflict
 from tally.store.access import GetItem, Query, TransactWriteItems, access
 from tally.store.api import Check, Put
 from tally.store.errors import BoundExceeded, TransactionCancelled
-from tally.store.expressions import Condition, F, absent
+from tally.store.expressions import Condition, F, not_exists
 from tally.store.store import Store
 from tally.store.values import Item, Key
 
@@ -61,7 +61,7 @@ class Workouts:
             Put(
                 COMMIT_COLLECT,
                 _item(found),
-                condition=absent("PK") | (F("eventTime") <= found.event_time),
+                condition=not_exists("PK") | (F("eventTime") <= found.event_time),
             ),
             Check(
                 COMMIT_COLLECT, at(user(found.user_id), CONNECTION), F("athleteId") == athlete_id

@@ -12,7 +12,7 @@ from tally.cricket.model.records import ActiveMatch, PollerState
 from tally.cricket.repository.items import ItemMapper
 from tally.store.access import GetItem, PutItem, Scan, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import Action, Condition, F, absent, present
+from tally.store.expressions import Action, Condition, F, exists, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 
@@ -75,7 +75,9 @@ class ActiveMatchRepository:
     async def create(self, match: ActiveMatch) -> bool:
         """Whether there was none."""
         try:
-            await self.store.put(ACTIVE_MATCHES, _SHAPE.item(match), condition=absent("matchId"))
+            await self.store.put(
+                ACTIVE_MATCHES, _SHAPE.item(match), condition=not_exists("matchId")
+            )
         except ConditionFailed:
             return False
         return True
@@ -129,7 +131,7 @@ class ActiveMatchRepository:
         self, match_id: str, owner: str, now: int, before: int
     ) -> ActiveMatch | None:
         """The record, now this owner's; None where it was renewed after `before` and is not over, and so is in good hands."""
-        is_left = present("matchId") & ((F("lastUpdatedAt") <= before) | present("ttl"))
+        is_left = exists("matchId") & ((F("lastUpdatedAt") <= before) | exists("ttl"))
         return await self._change(
             match_id,
             is_left,
@@ -151,7 +153,7 @@ class ActiveMatchRepository:
     )
     async def set_channel(self, match_id: str, channel_id: str) -> ActiveMatch | None:
         """The record with its channel; None where it has one already, or is gone."""
-        has_none = present("matchId") & absent("channelId")
+        has_none = exists("matchId") & not_exists("channelId")
         return await self._change(
             match_id, has_none, F("channelId").set(channel_id), F("version").add(1)
         )
@@ -169,7 +171,7 @@ class ActiveMatchRepository:
         """The record, over and without its channel, kept until `expires_at` seconds; None where there is none."""
         return await self._change(
             match_id,
-            present("matchId"),
+            exists("matchId"),
             F("pollerState").set(PollerState.ENDED.value),
             F("lastUpdatedAt").set(now),
             F("channelId").remove(),
@@ -189,7 +191,7 @@ class ActiveMatchRepository:
     )
     async def all_on(self) -> list[ActiveMatch]:
         """All that are on, or over and not cleaned up yet, by id."""
-        is_on = (F("pollerState") != PollerState.ENDED.value) | absent("ttl")
+        is_on = (F("pollerState") != PollerState.ENDED.value) | not_exists("ttl")
         items = self.store.scan_items(ACTIVE_MATCHES, filter=is_on, consistent=True)
         return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("match_id"))
 

@@ -15,7 +15,7 @@ from tally.cricket.model.records import UserDevice, has_expired
 from tally.cricket.repository.items import ItemMapper
 from tally.store.access import DeleteItem, GetItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, present
+from tally.store.expressions import F, exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
@@ -120,7 +120,7 @@ class UserDeviceRepository:
             for name, value in fields.items()
             if name not in {"userId", "deviceToken", "createdAt"}
         ]
-        steps.append(F("createdAt").set(F("createdAt").if_absent(device.created_at)))
+        steps.append(F("createdAt").set(F("createdAt").if_not_exists(device.created_at)))
         item = await self.store.update(
             CRICKET_DEVICES, _key(device.user_id, device.device_token), *steps, returns="ALL_NEW"
         )
@@ -152,7 +152,7 @@ class UserDeviceRepository:
         )
         try:
             item = await self.store.update(
-                CRICKET_DEVICES, key, *steps, condition=present("userId"), returns="ALL_NEW"
+                CRICKET_DEVICES, key, *steps, condition=exists("userId"), returns="ALL_NEW"
             )
         except ConditionFailed:
             return None

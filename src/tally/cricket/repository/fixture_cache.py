@@ -41,10 +41,10 @@ from tally.store.access import (
     UpdateItem,
     access,
 )
+from tally.store.batching import run_bounded
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import Condition, F, absent, present
-from tally.store.paging import run_bounded
-from tally.store.schema import Attribute, Global, S, Table
+from tally.store.expressions import Condition, F, exists, not_exists
+from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
 
@@ -53,7 +53,7 @@ BY_LEAGUE: Final = "leagueId-startingAt-index"
 CRICKET_FIXTURE_CACHE = Table(
     "cricket-fixture-cache",
     partition=S("matchId"),
-    indexes=(Global(BY_LEAGUE, partition=S("leagueId"), sort=S("startingAt")),),
+    indexes=(GlobalIndex(BY_LEAGUE, partition=S("leagueId"), sort=S("startingAt")),),
     ttl="ttl",
     attributes=(
         Attribute("matchId", "S", required=True, about="Fixture match ID"),
@@ -231,7 +231,7 @@ class FixtureCacheRepository:
         around = F("startingAt").between(
             format_start_time(now - ENRICHMENT_TAIL_MS), format_start_time(now + ENRICHMENT_LEAD_MS)
         )
-        is_there = present("matchId") & (F("ttl") > now // 1000) & around & _not_enriched_since(now)
+        is_there = exists("matchId") & (F("ttl") > now // 1000) & around & _not_enriched_since(now)
         steps = (F("enrichment").set(plain(enrichment)), F("enrichedAt").set(now))
         try:
             await self.store.update(
@@ -268,9 +268,9 @@ class FixtureCacheRepository:
 
 def _not_enriched_since(moment: int | None) -> Condition:
     return (
-        absent("enrichedAt")
+        not_exists("enrichedAt")
         if moment is None
-        else absent("enrichedAt") | (F("enrichedAt") <= moment)
+        else not_exists("enrichedAt") | (F("enrichedAt") <= moment)
     )
 
 

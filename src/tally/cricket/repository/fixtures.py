@@ -24,8 +24,8 @@ from tally.store.access import (
     access,
 )
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent, present
-from tally.store.schema import Attribute, Global, S, Table
+from tally.store.expressions import F, exists, not_exists
+from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
 
@@ -37,8 +37,8 @@ CRICKET_FIXTURES = Table(
     "cricket-fixtures",
     partition=S("matchId"),
     indexes=(
-        Global(BY_LEAGUE, partition=S("leagueCode"), sort=S("startTime")),
-        Global(LIVE, partition=S("live"), sort=S("startTime")),
+        GlobalIndex(BY_LEAGUE, partition=S("leagueCode"), sort=S("startTime")),
+        GlobalIndex(LIVE, partition=S("live"), sort=S("startTime")),
     ),
     attributes=(
         Attribute("matchId", "S", required=True, about="SportMonks fixture ID"),
@@ -166,7 +166,7 @@ class FixtureRepository:
 
         async def of_league(code: str) -> list[Fixture]:
             where = (F("leagueCode") == code) & F("startTime").between(now, until)
-            waiting = absent("liveUpdatedAt") & absent("archivedAt")
+            waiting = not_exists("liveUpdatedAt") & not_exists("archivedAt")
             items = self.store.items(
                 CRICKET_FIXTURES, where, index=BY_LEAGUE, filter=waiting, bound=MAX_STARTING
             )
@@ -233,7 +233,7 @@ class FixtureRepository:
                 CRICKET_FIXTURES,
                 _key(match_id),
                 *steps,
-                condition=present("matchId"),
+                condition=exists("matchId"),
                 returns="ALL_NEW",
             )
         except ConditionFailed:
@@ -254,7 +254,7 @@ class FixtureRepository:
         steps = (F("archivedAt").set(now), F("liveUpdatedAt").remove(), F("live").remove())
         try:
             await self.store.update(
-                CRICKET_FIXTURES, _key(match_id), *steps, condition=present("matchId")
+                CRICKET_FIXTURES, _key(match_id), *steps, condition=exists("matchId")
             )
         except ConditionFailed:
             return False
@@ -272,7 +272,7 @@ class FixtureRepository:
     async def delete_replay(self, match_id: str) -> bool:
         """Whether it was there and a replay; a real match is never deleted."""
         try:
-            await self.store.delete(CRICKET_FIXTURES, _key(match_id), condition=present("replayOf"))
+            await self.store.delete(CRICKET_FIXTURES, _key(match_id), condition=exists("replayOf"))
         except ConditionFailed:
             return False
         return True

@@ -9,8 +9,8 @@ from tally.cricket.repository.items import ItemMapper
 from tally.cricket.repository.removal import delete_match_items
 from tally.store.access import BatchWriteItem, DeleteItem, GetItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, present
-from tally.store.schema import Attribute, Global, S, Table
+from tally.store.expressions import F, exists
+from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
 
@@ -20,7 +20,7 @@ CRICKET_MATCH_FOLLOWS = Table(
     "cricket-match-follows",
     partition=S("matchId"),
     sort=S("userId"),
-    indexes=(Global(BY_USER, partition=S("userId"), sort=S("matchId")),),
+    indexes=(GlobalIndex(BY_USER, partition=S("userId"), sort=S("matchId")),),
     ttl="expiresAt",
     attributes=(
         Attribute("matchId", "S", required=True, about="Fixture match ID"),
@@ -93,7 +93,7 @@ class FollowRepository:
         steps = (
             F("teamId").set(follow.team_id),
             F("expiresAt").set(follow.expires_at),
-            F("createdAt").set(F("createdAt").if_absent(follow.created_at)),
+            F("createdAt").set(F("createdAt").if_not_exists(follow.created_at)),
         )
         key = _key(follow.match_id, follow.user_id)
         return _SHAPE.record(
@@ -127,7 +127,7 @@ class FollowRepository:
     )
     async def change_team(self, match_id: str, user_id: str, team_id: str, now: int) -> bool:
         """Whether they follow the match at all."""
-        follows = present("matchId") & (F("expiresAt") > now)
+        follows = exists("matchId") & (F("expiresAt") > now)
         key = _key(match_id, user_id)
         try:
             await self.store.update(

@@ -8,7 +8,7 @@ from tally.cricket.model.records import League
 from tally.cricket.repository.items import ItemMapper
 from tally.store.access import DeleteItem, GetItem, PutItem, Scan, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent, present
+from tally.store.expressions import F, exists, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 
@@ -105,7 +105,7 @@ class LeagueRepository:
     )
     async def put(self, league: League) -> bool:
         """Put a league in place of the one whose version is one less, or of none; False where it has changed meanwhile."""
-        as_read = absent("leagueId") | (F("version") == league.version - 1)
+        as_read = not_exists("leagueId") | (F("version") == league.version - 1)
         try:
             await self.store.put(CRICKET_LEAGUES, _SHAPE.item(league), condition=as_read)
         except ConditionFailed:
@@ -129,7 +129,7 @@ class LeagueRepository:
                 CRICKET_LEAGUES,
                 {"leagueId": league_id},
                 *steps,
-                condition=present("leagueId"),
+                condition=exists("leagueId"),
                 returns="ALL_NEW",
             )
         except ConditionFailed:

@@ -20,7 +20,7 @@ from tally.cricket.model.records import (
 from tally.cricket.repository.items import ItemMapper
 from tally.store.access import GetItem, PutItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import Condition, F, absent, present
+from tally.store.expressions import Condition, F, exists, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
@@ -71,7 +71,7 @@ def _key(match_id: str, user_id: str, device_id: str) -> Item:
 
 def _over(reasons: Collection[EndReason], now: int) -> Condition:
     """There is none, or one that has expired, or one that has ended for one of these reasons."""
-    gone = absent("matchId") | (F("ttl") <= now // 1000)
+    gone = not_exists("matchId") | (F("ttl") <= now // 1000)
     if not reasons:
         return gone
     return gone | (
@@ -195,8 +195,8 @@ class LiveActivityRepository:
             "expires_at": activity.expires_at,
         }
         kept = (
-            F("createdAt").set(F("createdAt").if_absent(activity.created_at)),
-            F("starts").set(F("starts").if_absent(0)),
+            F("createdAt").set(F("createdAt").if_not_exists(activity.created_at)),
+            F("starts").set(F("starts").if_not_exists(0)),
         )
         steps = [*_SHAPE.steps(changes), *kept]
         key = _key(activity.match_id, activity.user_id, activity.device_id)
@@ -231,7 +231,7 @@ class LiveActivityRepository:
         Where the device does not know yet, it keeps its token until `settle_end`: whoever sees it
         tells the device once more.
         """
-        is_on = present("matchId") & (F("status") != ActivityStatus.ENDED.value)
+        is_on = exists("matchId") & (F("status") != ActivityStatus.ENDED.value)
         if only_token is not None:
             is_on &= F("updateToken") == only_token
         changes: dict[str, Any] = {
@@ -356,7 +356,7 @@ class LiveActivityRepository:
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
             await self.store.update(
-                LIVE_ACTIVITIES, key, F("teamId").set(team_id), condition=present("matchId")
+                LIVE_ACTIVITIES, key, F("teamId").set(team_id), condition=exists("matchId")
             )
         except ConditionFailed:
             return False

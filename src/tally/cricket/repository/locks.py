@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from tally.kit.clock import Clock
 from tally.store.access import DeleteItem, PutItem, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent
+from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 
@@ -67,7 +67,7 @@ class LockRepository:
         }
         try:
             await self.store.put(
-                CRICKET_LOCKS, item, condition=absent("lockKey") | (F("expiresAt") < now)
+                CRICKET_LOCKS, item, condition=not_exists("lockKey") | (F("expiresAt") < now)
             )
         except ConditionFailed:
             return False

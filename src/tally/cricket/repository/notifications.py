@@ -15,7 +15,7 @@ from tally.cricket.model.records import (
 )
 from tally.store.access import GetItem, PutItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent
+from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
@@ -80,7 +80,7 @@ class NotificationRepository:
             "sentAt": notice.sent_at,
             "expiresAt": notice.expires_at,
         }
-        unmarked = absent("matchId") | (F("expiresAt") <= notice.sent_at // 1000)
+        unmarked = not_exists("matchId") | (F("expiresAt") <= notice.sent_at // 1000)
         try:
             await self.store.put(CRICKET_PREMATCH_NOTIFICATIONS, item, condition=unmarked)
         except ConditionFailed:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from tally.cricket.model.records import ProcessingState, has_expired
 from tally.store.access import GetItem, PutItem, Scan, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent
+from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
@@ -74,7 +74,7 @@ class ProcessingRepository:
         }
         has_passed = F("ttl") <= processing.updated_at // 1000
         not_back = (
-            absent("matchId") | (F("lastProcessedBall") <= processing.last_ball_id) | has_passed
+            not_exists("matchId") | (F("lastProcessedBall") <= processing.last_ball_id) | has_passed
         )
         try:
             await self.store.put(MATCH_PROCESSING_STATE, item, condition=not_back)

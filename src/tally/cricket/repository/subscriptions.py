@@ -81,7 +81,7 @@ class ActivitySubscriptionRepository:
             F("userId").set(subscription.user_id),
             F("teamId").set(subscription.team_id),
             F("expiresAt").set(subscription.expires_at),
-            F("createdAt").set(F("createdAt").if_absent(subscription.created_at)),
+            F("createdAt").set(F("createdAt").if_not_exists(subscription.created_at)),
         )
         key = _key(subscription.match_id, subscription.push_token)
         return _SHAPE.record(

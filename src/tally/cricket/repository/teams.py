@@ -9,7 +9,7 @@ from tally.cricket.model.records import Team
 from tally.cricket.repository.items import ItemMapper
 from tally.store.access import BatchWriteItem, GetItem, Scan, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import present
+from tally.store.expressions import exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 
@@ -103,7 +103,7 @@ class TeamRepository:
                 CRICKET_TEAMS,
                 {"teamId": team_id},
                 *steps,
-                condition=present("teamId"),
+                condition=exists("teamId"),
                 returns="ALL_NEW",
             )
         except ConditionFailed:

@@ -8,8 +8,8 @@ from tally.devices.model import Capabilities, Device
 from tally.store.access import GetItem, Query, UpdateItem, access
 from tally.store.api import Page
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import Action, F, absent, present
-from tally.store.schema import Attribute, Global, S, Table
+from tally.store.expressions import Action, F, exists, not_exists
+from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Key
 
@@ -18,7 +18,7 @@ ALL_DEVICES: Final = "devices"
 DEVICES = Table(
     "devices",
     partition=S("hardware_id"),
-    indexes=(Global("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),),
+    indexes=(GlobalIndex("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),),
     attributes=(
         Attribute("hardware_id", "S", required=True, about="MAC address"),
         Attribute(
@@ -79,7 +79,7 @@ class DeviceRepository:
             *_first_only(device),
         )
         key = {"hardware_id": device.hardware_id}
-        not_later = absent("last_seen_at") | (F("last_seen_at") <= device.last_seen_at)
+        not_later = not_exists("last_seen_at") | (F("last_seen_at") <= device.last_seen_at)
         try:
             item = await self.store.update(
                 DEVICES,
@@ -107,11 +107,11 @@ class DeviceRepository:
     async def seen(self, device: Device, before: str) -> bool:
         """Note that a device was heard of, unless that was noted after `before`; one never heard of gets a record."""
         described = (
-            F("capabilities").set(F("capabilities").if_absent({"sensors": [], "features": {}})),
+            F("capabilities").set(F("capabilities").if_not_exists({"sensors": [], "features": {}})),
             F("last_boot_id").set(device.last_boot_id),
             F("firmware_version").set(device.firmware_version),
         )
-        not_lately = absent("hardware_id") | (F("last_seen_at") <= before)
+        not_lately = not_exists("hardware_id") | (F("last_seen_at") <= before)
         steps = (*described, *_first_only(device), *_seen(device.last_seen_at))
         try:
             await self.store.update(
@@ -140,7 +140,7 @@ class DeviceRepository:
         key = {"hardware_id": hardware_id}
         try:
             item = await self.store.update(
-                DEVICES, key, step, condition=present("hardware_id"), returns="ALL_NEW"
+                DEVICES, key, step, condition=exists("hardware_id"), returns="ALL_NEW"
             )
         except ConditionFailed:
             return None
@@ -171,9 +171,9 @@ class DeviceRepository:
 
 def _first_only(device: Device) -> tuple[Action, ...]:
     return (
-        F("confirmation_id").set(F("confirmation_id").if_absent(device.confirmation_id)),
+        F("confirmation_id").set(F("confirmation_id").if_not_exists(device.confirmation_id)),
         F("first_registered_at").set(
-            F("first_registered_at").if_absent(device.first_registered_at)
+            F("first_registered_at").if_not_exists(device.first_registered_at)
         ),
         F("gsi1pk").set(ALL_DEVICES),
     )

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 from tally.devices.model import ApiKey
 from tally.store.access import PutItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, absent, present
-from tally.store.schema import Attribute, Global, S, Table
+from tally.store.expressions import F, exists, not_exists
+from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
 
@@ -18,8 +18,8 @@ API_KEYS = Table(
     "api_keys",
     partition=S("key_id"),
     indexes=(
-        Global("api_key_hash_index", partition=S("api_key_hash")),
-        Global("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),
+        GlobalIndex("api_key_hash_index", partition=S("api_key_hash")),
+        GlobalIndex("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),
     ),
     attributes=(
         Attribute("key_id", "S", required=True, about="UUID v4"),
@@ -66,7 +66,7 @@ class KeyRepository:
         }
         if key.description is not None:
             item["description"] = key.description
-        await self.store.put(API_KEYS, item, condition=absent("key_id"))
+        await self.store.put(API_KEYS, item, condition=not_exists("key_id"))
 
     @access(
         "Look up API key by hash",
@@ -112,7 +112,7 @@ class KeyRepository:
     )
     async def used(self, key_id: str, moment: str, before: str) -> bool:
         """Note that a key was used, unless that was noted after `before`."""
-        not_lately = present("key_id") & (absent("last_used_at") | (F("last_used_at") <= before))
+        not_lately = exists("key_id") & (not_exists("last_used_at") | (F("last_used_at") <= before))
         try:
             await self.store.update(
                 API_KEYS, {"key_id": key_id}, F("last_used_at").set(moment), condition=not_lately
@@ -134,7 +134,7 @@ class KeyRepository:
         """Whether there was such a key."""
         try:
             await self.store.update(
-                API_KEYS, {"key_id": key_id}, F("is_active").set(False), condition=present("key_id")
+                API_KEYS, {"key_id": key_id}, F("is_active").set(False), condition=exists("key_id")
             )
         except ConditionFailed:
             return False

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 from tally import errors
 from tally.devices.model import BATCH_SECONDS, MAX_READINGS, Reading
-from tally.store.access import Query, TransactWriteItems, access, unavailable
-from tally.store.api import Alike, Columns, Puts
-from tally.store.errors import StoreError, TransactionCancelled, Unavailable
-from tally.store.expressions import Condition, F, absent
+from tally.store.access import Query, TransactWriteItems, access, to_unavailable
+from tally.store.api import BatchPut, ColumnarItems, TransactionBatch
+from tally.store.errors import StoreError, StoreUnavailable, TransactionCancelled
+from tally.store.expressions import Condition, F, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
@@ -58,7 +58,7 @@ PROCESSED_BATCHES = Table(
     ),
 )
 
-_NEVER_SEEN = absent("batch_id")
+_NEVER_SEEN = not_exists("batch_id")
 # More than a chart or a page needs, and a bound to what one call can cost.
 MAX_AT_ONCE = 20_000
 MAX_EXPORTED = 50_000_000
@@ -204,12 +204,12 @@ class ReadingRepository:
             yield _reading(item)
 
 
-def _writes(readings: Sequence[Reading], batch: Item, retention: int) -> Alike:
+def _writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
     """Of readings of one kind: all with the same name or none, and all with a clock that is ahead or is not."""
     devices = [reading.hardware_id for reading in readings]
     ids = [reading.batch_id for reading in readings]
     times = [reading.timestamp_ms for reading in readings]
-    items = Columns(
+    items = ColumnarItems(
         {
             "hardware_id": devices,
             "ts_batch": [f"{at:013}#{batch_id}" for at, batch_id in zip(times, ids, strict=True)],
@@ -222,14 +222,14 @@ def _writes(readings: Sequence[Reading], batch: Item, retention: int) -> Alike:
             "expiration_time": [at // 1000 + retention for at in times],
         }
     )
-    return Alike(
-        Puts(
+    return TransactionBatch(
+        BatchPut(
             PROCESSED_BATCHES,
-            Columns({"batch_id": ids, "hardware_id": devices}),
+            ColumnarItems({"batch_id": ids, "hardware_id": devices}),
             batch,
             _NEVER_SEEN,
         ),
-        Puts(DEVICE_READINGS, items, _sometimes(readings[0])),
+        BatchPut(DEVICE_READINGS, items, _sometimes(readings[0])),
     )
 
 
@@ -243,10 +243,12 @@ def _refusal(refused: StoreError) -> bool | errors.Unavailable:
     """A batch id that was there is a duplicate; whatever else was in the way, the reading may be sent again."""
     if isinstance(refused, TransactionCancelled):
         return (
-            False if refused.reasons[0].condition_failed else unavailable(Unavailable(str(refused)))
+            False
+            if refused.reasons[0].condition_failed
+            else to_unavailable(StoreUnavailable(str(refused)))
         )
-    if isinstance(refused, Unavailable):
-        return unavailable(refused)
+    if isinstance(refused, StoreUnavailable):
+        return to_unavailable(refused)
     raise refused
 
 

@@ -1,12 +1,12 @@
-"""The store on DynamoDB: AWS's service, or anything that speaks its protocol, by its endpoint.
+"""The DynamoDB engine: AWS's service, or any service with its protocol.
 
-`engine.py` has the operations: `requests.py` turns them into DynamoDB's requests, `patience.py`
-sends them and decides what is sent again, `answers.py` reads what comes back, and `faults.py` is
-the one table from the service's errors to the store's. `tables.py` makes and changes tables, which
-`store/descriptions.py` puts into DynamoDB's words.
+`opening.py` opens an engine. `engine.py` holds the operations: `requests.py` builds requests,
+`retry_policy.py` sends and retries them, `responses.py` parses the responses and `error_mapping.py`
+maps the service's errors to the store's. `tables.py` creates and changes tables;
+`store/descriptions.py` translates their declarations.
 """
 
-from tally.store.dynamodb.engine import Credentials, DynamoDBEngine, open_dynamodb
-from tally.store.dynamodb.retry_policy import Patience
+from tally.store.dynamodb.opening import open_dynamodb
+from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
 
-__all__ = ["Credentials", "DynamoDBEngine", "Patience", "open_dynamodb"]
+__all__ = ["Credentials", "DynamoDBRetryPolicy", "open_dynamodb"]

@@ -1,18 +1,13 @@
-"""The engine on DynamoDB: each operation is checked here as on every engine, sent with patience, and read back.
+"""The engine on DynamoDB: validates each operation, sends it with retries and parses the response.
 
-    async with open_dynamodb(region="eu-central-1", table_prefix="prod-") as engine:
-        await engine.get(Get(FIXTURES, {"matchId": "65432"}))
-
-Without an endpoint it is AWS's service in that region; without credentials the client looks where
-AWS's tools look (the environment, the profile, the machine's role). The role needs the item
-operations on the tables, and ListTables for `ping`.
+`opening.py` has `open_dynamodb`.
 """
 
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,67 +18,57 @@ from botocore.parsers import ResponseParserError
 
 from tally.store import validate
 from tally.store.api import (
-    BatchFound,
     BatchGet,
+    BatchGetResult,
     BatchWrite,
-    BatchWritten,
+    BatchWriteResult,
     Delete,
-    Found,
     Get,
+    GetResult,
     Page,
     Put,
     Query,
     Scan,
-    Transacted,
     Transaction,
-    TransactionFound,
     TransactionGet,
+    TransactionGetResult,
+    TransactionResult,
     Update,
-    Written,
+    WriteResult,
     operation_name,
 )
-from tally.store.dynamodb import answers, requests
-from tally.store.dynamodb.retry_policy import Kind, Line, Patience
-from tally.store.dynamodb.tables import Tables
+from tally.store.batching import run_bounded
+from tally.store.dynamodb import requests, responses
+from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
+from tally.store.dynamodb.retry_policy import RequestKind, RequestSender
+from tally.store.dynamodb.tables import TableManager
 from tally.store.errors import StoreError
-from tally.store.paging import run_bounded
 from tally.store.schema import Table
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb import DynamoDBClient
 
 Answer = TypeVar("Answer")
-TRANSACTIONS_AT_ONCE = 25
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Who asks. The secrets stay out of every repr and so out of logs."""
-
-    access_key: str
-    secret_key: str = field(repr=False)
-    session_token: str | None = field(default=None, repr=False)
+MAX_CONCURRENT_TRANSACTIONS = 25
 
 
 @asynccontextmanager
-async def open_dynamodb(
+async def create_client(
     *,
-    endpoint: str | None = None,
-    region: str = "us-east-1",
-    credentials: Credentials | None = None,
-    table_prefix: str = "",
-    connections: int = 50,
-    connect_timeout: float = 2.0,
-    read_timeout: float = 10.0,
-    patience: Patience | None = None,
-) -> "AsyncIterator[DynamoDBEngine]":
-    """An engine on the service at `endpoint`, where the names of its tables all begin with `table_prefix`."""
+    endpoint: str | None,
+    region: str,
+    credentials: Credentials | None,
+    connections: int,
+    connect_timeout: float,
+    read_timeout: float,
+) -> "AsyncIterator[DynamoDBClient]":
+    """Create AWS's client without its own retries, which cannot tell what is safe to repeat."""
     config = AioConfig(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
         max_pool_connections=connections,
         retries={"total_max_attempts": 1, "mode": "standard"},
-        parameter_validation=False,  # every request was checked by our own rules, more closely
+        parameter_validation=False,  # `validate.py` is stricter
         user_agent_extra="tally",
     )
     async with get_session().create_client(
@@ -95,22 +80,18 @@ async def open_dynamodb(
         aws_session_token=credentials.session_token if credentials else None,
         config=config,
     ) as client:
-        client.meta.events.register("before-parse.dynamodb", _check_answer)
-        engine = DynamoDBEngine(client, table_prefix, patience or Patience())
-        try:
-            yield engine
-        finally:
-            await engine.close()
+        client.meta.events.register("before-parse.dynamodb", _check_response)
+        yield client
 
 
-def _check_answer(response_dict: dict[str, Any], **_event: Any) -> None:
-    """Refuse an answer that was damaged on the way, or that is no answer of a DynamoDB at all.
+def _check_response(response_dict: dict[str, Any], **_event: Any) -> None:
+    """Reject a response that is corrupt or does not come from DynamoDB.
 
-    The client checks the sum only as a part of its own retries, and reads a page of a proxy as an
-    empty answer.
+    The client verifies the checksum only within its own retries, and parses a proxy's HTML page as
+    an empty response.
     """
     if response_dict["status_code"] < 300 and not response_dict["body"].startswith(b"{"):
-        raise ResponseParserError(f"this is no answer of DynamoDB: {response_dict['body'][:80]!r}")
+        raise ResponseParserError(f"not a DynamoDB response: {response_dict['body'][:80]!r}")
     expected = response_dict["headers"].get("x-amz-crc32")
     if expected is not None:
         actual = str(zlib.crc32(response_dict["body"]))
@@ -125,76 +106,88 @@ class DynamoDBEngine:
 
     name = "dynamodb"
 
-    def __init__(self, client: "DynamoDBClient", table_prefix: str, patience: Patience) -> None:
+    def __init__(
+        self, client: "DynamoDBClient", table_prefix: str, retry_policy: DynamoDBRetryPolicy
+    ) -> None:
         self._client = client
         self._prefix = table_prefix
-        self._line = Line(patience)
-        self._tables = Tables(client, table_prefix, self._line)
+        self._line = RequestSender(retry_policy)
+        self._tables = TableManager(client, table_prefix, self._line)
 
-    async def get(self, operation: Get) -> Found:
+    async def get(self, operation: Get) -> GetResult:
         validate.check_get(operation)
         request = requests.get_request(operation, self._name)
-        return answers.found(await self._send(Kind.READ, operation, self._client.get_item, request))
+        return responses.parse_get(
+            await self._send(RequestKind.READ, operation, self._client.get_item, request)
+        )
 
-    async def put(self, operation: Put) -> Written:
+    async def put(self, operation: Put) -> WriteResult:
         validate.check_put(operation)
         request = requests.put_request(operation, self._name)
-        return answers.written(
-            await self._send(Kind.WRITE, operation, self._client.put_item, request)
+        return responses.parse_write(
+            await self._send(RequestKind.WRITE, operation, self._client.put_item, request)
         )
 
-    async def update(self, operation: Update) -> Written:
+    async def update(self, operation: Update) -> WriteResult:
         validate.check_update(operation)
         request = requests.update_request(operation, self._name)
-        return answers.written(
-            await self._send(Kind.WRITE, operation, self._client.update_item, request)
+        return responses.parse_write(
+            await self._send(RequestKind.WRITE, operation, self._client.update_item, request)
         )
 
-    async def delete(self, operation: Delete) -> Written:
+    async def delete(self, operation: Delete) -> WriteResult:
         validate.check_delete(operation)
         request = requests.delete_request(operation, self._name)
-        return answers.written(
-            await self._send(Kind.WRITE, operation, self._client.delete_item, request)
+        return responses.parse_write(
+            await self._send(RequestKind.WRITE, operation, self._client.delete_item, request)
         )
 
     async def query(self, operation: Query) -> Page:
         validate.check_query(operation)
         request = requests.query_request(operation, self._name)
-        return answers.page(await self._send(Kind.READ, operation, self._client.query, request))
+        return responses.parse_page(
+            await self._send(RequestKind.READ, operation, self._client.query, request)
+        )
 
     async def scan(self, operation: Scan) -> Page:
         validate.check_scan(operation)
         request = requests.scan_request(operation, self._name)
-        return answers.page(await self._send(Kind.READ, operation, self._client.scan, request))
+        return responses.parse_page(
+            await self._send(RequestKind.READ, operation, self._client.scan, request)
+        )
 
-    async def batch_get(self, operation: BatchGet) -> BatchFound:
+    async def batch_get(self, operation: BatchGet) -> BatchGetResult:
         validate.check_batch_get(operation)
         request = requests.batch_get_request(operation, self._name)
-        answer = await self._send(Kind.READ, operation, self._client.batch_get_item, request)
-        return answers.batch_found(answer, self._name(operation.table))
+        answer = await self._send(RequestKind.READ, operation, self._client.batch_get_item, request)
+        return responses.parse_batch_get(answer, self._name(operation.table))
 
-    async def batch_write(self, operation: BatchWrite) -> BatchWritten:
+    async def batch_write(self, operation: BatchWrite) -> BatchWriteResult:
         validate.check_batch_write(operation)
         request = requests.batch_write_request(operation, self._name)
-        answer = await self._send(Kind.WRITE, operation, self._client.batch_write_item, request)
-        return answers.batch_written(answer, operation.table, self._name(operation.table))
+        answer = await self._send(
+            RequestKind.WRITE, operation, self._client.batch_write_item, request
+        )
+        return responses.parse_batch_write(answer, operation.table, self._name(operation.table))
 
-    async def transact(self, operation: Transaction) -> Transacted:
+    async def transact(self, operation: Transaction) -> TransactionResult:
         """A transaction without a token gets one of our own, so that it too can be sent again."""
         validate.check_transaction(operation)
         request = requests.transaction_request(
             operation, self._name, operation.token or str(uuid.uuid4())
         )
-        return answers.transacted(
-            await self._send(Kind.TOKENED, operation, self._client.transact_write_items, request)
+        return responses.parse_transaction(
+            await self._send(
+                RequestKind.TOKENED, operation, self._client.transact_write_items, request
+            )
         )
 
     async def transact_each(
         self, operations: Sequence[Transaction]
-    ) -> list[Transacted | StoreError]:
+    ) -> list[TransactionResult | StoreError]:
         for operation in operations:
             validate.check_transaction(operation)
-        outcomes: dict[int, Transacted | StoreError] = {}
+        outcomes: dict[int, TransactionResult | StoreError] = {}
 
         async def transact(position: int) -> None:
             try:
@@ -204,15 +197,15 @@ class DynamoDBEngine:
 
         await run_bounded(
             (partial(transact, position) for position in range(len(operations))),
-            TRANSACTIONS_AT_ONCE,
+            MAX_CONCURRENT_TRANSACTIONS,
         )
         return [outcomes[position] for position in range(len(operations))]
 
-    async def transact_get(self, operation: TransactionGet) -> TransactionFound:
+    async def transact_get(self, operation: TransactionGet) -> TransactionGetResult:
         validate.check_transaction_get(operation)
         request = requests.transaction_get_request(operation, self._name)
-        return answers.transaction_found(
-            await self._send(Kind.READ, operation, self._client.transact_get_items, request)
+        return responses.parse_transaction_get(
+            await self._send(RequestKind.READ, operation, self._client.transact_get_items, request)
         )
 
     async def create_table(self, table: Table) -> None:
@@ -239,8 +232,10 @@ class DynamoDBEngine:
 
     async def ping(self) -> None:
         """Ask once, without patience: whoever pings wants to know how it is now."""
-        once = replace(self._line.patience, attempts=1)
-        await self._line.send(Kind.READ, "ListTables", self._client.list_tables, {"Limit": 1}, once)
+        once = replace(self._line.retry_policy, attempts=1)
+        await self._line.send(
+            RequestKind.READ, "ListTables", self._client.list_tables, {"Limit": 1}, once
+        )
 
     async def close(self) -> None:
         """Take nothing new, let what was begun come to its end, and close the connections."""
@@ -252,7 +247,7 @@ class DynamoDBEngine:
 
     async def _send(
         self,
-        kind: Kind,
+        kind: RequestKind,
         operation: Any,
         method: Callable[..., Awaitable[Answer]],
         request: requests.Request,

@@ -1,7 +1,7 @@
 """What the service's errors mean: for the caller, and for the question whether a request may be sent again.
 
 The one table from DynamoDB's codes to the store's errors is `_CODES`; a `ValidationException` is
-read more closely by `_MESSAGES`. A `Fault` says two things besides. `again`: the request was
+read more closely by `_MESSAGES`. A `MappedError` says two things besides. `again`: the request was
 certainly not carried out and may pass later. `unknown`: it may have been carried out and nobody can
 tell, since the connection broke or the service failed midway.
 """
@@ -25,27 +25,27 @@ from tally.store.errors import (
     InvalidValue,
     ItemTooLarge,
     Reason,
-    Refused,
+    RequestRejected,
     RequestTooLarge,
     StoreError,
+    StoreUnavailable,
     TableExists,
     TableNotFound,
     Throttled,
     TokenMismatch,
     TooManyItems,
     TransactionCancelled,
-    Unavailable,
     UnknownIndex,
 )
 from tally.store.values import Item
 
 
-class NotOffered(Unavailable):
+class OperationNotSupported(StoreUnavailable):
     """The service does not know this operation; some emulators have no TTL."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class MappedError:
     """One failed attempt."""
 
     error: StoreError
@@ -61,18 +61,18 @@ _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _SLOW_DOWN = ("TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded")
 
 
-def fault_of(error: Exception, where: str) -> Fault:
+def map_error(error: Exception, where: str) -> MappedError:
     """Judge what the client raised; `where` names the operation and the table in the message."""
     if isinstance(error, ClientError):
         return _answered(error, where)
     if isinstance(error, ParamValidationError):
-        return Fault(InvalidRequest(f"{where}: {error}"))
+        return MappedError(InvalidRequest(f"{where}: {error}"))
     cause = getattr(error, "kwargs", {}).get("error")
     unsent = isinstance(cause, _UNSENT)
-    return Fault(Unavailable(f"{where}: {error}"), again=unsent, unknown=not unsent)
+    return MappedError(StoreUnavailable(f"{where}: {error}"), again=unsent, unknown=not unsent)
 
 
-def _answered(error: ClientError, where: str) -> Fault:
+def _answered(error: ClientError, where: str) -> MappedError:
     response: Mapping[str, Any] = error.response
     code = response.get("Error", {}).get("Code", "")
     message = f"{where}: {response.get('Error', {}).get('Message', '') or code}"
@@ -80,23 +80,23 @@ def _answered(error: ClientError, where: str) -> Fault:
     if code in _CODES:
         return _CODES[code](message, response)
     if status >= 500:
-        return Fault(Unavailable(message), unknown=True)
+        return MappedError(StoreUnavailable(message), unknown=True)
     if status == 413:
-        return Fault(RequestTooLarge(message))
-    return Fault(Unavailable(f"{message} ({code})"))
+        return MappedError(RequestTooLarge(message))
+    return MappedError(StoreUnavailable(f"{message} ({code})"))
 
 
 def _plain(
     kind: Callable[[str], StoreError], *, again: bool = False, unknown: bool = False
 ) -> "_Judge":
-    return lambda message, _response: Fault(kind(message), again, unknown)
+    return lambda message, _response: MappedError(kind(message), again, unknown)
 
 
-def _condition_failed(message: str, response: Mapping[str, Any]) -> Fault:
-    return Fault(ConditionFailed(message, _item(response)))
+def _condition_failed(message: str, response: Mapping[str, Any]) -> MappedError:
+    return MappedError(ConditionFailed(message, _item(response)))
 
 
-def _cancelled(message: str, response: Mapping[str, Any]) -> Fault:
+def _cancelled(message: str, response: Mapping[str, Any]) -> MappedError:
     """A conflict or a throttle passes by itself, unless another reason stands beside it that does not."""
     reasons = [
         Reason(reason.get("Code") or "None", reason.get("Message") or "", _item(reason))
@@ -104,8 +104,8 @@ def _cancelled(message: str, response: Mapping[str, Any]) -> Fault:
     ]
     obstacles = {reason.code for reason in reasons} - {"None"}
     if obstacles and obstacles <= set(_SLOW_DOWN[1:]):
-        return Fault(Throttled(message), again=True)
-    return Fault(
+        return MappedError(Throttled(message), again=True)
+    return MappedError(
         TransactionCancelled(reasons), again=bool(obstacles) and obstacles <= set(_SLOW_DOWN)
     )
 
@@ -115,15 +115,15 @@ def _item(response: Mapping[str, Any]) -> Item | None:
     return item_from_wire(item) if item else None
 
 
-def _invalid(message: str, response: Mapping[str, Any]) -> Fault:
+def _invalid(message: str, response: Mapping[str, Any]) -> MappedError:
     text = response["Error"].get("Message", "").lower()
     for fragment, kind in _MESSAGES:
         if fragment in text:
-            return Fault(kind(message))
-    return Fault(InvalidRequest(message))
+            return MappedError(kind(message))
+    return MappedError(InvalidRequest(message))
 
 
-_Judge = Callable[[str, Mapping[str, Any]], Fault]
+_Judge = Callable[[str, Mapping[str, Any]], MappedError]
 
 _CODES: dict[str, _Judge] = {
     "ConditionalCheckFailedException": _condition_failed,
@@ -133,21 +133,21 @@ _CODES: dict[str, _Judge] = {
     "TableNotFoundException": _plain(TableNotFound),
     "ResourceInUseException": _plain(TableExists),
     "TableAlreadyExistsException": _plain(TableExists),
-    "ItemCollectionSizeLimitExceededException": _plain(Refused),
+    "ItemCollectionSizeLimitExceededException": _plain(RequestRejected),
     "ValidationException": _invalid,
     "SerializationException": _plain(InvalidRequest),
-    "UnknownOperationException": _plain(NotOffered),
+    "UnknownOperationException": _plain(OperationNotSupported),
     "ProvisionedThroughputExceededException": _plain(Throttled, again=True),
     "RequestLimitExceeded": _plain(Throttled, again=True),
     "ThrottlingException": _plain(Throttled, again=True),
     "Throttling": _plain(Throttled, again=True),
     "LimitExceededException": _plain(Throttled, again=True),
-    "TransactionConflictException": _plain(Unavailable, again=True),
-    "ReplicatedWriteConflictException": _plain(Unavailable, again=True),
-    "TransactionInProgressException": _plain(Unavailable, unknown=True),
-    "InternalServerError": _plain(Unavailable, unknown=True),
-    "InternalFailure": _plain(Unavailable, unknown=True),
-    "ServiceUnavailable": _plain(Unavailable, unknown=True),
+    "TransactionConflictException": _plain(StoreUnavailable, again=True),
+    "ReplicatedWriteConflictException": _plain(StoreUnavailable, again=True),
+    "TransactionInProgressException": _plain(StoreUnavailable, unknown=True),
+    "InternalServerError": _plain(StoreUnavailable, unknown=True),
+    "InternalFailure": _plain(StoreUnavailable, unknown=True),
+    "ServiceUnavailable": _plain(StoreUnavailable, unknown=True),
 }
 
 # The service has one code for all that is wrong with a request; its sentences are told apart by

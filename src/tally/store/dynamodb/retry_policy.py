@@ -13,9 +13,7 @@ come back together.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -24,9 +22,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
-from tally.kit.clock import Clock, SystemClock
-from tally.store.dynamodb.error_mapping import Fault, fault_of
-from tally.store.errors import OutcomeUnknown, StoreError, Unavailable
+from tally.store.dynamodb.error_mapping import MappedError, map_error
+from tally.store.dynamodb.options import DynamoDBRetryPolicy
+from tally.store.errors import OutcomeUnknown, StoreError, StoreUnavailable
 
 Answer = TypeVar("Answer")
 
@@ -39,7 +37,7 @@ _RAISED_BY_THE_CLIENT = (
 )
 
 
-class Kind(Enum):
+class RequestKind(Enum):
     """Whether sending a request twice can do harm."""
 
     READ = "a read"
@@ -47,39 +45,19 @@ class Kind(Enum):
     WRITE = "a write"
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How often and how long to try; no pause is begun that would end later than `deadline` seconds after the start.
-
-    A transaction in progress wants a try at least five seconds after the first; these defaults
-    leave room for it.
-    """
-
-    attempts: int = 10
-    first_pause: float = 0.05
-    longest_pause: float = 3.0
-    deadline: float = 15.0
-    clock: Clock = field(default_factory=SystemClock)
-    draw: Callable[[float, float], float] = random.uniform
-
-    def pause(self, attempt: int) -> float:
-        """How long to wait after the given attempt, counted from 1."""
-        return self.draw(0.0, min(self.longest_pause, self.first_pause * 2.0 ** (attempt - 1)))
-
-
 class _Again(Exception):
     """An attempt that may be repeated."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: MappedError) -> None:
         super().__init__(str(fault.error))
         self.fault = fault
 
 
-class Line:
+class RequestSender:
     """The line to the service that all of an engine's requests take, so that none is cut off when the engine closes."""
 
-    def __init__(self, patience: Patience) -> None:
-        self.patience = patience
+    def __init__(self, retry_policy: DynamoDBRetryPolicy) -> None:
+        self.retry_policy = retry_policy
         self._closed = False
         self._under_way = 0
         self._idle = asyncio.Event()
@@ -87,19 +65,19 @@ class Line:
 
     async def send(
         self,
-        kind: Kind,
+        kind: RequestKind,
         where: str,
         method: Callable[..., Awaitable[Answer]],
         request: Mapping[str, Any],
-        patience: Patience | None = None,
+        retry_policy: DynamoDBRetryPolicy | None = None,
     ) -> Answer:
         """Send a request by one of the client's methods until it is answered, refused, or patience is at its end."""
         if self._closed:
-            raise Unavailable(f"{where}: the engine is closed")
+            raise StoreUnavailable(f"{where}: the engine is closed")
         self._under_way += 1
         self._idle.clear()
         try:
-            return await _send(patience or self.patience, kind, where, method, request)
+            return await _send(retry_policy or self.retry_policy, kind, where, method, request)
         finally:
             self._under_way -= 1
             if not self._under_way:
@@ -112,13 +90,13 @@ class Line:
 
 
 async def _send(
-    patience: Patience,
-    kind: Kind,
+    retry_policy: DynamoDBRetryPolicy,
+    kind: RequestKind,
     where: str,
     method: Callable[..., Awaitable[Answer]],
     request: Mapping[str, Any],
 ) -> Answer:
-    end = patience.clock.monotonic() + patience.deadline
+    end = retry_policy.clock.monotonic() + retry_policy.deadline
     doubtful = False  # whether any attempt of a write may have been carried out
 
     async def attempt() -> Answer:
@@ -126,21 +104,21 @@ async def _send(
         try:
             return await method(**request)
         except _RAISED_BY_THE_CLIENT as error:
-            fault = fault_of(error, where)
-            doubtful = doubtful or (fault.unknown and kind is not Kind.READ)
-            if fault.again or (fault.unknown and kind is not Kind.WRITE):
+            fault = map_error(error, where)
+            doubtful = doubtful or (fault.unknown and kind is not RequestKind.READ)
+            if fault.again or (fault.unknown and kind is not RequestKind.WRITE):
                 raise _Again(fault) from error
             raise _verdict(fault, doubtful=fault.unknown and doubtful) from error
 
     def give_up(state: RetryCallState) -> bool:
-        spent = patience.clock.monotonic() + state.upcoming_sleep > end
-        return spent or state.attempt_number >= patience.attempts
+        spent = retry_policy.clock.monotonic() + state.upcoming_sleep > end
+        return spent or state.attempt_number >= retry_policy.attempts
 
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(_Again),
-        wait=lambda state: patience.pause(state.attempt_number),
+        wait=lambda state: retry_policy.backoff(state.attempt_number),
         stop=give_up,
-        sleep=patience.clock.sleep,
+        sleep=retry_policy.clock.sleep,
         reraise=True,
     )
     try:
@@ -149,7 +127,7 @@ async def _send(
         raise _verdict(last.fault, doubtful=doubtful) from last.__cause__
 
 
-def _verdict(fault: Fault, *, doubtful: bool) -> StoreError:
+def _verdict(fault: MappedError, *, doubtful: bool) -> StoreError:
     return (
         OutcomeUnknown(f"{fault.error}; whether it was applied is not known")
         if doubtful

@@ -15,9 +15,9 @@ from tally.store.descriptions import (
     next_change,
     table_from,
 )
-from tally.store.dynamodb.error_mapping import NotOffered
-from tally.store.dynamodb.retry_policy import Kind, Line
-from tally.store.errors import InvalidRequest, TableExists, TableNotFound, Unavailable
+from tally.store.dynamodb.error_mapping import OperationNotSupported
+from tally.store.dynamodb.retry_policy import RequestKind, RequestSender
+from tally.store.errors import InvalidRequest, StoreUnavailable, TableExists, TableNotFound
 from tally.store.schema import Table
 
 if TYPE_CHECKING:
@@ -26,25 +26,27 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 # An index over very many items takes the service longer to fill; whoever asks for it can ask again.
-SETTLE_SECONDS = 600.0
-FIRST_LOOK_SECONDS = 0.02
-LONGEST_LOOK_SECONDS = 5.0
+MAX_WAIT_SECONDS = 600.0
+INITIAL_POLL_SECONDS = 0.02
+MAX_POLL_SECONDS = 5.0
 MAX_CHANGES = 100
 
 
-class Tables:
+class TableManager:
     """The tables of one service that begin with a prefix, which callers of this never see."""
 
-    def __init__(self, client: "DynamoDBClient", prefix: str, line: Line) -> None:
+    def __init__(self, client: "DynamoDBClient", prefix: str, line: RequestSender) -> None:
         self._client = client
         self._prefix = prefix
         self._line = line
-        self._clock = line.patience.clock
+        self._clock = line.retry_policy.clock
 
     async def create(self, table: Table) -> None:
         """Make the table, with its indexes and TTL, and return when it can be used."""
         request = create_request(table, self._prefix + table.name)
-        await self._send(Kind.WRITE, "CreateTable", table.name, self._client.create_table, request)
+        await self._send(
+            RequestKind.WRITE, "CreateTable", table.name, self._client.create_table, request
+        )
         await self._settled(table.name)
         await self._set_ttl(table)
 
@@ -65,10 +67,14 @@ class Tables:
         """Remove the table and return when it is gone."""
         request = {"TableName": self._prefix + name}
         try:
-            await self._send(Kind.WRITE, "DeleteTable", name, self._client.delete_table, request)
+            await self._send(
+                RequestKind.WRITE, "DeleteTable", name, self._client.delete_table, request
+            )
         except TableExists:  # it is in use: still being made or changed
             await self._settled(name)
-            await self._send(Kind.WRITE, "DeleteTable", name, self._client.delete_table, request)
+            await self._send(
+                RequestKind.WRITE, "DeleteTable", name, self._client.delete_table, request
+            )
         await self._until(name, lambda: self._gone(name))
 
     async def describe(self, name: str) -> Table:
@@ -81,7 +87,7 @@ class Tables:
         request: dict[str, Any] = {}
         while True:
             answer: Mapping[str, Any] = await self._send(
-                Kind.READ, "ListTables", "", self._client.list_tables, request
+                RequestKind.READ, "ListTables", "", self._client.list_tables, request
             )
             names += answer["TableNames"]
             last = answer.get("LastEvaluatedTableName")
@@ -98,16 +104,16 @@ class Tables:
             if change is None:
                 return
             current = await self._changed(table, change)
-        raise Unavailable(f"table {table.name}: others keep changing its indexes")
+        raise StoreUnavailable(f"table {table.name}: others keep changing its indexes")
 
     async def _changed(self, table: Table, change: Mapping[str, Any]) -> Table:
         """The table after the change, or after what another program did to it in the meantime."""
         try:
             await self._send(
-                Kind.WRITE, "UpdateTable", table.name, self._client.update_table, change
+                RequestKind.WRITE, "UpdateTable", table.name, self._client.update_table, change
             )
         except TableExists:  # it is in use: another program changes it now
-            await self._clock.sleep(FIRST_LOOK_SECONDS)
+            await self._clock.sleep(INITIAL_POLL_SECONDS)
         except (
             TableNotFound,
             InvalidRequest,
@@ -140,13 +146,15 @@ class Tables:
 
     async def _until(self, name: str, trouble: Callable[[], Awaitable[str | None]]) -> None:
         """Look again and again, less and less often, until there is no trouble left."""
-        end = self._clock.monotonic() + SETTLE_SECONDS
-        pause = FIRST_LOOK_SECONDS
+        end = self._clock.monotonic() + MAX_WAIT_SECONDS
+        pause = INITIAL_POLL_SECONDS
         while (found := await trouble()) is not None:
             if self._clock.monotonic() + pause > end:
-                raise Unavailable(f"table {name}: {found}, after {SETTLE_SECONDS:.0f} seconds")
+                raise StoreUnavailable(
+                    f"table {name}: {found}, after {MAX_WAIT_SECONDS:.0f} seconds"
+                )
             await self._clock.sleep(pause)
-            pause = min(pause * 2, LONGEST_LOOK_SECONDS)
+            pause = min(pause * 2, MAX_POLL_SECONDS)
 
     async def _set_ttl(self, table: Table) -> None:
         current = await self._ttl(table.name)
@@ -157,11 +165,11 @@ class Tables:
                 await self._switch_ttl(table.name, current, on=False)
             if table.ttl is not None:
                 await self._switch_ttl(table.name, table.ttl, on=True)
-        except NotOffered:
+        except OperationNotSupported:
             return  # nothing expires there by itself; no reader relies on it
         except InvalidRequest as error:
             if await self._ttl(table.name) != table.ttl:  # nor was another program faster
-                raise Unavailable(
+                raise StoreUnavailable(
                     f"DynamoDB changes the TTL of a table once an hour at most: {error}"
                 ) from error
 
@@ -169,9 +177,13 @@ class Tables:
         request = {"TableName": self._prefix + name}
         try:
             answer = await self._send(
-                Kind.READ, "DescribeTimeToLive", name, self._client.describe_time_to_live, request
+                RequestKind.READ,
+                "DescribeTimeToLive",
+                name,
+                self._client.describe_time_to_live,
+                request,
             )
-        except NotOffered:
+        except OperationNotSupported:
             return None
         description = answer["TimeToLiveDescription"]
         on = description.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
@@ -181,19 +193,19 @@ class Tables:
         specification = {"Enabled": on, "AttributeName": attribute}
         request = {"TableName": self._prefix + name, "TimeToLiveSpecification": specification}
         await self._send(
-            Kind.WRITE, "UpdateTimeToLive", name, self._client.update_time_to_live, request
+            RequestKind.WRITE, "UpdateTimeToLive", name, self._client.update_time_to_live, request
         )
 
     async def _description(self, name: str) -> Mapping[str, Any]:
         request = {"TableName": self._prefix + name}
         answer = await self._send(
-            Kind.READ, "DescribeTable", name, self._client.describe_table, request
+            RequestKind.READ, "DescribeTable", name, self._client.describe_table, request
         )
         return answer["Table"]
 
     async def _send(
         self,
-        kind: Kind,
+        kind: RequestKind,
         operation: str,
         name: str,
         method: Callable[..., Awaitable[Answer]],

@@ -14,23 +14,30 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
-from tally.store.api import Alike, Capacity, Put, Puts, Transacted, Transaction
+from tally.store.api import (
+    BatchPut,
+    Capacity,
+    Put,
+    Transaction,
+    TransactionBatch,
+    TransactionResult,
+)
 from tally.store.errors import StoreError
 from tally.store.expressions import Absent, Condition
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import unpack
-from tally.store.sqlite.expiry import Note, write_notes
+from tally.store.sqlite.expiry import ExpiryRange, write_expiry_ranges
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
 from tally.store.sqlite.rows import put_new, put_rows
-from tally.store.sqlite.transactions import asked_of, outcome_of
+from tally.store.sqlite.transactions import prepare_transaction, try_transact
 
 _MAX_WRITES = 10  # of a transaction: so many items of any size fit
 _NO_TOKENS = 0.0  # the time matters to transactions with a token alone
 
 
-class Column(Struct, frozen=True):
+class PreparedPuts(Struct, frozen=True):
     """The first writes of all transactions, or the second ones, and so on: puts of different items into one table.
 
     The condition, if there is one, is that there is no such item.
@@ -40,18 +47,18 @@ class Column(Struct, frozen=True):
     condition: Condition | None
     keys: list[RowKey]
     rows: list[Row]
-    notes: list[Note]  # of when the rows expire, where they do not say it themselves
+    notes: list[ExpiryRange]  # of when the rows expire, where they do not say it themselves
 
 
-class Together(Struct, frozen=True):
+class PreparedBatch(Struct, frozen=True):
     """Transactions whose order does not matter, with all that could be worked out before their turn came."""
 
-    columns: list[Column]
+    columns: list[PreparedPuts]
 
     def __len__(self) -> int:
         return len(self.columns[0].rows)
 
-    def is_like(self, other: "Together") -> bool:
+    def is_like(self, other: "PreparedBatch") -> bool:
         """Whether they put into the same tables, on the same condition."""
         return len(self.columns) == len(other.columns) and all(
             one.layout is two.layout and (one.condition is None) == (two.condition is None)
@@ -74,13 +81,15 @@ class Together(Struct, frozen=True):
         return Transaction(tuple(writes))
 
 
-def run_together(
-    connection: apsw.Connection, alike: Together, layout_of: Callable[[Table], Layout]
-) -> list[Transacted | StoreError]:
+def run_batch(
+    connection: apsw.Connection, alike: PreparedBatch, layout_of: Callable[[Table], Layout]
+) -> list[TransactionResult | StoreError]:
     """What became of each; the long way for all if a table was changed in the meantime."""
 
-    def long_way(position: int) -> Transacted | StoreError:
-        return outcome_of(connection, asked_of(alike.transaction(position), layout_of), _NO_TOKENS)
+    def long_way(position: int) -> TransactionResult | StoreError:
+        return try_transact(
+            connection, prepare_transaction(alike.transaction(position), layout_of), _NO_TOKENS
+        )
 
     if not alike.is_current(layout_of):
         return [long_way(position) for position in range(len(alike))]
@@ -108,14 +117,16 @@ def run_together(
                 else column.rows
             )
             there[number] = put_rows(connection, column.layout, free)
-    write_notes(connection, [*chain.from_iterable(column.notes for column in alike.columns)])
-    answers: list[Transacted | StoreError] = [*_answers(alike.columns, there)]
+    write_expiry_ranges(
+        connection, [*chain.from_iterable(column.notes for column in alike.columns)]
+    )
+    answers: list[TransactionResult | StoreError] = [*_answers(alike.columns, there)]
     for place in sorted(taken):
         answers[place] = long_way(place)
     return answers
 
 
-def _conditional(alike: Together) -> list[tuple[int, Column]]:
+def _conditional(alike: PreparedBatch) -> list[tuple[int, PreparedPuts]]:
     return [
         (number, column)
         for number, column in enumerate(alike.columns)
@@ -123,12 +134,12 @@ def _conditional(alike: Together) -> list[tuple[int, Column]]:
     ]
 
 
-def joined(parts: Sequence[Together]) -> Together:
+def merge_batches(parts: Sequence[PreparedBatch]) -> PreparedBatch:
     """The transactions of several callers, all alike and of different items, as one."""
     if len(parts) == 1:
         return parts[0]
     columns = [
-        Column(
+        PreparedPuts(
             same[0].layout,
             same[0].condition,
             [*chain.from_iterable(column.keys for column in same)],
@@ -137,30 +148,30 @@ def joined(parts: Sequence[Together]) -> Together:
         )
         for same in zip(*(part.columns for part in parts), strict=True)
     ]
-    return Together(columns)
+    return PreparedBatch(columns)
 
 
-def together(
+def prepare_batch(
     operations: Sequence[Transaction], layout_of: Callable[[Table], Layout]
-) -> Together | None:
+) -> PreparedBatch | None:
     """The transactions table by table, found good; None if they are not of that kind."""
-    alike = operations if isinstance(operations, Alike) else _found_alike(operations)
+    alike = operations if isinstance(operations, TransactionBatch) else _found_alike(operations)
     if (
         not alike
         or len(alike.puts) > _MAX_WRITES
         or len({puts.table.name for puts in alike.puts}) < len(alike.puts)
     ):
         return None
-    columns: list[Column] = []
+    columns: list[PreparedPuts] = []
     for puts in alike.puts:
         column = _column(puts, layout_of)
         if column is None:
             return None
         columns.append(column)
-    return Together(columns)
+    return PreparedBatch(columns)
 
 
-def _found_alike(operations: Sequence[Transaction]) -> Alike | None:
+def _found_alike(operations: Sequence[Transaction]) -> TransactionBatch | None:
     """The same transactions, if they turn out to be alike."""
     first = operations[0].writes if operations else ()
     if not first or any(
@@ -173,9 +184,9 @@ def _found_alike(operations: Sequence[Transaction]) -> Alike | None:
     ]
     if not all(_is_put_like(column[0], write) for column in columns for write in column):
         return None
-    return Alike(
+    return TransactionBatch(
         *(
-            Puts(column[0].table, [put.item for put in column], {}, column[0].condition)
+            BatchPut(column[0].table, [put.item for put in column], {}, column[0].condition)
             for column in columns
         )
     )
@@ -187,14 +198,14 @@ def _is_put_like(first: Any, write: Any) -> bool:
     return write.table is first.table and write.condition is first.condition
 
 
-def _column(puts: Puts, layout_of: Callable[[Table], Layout]) -> Column | None:
+def _column(puts: BatchPut, layout_of: Callable[[Table], Layout]) -> PreparedPuts | None:
     layout, condition = layout_of(puts.table), puts.condition
     if layout.indexes or not (condition is None or _is_absence(condition, puts.table)):
         return None
     made = layout.rows_of(puts.items, puts.common)
     if len(set(made.keys)) < len(made.keys):
         return None
-    return Column(layout, condition, made.keys, made.rows, made.notes)
+    return PreparedPuts(layout, condition, made.keys, made.rows, made.notes)
 
 
 def _is_absence(condition: Condition, table: Table) -> bool:
@@ -202,23 +213,25 @@ def _is_absence(condition: Condition, table: Table) -> bool:
     return type(condition) is Absent and condition.path.parts == (table.partition.name,)
 
 
-def _answers(columns: Sequence[Column], there: dict[int, dict[RowKey, int]]) -> list[Transacted]:
+def _answers(
+    columns: Sequence[PreparedPuts], there: dict[int, dict[RowKey, int]]
+) -> list[TransactionResult]:
     units = [_units(column, there[number]) for number, column in enumerate(columns)]
     return [_TRANSACTED[each] for each in map(sum, zip(*units, strict=True))]
 
 
-def _units(column: Column, olds: dict[RowKey, int]) -> list[int]:
-    of_write = capacity.steps_of_write
+def _units(column: PreparedPuts, olds: dict[RowKey, int]) -> list[int]:
+    of_write = capacity.write_steps
     if not olds:
         return [1 if row[3] <= capacity.WRITE_STEP else of_write(row[3]) for row in column.rows]
     return [of_write(max(row[3], olds.get(row[:2], 0))) for row in column.rows]
 
 
-class _Costs(dict[int, Transacted]):
+class _Costs(dict[int, TransactionResult]):
     """One answer for each cost: such transactions are many, and their answers alike."""
 
-    def __missing__(self, units: int) -> Transacted:
-        self[units] = answer = Transacted(Capacity(write=2.0 * units))
+    def __missing__(self, units: int) -> TransactionResult:
+        self[units] = answer = TransactionResult(Capacity(write=2.0 * units))
         return answer
 
 

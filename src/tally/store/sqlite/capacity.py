@@ -7,41 +7,41 @@ transaction; and every index that a write moves or changes is written too.
 from collections.abc import Iterable
 
 from tally.store.api import Capacity
-from tally.store.sqlite.layout import Change
+from tally.store.sqlite.layout import ItemChange
 
 _READ_STEP = 4096
 WRITE_STEP = 1024
 
 
-def steps_of_read(size: int) -> int:
+def read_steps(size: int) -> int:
     """The steps of reading so many bytes at once; reading nothing costs one."""
     return max(1, -(-size // _READ_STEP))
 
 
-def of_read(size: int, *, consistent: bool, fetched: int = 0) -> Capacity:
+def read_capacity(size: int, *, consistent: bool, fetched: int = 0) -> Capacity:
     """The cost of reading so many bytes at once, and of the steps that single items were fetched in besides."""
-    steps = steps_of_read(size) + fetched
+    steps = read_steps(size) + fetched
     return Capacity(read=float(steps) if consistent else steps / 2)
 
 
-def of_transaction_reads(sizes: Iterable[int]) -> Capacity:
+def transaction_read_capacity(sizes: Iterable[int]) -> Capacity:
     """The cost of reading items as they stood together."""
-    return Capacity(read=sum(2.0 * steps_of_read(size) for size in sizes))
+    return Capacity(read=sum(2.0 * read_steps(size) for size in sizes))
 
 
-def steps_of_write(size: int) -> int:
+def write_steps(size: int) -> int:
     """The steps of writing so many bytes."""
     return max(1, -(-size // WRITE_STEP))
 
 
-def of_write(size: int) -> float:
+def write_units(size: int) -> float:
     """The cost of writing so many bytes."""
-    return float(steps_of_write(size))
+    return float(write_steps(size))
 
 
-def of_change(change: Change) -> Capacity:
+def change_capacity(change: ItemChange) -> Capacity:
     """The cost of a change: the larger of before and after, and what it moves in the indexes."""
-    units = of_write(max(change.before_size, change.after_size))
+    units = write_units(max(change.before_size, change.after_size))
     for index in change.layout.indexes:
         before = (
             index.carry(change.before)
@@ -62,14 +62,16 @@ def of_change(change: Change) -> Capacity:
             and after is not None
             and index.read_key(before) != index.read_key(after)
         ):
-            units += of_write(old) + of_write(new)
+            units += write_units(old) + write_units(new)
         else:
-            units += of_write(max(old, new))
+            units += write_units(max(old, new))
     return Capacity(write=units)
 
 
-def of_transaction(changes: Iterable[Change | None]) -> Capacity:
+def transaction_capacity(changes: Iterable[ItemChange | None]) -> Capacity:
     """The cost of a transaction's writes and checks."""
     return Capacity(
-        write=sum(2.0 * (1.0 if change is None else of_change(change).write) for change in changes)
+        write=sum(
+            2.0 * (1.0 if change is None else change_capacity(change).write) for change in changes
+        )
     )

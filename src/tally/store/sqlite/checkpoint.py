@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from tally.store.sqlite.files import BUSY_SECONDS, connect, patience
+from tally.store.sqlite.files import BUSY_TIMEOUT_SECONDS, busy_handler, connect
 
 _COPIED_PAGES = 1_000  # at a time: 4 MB, so that commits beside it do not wait long for the disk
 _RESTART_PAGES = 32_000
@@ -27,7 +27,7 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
         self._connection.set_busy_handler(
-            patience(_PATIENCE_SECONDS)
+            busy_handler(_PATIENCE_SECONDS)
         )  # closing does not wait for another process's writer
         self._wanted = threading.Event()
         self._copying = threading.Lock()
@@ -61,9 +61,9 @@ class Checkpoint:
         if not (is_due or is_overdue) or not self._copying.acquire(blocking=is_overdue):
             return
         try:
-            connection.set_busy_handler(patience(_PATIENCE_SECONDS))
+            connection.set_busy_handler(busy_handler(_PATIENCE_SECONDS))
             done = self._copy(connection, apsw.SQLITE_CHECKPOINT_RESTART)
-            connection.set_busy_handler(patience(BUSY_SECONDS))
+            connection.set_busy_handler(busy_handler(BUSY_TIMEOUT_SECONDS))
         finally:
             self._copying.release()
         self._restart_at = _RESTART_PAGES if done else self._pages + _RESTART_PAGES // 4

@@ -43,10 +43,10 @@ def _extend(value: Any) -> Any:
 def _restore(tag: int, packed: bytes) -> Any:
     if tag == _SET:
         return frozenset(ormsgpack.unpackb(packed, ext_hook=_restore))
-    return exact(Decimal(bytes(packed).decode()))
+    return normalize_number(Decimal(bytes(packed).decode()))
 
 
-def exact(value: Decimal) -> int | Decimal:
+def normalize_number(value: Decimal) -> int | Decimal:
     """A number in its plainest form: an int where it is whole and short enough to be read as one."""
     if value == value.to_integral_value() and value.adjusted() < MAX_DIGITS:
         return int(value)

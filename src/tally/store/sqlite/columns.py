@@ -14,7 +14,7 @@ from typing import Any
 import ormsgpack
 
 from tally.kit.memo import Memo
-from tally.store.api import Columns
+from tally.store.api import ColumnarItems
 from tally.store.errors import InvalidNumber
 from tally.store.sqlite.codec import pack
 from tally.store.values import (
@@ -24,10 +24,10 @@ from tally.store.values import (
     are_easy,
     check_depth,
     check_size,
-    measure,
     measure_attribute,
     measure_easy,
     measure_name,
+    measure_value,
 )
 
 _FEW = 4  # items, for which a column is not worth its trouble
@@ -39,11 +39,11 @@ _FIXED_MAP, _MAP_16, _MAP_32 = (
 _SAME = ({str}, {int})  # kinds of values that are packed alike where they are equal
 
 
-def columns_of(items: Sequence[Item], common: Item) -> Mapping[str, Sequence[Any]] | None:
+def to_columns(items: Sequence[Item], common: Item) -> Mapping[str, Sequence[Any]] | None:
     """The items by attribute, if they are alike and that is worth its trouble."""
     if len(items) < _FEW:
         return None
-    if isinstance(items, Columns):
+    if isinstance(items, ColumnarItems):
         columns = items.values
     elif _are_alike(items):
         columns = _taken_apart(items)
@@ -120,7 +120,7 @@ def _add_values(pieces: _Pieces, values: Sequence[Any], where: str, depth: int) 
     """What stands under one name."""
     kinds = {*map(type, values)}
     if _are_same(values, kinds):
-        size = measure(values[0], where, depth)
+        size = measure_value(values[0], where, depth)
         pieces.add_to_all(pack(values[0]), size)
     elif kinds == {str} and "".join(values).isascii():
         pieces.add(map(ormsgpack.packb, values), map(len, values))
@@ -134,7 +134,7 @@ def _add_values(pieces: _Pieces, values: Sequence[Any], where: str, depth: int) 
         pieces.add_to_all(_header(len(columns)), CONTAINER_BYTES + ELEMENT_BYTES * len(columns))
         _add_columns(pieces, columns, where, depth + 1)
     else:
-        pieces.add(map(pack, values), [measure(value, where, depth) for value in values])
+        pieces.add(map(pack, values), [measure_value(value, where, depth) for value in values])
 
 
 def _are_same(values: Sequence[Any], kinds: set[type]) -> bool:
@@ -150,13 +150,13 @@ def _numbers(values: Sequence[int | Decimal], where: str) -> tuple[Iterable[byte
         known = [*map(_known.__getitem__, values)]
     except (InvalidNumber, TypeError):  # a signalling NaN has no hash
         for value in values:
-            measure(value, where)
+            measure_value(value, where)
         raise
     return map(_packed, known), map(_size, known)
 
 
 def _number(value: int | Decimal) -> tuple[bytes, int]:
-    size = measure(value, "a number")
+    size = measure_value(value, "a number")
     return pack(value), size
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tally.store.schema import Index, KeyPart, Local, Projection, Table
+from tally.store.schema import Index, KeyPart, LocalIndex, Projection, Table
 
 
 def declare(table: Table) -> str:
@@ -38,7 +38,7 @@ def read_declaration(text: str) -> Table:
     def part(pair: Any) -> KeyPart:
         return KeyPart(*pair)
 
-    def index(entry: Any) -> Index | Local:
+    def index(entry: Any) -> Index | LocalIndex:
         kind, *names = entry["projection"]
         sort = part(entry["sort"]) if entry["sort"] else None
         return Index(

@@ -17,43 +17,42 @@ from msgspec.structs import replace
 
 from tally.store.api import (
     MAX_BATCH_GET_BYTES,
-    BatchFound,
     BatchGet,
+    BatchGetResult,
     BatchWrite,
-    BatchWritten,
+    BatchWriteResult,
     Capacity,
     Delete,
-    Found,
     Get,
+    GetResult,
     Page,
     Put,
     Query,
     Scan,
-    Transacted,
     Transaction,
-    TransactionFound,
     TransactionGet,
+    TransactionGetResult,
+    TransactionResult,
     Update,
     Write,
-    Written,
+    WriteResult,
 )
-from tally.store.errors import StoreError, Unavailable
+from tally.store.errors import StoreError, StoreUnavailable
 from tally.store.evaluate import project
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
-from tally.store.sqlite.bulk import together
+from tally.store.sqlite.bulk import prepare_batch
 from tally.store.sqlite.codec import unpack
-from tally.store.sqlite.files import connect, open_database, translate
-from tally.store.sqlite.groups import Groups
+from tally.store.sqlite.files import connect, prepare_database, to_store_error
+from tally.store.sqlite.group_executor import BatchingExecutor
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.sweep import sweep
-from tally.store.sqlite.table_registry import Catalogue
-from tally.store.sqlite.transactions import Asked, outcome_of, transact
-from tally.store.sqlite.writer import Writer
-from tally.store.sqlite.writer_process import Bulk
-from tally.store.sqlite.writes import encoded, prepare
-from tally.store.trees import check_projection
+from tally.store.sqlite.table_registry import TableRegistry
+from tally.store.sqlite.transactions import PreparedTransaction, transact, try_transact
+from tally.store.sqlite.writer_process import WriteRouter
+from tally.store.sqlite.writer_thread import WriterThread
+from tally.store.sqlite.writes import encode_write, prepare
 from tally.store.validate import (
     KeyRange,
     check_batch_get,
@@ -63,6 +62,7 @@ from tally.store.validate import (
     check_transaction,
     check_transaction_get,
 )
+from tally.store.validate_expressions import check_projection
 from tally.store.values import Item
 
 T = TypeVar("T")
@@ -70,14 +70,17 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def open_sqlite(
-    directory: Path | str, clock: Callable[[], float] = time.time, *, busy: int | None = None
+    directory: Path | str,
+    clock: Callable[[], float] = time.time,
+    *,
+    writer_process_rate: int | None = None,
 ) -> AsyncIterator["SqliteEngine"]:
     """The engine on a data directory, closed at the end with all that was asked for done.
 
     From `busy` transactions in a second on, of those that come many at a time, a process of its own
     writes them.
     """
-    engine = SqliteEngine(Path(directory), clock, busy)
+    engine = SqliteEngine(Path(directory), clock, writer_process_rate)
     try:
         yield engine
     finally:
@@ -90,35 +93,40 @@ class SqliteEngine:
     name = "sqlite"
 
     def __init__(
-        self, directory: Path, clock: Callable[[], float] = time.time, busy: int | None = None
+        self,
+        directory: Path,
+        clock: Callable[[], float] = time.time,
+        writer_process_rate: int | None = None,
     ) -> None:
         self._clock = clock
-        self.path = open_database(directory)
+        self.path = prepare_database(directory)
         self._connection = connect(self.path)
         try:
-            self._catalogue = Catalogue(self._connection)
-            self._written = Catalogue(self._connection)  # for the writer's thread alone
-            self._writer = Writer(self.path, asyncio.get_running_loop(), Groups(self._written))
-            self.bulk = Bulk(self.path, self._writer, busy)
+            self._catalogue = TableRegistry(self._connection)
+            self._written = TableRegistry(self._connection)  # for the writer's thread alone
+            self._writer = WriterThread(
+                self.path, asyncio.get_running_loop(), BatchingExecutor(self._written)
+            )
+            self.write_router = WriteRouter(self.path, self._writer, writer_process_rate)
         except StoreError:
             self._connection.close()
             raise
         self._open = True
 
-    async def get(self, operation: Get) -> Found:
+    async def get(self, operation: Get) -> GetResult:
         layout = self._layout(operation.table)
         if operation.projection:
             check_projection(operation.projection)
         item, size = self._row(layout, operation)
-        return Found(item, capacity.of_read(size, consistent=operation.consistent))
+        return GetResult(item, capacity.read_capacity(size, consistent=operation.consistent))
 
-    async def put(self, operation: Put) -> Written:
+    async def put(self, operation: Put) -> WriteResult:
         return await self._write(operation)
 
-    async def update(self, operation: Update) -> Written:
+    async def update(self, operation: Update) -> WriteResult:
         return await self._write(operation)
 
-    async def delete(self, operation: Delete) -> Written:
+    async def delete(self, operation: Delete) -> WriteResult:
         return await self._write(operation)
 
     async def query(self, operation: Query) -> Page:
@@ -132,7 +140,7 @@ class SqliteEngine:
         check_scan(operation)
         return await self._page(layout, operation, None)
 
-    async def batch_get(self, operation: BatchGet) -> BatchFound:
+    async def batch_get(self, operation: BatchGet) -> BatchGetResult:
         check_batch_get(operation)
         layout = self._layout(operation.table)
         items: list[Item] = []
@@ -141,13 +149,13 @@ class SqliteEngine:
             found, size = self._row(layout, Get(operation.table, key, operation.projection))
             total += size
             if total > MAX_BATCH_GET_BYTES:
-                return BatchFound(items, operation.keys[position:], cost)
-            cost += capacity.of_read(size, consistent=operation.consistent)
+                return BatchGetResult(items, operation.keys[position:], cost)
+            cost += capacity.read_capacity(size, consistent=operation.consistent)
             if found is not None:
                 items.append(found)
-        return BatchFound(items, (), cost)
+        return BatchGetResult(items, (), cost)
 
-    async def batch_write(self, operation: BatchWrite) -> BatchWritten:
+    async def batch_write(self, operation: BatchWrite) -> BatchWriteResult:
         check_batch_write(operation)
         table = operation.table
         layout = self._layout(table)
@@ -157,30 +165,30 @@ class SqliteEngine:
             self._writer.submit(prepared)
             for prepared in [prepare(layout, write) for write in writes]
         ]
-        written: list[Written] = await asyncio.gather(*jobs)
-        return BatchWritten(None, sum((each.capacity for each in written), Capacity()))
+        written: list[WriteResult] = await asyncio.gather(*jobs)
+        return BatchWriteResult(None, sum((each.capacity for each in written), Capacity()))
 
-    async def transact(self, operation: Transaction) -> Transacted:
-        done: Transacted = await self._writer.submit(
+    async def transact(self, operation: Transaction) -> TransactionResult:
+        done: TransactionResult = await self._writer.submit(
             partial(self._transact, self._asked(operation))
         )
         return done
 
     async def transact_each(
         self, operations: Sequence[Transaction]
-    ) -> list[Transacted | StoreError]:
-        outcomes: list[Transacted | StoreError]
-        work = together(operations, self._layout)
+    ) -> list[TransactionResult | StoreError]:
+        outcomes: list[TransactionResult | StoreError]
+        work = prepare_batch(operations, self._layout)
         if work is None:
             each = partial(
                 self._transact_each, [self._asked(operation) for operation in operations]
             )
             outcomes = await self._writer.submit(each)
         else:
-            outcomes = await self.bulk.submit(work)
+            outcomes = await self.write_router.submit(work)
         return outcomes
 
-    async def transact_get(self, operation: TransactionGet) -> TransactionFound:
+    async def transact_get(self, operation: TransactionGet) -> TransactionGetResult:
         check_transaction_get(operation)
         connection = self._reading()
         layouts = [self._layout(get.table) for get in operation.gets]
@@ -192,9 +200,9 @@ class SqliteEngine:
                     for layout, get in zip(layouts, operation.gets, strict=True)
                 ]
         except apsw.Error as error:
-            raise translate(error, self.path) from error
-        return TransactionFound(
-            [item for item, _ in rows], capacity.of_transaction_reads(size for _, size in rows)
+            raise to_store_error(error, self.path) from error
+        return TransactionGetResult(
+            [item for item, _ in rows], capacity.transaction_read_capacity(size for _, size in rows)
         )
 
     async def create_table(self, table: Table) -> None:
@@ -228,7 +236,7 @@ class SqliteEngine:
         if self._open:
             self._open = False
             try:
-                await self.bulk.close()
+                await self.write_router.close()
             finally:
                 await self._writer.close()
                 self._connection.close()
@@ -242,7 +250,7 @@ class SqliteEngine:
 
     def _reading(self) -> apsw.Connection:
         if not self._open:
-            raise Unavailable("the store is closed")
+            raise StoreUnavailable("the store is closed")
         return self._connection
 
     def _row(self, layout: Layout, get: Get) -> tuple[Item | None, int]:
@@ -270,13 +278,13 @@ class SqliteEngine:
             table = self._catalogue.layout(layout.table.name).table
             if index is not None:
                 table.index(index)
-        return translate(error, self.path)
+        return to_store_error(error, self.path)
 
-    def _write(self, write: Put | Update | Delete) -> "asyncio.Future[Written]":
+    def _write(self, write: Put | Update | Delete) -> "asyncio.Future[WriteResult]":
         prepared = prepare(self._layout(write.table), write)
         return self._writer.submit(prepared)
 
-    def _asked(self, operation: Transaction) -> Asked:
+    def _asked(self, operation: Transaction) -> PreparedTransaction:
         """A transaction with its writes checked and encoded by the tables as they are stored."""
         layouts = [self._layout(write.table) for write in operation.writes]
         writes = [
@@ -286,23 +294,26 @@ class SqliteEngine:
         operation = Transaction(tuple(writes), operation.token)
         sizes = check_transaction(operation)
         steps = zip(layouts, writes, sizes, strict=True)
-        return Asked(
-            operation, [(layout, encoded(layout, write, size)) for layout, write, size in steps]
+        return PreparedTransaction(
+            operation,
+            [(layout, encode_write(layout, write, size)) for layout, write, size in steps],
         )
 
     # These run on the writer's thread, inside its transaction, with the catalogue as it stands in
     # the database.
 
-    def _transact(self, asked: Asked, connection: apsw.Connection) -> Transacted:
+    def _transact(
+        self, asked: PreparedTransaction, connection: apsw.Connection
+    ) -> TransactionResult:
         return transact(connection, self._renewed([asked])[0], self._clock())
 
     def _transact_each(
-        self, all_asked: list[Asked], connection: apsw.Connection
-    ) -> list[Transacted | StoreError]:
+        self, all_asked: list[PreparedTransaction], connection: apsw.Connection
+    ) -> list[TransactionResult | StoreError]:
         now = self._clock()
-        return [outcome_of(connection, asked, now) for asked in self._renewed(all_asked)]
+        return [try_transact(connection, asked, now) for asked in self._renewed(all_asked)]
 
-    def _renewed(self, all_asked: list[Asked]) -> list[Asked]:
+    def _renewed(self, all_asked: list[PreparedTransaction]) -> list[PreparedTransaction]:
         tables = {layout.table.name: layout for asked in all_asked for layout, _ in asked.steps}
         current = {name: self._written.layout(name) for name in tables}
         if all(current[name] is layout for name, layout in tables.items()):

@@ -14,7 +14,7 @@ import apsw
 
 from tally.store.sqlite.keys import RowKey
 
-CREATE_NOTES = """
+CREATE_EXPIRY_RANGES = """
 CREATE TABLE IF NOT EXISTS notes (name TEXT NOT NULL, due REAL NOT NULL, pk BLOB NOT NULL, sk BLOB NOT NULL,
     last_pk BLOB NOT NULL, last_sk BLOB NOT NULL, PRIMARY KEY (name, due, pk, sk, last_pk, last_sk)) WITHOUT ROWID;
 """
@@ -23,7 +23,7 @@ _WORTH = 4  # rows to a note: fewer are left to the index
 _MOST = 128  # notes to a statement
 
 
-class Note(NamedTuple):
+class ExpiryRange(NamedTuple):
     """A stretch of a table's keys, both ends included."""
 
     name: str
@@ -34,7 +34,9 @@ class Note(NamedTuple):
     last_sk: bytes
 
 
-def notes_of(table: str, keys: Sequence[RowKey], ends: Sequence[float | None]) -> list[Note]:
+def expiry_ranges(
+    table: str, keys: Sequence[RowKey], ends: Sequence[float | None]
+) -> list[ExpiryRange]:
     """Notes for all of the rows, if they are few: none where rows may be far apart, or one does not expire."""
     known = [end for end in ends if end is not None]
     if not _WORTH <= len(keys) == len(known) or not (
@@ -51,10 +53,10 @@ def _day(row: tuple[RowKey, float]) -> float:
     return row[1] // _DAY
 
 
-def _note(table: str, *ends: tuple[RowKey, float]) -> Note:
+def _note(table: str, *ends: tuple[RowKey, float]) -> ExpiryRange:
     """Of rows in order, by the two at their ends."""
     (one, due), (other, last_due) = ends
-    return Note(table, max(due, last_due), *min(one, other), *max(one, other))
+    return ExpiryRange(table, max(due, last_due), *min(one, other), *max(one, other))
 
 
 def _are_in_order(values: Sequence[Any]) -> bool:
@@ -73,7 +75,7 @@ def _are_neighbours(keys: Sequence[RowKey]) -> bool:
     return first == last or first[:half] == last[:half]
 
 
-def write_notes(connection: apsw.Connection, notes: Sequence[Note]) -> None:
+def write_expiry_ranges(connection: apsw.Connection, notes: Sequence[ExpiryRange]) -> None:
     for start in range(0, len(notes), _MOST):
         some = notes[start : start + _MOST]
         connection.execute(_insert(len(some)), [*chain.from_iterable(some)])
@@ -84,11 +86,11 @@ def _insert(count: int) -> str:
     return f"INSERT OR IGNORE INTO notes VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * count)}"
 
 
-def forget_notes(connection: apsw.Connection, table: str) -> None:
+def delete_expiry_ranges(connection: apsw.Connection, table: str) -> None:
     connection.execute("DELETE FROM notes WHERE name = ?", (table,))
 
 
-def take_due(
+def pop_due_rows(
     connection: apsw.Connection, table: tuple[str, str], now: float, limit: int
 ) -> list[Any] | None:
     """The rows of a stretch whose time has come, up to `limit`: their keys and items.
@@ -103,7 +105,7 @@ def take_due(
     ).fetchone()
     if found is None:
         return None
-    note = Note(*found)
+    note = ExpiryRange(*found)
     taken: list[Any] = connection.execute(
         f"SELECT pk, sk, item FROM {rows} WHERE (pk, sk) BETWEEN (?, ?) AND (?, ?) ORDER BY pk, sk LIMIT ?",
         (*note[2:], limit),
@@ -113,7 +115,7 @@ def take_due(
     )
     if len(taken) == limit:
         pk, sk, _ = taken[-1]
-        write_notes(
+        write_expiry_ranges(
             connection, [note._replace(pk=pk, sk=sk + b"\0")]
         )  # what is behind it waits for the next time
     return taken

@@ -13,9 +13,9 @@ from tally.store.errors import (
     StorageTooNew,
     StorageUnwritable,
     StoreError,
-    Unavailable,
+    StoreUnavailable,
 )
-from tally.store.sqlite.expiry import CREATE_NOTES
+from tally.store.sqlite.expiry import CREATE_EXPIRY_RANGES
 from tally.store.sqlite.layout import create_expiry
 
 FILE_NAME = "store.db"
@@ -30,7 +30,7 @@ _CACHE_KIB = 8 * 1024
 _MMAP_BYTES = (
     2**31 - 65536
 )  # a read connection's page cache is void after every commit; mapped pages are not
-BUSY_SECONDS = 10.0
+BUSY_TIMEOUT_SECONDS = 10.0
 _BUSY_PAUSE = 0.0005
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -43,7 +43,7 @@ INSERT OR IGNORE INTO generation VALUES (1, 0);
 """
 
 
-def open_database(directory: Path) -> Path:
+def prepare_database(directory: Path) -> Path:
     """The path of the database in the directory, made and marked as ours where it is new."""
     path = _prepare_directory(directory)
     connection = connect(path)
@@ -54,12 +54,12 @@ def open_database(directory: Path) -> Path:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-            connection.execute(_CATALOGUE + CREATE_NOTES)
+            connection.execute(_CATALOGUE + CREATE_EXPIRY_RANGES)
             connection.execute("COMMIT")
         elif connection.pragma("user_version") < FORMAT_VERSION:
             _upgrade(connection)
     except apsw.Error as error:
-        raise translate(error, path, connection.system_errno) from error
+        raise to_store_error(error, path, connection.system_errno) from error
     finally:
         connection.close()
     return path
@@ -74,7 +74,7 @@ def _upgrade(connection: apsw.Connection) -> None:
                 f'DROP INDEX IF EXISTS "expires {table}"; {create_expiry(str(table))}'
             )
     if connection.pragma("user_version") < FORMAT_VERSION:
-        connection.execute(CREATE_NOTES)
+        connection.execute(CREATE_EXPIRY_RANGES)
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
     connection.execute("COMMIT")
 
@@ -84,9 +84,9 @@ def connect(path: Path) -> apsw.Connection:
     try:
         connection = apsw.Connection(str(path))
     except apsw.Error as error:
-        raise translate(error, path) from error
+        raise to_store_error(error, path) from error
     try:
-        connection.set_busy_handler(patience(BUSY_SECONDS))
+        connection.set_busy_handler(busy_handler(BUSY_TIMEOUT_SECONDS))
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         _check_ground(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -95,7 +95,7 @@ def connect(path: Path) -> apsw.Connection:
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
     except apsw.Error as error:
-        failure = translate(error, path, connection.system_errno)
+        failure = to_store_error(error, path, connection.system_errno)
         connection.close()
         raise failure from error
     except StoreError:
@@ -104,7 +104,7 @@ def connect(path: Path) -> apsw.Connection:
     return connection
 
 
-def identity(path: Path) -> tuple[int, int]:
+def file_identity(path: Path) -> tuple[int, int]:
     """Which file is at the path: another one, or none, means that our own was taken away under us."""
     try:
         found = path.stat()
@@ -113,7 +113,9 @@ def identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def translate(error: apsw.Error | UnicodeDecodeError, path: object, reason: int = 0) -> StoreError:
+def to_store_error(
+    error: apsw.Error | UnicodeDecodeError, path: object, reason: int = 0
+) -> StoreError:
     """SQLite's error in the store's words; `reason` is the system's error number, where there is one."""
     if isinstance(error, UnicodeDecodeError):  # a damaged row whose bytes are said to be text
         return StorageUnwritable(f"{path} is damaged: {error}")
@@ -122,9 +124,11 @@ def translate(error: apsw.Error | UnicodeDecodeError, path: object, reason: int 
     ):
         return StorageFull(f"no space is left for {path}: nothing of this write was stored")
     if isinstance(error, apsw.ConnectionClosedError):
-        return Unavailable("the store is closed")
+        return StoreUnavailable("the store is closed")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Unavailable(f"another process held {path} for more than {BUSY_SECONDS:.0f} s")
+        return StoreUnavailable(
+            f"another process held {path} for more than {BUSY_TIMEOUT_SECONDS:.0f} s"
+        )
     if isinstance(
         error,
         apsw.ReadOnlyError
@@ -134,7 +138,7 @@ def translate(error: apsw.Error | UnicodeDecodeError, path: object, reason: int 
         | apsw.CorruptError,
     ):
         return StorageUnwritable(f"{path} cannot be used: {error}")
-    return Unavailable(f"{path}: {error}")
+    return StoreUnavailable(f"{path}: {error}")
 
 
 def _prepare_directory(directory: Path) -> Path:
@@ -164,7 +168,7 @@ def _check_ground(connection: apsw.Connection, path: Path) -> None:
         )
 
 
-def patience(seconds: float) -> Callable[[int], bool]:
+def busy_handler(seconds: float) -> Callable[[int], bool]:
     """Waits for another process's lock in short steps: SQLite's own waiting sleeps up to 100 ms at a time."""
     begun = 0.0
 

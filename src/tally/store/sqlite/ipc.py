@@ -11,16 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
-from tally.store.expressions import absent
-from tally.store.sqlite.bulk import Column, Together
-from tally.store.sqlite.expiry import Note
-from tally.store.sqlite.table_registry import layout_of
+from tally.store.expressions import not_exists
+from tally.store.sqlite.bulk import PreparedBatch, PreparedPuts
+from tally.store.sqlite.expiry import ExpiryRange
+from tally.store.sqlite.table_registry import cached_layout
 
 _HEAD_BYTES: Final = 4
 _PLAIN: Final = 2  # the version of marshal that does not look for what comes twice
 
 
-class Line(asyncio.Protocol):
+class MessageConnection(asyncio.Protocol):
     """One end of the socket."""
 
     def __init__(self, on_message: Callable[[bytes], object], on_end: Callable[[], object]) -> None:
@@ -71,7 +71,7 @@ class Line(asyncio.Protocol):
         self._on_end()
 
 
-def ask(number: int, work: Together) -> bytes:
+def encode_request(number: int, work: PreparedBatch) -> bytes:
     """The message that asks for the work."""
     columns = [
         (
@@ -85,26 +85,26 @@ def ask(number: int, work: Together) -> bytes:
     return marshal.dumps((number, columns), _PLAIN)
 
 
-def asked(message: bytes) -> tuple[int, Together]:
+def decode_request(message: bytes) -> tuple[int, PreparedBatch]:
     """What a message asks for."""
     number, columns = marshal.loads(message)  # noqa: S302  (it is our own)
-    return number, Together([_column(*told) for told in columns])
+    return number, PreparedBatch([_column(*told) for told in columns])
 
 
-def _column(declaration: str, is_new: bool, rows: list[Any], notes: list[Any]) -> Column:
-    layout = layout_of(declaration)
-    condition = absent(layout.table.partition.name) if is_new else None
-    return Column(
-        layout, condition, [row[:2] for row in rows], rows, [Note(*note) for note in notes]
+def _column(declaration: str, is_new: bool, rows: list[Any], notes: list[Any]) -> PreparedPuts:
+    layout = cached_layout(declaration)
+    condition = not_exists(layout.table.partition.name) if is_new else None
+    return PreparedPuts(
+        layout, condition, [row[:2] for row in rows], rows, [ExpiryRange(*note) for note in notes]
     )
 
 
-def answer(number: int, outcome: Any) -> bytes:
+def encode_response(number: int, outcome: Any) -> bytes:
     """The message that says what became of it: the result, or the error that is to be raised."""
     return pickle.dumps((number, outcome), pickle.HIGHEST_PROTOCOL)
 
 
-def answered(message: bytes) -> tuple[int, Any]:
+def decode_response(message: bytes) -> tuple[int, Any]:
     """What a message says."""
     told: tuple[int, Any] = pickle.loads(message)  # noqa: S301  (it is our own)
     return told

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from tally.store.expressions import Path
-from tally.store.schema import Index, Table, carried_names, check_item_keys
+from tally.store.schema import Index, Table, check_item_keys, projected_names
 from tally.store.sqlite.codec import pack
-from tally.store.sqlite.columns import columns_of, pack_columns
+from tally.store.sqlite.columns import pack_columns, to_columns
 from tally.store.sqlite.declarations import declare
-from tally.store.sqlite.expiry import Note, notes_of
+from tally.store.sqlite.expiry import ExpiryRange, expiry_ranges
 from tally.store.sqlite.keys import (
     RowKey,
     checked_key_reader,
@@ -31,8 +31,8 @@ from tally.store.values import Item, measure_item
 # What stands in the columns of a table's rows: pk, sk, item, size, expires.
 Row: TypeAlias = tuple[bytes, bytes, bytes, int, float | None]
 
-EXPIRY_SECONDS = 3600
-_HOUR = f"CAST(expires / {EXPIRY_SECONDS} AS INTEGER)"
+EXPIRY_BUCKET_SECONDS = 3600
+_HOUR = f"CAST(expires / {EXPIRY_BUCKET_SECONDS} AS INTEGER)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class IndexLayout:
         return size if self.carried is None else measure_item(self.carry(item))
 
 
-class Rows(Struct, frozen=True):
+class RowBatch(Struct, frozen=True):
     """Rows to be written together, and the notes of when they expire, where they do not say it themselves."""
 
     keys: list[RowKey]
     rows: list[Row]
-    notes: list[Note]
+    notes: list[ExpiryRange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Layout:
     # When the item's time to live is over, where it has one.
     expires: Callable[[Mapping[str, Any]], float | None]
     # The rows of items, each with what is common to all of them, once they have been found good.
-    rows_of: Callable[[Sequence[Item], Item], "Rows"]
+    rows_of: Callable[[Sequence[Item], Item], "RowBatch"]
     indexes: tuple[IndexLayout, ...]
     select: str
     upsert: str
@@ -126,7 +126,7 @@ class Layout:
         return next(layout for layout in self.indexes if layout.index.name == name)
 
 
-class Change(Struct, frozen=True):
+class ItemChange(Struct, frozen=True):
     """An item before and after, decided and not yet written.
 
     `after` is None where nothing will be left.
@@ -188,7 +188,7 @@ def _moments(values: Sequence[Any]) -> list[float | None]:
     return [*map(float if {*map(type, values)} <= {int, Decimal} else _moment, values)]
 
 
-def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], Rows]:
+def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], RowBatch]:
     expires, read_key = _expiry_reader(table), row_key_reader(table)
 
     def row(item: Item) -> Row:
@@ -196,8 +196,8 @@ def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], Rows]:
         check_item_keys(table, item)
         return (*read_key(item), pack(item), size, expires(item))
 
-    def make(items: Sequence[Item], common: Item) -> Rows:
-        columns = columns_of(items, common)
+    def make(items: Sequence[Item], common: Item) -> RowBatch:
+        columns = to_columns(items, common)
         if columns is not None:
             packed, sizes = pack_columns(
                 columns, common
@@ -210,14 +210,14 @@ def _row_maker(table: Table) -> Callable[[Sequence[Item], Item], Rows]:
                     if table.ttl and table.ttl in columns
                     else [expires(common)] * len(keys)
                 )
-                notes = notes_of(table.name, keys, ends)
-                return Rows(
+                notes = expiry_ranges(table.name, keys, ends)
+                return RowBatch(
                     keys,
                     [*zip(*found, packed, sizes, repeat(None) if notes else ends)],  # noqa: B905
                     notes,
                 )
         rows = [row({**common, **item}) for item in items]
-        return Rows([each[:2] for each in rows], rows, [])
+        return RowBatch([each[:2] for each in rows], rows, [])
 
     return make
 
@@ -226,7 +226,7 @@ def _compile_index(table: Table, index: Index) -> IndexLayout:
     name = index_name(table.name, index.name)
     carried = None
     if index.projection.kind != "ALL":
-        carried = carried_names(table, index)
+        carried = projected_names(table, index)
     return IndexLayout(
         index=index,
         read_key=index_key_reader(index),

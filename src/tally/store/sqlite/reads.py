@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import apsw
 
 from tally.store.api import MAX_PAGE_BYTES, Page, Query, Scan
-from tally.store.evaluate import holds, projector
+from tally.store.evaluate import matches, projector
 from tally.store.schema import KeyPart, index_key
 from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import unpack
@@ -92,15 +92,15 @@ class Reader:
         self._scanned += 1
         self._bytes += size if index is None else index.carried_size(item, size)
         carried = item if index is None else index.carry(item)
-        if operation.filter is not None and not holds(operation.filter, carried):
+        if operation.filter is not None and not matches(operation.filter, carried):
             return
         if self._fetches:
-            self._fetched += capacity.steps_of_read(size)
+            self._fetched += capacity.read_steps(size)
             carried = item
         self.items.append(carried if self._project is None else self._project(carried))
 
     def _finish(self, *, more: bool) -> Page:
-        cost = capacity.of_read(
+        cost = capacity.read_capacity(
             self._bytes, consistent=self._operation.consistent, fetched=self._fetched
         )
         return Page(

@@ -5,9 +5,9 @@ from typing import Any
 import apsw
 
 from tally.store.sqlite.codec import unpack
-from tally.store.sqlite.expiry import take_due
-from tally.store.sqlite.layout import EXPIRY_SECONDS, Change, Layout
-from tally.store.sqlite.writes import carry_out
+from tally.store.sqlite.expiry import pop_due_rows
+from tally.store.sqlite.layout import EXPIRY_BUCKET_SECONDS, ItemChange, Layout
+from tally.store.sqlite.writes import apply_change
 
 _FIVE_YEARS = (
     5 * 365 * 86_400.0
@@ -23,17 +23,17 @@ def sweep(connection: apsw.Connection, layout: Layout, now: float, limit: int) -
 
 def _sweep_indexed(connection: apsw.Connection, layout: Layout, now: float, limit: int) -> int:
     since = now - _FIVE_YEARS
-    span = int(since / EXPIRY_SECONDS), int(now / EXPIRY_SECONDS)
+    span = int(since / EXPIRY_BUCKET_SECONDS), int(now / EXPIRY_BUCKET_SECONDS)
     rows: list[Any] = connection.execute(layout.expired, (*span, since, now, limit)).fetchall()
     for pk, sk, packed in rows:
-        carry_out(connection, Change(layout, (pk, sk), unpack(packed), 0, None, 0))
+        apply_change(connection, ItemChange(layout, (pk, sk), unpack(packed), 0, None, 0))
     return len(rows)
 
 
 def _sweep_noted(connection: apsw.Connection, layout: Layout, now: float, limit: int) -> int:
     swept = looks = 0
     while swept < limit and looks < limit * _LOOKS:
-        rows = take_due(connection, (layout.table.name, layout.rows), now, limit - swept)
+        rows = pop_due_rows(connection, (layout.table.name, layout.rows), now, limit - swept)
         if rows is None:
             break
         looks += 1 + len(rows)
@@ -41,6 +41,6 @@ def _sweep_noted(connection: apsw.Connection, layout: Layout, now: float, limit:
             item = unpack(packed)
             expires = layout.expires(item)
             if expires is not None and now - _FIVE_YEARS < expires <= now:
-                carry_out(connection, Change(layout, (pk, sk), item, 0, None, 0))
+                apply_change(connection, ItemChange(layout, (pk, sk), item, 0, None, 0))
                 swept += 1
     return swept

@@ -22,8 +22,8 @@ from tally.store.errors import (
 from tally.store.schema import Table
 from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.declarations import declare, read_declaration
-from tally.store.sqlite.expiry import forget_notes
-from tally.store.sqlite.files import translate
+from tally.store.sqlite.expiry import delete_expiry_ranges
+from tally.store.sqlite.files import to_store_error
 from tally.store.sqlite.layout import (
     Layout,
     compile_layout,
@@ -37,7 +37,7 @@ _BACKFILL_ROWS = 1_000
 _compiling = threading.Lock()
 
 
-class Catalogue:
+class TableRegistry:
     """The tables of one database, read again whenever the database says that they changed.
 
     The readers have one and the writer has another, since they live in different threads and see
@@ -55,11 +55,11 @@ class Catalogue:
             generation: Any = connection.execute("SELECT value FROM generation").fetchall()[0][0]
             if generation != self._generation:
                 rows: list[Any] = connection.execute("SELECT declaration FROM tables").fetchall()
-                layouts = [layout_of(declaration) for (declaration,) in rows]
+                layouts = [cached_layout(declaration) for (declaration,) in rows]
                 self._layouts = {layout.table.name: layout for layout in layouts}
                 self._generation = generation
         except apsw.Error as error:
-            raise translate(error, connection.filename) from error
+            raise to_store_error(error, connection.filename) from error
         except (ValueError, TypeError, LookupError, InvalidSchema) as error:
             raise StorageUnwritable(
                 f"{connection.filename}: the list of tables is damaged: {error!r}"
@@ -118,7 +118,7 @@ class Catalogue:
         for index in self.layout(name).table.by_name:
             connection.execute(f"DROP TABLE {index_name(name, index)}")
         connection.execute(f"DROP TABLE {rows_name(name)}")
-        forget_notes(connection, name)
+        delete_expiry_ranges(connection, name)
         connection.execute("DELETE FROM tables WHERE name = ?", (name,))
         self._changed(connection)
 
@@ -132,7 +132,9 @@ class Catalogue:
             connection.execute(create_index(table.name, name))
         if added or stored.ttl != table.ttl:
             _backfill(connection, compile_layout(table), added)
-            forget_notes(connection, table.name)  # every row says by itself now when it expires
+            delete_expiry_ranges(
+                connection, table.name
+            )  # every row says by itself now when it expires
 
     def _record(self, connection: apsw.Connection, table: Table) -> None:
         connection.execute(
@@ -176,7 +178,7 @@ def _bare(table: Table) -> Table:
     )
 
 
-def layout_of(declaration: str) -> Layout:
+def cached_layout(declaration: str) -> Layout:
     """One layout for one declaration, so that all who mean the same know it by identity, in whichever thread."""
     with _compiling:
         return _compiled(declaration)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import apsw
 from msgspec import Struct
 
-from tally.store.api import Transacted, Transaction, Write
+from tally.store.api import Transaction, TransactionResult, Write
 from tally.store.errors import (
     ConditionFailed,
     InvalidRequest,
@@ -19,31 +19,42 @@ from tally.store.errors import (
 )
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
-from tally.store.sqlite.codec import exact
-from tally.store.sqlite.layout import Change, Layout
-from tally.store.sqlite.writes import Prepared, carry_out, decide, prepare, read_row, renew
+from tally.store.sqlite.codec import normalize_number
+from tally.store.sqlite.layout import ItemChange, Layout
+from tally.store.sqlite.writes import (
+    PreparedWrite,
+    apply_change,
+    plan_change,
+    prepare,
+    read_row,
+    refresh,
+)
 
 TOKEN_SECONDS = 600.0
 
-Step: TypeAlias = tuple[Layout, Prepared]
+Step: TypeAlias = tuple[Layout, PreparedWrite]
 
 
-class Asked(Struct, frozen=True):
+class PreparedTransaction(Struct, frozen=True):
     """A transaction and its writes, checked and encoded by the tables as they stand."""
 
     operation: Transaction
     steps: list[Step]
 
-    def renewed(self, layouts: Mapping[str, Layout]) -> "Asked":
+    def renewed(self, layouts: Mapping[str, Layout]) -> "PreparedTransaction":
         """The same, checked and encoded again where a table was changed in the meantime."""
         steps = [(layouts[old.table.name], step) for old, step in self.steps]
-        return Asked(self.operation, [(layout, renew(layout, step)) for layout, step in steps])
+        return PreparedTransaction(
+            self.operation, [(layout, refresh(layout, step)) for layout, step in steps]
+        )
 
 
-def asked_of(operation: Transaction, layout_of: Callable[[Table], Layout]) -> Asked:
+def prepare_transaction(
+    operation: Transaction, layout_of: Callable[[Table], Layout]
+) -> PreparedTransaction:
     """A transaction that was found good once, checked and encoded by the tables as they stand."""
     layouts = [layout_of(write.table) for write in operation.writes]
-    return Asked(
+    return PreparedTransaction(
         operation,
         [
             (layout, prepare(layout, write))
@@ -52,23 +63,25 @@ def asked_of(operation: Transaction, layout_of: Callable[[Table], Layout]) -> As
     )
 
 
-def transact(connection: apsw.Connection, asked: Asked, now: float) -> Transacted:
+def transact(
+    connection: apsw.Connection, asked: PreparedTransaction, now: float
+) -> TransactionResult:
     """All writes of a transaction, or none and a reason for each.
 
     One that happened before costs reads.
     """
     operation, steps = asked.operation, asked.steps
     if operation.token is not None and _seen(connection, operation, now):
-        return Transacted(
-            capacity.of_transaction_reads(
+        return TransactionResult(
+            capacity.transaction_read_capacity(
                 read_row(connection, layout, step.key)[1] for layout, step in steps
             )
         )
-    changes: list[Change | None] = []
+    changes: list[ItemChange | None] = []
     reasons: list[Reason] = []
     for layout, prepared in steps:
         try:
-            changes.append(decide(connection, layout, prepared))
+            changes.append(plan_change(connection, layout, prepared))
             reasons.append(Reason("None"))
         except ConditionFailed as failure:
             reasons.append(Reason("ConditionalCheckFailed", str(failure), failure.item))
@@ -78,13 +91,15 @@ def transact(connection: apsw.Connection, asked: Asked, now: float) -> Transacte
         raise TransactionCancelled(reasons)
     for change in changes:
         if change is not None:
-            carry_out(connection, change)
+            apply_change(connection, change)
     if operation.token is not None:
         _remember(connection, operation, now)
-    return Transacted(capacity.of_transaction(changes))
+    return TransactionResult(capacity.transaction_capacity(changes))
 
 
-def outcome_of(connection: apsw.Connection, asked: Asked, now: float) -> Transacted | StoreError:
+def try_transact(
+    connection: apsw.Connection, asked: PreparedTransaction, now: float
+) -> TransactionResult | StoreError:
     """What became of a transaction, refusals included."""
     try:
         return transact(connection, asked, now)
@@ -128,4 +143,4 @@ def _canonical(value: Any) -> Any:
         return "S", sorted(repr(_canonical(each)) for each in value)
     if isinstance(value, list | tuple):
         return [_canonical(each) for each in value]
-    return exact(value) if isinstance(value, Decimal) else value
+    return normalize_number(value) if isinstance(value, Decimal) else value

@@ -19,9 +19,9 @@ from typing import Any
 
 from tally.kit import logs
 from tally.store.errors import OutcomeUnknown
-from tally.store.sqlite.bulk import Together
-from tally.store.sqlite.ipc import Line, answered, ask
-from tally.store.sqlite.writer import Writer
+from tally.store.sqlite.bulk import PreparedBatch
+from tally.store.sqlite.ipc import MessageConnection, decode_response, encode_request
+from tally.store.sqlite.writer_thread import WriterThread
 
 _AGAIN_SECONDS = 30.0  # after it could not be started, or ended by itself
 _END_SECONDS = 20.0
@@ -33,12 +33,12 @@ _LOST = "the process that writes has ended: what was asked of it may have been s
 _log = logs.logger()
 
 
-class Scribe:
+class WriterProcess:
     """The process, and what it was asked for."""
 
     def __init__(self) -> None:
         self.ready = asyncio.Event()
-        self._line = Line(self._on_message, self._on_end)
+        self._line = MessageConnection(self._on_message, self._on_end)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self._ended = asyncio.Event()
@@ -79,10 +79,10 @@ class Scribe:
     def is_busy(self) -> bool:
         return bool(self._waiting)
 
-    def submit(self, work: Together) -> "asyncio.Future[Any]":
+    def submit(self, work: PreparedBatch) -> "asyncio.Future[Any]":
         """Ask for the work to be done; the future is answered once it is durable, or with OutcomeUnknown if it ends before."""
         self._number += 1
-        self._line.send(ask(self._number, work))
+        self._line.send(encode_request(self._number, work))
         future = self._waiting[self._number] = asyncio.get_running_loop().create_future()
         return future
 
@@ -113,7 +113,7 @@ class Scribe:
             if not self._is_closing:
                 self.ready.set()
             return
-        number, outcome = answered(message)
+        number, outcome = decode_response(message)
         future = self._waiting.pop(number)
         if future.done():  # whoever asked has been cancelled
             return
@@ -137,24 +137,24 @@ class Scribe:
         self._ended.set()
 
 
-class Bulk:
+class WriteRouter:
     """Where transactions go that came many at a time: to the writer's thread, or to the scribe where there are very many.
 
     It is worth its memory from `busy` transactions in a second on; None: never.
     """
 
-    def __init__(self, path: Path, writer: Writer, busy: int | None) -> None:
+    def __init__(self, path: Path, writer: WriterThread, writer_process_rate: int | None) -> None:
         self._path = path
         self._writer = writer
-        self._busy = busy if _processors() > 1 else None
-        self.scribe: Scribe | None = None
+        self._busy = writer_process_rate if _processors() > 1 else None
+        self.process: WriterProcess | None = None
         self._starting: asyncio.Task[None] | None = None
         self._since = self._not_before = 0.0
         self._count = 0
 
-    def submit(self, work: Together) -> "asyncio.Future[Any]":
+    def submit(self, work: PreparedBatch) -> "asyncio.Future[Any]":
         """Ask for the work to be done; the future is answered once it is durable."""
-        process = self.scribe
+        process = self.process
         if process is not None and process.ready.is_set():
             if len(work) >= _MANY or process.is_busy:
                 return process.submit(work)
@@ -165,27 +165,27 @@ class Bulk:
     async def close(self) -> None:
         if self._starting is not None:
             await asyncio.wait({self._starting})
-        if self.scribe is not None:
-            await self.scribe.close()
+        if self.process is not None:
+            await self.process.close()
 
-    def _consider(self, count: int, busy: int) -> None:
+    def _consider(self, count: int, writer_process_rate: int) -> None:
         now = time.monotonic()
         if now - self._since > 1:
             self._since, self._count = now, 0
         self._count += count
         is_starting = self._starting is not None and not self._starting.done()
-        if self._count >= busy and now >= self._not_before and not is_starting:
+        if self._count >= writer_process_rate and now >= self._not_before and not is_starting:
             self._not_before = now + _AGAIN_SECONDS
             self._starting = asyncio.create_task(
                 self._start(), context=Context()
             )  # its log lines are of no request
 
     async def _start(self) -> None:
-        if self.scribe is not None:
-            await self.scribe.close()
-        self.scribe = Scribe()
+        if self.process is not None:
+            await self.process.close()
+        self.process = WriterProcess()
         try:
-            await self.scribe.start(self._path, self._writer.file)
+            await self.process.start(self._path, self._writer.file)
         except OSError as error:
             _log.warning(
                 "No process of its own for the store's writing",

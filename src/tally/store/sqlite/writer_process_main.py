@@ -13,45 +13,47 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tally.store.errors import Unavailable
-from tally.store.sqlite.files import connect, identity
-from tally.store.sqlite.groups import Groups
-from tally.store.sqlite.ipc import Line, answer, asked
-from tally.store.sqlite.table_registry import Catalogue
-from tally.store.sqlite.writer import Writer
+from tally.store.errors import StoreUnavailable
+from tally.store.sqlite.files import connect, file_identity
+from tally.store.sqlite.group_executor import BatchingExecutor
+from tally.store.sqlite.ipc import MessageConnection, decode_request, encode_response
+from tally.store.sqlite.table_registry import TableRegistry
+from tally.store.sqlite.writer_thread import WriterThread
 
 _YOUNG_OBJECTS = 50_000  # rows live for a commit, and are in no cycles
 _LAST_WORDS_SECONDS = 5.0
 
 
-async def scribe(path: Path, file: tuple[int, int], descriptor: int) -> None:
+async def serve(path: Path, file: tuple[int, int], descriptor: int) -> None:
     """Serve the socket until its other end says no more, and then finish what was asked for.
 
     `file` is the identity of the engine's database: another one that is at the path by now is not
     to be written.
     """
     loop = asyncio.get_running_loop()
-    if identity(path) != file:
+    if file_identity(path) != file:
         return
     connection = connect(path)
-    catalogue = Catalogue(connection)
+    catalogue = TableRegistry(connection)
     connection.close()
-    writer = Writer(path, loop, Groups(catalogue), file)
+    writer = WriterThread(path, loop, BatchingExecutor(catalogue), file)
     ended = asyncio.Event()
 
     def on_message(message: bytes) -> None:
-        number, work = asked(message)
+        number, work = decode_request(message)
         writer.submit(work).add_done_callback(partial(reply, number))
 
     def reply(number: int, done: "asyncio.Future[Any]") -> None:
         try:
-            message = answer(number, done.exception() or done.result())
+            message = encode_response(number, done.exception() or done.result())
         except Exception as error:  # noqa: BLE001  (whatever cannot be sent, somebody waits for an answer)
-            message = answer(number, Unavailable(f"what became of it cannot be told: {error!r}"))
+            message = encode_response(
+                number, StoreUnavailable(f"what became of it cannot be told: {error!r}")
+            )
         line.send(message)
 
     _, line = await loop.create_connection(
-        lambda: Line(on_message, ended.set), sock=socket.socket(fileno=descriptor)
+        lambda: MessageConnection(on_message, ended.set), sock=socket.socket(fileno=descriptor)
     )
     line.send(b"")  # ready
     await ended.wait()
@@ -62,15 +64,15 @@ async def scribe(path: Path, file: tuple[int, int], descriptor: int) -> None:
             await line.lost.wait()  # until the answers are sent
 
 
-def main() -> None:
+def run_writer_process() -> None:
     path, device, inode, descriptor = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(
             number, signal.SIG_IGN
         )  # whoever stops all of Tally wants what it has begun to be done
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
-    asyncio.run(scribe(Path(path), (int(device), int(inode)), int(descriptor)))
+    asyncio.run(serve(Path(path), (int(device), int(inode)), int(descriptor)))
 
 
 if __name__ == "__main__":
-    main()
+    run_writer_process()

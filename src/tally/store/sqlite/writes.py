@@ -10,20 +10,20 @@ import apsw
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tally.store.api import Capacity, Check, Delete, Put, Returns, Update, Write, Written
+from tally.store.api import Capacity, Check, Delete, Put, Returns, Update, Write, WriteResult
 from tally.store.errors import ConditionFailed
-from tally.store.evaluate import apply, holds, project
+from tally.store.evaluate import apply, matches, project
 from tally.store.expressions import Discard, Remove
 from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import pack, unpack
 from tally.store.sqlite.keys import RowKey
-from tally.store.sqlite.layout import Change, Layout
+from tally.store.sqlite.layout import ItemChange, Layout
 from tally.store.sqlite.rows import put_rows
 from tally.store.validate import check_check, check_delete, check_put, check_update, check_updated
 from tally.store.values import Item, measure_item
 
 
-class Prepared(Struct, frozen=True):
+class PreparedWrite(Struct, frozen=True):
     """A write with all that could be worked out before its turn came: its key's bytes and, for a put, the item's."""
 
     write: Write
@@ -32,20 +32,20 @@ class Prepared(Struct, frozen=True):
     packed: bytes = b""
 
 
-def prepare(layout: Layout, write: Write) -> Prepared:
+def prepare(layout: Layout, write: Write) -> PreparedWrite:
     """Check a write by the table as it is stored, which may be newer than the caller's, and encode what can be encoded."""
     write = replace(write, table=layout.table)
     if isinstance(write, Put):
-        return encoded(layout, write, check_put(write))
+        return encode_write(layout, write, check_put(write))
     _CHECKS[type(write)](write)
-    return encoded(layout, write)
+    return encode_write(layout, write)
 
 
-def encoded(layout: Layout, write: Write, size: int = 0) -> Prepared:
+def encode_write(layout: Layout, write: Write, size: int = 0) -> PreparedWrite:
     """A write that was found good, with what can be encoded of it; `size` is that of a put's item."""
     if isinstance(write, Put):
-        return Prepared(write, layout.read_key(write.item), size, pack(write.item))
-    return Prepared(write, layout.read_key(write.key))
+        return PreparedWrite(write, layout.read_key(write.item), size, pack(write.item))
+    return PreparedWrite(write, layout.read_key(write.key))
 
 
 _CHECKS: dict[type, Callable[[Any], None]] = {
@@ -55,7 +55,7 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
 }
 
 
-def renew(layout: Layout, prepared: Prepared) -> Prepared:
+def refresh(layout: Layout, prepared: PreparedWrite) -> PreparedWrite:
     """The same write; checked and encoded again where the table was changed after it had been prepared."""
     return prepared if prepared.write.table is layout.table else prepare(layout, prepared.write)
 
@@ -66,27 +66,31 @@ def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[
     return (None, 0) if row is None else (unpack(row[0]), row[1])
 
 
-def decide(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> Change | None:
+def plan_change(
+    connection: apsw.Connection, layout: Layout, prepared: PreparedWrite
+) -> ItemChange | None:
     """What a write would change; None for a mere check.
 
     Raises ConditionFailed with the item that stands in the way.
     """
     write, key = prepared.write, prepared.key
     before, before_size = read_row(connection, layout, key)
-    if write.condition is not None and not holds(write.condition, before or {}):
+    if write.condition is not None and not matches(write.condition, before or {}):
         raise ConditionFailed(f"table {layout.table.name}: the condition does not hold", before)
     if isinstance(write, Check):
         return None
     if isinstance(write, Delete):
-        return Change(layout, key, before, before_size, None, 0)
+        return ItemChange(layout, key, before, before_size, None, 0)
     if isinstance(write, Put):
-        return Change(layout, key, before, before_size, write.item, prepared.size, prepared.packed)
+        return ItemChange(
+            layout, key, before, before_size, write.item, prepared.size, prepared.packed
+        )
     if (
         before is None
         and write.actions
         and all(isinstance(action, Remove | Discard) for action in write.actions)
     ):
-        return Change(
+        return ItemChange(
             layout, key, None, 0, None, 0
         )  # there is nothing to take away from, and so nothing to make
     start, start_size = (
@@ -94,10 +98,10 @@ def decide(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> C
     )
     after = apply(write.actions, start)
     after_size = check_updated(layout.table, start, start_size, after, write.actions)
-    return Change(layout, key, before, before_size, after, after_size, pack(after))
+    return ItemChange(layout, key, before, before_size, after, after_size, pack(after))
 
 
-def carry_out(connection: apsw.Connection, change: Change) -> None:
+def apply_change(connection: apsw.Connection, change: ItemChange) -> None:
     """Write a change, and whatever it moves in the indexes."""
     layout, key = change.layout, change.key
     if change.after is not None:
@@ -116,17 +120,17 @@ def carry_out(connection: apsw.Connection, change: Change) -> None:
             connection.execute(index.insert, (*new, *key))
 
 
-def write_one(connection: apsw.Connection, layout: Layout, prepared: Prepared) -> Written:
+def write_one(connection: apsw.Connection, layout: Layout, prepared: PreparedWrite) -> WriteResult:
     """Do a single write."""
     write = prepared.write
-    change = decide(connection, layout, prepared)
+    change = plan_change(connection, layout, prepared)
     if change is None:
-        return Written(None, Capacity())
-    carry_out(connection, change)
-    return Written(_returned(write, change), capacity.of_change(change))
+        return WriteResult(None, Capacity())
+    apply_change(connection, change)
+    return WriteResult(_returned(write, change), capacity.change_capacity(change))
 
 
-def is_plain(layout: Layout, prepared: Prepared) -> bool:
+def is_unconditional_put(layout: Layout, prepared: PreparedWrite) -> bool:
     """Whether a write is a put that asks nothing of what it replaces but the size, for the cost."""
     write = prepared.write
     return (
@@ -137,26 +141,28 @@ def is_plain(layout: Layout, prepared: Prepared) -> bool:
     )
 
 
-def put_all(connection: apsw.Connection, layout: Layout, puts: Sequence[Prepared]) -> list[Written]:
+def put_many(
+    connection: apsw.Connection, layout: Layout, puts: Sequence[PreparedWrite]
+) -> list[WriteResult]:
     """Plain puts of one table, with different keys, at the speed of SQLite rather than of Python."""
     expires = layout.expires
     rows = [(*put.key, put.packed, put.size, expires(put.write.item)) for put in puts]  # type: ignore[union-attr]
     sizes = put_rows(connection, layout, rows)
-    return [_PLAIN[capacity.of_write(max(put.size, sizes.get(put.key, 0)))] for put in puts]
+    return [_PLAIN[capacity.write_units(max(put.size, sizes.get(put.key, 0)))] for put in puts]
 
 
-class _Plain(dict[float, Written]):
+class _Plain(dict[float, WriteResult]):
     """One answer for each cost: plain puts are many, and their answers alike."""
 
-    def __missing__(self, units: float) -> Written:
-        self[units] = answer = Written(None, Capacity(write=units))
+    def __missing__(self, units: float) -> WriteResult:
+        self[units] = answer = WriteResult(None, Capacity(write=units))
         return answer
 
 
 _PLAIN = _Plain()
 
 
-def _returned(write: Write, change: Change) -> Item | None:
+def _returned(write: Write, change: ItemChange) -> Item | None:
     returns: Returns = "NONE" if isinstance(write, Check) else write.returns
     if returns == "NONE":
         return None

@@ -12,22 +12,28 @@ import apsw
 
 from tally.store.errors import StoreError
 from tally.store.schema import Table
-from tally.store.sqlite.bulk import Together, joined, run_together
+from tally.store.sqlite.bulk import PreparedBatch, merge_batches, run_batch
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
-from tally.store.sqlite.table_registry import Catalogue
-from tally.store.sqlite.writer import Job
-from tally.store.sqlite.writes import Prepared, is_plain, put_all, renew, write_one
+from tally.store.sqlite.table_registry import TableRegistry
+from tally.store.sqlite.writer_thread import WriteJob
+from tally.store.sqlite.writes import (
+    PreparedWrite,
+    is_unconditional_put,
+    put_many,
+    refresh,
+    write_one,
+)
 
 
-class Groups:
+class BatchingExecutor:
     """Runs groups with the catalogue as it stands in the database, which other processes may change."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: TableRegistry) -> None:
         self._catalogue = catalogue
         self._version = 0  # of the database, as this connection left it
 
-    def run(self, connection: apsw.Connection, group: list[Job]) -> None:
+    def run(self, connection: apsw.Connection, group: list[WriteJob]) -> None:
         """Run all jobs, and leave each its result or its refusal."""
         if connection.data_version("main") != self._version:
             self._catalogue.refresh(connection)
@@ -52,32 +58,32 @@ class Groups:
 class _Run:
     """A group under way: what can be written together waits until something comes that cannot."""
 
-    def __init__(self, catalogue: Catalogue, connection: apsw.Connection) -> None:
+    def __init__(self, catalogue: TableRegistry, connection: apsw.Connection) -> None:
         self._catalogue = catalogue
         self._connection = connection
-        self._puts: dict[RowKey, Job] = {}
+        self._puts: dict[RowKey, WriteJob] = {}
         self._layout: Layout | None = None
-        self._transactions: list[Job] = []
+        self._transactions: list[WriteJob] = []
         self._keys: list[set[RowKey]] = []
 
-    def take(self, job: Job) -> None:
+    def take(self, job: WriteJob) -> None:
         """Run the job, or let it wait for its like."""
-        if type(job.work) is Prepared:
+        if type(job.work) is PreparedWrite:
             self._take_write(job)
-        elif type(job.work) is Together and job.work.is_current(self._layout_of):
+        elif type(job.work) is PreparedBatch and job.work.is_current(self._layout_of):
             self._take_transactions(job)
         else:
             self.write_waiting()
-            if type(job.work) is Together:
-                result = run_together(self._connection, job.work, self._layout_of)
+            if type(job.work) is PreparedBatch:
+                result = run_batch(self._connection, job.work, self._layout_of)
             else:
                 result = job.work(self._connection)
             job.result, job.failure = result, None
 
-    def _take_write(self, job: Job) -> None:
+    def _take_write(self, job: WriteJob) -> None:
         layout = self._catalogue.layout(job.work.write.table.name)
-        job.work = renew(layout, job.work)
-        if not is_plain(layout, job.work):
+        job.work = refresh(layout, job.work)
+        if not is_unconditional_put(layout, job.work):
             self.write_waiting()
             job.result, job.failure = write_one(self._connection, layout, job.work), None
             return
@@ -86,7 +92,7 @@ class _Run:
         self._layout = layout
         self._puts[job.work.key] = job
 
-    def _take_transactions(self, job: Job) -> None:
+    def _take_transactions(self, job: WriteJob) -> None:
         columns = job.work.columns
         is_one_more = self._transactions and job.work.is_like(self._transactions[0].work)
         if not is_one_more or any(
@@ -103,13 +109,15 @@ class _Run:
         """Write what waits, and answer."""
         jobs, self._puts = self._puts, {}
         if self._layout is not None and jobs:
-            answers = put_all(self._connection, self._layout, [job.work for job in jobs.values()])
+            answers = put_many(self._connection, self._layout, [job.work for job in jobs.values()])
             for job, answer in zip(jobs.values(), answers, strict=True):
                 job.result, job.failure = answer, None
         alike, self._transactions = self._transactions, []
         if alike:
             outcomes = iter(
-                run_together(self._connection, joined([job.work for job in alike]), self._layout_of)
+                run_batch(
+                    self._connection, merge_batches([job.work for job in alike]), self._layout_of
+                )
             )
             for job in alike:
                 job.result, job.failure = [*islice(outcomes, len(job.work))], None

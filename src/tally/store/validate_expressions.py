@@ -34,7 +34,7 @@ from tally.store.expressions import (
     TypeIs,
 )
 from tally.store.schema import Table
-from tally.store.values import measure, type_of
+from tally.store.values import measure_value, type_of
 
 MAX_OPERATORS = 300
 MAX_OPTIONS = 100
@@ -75,7 +75,7 @@ def nodes(condition: Condition) -> Iterator[Condition]:
         yield node
 
 
-def names_in(condition: Condition) -> set[str]:
+def attribute_names(condition: Condition) -> set[str]:
     """The top-level attributes that the tree speaks of."""
     return {str(path.parts[0]) for node in nodes(condition) for path in _paths(node)}
 
@@ -131,7 +131,7 @@ def _check_action(action: Action) -> None:
 
 def _check_update_operand(operand: Any) -> None:
     if isinstance(operand, Literal):
-        measure(operand.value, "update")
+        measure_value(operand.value, "update")
     elif isinstance(operand, Sum):
         for side in (operand.left, operand.right):
             _check_update_operand(side)
@@ -263,7 +263,7 @@ def _literals(node: Condition) -> Iterator[Literal]:
 
 
 def _literal_type(literal: Literal, where: str) -> str:
-    measure(literal.value, where)
+    measure_value(literal.value, where)
     return type_of(literal.value)
 
 

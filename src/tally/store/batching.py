@@ -1,7 +1,7 @@
 """Work in pieces: chunks that fit one request, a few of them at once, and what a request left undone tried again.
 
 A batch request may leave part of its work undone when the service is busy or the answer would be
-too large. `complete` sends the rest again, after a pause that grows while nothing gets done, with
+too large. `send_until_complete` sends the rest again, after a pause that grows while nothing gets done, with
 full jitter so that many clients do not come back together.
 """
 
@@ -16,9 +16,9 @@ from tally.kit.retry import full_jitter
 from tally.store.errors import Throttled
 
 T = TypeVar("T")
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 5.0
-FRUITLESS_ROUNDS = 8
+INITIAL_BACKOFF_SECONDS = 0.05
+MAX_BACKOFF_SECONDS = 5.0
+MAX_STALLED_ATTEMPTS = 8
 
 
 def chunks(work: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -27,29 +27,33 @@ def chunks(work: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class BatchRetryPolicy:
     """How to wait for a busy service."""
 
     clock: Clock
-    chance: random.Random
+    rng: random.Random
 
     async def pause(self, fruitless: int) -> None:
         """Wait up to twice as long after each round in which nothing got done."""
-        await self.clock.sleep(full_jitter(fruitless + 1, FIRST_PAUSE, LONGEST_PAUSE, self.chance))
+        await self.clock.sleep(
+            full_jitter(fruitless + 1, INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, self.rng)
+        )
 
 
-async def complete(
-    work: Sequence[T], send: Callable[[Sequence[T]], Awaitable[Sequence[T]]], patience: Patience
+async def send_until_complete(
+    work: Sequence[T],
+    send: Callable[[Sequence[T]], Awaitable[Sequence[T]]],
+    retry_policy: BatchRetryPolicy,
 ) -> None:
     """Send the work, and what `send` returns as undone again, until nothing is left; Throttled if it stays that way."""
     fruitless = 0
     while undone := await send(work):
         fruitless = 0 if len(undone) < len(work) else fruitless + 1
-        if fruitless == FRUITLESS_ROUNDS:
+        if fruitless == MAX_STALLED_ATTEMPTS:
             raise Throttled(
                 f"{len(undone)} items of a batch were left undone {fruitless} times in a row"
             )
-        await patience.pause(fruitless)
+        await retry_policy.pause(fruitless)
         work = undone
 
 

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tally.store.api import Alike, Columns, Put, Puts, Scan, Transacted, Transaction
+from tally.store.api import (
+    BatchPut,
+    ColumnarItems,
+    Put,
+    Scan,
+    Transaction,
+    TransactionBatch,
+    TransactionResult,
+)
 from tally.store.errors import (
     InvalidNumber,
     InvalidRequest,
@@ -19,7 +27,7 @@ from tally.store.errors import (
     StoreError,
     TransactionCancelled,
 )
-from tally.store.schema import Global, S, Table
+from tally.store.schema import GlobalIndex, S, Table
 from tally.store.sqlite import SqliteEngine
 from tally.store.sqlite.codec import pack, unpack
 from tally.store.sqlite.layout import Row, compile_layout
@@ -35,13 +43,13 @@ async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
         yield opened
 
 
-def told(outcomes: list[Transacted | StoreError]) -> list[str]:
+def told(outcomes: list[TransactionResult | StoreError]) -> list[str]:
     """Each outcome in a word: done, or who had been there before."""
     return [_told(outcome) for outcome in outcomes]
 
 
-def _told(outcome: Transacted | StoreError) -> str:
-    if isinstance(outcome, Transacted):
+def _told(outcome: TransactionResult | StoreError) -> str:
+    if isinstance(outcome, TransactionResult):
         return "done"
     assert isinstance(outcome, TransactionCancelled)
     item = outcome.reasons[0].item
@@ -51,7 +59,7 @@ def _told(outcome: Transacted | StoreError) -> str:
 
 async def in_one_group(
     engine: SqliteEngine, *asked: list[Transaction]
-) -> list[list[Transacted | StoreError]]:
+) -> list[list[TransactionResult | StoreError]]:
     with one_group(engine):
         waiting = [
             asyncio.ensure_future(engine.transact_each(transactions)) for transactions in asked
@@ -120,7 +128,9 @@ async def test_new_items_and_old_ones_may_be_put_at_once(engine: SqliteEngine) -
         await engine.put(Put(PLAIN, {"id": f"{number}", "note": "old" * 700}))
     puts = [Put(PLAIN, {"id": f"{number}", "note": "new"}) for number in range(40)]
     outcomes = await engine.transact_each([Transaction((put,)) for put in puts])
-    costs = [outcome.capacity.write for outcome in outcomes if isinstance(outcome, Transacted)]
+    costs = [
+        outcome.capacity.write for outcome in outcomes if isinstance(outcome, TransactionResult)
+    ]
     assert costs == [6.0 if number % 3 == 0 else 2.0 for number in range(40)]
     found = (await engine.scan(Scan(PLAIN))).items
     assert {item["id"]: item["note"] for item in found} == {
@@ -148,8 +158,9 @@ async def test_transactions_said_to_be_alike_come_to_the_same(engine: SqliteEngi
     names = [f"{number}" for number in range(20)]
     await engine.transact(once("7", "an earlier one"))
     items: list[dict[str, Any]] = [{"id": name} for name in names]
-    alike = Alike(
-        Puts(PLAIN, items, {"by": "bob"}, NEW), Puts(STRINGS, items, {"at": "x", "by": "bob"})
+    alike = TransactionBatch(
+        BatchPut(PLAIN, items, {"by": "bob"}, NEW),
+        BatchPut(STRINGS, items, {"at": "x", "by": "bob"}),
     )
     assert [*alike] == [once(name, "bob") for name in names]
     assert alike[1:3] == [once("1", "bob"), once("2", "bob")]
@@ -165,13 +176,13 @@ async def test_transactions_said_to_be_alike_come_to_the_same(engine: SqliteEngi
 
 def test_transactions_that_are_alike_have_all_their_puts() -> None:
     with pytest.raises(InvalidRequest, match="the same puts"):
-        Alike(Puts(PLAIN, [{"id": "a"}]), Puts(STRINGS, []))
+        TransactionBatch(BatchPut(PLAIN, [{"id": "a"}]), BatchPut(STRINGS, []))
 
 
 async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(
     engine: SqliteEngine,
 ) -> None:
-    grown = Table("plain", partition=S("id"), indexes=(Global("by-by", partition=S("by")),))
+    grown = Table("plain", partition=S("id"), indexes=(GlobalIndex("by-by", partition=S("by")),))
     with one_group(engine):
         before = asyncio.ensure_future(engine.transact_each([once("a", "ann")]))
         await asyncio.sleep(0)
@@ -201,7 +212,7 @@ def test_items_told_by_attribute_come_to_the_same(
     item: dict[str, Any], common: dict[str, Any], count: int
 ) -> None:
     many = [{**item, "id": f"{number}"} for number in range(count)]
-    columns = Columns({name: [each[name] for each in many] for name in many[0]})
+    columns = ColumnarItems({name: [each[name] for each in many] for name in many[0]})
     assert [*columns] == many
     assert columns[:2] == many[:2]
     expect_like_each_by_itself(rows_of(columns, common), many, common)
@@ -210,7 +221,7 @@ def test_items_told_by_attribute_come_to_the_same(
 def test_columns_have_a_value_for_every_item() -> None:
     for values in ({}, {"id": ["a", "b"], "by": ["bob"]}):
         with pytest.raises(InvalidRequest, match="the same number of values"):
-            Columns(values)
+            ColumnarItems(values)
 
 
 def rows_of(many: Sequence[dict[str, Any]], common: dict[str, Any]) -> list[Row]:

@@ -14,14 +14,14 @@ from typing import Any, Protocol
 
 import apsw
 
-from tally.store.errors import StorageUnwritable, StoreError, Unavailable
+from tally.store.errors import StorageUnwritable, StoreError, StoreUnavailable
 from tally.store.sqlite.checkpoint import Checkpoint
-from tally.store.sqlite.files import connect, identity, translate
+from tally.store.sqlite.files import connect, file_identity, to_store_error
 
 _MAX_GROUP = 512
 
 
-class Job:
+class WriteJob:
     """Work that waits for its turn, and the future of the one who asked."""
 
     __slots__ = ("failure", "future", "result", "work")
@@ -33,15 +33,15 @@ class Job:
         self.failure: BaseException | None = None
 
 
-class Groups(Protocol):
+class GroupExecutor(Protocol):
     """How a group is run inside of a transaction, and what to do after it."""
 
-    def run(self, connection: apsw.Connection, group: list[Job]) -> None: ...
+    def run(self, connection: apsw.Connection, group: list[WriteJob]) -> None: ...
     def committed(self, connection: apsw.Connection) -> None: ...
     def rolled_back(self) -> None: ...
 
 
-class Writer:
+class WriterThread:
     """The one writer of this process.
 
     Other processes may have theirs: SQLite's lock orders them.
@@ -51,16 +51,16 @@ class Writer:
         self,
         path: Path,
         loop: asyncio.AbstractEventLoop,
-        groups: Groups,
+        groups: GroupExecutor,
         file: tuple[int, int] | None = None,
     ) -> None:
         """`file` is the identity of the file that is meant, where that is not just the one at the path now."""
-        self.file = file or identity(path)
+        self.file = file or file_identity(path)
         self._path = path
         self._loop = loop
         self._groups = groups
         self._connection = connect(path)
-        self._waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
         self._closed = False
         self._checkpoint = Checkpoint(path)
         self._connection.set_wal_hook(self._checkpoint.committed)
@@ -70,9 +70,9 @@ class Writer:
     def submit(self, work: Any) -> "asyncio.Future[Any]":
         """Ask for the work to be done; the future is answered once it is durable."""
         if self._closed:
-            raise Unavailable("the store is closed")
+            raise StoreUnavailable("the store is closed")
         future = self._loop.create_future()
-        self._waiting.put(Job(work, future))
+        self._waiting.put(WriteJob(work, future))
         return future
 
     async def close(self) -> None:
@@ -93,9 +93,9 @@ class Writer:
                 self._loop.call_soon_threadsafe(_answer, group)
         self._connection.close()
 
-    def _next_group(self) -> tuple[list[Job], bool]:
+    def _next_group(self) -> tuple[list[WriteJob], bool]:
         """All that waits: fewer at a time let the loop work while this thread syncs, but then the two fight for Python's lock."""
-        group: list[Job] = []
+        group: list[WriteJob] = []
         job = self._waiting.get()
         while job is not None:
             group.append(job)
@@ -107,7 +107,7 @@ class Writer:
                 return group, True
         return group, False
 
-    def _commit(self, group: list[Job]) -> None:
+    def _commit(self, group: list[WriteJob]) -> None:
         try:
             self._begin()
         except (apsw.Error, StoreError) as error:
@@ -126,11 +126,11 @@ class Writer:
         self._checkpoint.restart_if_long(self._connection)
 
     def _begin(self) -> None:
-        if identity(self._path) != self.file:
+        if file_identity(self._path) != self.file:
             raise StorageUnwritable(f"{self._path} was replaced by another file")
         self._connection.execute("BEGIN IMMEDIATE")
 
-    def _transaction(self, group: list[Job]) -> None:
+    def _transaction(self, group: list[WriteJob]) -> None:
         connection = self._connection
         try:
             self._groups.run(connection, group)
@@ -144,11 +144,11 @@ class Writer:
 
     def _told(self, error: Exception) -> Exception:
         if isinstance(error, apsw.Error | UnicodeDecodeError):
-            return translate(error, self._path, self._connection.system_errno)
+            return to_store_error(error, self._path, self._connection.system_errno)
         return error
 
 
-def _answer(group: list[Job]) -> None:
+def _answer(group: list[WriteJob]) -> None:
     for job in group:
         if job.future.done():
             continue

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tally.store.api import (
-    BatchFound,
+    BatchGetResult,
     BatchWrite,
-    BatchWritten,
+    BatchWriteResult,
     Capacity,
-    Found,
+    GetResult,
     Page,
-    Transacted,
-    TransactionFound,
-    Written,
+    TransactionGetResult,
+    TransactionResult,
+    WriteResult,
 )
 from tally.store.encode import item_from_wire
 from tally.store.schema import Table
@@ -21,17 +21,17 @@ from tally.store.values import Item
 _Answer = Mapping[str, Any]
 
 
-def found(answer: _Answer) -> Found:
+def parse_get(answer: _Answer) -> GetResult:
     """What a GetItem found. An item of which the projection left nothing is still an item."""
-    return Found(_found(answer), Capacity(read=_units(answer)))
+    return GetResult(_found(answer), Capacity(read=_units(answer)))
 
 
-def written(answer: _Answer) -> Written:
+def parse_write(answer: _Answer) -> WriteResult:
     """What a single write returned; no attributes at all and none left to return are one and the same."""
-    return Written(_item(answer.get("Attributes")), Capacity(write=_units(answer)))
+    return WriteResult(_item(answer.get("Attributes")), Capacity(write=_units(answer)))
 
 
-def page(answer: _Answer) -> Page:
+def parse_page(answer: _Answer) -> Page:
     """A page of a Query or a Scan."""
     items = [item_from_wire(item) for item in answer["Items"]]
     return Page(
@@ -42,16 +42,16 @@ def page(answer: _Answer) -> Page:
     )
 
 
-def batch_found(answer: _Answer, name: str) -> BatchFound:
+def parse_batch_get(answer: _Answer, name: str) -> BatchGetResult:
     """What a BatchGetItem found in its one table, and what it did not get to."""
     items = [item_from_wire(item) for item in answer["Responses"].get(name, ())]
     left = answer.get("UnprocessedKeys", {}).get(name, {}).get("Keys", ())
-    return BatchFound(
+    return BatchGetResult(
         items, tuple(item_from_wire(key) for key in left), Capacity(read=_units(answer))
     )
 
 
-def batch_written(answer: _Answer, table: Table, name: str) -> BatchWritten:
+def parse_batch_write(answer: _Answer, table: Table, name: str) -> BatchWriteResult:
     """What a BatchWriteItem did not get to in its one table."""
     left: Sequence[_Answer] = answer.get("UnprocessedItems", {}).get(name, ())
     unprocessed = BatchWrite(
@@ -65,10 +65,10 @@ def batch_written(answer: _Answer, table: Table, name: str) -> BatchWritten:
             if "DeleteRequest" in write
         ),
     )
-    return BatchWritten(unprocessed if left else None, Capacity(write=_units(answer)))
+    return BatchWriteResult(unprocessed if left else None, Capacity(write=_units(answer)))
 
 
-def transacted(answer: _Answer) -> Transacted:
+def parse_transaction(answer: _Answer) -> TransactionResult:
     """The cost of a transaction; one that had happened before, under the same token, costs reads."""
     capacity = Capacity()
     for part in _parts(answer):
@@ -76,12 +76,12 @@ def transacted(answer: _Answer) -> Transacted:
         capacity += Capacity(
             read, part.get("WriteCapacityUnits", part.get("CapacityUnits", 0.0) - read)
         )
-    return Transacted(capacity)
+    return TransactionResult(capacity)
 
 
-def transaction_found(answer: _Answer) -> TransactionFound:
+def parse_transaction_get(answer: _Answer) -> TransactionGetResult:
     """What a TransactGetItems found, in the order of the gets."""
-    return TransactionFound(
+    return TransactionGetResult(
         [_found(one) for one in answer["Responses"]], Capacity(read=_units(answer))
     )
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tally.store.api import Capacity, Put, Scan, Transacted, Transaction
+from tally.store.api import Capacity, Put, Scan, Transaction, TransactionResult
 from tally.store.errors import (
     OutcomeUnknown,
     Reason,
@@ -22,10 +22,10 @@ from tally.store.errors import (
     StoreError,
     TransactionCancelled,
 )
-from tally.store.schema import Global, S, Table
+from tally.store.schema import GlobalIndex, S, Table
 from tally.store.sqlite import SqliteEngine, writer_process
 from tally.store.sqlite.files import FILE_NAME
-from tally.store.sqlite.ipc import Line
+from tally.store.sqlite.ipc import MessageConnection
 from tests.embedded.harness import lives, until
 from tests.faults.audit import audit
 from tests.store.tables import PLAIN, STRINGS, all_items, embedded, once, stored
@@ -36,12 +36,12 @@ def many(name: str) -> list[Transaction]:
     return [once(f"{name}-{number}", "ann") for number in range(20)]
 
 
-async def scribe_of(engine: SqliteEngine) -> writer_process.Scribe:
+async def scribe_of(engine: SqliteEngine) -> writer_process.WriterProcess:
     """The scribe, once it is ready: it is asked for by what comes."""
     await engine.transact_each([once("the first", "nobody")])
-    assert engine.bulk._starting is not None
-    await engine.bulk._starting
-    process = engine.bulk.scribe
+    assert engine.write_router._starting is not None
+    await engine.write_router._starting
+    process = engine.write_router.process
     assert process is not None
     await until(lambda: process.ready.is_set() or process._ended.is_set())
     assert process.ready.is_set(), "it ended before it was ready"
@@ -49,7 +49,7 @@ async def scribe_of(engine: SqliteEngine) -> writer_process.Scribe:
 
 
 def is_wanted(engine: SqliteEngine) -> bool:
-    return engine.bulk._starting is not None
+    return engine.write_router._starting is not None
 
 
 @pytest.fixture(autouse=True)
@@ -60,17 +60,17 @@ def processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
-    async with embedded(tmp_path, PLAIN, STRINGS, busy=1) as opened:
+    async with embedded(tmp_path, PLAIN, STRINGS, writer_process_rate=1) as opened:
         yield opened
 
 
 async def test_what_it_writes_is_there_as_soon_as_it_is_answered(engine: SqliteEngine) -> None:
     process = await scribe_of(engine)
     outcomes = await engine.transact_each([once(f"{number}", "ann") for number in range(300)])
-    assert outcomes == [Transacted(Capacity(write=4.0))] * 300
+    assert outcomes == [TransactionResult(Capacity(write=4.0))] * 300
     assert await stored(engine, PLAIN, {"id": "299"}) == {"id": "299", "by": "ann"}
     assert len(await all_items(engine, Scan(STRINGS))) == 301
-    assert engine.bulk.scribe is process
+    assert engine.write_router.process is process
 
 
 async def test_few_are_left_to_the_thread_unless_it_writes_anyway(engine: SqliteEngine) -> None:
@@ -80,9 +80,9 @@ async def test_few_are_left_to_the_thread_unless_it_writes_anyway(engine: Sqlite
     assert process._number == asked
     await asyncio.gather(engine.transact_each(many("b")), engine.transact_each([once("c", "ann")]))
     assert process._number == asked + 2
-    engine.bulk._not_before = 0.0  # however many they are, it is not started again
+    engine.write_router._not_before = 0.0  # however many they are, it is not started again
     await engine.transact_each([once("d", "ann")])
-    assert engine.bulk.scribe is process
+    assert engine.write_router.process is process
     assert process.ready.is_set()
     assert len(await all_items(engine, Scan(PLAIN))) == 1 + 1 + 20 + 1 + 1
 
@@ -108,7 +108,7 @@ async def test_many_callers_get_their_own_answers(engine: SqliteEngine) -> None:
     answers = await asyncio.gather(*(engine.transact_each(asked) for asked in (*callers, *callers)))
     for one, other in zip(answers[:20], answers[20:], strict=True):
         done = [
-            isinstance(first, Transacted) + isinstance(second, Transacted)
+            isinstance(first, TransactionResult) + isinstance(second, TransactionResult)
             for first, second in zip(one, other, strict=True)
         ]
         assert done == [1] * 40
@@ -117,14 +117,14 @@ async def test_many_callers_get_their_own_answers(engine: SqliteEngine) -> None:
 async def test_a_table_that_was_changed_meanwhile_keeps_its_new_index(engine: SqliteEngine) -> None:
     await scribe_of(engine)
     layout = engine._layout(PLAIN)
-    grown = Table("plain", partition=S("id"), indexes=(Global("by-by", partition=S("by")),))
+    grown = Table("plain", partition=S("id"), indexes=(GlobalIndex("by-by", partition=S("by")),))
     await engine.ensure_table(grown)
     engine._catalogue._layouts = {
         **engine._catalogue._layouts,
         "plain": layout,
     }  # it has not heard of it yet
     outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(10)])
-    assert all(isinstance(outcome, Transacted) for outcome in outcomes)
+    assert all(isinstance(outcome, TransactionResult) for outcome in outcomes)
     engine._catalogue.forget()
     found = await all_items(engine, Scan(grown, index="by-by"))
     assert {item["id"] for item in found if item["by"] == "bob"} == {
@@ -142,7 +142,9 @@ async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteE
         assert not there.exists()
     finally:
         there.with_name("elsewhere").rename(there)
-    assert all(isinstance(outcome, Transacted) for outcome in await engine.transact_each(many("a")))
+    assert all(
+        isinstance(outcome, TransactionResult) for outcome in await engine.transact_each(many("a"))
+    )
 
 
 async def test_it_writes_to_no_other_database_that_came_to_the_place(
@@ -153,9 +155,9 @@ async def test_it_writes_to_no_other_database_that_came_to_the_place(
     (tmp_path / "other" / FILE_NAME).rename(engine.path)
     with pytest.raises(StorageUnwritable, match="replaced"):
         await engine.transact_each(many("a"))
-    assert engine.bulk._starting is not None
-    await engine.bulk._starting
-    process = engine.bulk.scribe
+    assert engine.write_router._starting is not None
+    await engine.write_router._starting
+    process = engine.write_router.process
     assert process is not None
     await until(process._ended.is_set)
     with pytest.raises(StorageUnwritable, match="replaced"):
@@ -166,7 +168,7 @@ async def test_it_writes_to_no_other_database_that_came_to_the_place(
 async def test_one_that_is_ready_too_late_is_not_asked(
     tmp_path: Path, engine: SqliteEngine
 ) -> None:
-    late = writer_process.Scribe()
+    late = writer_process.WriterProcess()
     await late.start(engine.path, engine._writer.file)
     await late.close()
     late._on_message(b"")
@@ -195,7 +197,7 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
             except OutcomeUnknown as error:
                 unknown.append(error)
                 continue
-            assert all(isinstance(outcome, Transacted) for outcome in outcomes)
+            assert all(isinstance(outcome, TransactionResult) for outcome in outcomes)
             acknowledged.update(names)
             if turn == 5:
                 halfway.set()
@@ -213,10 +215,10 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
     assert acknowledged <= stored_now <= asked
     assert not process.ready.is_set()
     assert len(unknown) == 4
-    engine.bulk._not_before = 0.0  # it would wait for a while
+    engine.write_router._not_before = 0.0  # it would wait for a while
     assert await scribe_of(engine) is not process
     assert all(
-        isinstance(outcome, Transacted)
+        isinstance(outcome, TransactionResult)
         for outcome in await engine.transact_each(many(f"{run}-again"))
     )
 
@@ -225,7 +227,7 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
 async def test_it_ends_with_the_engine_and_not_by_a_signal(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    async with embedded(tmp_path, PLAIN, STRINGS, busy=1) as engine:
+    async with embedded(tmp_path, PLAIN, STRINGS, writer_process_rate=1) as engine:
         pid = (await scribe_of(engine)).pid
         assert pid is not None
         os.kill(pid, number)
@@ -234,7 +236,7 @@ async def test_it_ends_with_the_engine_and_not_by_a_signal(
         )
         await asyncio.sleep(0)
         await engine.close()
-        assert all(isinstance(outcome, Transacted) for outcome in await waiting)
+        assert all(isinstance(outcome, TransactionResult) for outcome in await waiting)
         assert not lives(pid)
     assert len((await audit(tmp_path))["plain"]) == 301
 
@@ -243,10 +245,10 @@ PARENT = """
 import asyncio, sys
 from pathlib import Path
 from tests.store.tables import PLAIN, STRINGS, embedded
-from tests.store.test_sqlite_scribe import scribe_of
+from tests.store.test_sqlite_writer_process import scribe_of
 
 async def main():
-    async with embedded(Path(sys.argv[1]), PLAIN, STRINGS, busy=1) as engine:
+    async with embedded(Path(sys.argv[1]), PLAIN, STRINGS, writer_process_rate=1) as engine:
         print((await scribe_of(engine)).pid, flush=True)
         await asyncio.Event().wait()
 
@@ -270,8 +272,8 @@ async def test_it_does_not_outlive_an_engine_that_was_killed(tmp_path: Path) -> 
 async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with embedded(tmp_path / "one", PLAIN, busy=1_000) as engine:
-        engine.bulk._since = math.inf  # a second that does not end
+    async with embedded(tmp_path / "one", PLAIN, writer_process_rate=1_000) as engine:
+        engine.write_router._since = math.inf  # a second that does not end
         await engine.transact_each(
             [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]
         )
@@ -279,7 +281,7 @@ async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
         await engine.transact_each([Transaction((Put(PLAIN, {"id": "1000"}),))])
         assert is_wanted(engine)
     monkeypatch.setattr(writer_process, "_processors", lambda: 1)
-    async with embedded(tmp_path / "two", PLAIN, busy=1) as engine:
+    async with embedded(tmp_path / "two", PLAIN, writer_process_rate=1) as engine:
         await engine.transact_each(
             [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]
         )
@@ -291,11 +293,11 @@ async def test_where_it_cannot_be_started_the_thread_writes(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with capture_logs() as logged:
-        assert isinstance((await engine.transact_each([once("a", "ann")]))[0], Transacted)
-        assert engine.bulk._starting is not None
-        await engine.bulk._starting
+        assert isinstance((await engine.transact_each([once("a", "ann")]))[0], TransactionResult)
+        assert engine.write_router._starting is not None
+        await engine.write_router._starting
     assert [line["action"] for line in logged] == ["scribe_not_started"]
-    assert isinstance((await engine.transact_each([once("b", "ann")]))[0], Transacted)
+    assert isinstance((await engine.transact_each([once("b", "ann")]))[0], TransactionResult)
 
 
 @given(
@@ -304,7 +306,7 @@ async def test_where_it_cannot_be_started_the_thread_writes(
 )
 def test_messages_come_whole_however_they_are_cut(messages: list[bytes], cuts: list[int]) -> None:
     found: list[bytes] = []
-    line = Line(found.append, lambda: None)
+    line = MessageConnection(found.append, lambda: None)
     stream = b"".join(len(message).to_bytes(4, "big") + message for message in messages)
     for cut in cuts:
         line.data_received(stream[:cut])

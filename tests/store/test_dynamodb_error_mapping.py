@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError, ParamValidationError
 
-from tally.store.dynamodb.error_mapping import NotOffered, fault_of
+from tally.store.dynamodb.error_mapping import OperationNotSupported, map_error
 from tally.store.errors import (
     ConditionFailed,
     DuplicateItem,
@@ -16,16 +16,16 @@ from tally.store.errors import (
     InvalidRequest,
     InvalidValue,
     ItemTooLarge,
-    Refused,
+    RequestRejected,
     RequestTooLarge,
     StoreError,
+    StoreUnavailable,
     TableExists,
     TableNotFound,
     Throttled,
     TokenMismatch,
     TooManyItems,
     TransactionCancelled,
-    Unavailable,
     UnknownIndex,
 )
 
@@ -48,20 +48,20 @@ def answered(
         ("IdempotentParameterMismatchException", TokenMismatch, False),
         ("ResourceNotFoundException", TableNotFound, False),
         ("ResourceInUseException", TableExists, False),
-        ("ItemCollectionSizeLimitExceededException", Refused, False),
+        ("ItemCollectionSizeLimitExceededException", RequestRejected, False),
         ("ValidationException", InvalidRequest, False),
         ("SerializationException", InvalidRequest, False),
-        ("UnknownOperationException", NotOffered, False),
+        ("UnknownOperationException", OperationNotSupported, False),
         ("ProvisionedThroughputExceededException", Throttled, True),
         ("RequestLimitExceeded", Throttled, True),
         ("ThrottlingException", Throttled, True),
         ("LimitExceededException", Throttled, True),
-        ("TransactionConflictException", Unavailable, True),
-        ("ReplicatedWriteConflictException", Unavailable, True),
+        ("TransactionConflictException", StoreUnavailable, True),
+        ("ReplicatedWriteConflictException", StoreUnavailable, True),
     ],
 )
 def test_each_code_becomes_one_type(code: str, kind: type[StoreError], again: bool) -> None:
-    fault = fault_of(answered(code), "PutItem on readings")
+    fault = map_error(answered(code), "PutItem on readings")
 
     assert type(fault.error) is kind
     assert str(fault.error) == "PutItem on readings: it said so"
@@ -78,37 +78,37 @@ def test_each_code_becomes_one_type(code: str, kind: type[StoreError], again: bo
     ],
 )
 def test_a_failure_in_the_middle_leaves_the_outcome_unknown(code: str, status: int) -> None:
-    fault = fault_of(answered(code, status=status), "PutItem")
+    fault = map_error(answered(code, status=status), "PutItem")
 
-    assert type(fault.error) is Unavailable
+    assert type(fault.error) is StoreUnavailable
     assert (fault.again, fault.unknown) == (False, True)
 
 
 def test_a_code_that_nobody_knows_is_unavailable_and_named() -> None:
-    fault = fault_of(
+    fault = map_error(
         answered("ExpiredTokenException", "The security token included in the request is expired"),
         "GetItem",
     )
 
-    assert type(fault.error) is Unavailable
+    assert type(fault.error) is StoreUnavailable
     assert "ExpiredTokenException" in str(fault.error)
     assert (fault.again, fault.unknown) == (False, False)
 
 
 def test_a_request_that_is_too_large_to_be_read_is_told_apart() -> None:
     assert (
-        type(fault_of(answered("RequestEntityTooLarge", status=413), "BatchWriteItem").error)
+        type(map_error(answered("RequestEntityTooLarge", status=413), "BatchWriteItem").error)
         is RequestTooLarge
     )
 
 
 def test_missing_credentials_are_unavailable() -> None:
-    assert type(fault_of(NoCredentialsError(), "GetItem").error) is Unavailable
+    assert type(map_error(NoCredentialsError(), "GetItem").error) is StoreUnavailable
 
 
 def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
     assert (
-        type(fault_of(ParamValidationError(report="Unknown parameter"), "GetItem").error)
+        type(map_error(ParamValidationError(report="Unknown parameter"), "GetItem").error)
         is InvalidRequest
     )
 
@@ -192,7 +192,7 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
 def test_a_validation_error_is_read_by_its_message(
     message: str, kind: type[InvalidRequest]
 ) -> None:
-    fault = fault_of(answered("ValidationException", message), "UpdateItem on readings")
+    fault = map_error(answered("ValidationException", message), "UpdateItem on readings")
 
     assert type(fault.error) is kind
     assert message in str(fault.error)
@@ -200,7 +200,7 @@ def test_a_validation_error_is_read_by_its_message(
 
 
 def test_a_table_whose_name_is_in_the_table_of_messages_confuses_nobody() -> None:
-    fault = fault_of(
+    fault = map_error(
         answered("ValidationException", "Something else is wrong"), "PutItem on expression-log"
     )
 
@@ -212,14 +212,14 @@ def test_a_failed_condition_brings_the_item_that_stood_there() -> None:
         "ConditionalCheckFailedException", Item={"id": {"S": "one"}, "count": {"N": "3"}}
     )
 
-    fault = fault_of(error, "PutItem")
+    fault = map_error(error, "PutItem")
 
     assert isinstance(fault.error, ConditionFailed)
     assert fault.error.item == {"id": "one", "count": 3}
 
 
 def test_a_failed_condition_without_an_item_has_none() -> None:
-    fault = fault_of(answered("ConditionalCheckFailedException"), "PutItem")
+    fault = map_error(answered("ConditionalCheckFailedException"), "PutItem")
 
     assert isinstance(fault.error, ConditionFailed)
     assert fault.error.item is None
@@ -236,7 +236,7 @@ def test_the_reasons_of_a_cancelled_transaction_line_up_with_its_items() -> None
         {"Code": "ValidationError", "Message": "An operand has an incorrect data type"},
     ]
 
-    fault = fault_of(
+    fault = map_error(
         answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems"
     )
 
@@ -266,7 +266,7 @@ def test_a_cancelled_transaction_may_pass_later_if_every_obstacle_may(
 ) -> None:
     reasons = [{"Code": code} for code in codes]
 
-    fault = fault_of(
+    fault = map_error(
         answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems"
     )
 

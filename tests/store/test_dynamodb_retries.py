@@ -22,15 +22,16 @@ from tally.store.api import (
     TransactionGet,
     Update,
 )
-from tally.store.dynamodb import Credentials, DynamoDBEngine, Patience, open_dynamodb
+from tally.store.dynamodb import Credentials, DynamoDBRetryPolicy, open_dynamodb
+from tally.store.dynamodb.engine import DynamoDBEngine
 from tally.store.errors import (
     InvalidKey,
     OutcomeUnknown,
+    StoreUnavailable,
     Throttled,
     TransactionCancelled,
-    Unavailable,
 )
-from tally.store.expressions import F, absent
+from tally.store.expressions import F, not_exists
 from tally.store.schema import S, Table
 from tests.store.misbehaving import (
     HurriedClock,
@@ -68,7 +69,9 @@ READS: dict[str, Call] = {
 }
 WRITES: dict[str, Call] = {
     "put": lambda engine: engine.put(Put(TABLE, {"id": "one"})),
-    "conditional put": lambda engine: engine.put(Put(TABLE, {"id": "one"}, condition=absent("id"))),
+    "conditional put": lambda engine: engine.put(
+        Put(TABLE, {"id": "one"}, condition=not_exists("id"))
+    ),
     "update": lambda engine: engine.update(Update(TABLE, KEY, (F("count").add(1),))),
     "delete": lambda engine: engine.delete(Delete(TABLE, KEY)),
     "batch_write": lambda engine: engine.batch_write(BatchWrite(TABLE, puts=({"id": "one"},))),
@@ -134,21 +137,21 @@ def engine(setting: Setting, service: Service, clock: HurriedClock) -> DynamoDBE
 
 @contextlib.asynccontextmanager
 async def opened(
-    url: str, clock: HurriedClock, read_timeout: float = 30.0, **patience: Any
+    url: str, clock: HurriedClock, read_timeout: float = 30.0, **retry_policy: Any
 ) -> AsyncIterator[DynamoDBEngine]:
     """An engine that draws the longest pause each time."""
     settings = {
         "attempts": ATTEMPTS,
-        "first_pause": 1.0,
-        "longest_pause": 8.0,
+        "initial_backoff": 1.0,
+        "max_backoff": 8.0,
         "deadline": 60.0,
-        **patience,
+        **retry_policy,
     }
     async with open_dynamodb(
         endpoint=url,
         credentials=Credentials("tally", "secret"),
         read_timeout=read_timeout,
-        patience=Patience(clock=clock, draw=lambda _low, high: high, **settings),
+        retry_policy=DynamoDBRetryPolicy(clock=clock, draw=lambda _low, high: high, **settings),
     ) as engine:
         yield engine
 
@@ -231,9 +234,15 @@ def test_pauses_are_drawn_from_zero_to_their_full_length() -> None:
         drawn.append((low, high))
         return high / 2
 
-    patience = Patience(first_pause=0.5, longest_pause=3.0, draw=draw)
+    retry_policy = DynamoDBRetryPolicy(initial_backoff=0.5, max_backoff=3.0, draw=draw)
 
-    assert [patience.pause(attempt) for attempt in (1, 2, 3, 4, 50)] == [0.25, 0.5, 1.0, 1.5, 1.5]
+    assert [retry_policy.backoff(attempt) for attempt in (1, 2, 3, 4, 50)] == [
+        0.25,
+        0.5,
+        1.0,
+        1.5,
+        1.5,
+    ]
     assert drawn == [(0.0, 0.5), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.0, 3.0)]
 
 
@@ -257,9 +266,9 @@ async def test_what_was_never_sent_is_tried_again_and_then_unavailable(clock: Hu
     async with opened(refused_url(), clock) as engine:
         for name, call in {**READS, **WRITES}.items():
             clock.pauses.clear()
-            with pytest.raises(Unavailable) as caught:
+            with pytest.raises(StoreUnavailable) as caught:
                 await call(engine)
-            assert type(caught.value) is Unavailable, name
+            assert type(caught.value) is StoreUnavailable, name
             assert len(clock.pauses) == ATTEMPTS - 1, name
 
 
@@ -267,10 +276,10 @@ async def test_a_host_without_an_address_is_tried_again_and_then_unavailable(
     clock: HurriedClock,
 ) -> None:
     async with opened("http://nobody.invalid:8000", clock) as engine:
-        with pytest.raises(Unavailable) as caught:
+        with pytest.raises(StoreUnavailable) as caught:
             await WRITES["update"](engine)
 
-    assert type(caught.value) is Unavailable
+    assert type(caught.value) is StoreUnavailable
     assert len(clock.pauses) == ATTEMPTS - 1
 
 
@@ -304,7 +313,7 @@ async def test_a_write_in_conflict_with_a_transaction_is_sent_again(
 
 def transaction(token: str | None = None) -> Transaction:
     return Transaction(
-        (Put(TABLE, {"id": "one"}), Check(TABLE, {"id": "two"}, absent("id"))), token
+        (Put(TABLE, {"id": "one"}), Check(TABLE, {"id": "two"}, not_exists("id"))), token
     )
 
 
@@ -420,7 +429,7 @@ async def test_a_ping_asks_once(
 ) -> None:
     service.replies.extend([closed] * 2)
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await engine.ping()
 
     assert [sent.operation for sent in service.sent] == ["ListTables"]
@@ -444,7 +453,7 @@ async def test_closing_waits_for_what_was_begun_and_takes_nothing_new(
         closing = asyncio.create_task(engine.close())
         await asyncio.sleep(0)  # the task begins
 
-        with pytest.raises(Unavailable, match="closed"):
+        with pytest.raises(StoreUnavailable, match="closed"):
             await engine.get(Get(TABLE, KEY))
         assert not closing.done()
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tally.store.api import Delete, Put, Scan, Transacted, Transaction
+from tally.store.api import Delete, Put, Scan, Transaction, TransactionResult
 from tally.store.errors import TransactionCancelled
-from tally.store.schema import Global, S, Table
+from tally.store.schema import GlobalIndex, S, Table
 from tally.store.sqlite import SqliteEngine
 from tally.store.sqlite.layout import rows_name
 from tally.store.values import Item
@@ -38,7 +38,7 @@ def line(at: int, until: int, of: str = "a") -> Item:
 
 async def put_together(engine: SqliteEngine, table: Table, items: Iterable[Item]) -> None:
     outcomes = await engine.transact_each([Transaction((Put(table, item),)) for item in items])
-    assert all(isinstance(outcome, Transacted) for outcome in outcomes)
+    assert all(isinstance(outcome, TransactionResult) for outcome in outcomes)
 
 
 async def sweep_all(engine: SqliteEngine, table: Table, now: float, bite: int = 1000) -> int:
@@ -188,7 +188,7 @@ async def test_where_the_table_expires_by_another_attribute_or_has_a_new_index_t
         partition=S("of"),
         sort=S("at"),
         ttl="until",
-        indexes=(Global("by-by", partition=S("by")),),
+        indexes=(GlobalIndex("by-by", partition=S("by")),),
     )
     await engine.ensure_table(grown)
     assert counted(engine, LINES) == (10, 0)
@@ -203,7 +203,7 @@ async def test_an_index_that_came_after_the_note_is_swept_as_well(tmp_path: Path
         partition=S("of"),
         sort=S("at"),
         ttl="until",
-        indexes=(Global("by-of", partition=S("of")),),
+        indexes=(GlobalIndex("by-of", partition=S("of")),),
     )
     async with embedded(tmp_path, LINES) as engine:
         await put_together(engine, LINES, [line(number, NOW) for number in range(10)])

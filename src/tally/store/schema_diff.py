@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tally.store.errors import InvalidSchema
-from tally.store.lockfile import normal
+from tally.store.lockfile import normalize
 from tally.store.schema import Attribute, Index, KeyPart, Table
 
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 
 
-class Cost(IntEnum):
+class ChangeImpact(IntEnum):
     """How much a change asks for, from little to too much."""
 
     SAFE = 1
@@ -30,7 +30,7 @@ class Cost(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SchemaChange:
     """One difference, what it costs, and what to do about it.
 
     `accepted`: the major version was raised for it.
@@ -38,7 +38,7 @@ class Change:
 
     table: str
     what: str
-    cost: Cost
+    cost: ChangeImpact
     advice: str = ""
     accepted: bool = False
     removes_table: bool = False
@@ -47,26 +47,28 @@ class Change:
 InUse = Callable[[str, str], list[str]]
 
 
-def nobody(_table: str, _index: str) -> list[str]:
+def no_index_users(_table: str, _index: str) -> list[str]:
     """No pattern uses any index."""
     return []
 
 
-def compare(
-    locked: Iterable[Table], declared: Iterable[Table], in_use: InUse = nobody
-) -> list[Change]:
+def compare_schemas(
+    locked: Iterable[Table], declared: Iterable[Table], in_use: InUse = no_index_users
+) -> list[SchemaChange]:
     """All changes, table by table; `in_use` tells which patterns use an index of a table."""
-    before = {table.name: normal(table) for table in locked}
-    after = {table.name: normal(table) for table in declared}
-    changes: list[Change] = []
+    before = {table.name: normalize(table) for table in locked}
+    after = {table.name: normalize(table) for table in declared}
+    changes: list[SchemaChange] = []
     for name in sorted(before.keys() | after.keys()):
         if name not in before:
             version_of(after[name])
-            changes.append(Change(name, "the table is new", Cost.SAFE))
+            changes.append(SchemaChange(name, "the table is new", ChangeImpact.SAFE))
         elif name not in after:
             advice = f"move what is needed elsewhere, then lock with --drop {name}; its data stays until you delete it"
             changes.append(
-                Change(name, "the table is gone", Cost.MIGRATION, advice, removes_table=True)
+                SchemaChange(
+                    name, "the table is gone", ChangeImpact.MIGRATION, advice, removes_table=True
+                )
             )
         else:
             changes += _compare_tables(before[name], after[name], in_use)
@@ -84,7 +86,7 @@ def version_of(table: Table) -> tuple[int, int, int]:
     return major, minor, patch
 
 
-def _compare_tables(before: Table, after: Table, in_use: InUse) -> Iterator[Change]:
+def _compare_tables(before: Table, after: Table, in_use: InUse) -> Iterator[SchemaChange]:
     raised = version_of(after)[0] > version_of(before)[0]
     found = (
         *_versions(before, after),
@@ -94,10 +96,12 @@ def _compare_tables(before: Table, after: Table, in_use: InUse) -> Iterator[Chan
         *_attributes(before, after),
     )
     for what, cost, advice in found:
-        yield Change(before.name, what, cost, advice, accepted=raised and cost is Cost.MIGRATION)
+        yield SchemaChange(
+            before.name, what, cost, advice, accepted=raised and cost is ChangeImpact.MIGRATION
+        )
 
 
-_Found = tuple[str, Cost, str]
+_Found = tuple[str, ChangeImpact, str]
 _MIGRATE = "migrate what is there, then raise the table's major version"
 _REBUILD = "declare a table of another name, copy the items, switch over, then remove this one"
 _ANOTHER = "declare an index of another name, move its readers over, then remove this one"
@@ -108,20 +112,24 @@ def _versions(before: Table, after: Table) -> Iterator[_Found]:
         return
     what = f"the version went from {before.version} to {after.version}"
     if version_of(after) < version_of(before):
-        yield what, Cost.IMPOSSIBLE, "a version never goes back"
+        yield what, ChangeImpact.IMPOSSIBLE, "a version never goes back"
     elif version_of(after)[0] > version_of(before)[0]:
         yield (
             what,
-            Cost.MIGRATION,
+            ChangeImpact.MIGRATION,
             "a new major version: something means something else now, and data must follow",
         )
     else:
-        yield what, Cost.SAFE, ""
+        yield what, ChangeImpact.SAFE, ""
 
 
 def _keys(before: Table, after: Table) -> Iterator[_Found]:
     if before.key != after.key:
-        yield f"the primary key was {_key(before)} and is {_key(after)}", Cost.IMPOSSIBLE, _REBUILD
+        yield (
+            f"the primary key was {_key(before)} and is {_key(after)}",
+            ChangeImpact.IMPOSSIBLE,
+            _REBUILD,
+        )
 
 
 def _key(keyed: Table | Index) -> str:
@@ -144,13 +152,13 @@ def _added_index(index: Index) -> Iterator[_Found]:
     if index.local:
         yield (
             f"local index {index.name} is new",
-            Cost.IMPOSSIBLE,
+            ChangeImpact.IMPOSSIBLE,
             "a local index is made with its table: use a global one",
         )
     else:
         yield (
             f"global index {index.name} is new",
-            Cost.SAFE,
+            ChangeImpact.SAFE,
             "DynamoDB fills it by itself; one index per deployment",
         )
 
@@ -159,33 +167,37 @@ def _removed_index(index: Index, users: list[str]) -> Iterator[_Found]:
     if index.local:
         yield (
             f"local index {index.name} is gone",
-            Cost.IMPOSSIBLE,
+            ChangeImpact.IMPOSSIBLE,
             "a local index lives as long as its table",
         )
     elif users:
         yield (
             f"global index {index.name} is gone",
-            Cost.IMPOSSIBLE,
+            ChangeImpact.IMPOSSIBLE,
             f"still used by {', '.join(users)}",
         )
     else:
-        yield f"global index {index.name} is gone", Cost.SAFE, "no pattern uses it"
+        yield f"global index {index.name} is gone", ChangeImpact.SAFE, "no pattern uses it"
 
 
 def _changed_index(old: Index, new: Index) -> Iterator[_Found]:
     if old.local != new.local:
         kinds = ("local", "global") if old.local else ("global", "local")
-        yield f"index {old.name} was {kinds[0]} and is {kinds[1]}", Cost.IMPOSSIBLE, _ANOTHER
+        yield (
+            f"index {old.name} was {kinds[0]} and is {kinds[1]}",
+            ChangeImpact.IMPOSSIBLE,
+            _ANOTHER,
+        )
     elif not old.local and (old.partition, old.sort) != (new.partition, new.sort):
         yield (
             f"the key of index {old.name} was {_key(old)} and is {_key(new)}",
-            Cost.IMPOSSIBLE,
+            ChangeImpact.IMPOSSIBLE,
             _ANOTHER,
         )
     elif old.local and old.sort != new.sort:
         yield (
             f"the sort key of local index {old.name} has changed",
-            Cost.IMPOSSIBLE,
+            ChangeImpact.IMPOSSIBLE,
             "a local index never changes",
         )
     elif old.projection != new.projection:
@@ -193,11 +205,11 @@ def _changed_index(old: Index, new: Index) -> Iterator[_Found]:
             f"the projection of index {old.name} was {_projection(old)} and is {_projection(new)}"
         )
         if old.local:
-            yield what, Cost.IMPOSSIBLE, "a local index never changes"
+            yield what, ChangeImpact.IMPOSSIBLE, "a local index never changes"
         else:
             yield (
                 what,
-                Cost.MIGRATION,
+                ChangeImpact.MIGRATION,
                 f"the index is built anew and cannot be read meanwhile; {_MIGRATE}",
             )
 
@@ -215,15 +227,23 @@ def _ttl(before: Table, after: Table) -> Iterator[_Found]:
         advice = (
             f"items that carry {after.ttl} already begin to expire; {_MIGRATE}" if known else ""
         )
-        yield f"items expire by {after.ttl}", Cost.MIGRATION if known else Cost.SAFE, advice
+        yield (
+            f"items expire by {after.ttl}",
+            ChangeImpact.MIGRATION if known else ChangeImpact.SAFE,
+            advice,
+        )
     elif after.ttl is None:
         yield (
             f"items no longer expire by {before.ttl}",
-            Cost.MIGRATION,
+            ChangeImpact.MIGRATION,
             f"what has expired stays; {_MIGRATE}",
         )
     else:
-        yield f"items expire by {after.ttl} instead of {before.ttl}", Cost.MIGRATION, _MIGRATE
+        yield (
+            f"items expire by {after.ttl} instead of {before.ttl}",
+            ChangeImpact.MIGRATION,
+            _MIGRATE,
+        )
 
 
 def _attributes(before: Table, after: Table) -> Iterator[_Found]:
@@ -235,7 +255,7 @@ def _attributes(before: Table, after: Table) -> Iterator[_Found]:
         elif name not in new:
             yield (
                 f"attribute {name} is gone",
-                Cost.MIGRATION,
+                ChangeImpact.MIGRATION,
                 f"items still have it, and readers may want it; {_MIGRATE}",
             )
         else:
@@ -247,28 +267,28 @@ def _added_attribute(attribute: Attribute) -> _Found:
         what = f"required attribute {attribute.name} is new"
         return (
             what,
-            Cost.MIGRATION,
+            ChangeImpact.MIGRATION,
             f"items that are there lack it: make it optional, or {_MIGRATE}",
         )
-    return f"optional attribute {attribute.name} is new", Cost.SAFE, ""
+    return f"optional attribute {attribute.name} is new", ChangeImpact.SAFE, ""
 
 
 def _changed_attribute(old: Attribute, new: Attribute) -> Iterator[_Found]:
     if old.type != new.type:
         yield (
             f"attribute {old.name} was of type {old.type} and is of type {new.type}",
-            Cost.MIGRATION,
+            ChangeImpact.MIGRATION,
             _MIGRATE,
         )
     if new.required and not old.required:
         yield (
             f"attribute {old.name} is required from now on",
-            Cost.MIGRATION,
+            ChangeImpact.MIGRATION,
             f"some items may lack it; {_MIGRATE}",
         )
     if old.required and not new.required:
         yield (
             f"attribute {old.name} is no longer required",
-            Cost.SAFE,
+            ChangeImpact.SAFE,
             "let readers that can do without it go first",
         )

@@ -1,0 +1,50 @@
+"""Opens the DynamoDB engine and imports AWS's client only then, because the import takes a second."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
+
+if TYPE_CHECKING:
+    from tally.store.dynamodb.engine import DynamoDBEngine
+
+
+@asynccontextmanager
+async def open_dynamodb(
+    *,
+    endpoint: str | None = None,
+    region: str = "us-east-1",
+    credentials: Credentials | None = None,
+    table_prefix: str = "",
+    connections: int = 50,
+    connect_timeout: float = 2.0,
+    read_timeout: float = 10.0,
+    retry_policy: DynamoDBRetryPolicy | None = None,
+) -> "AsyncIterator[DynamoDBEngine]":
+    """Open an engine on AWS, or on any service with DynamoDB's protocol at `endpoint`.
+
+        async with open_dynamodb(region="eu-central-1", table_prefix="prod-") as engine:
+            store = Store(engine)
+
+    Without `credentials` the client searches the environment, the profile and the machine's role,
+    like every AWS tool. `table_prefix` precedes the name of every table. The role needs the item
+    operations on the tables and `ListTables` for `ping`. Timeouts are in seconds.
+    """
+    engine_module = import_module("tally.store.dynamodb.engine")
+    async with engine_module.create_client(
+        endpoint=endpoint,
+        region=region,
+        credentials=credentials,
+        connections=connections,
+        connect_timeout=connect_timeout,
+        read_timeout=read_timeout,
+    ) as client:
+        engine: DynamoDBEngine = engine_module.DynamoDBEngine(
+            client, table_prefix, retry_policy or DynamoDBRetryPolicy()
+        )
+        try:
+            yield engine
+        finally:
+            await engine.close()
