@@ -48,11 +48,11 @@ async def test_a_match_page_updates_and_a_phone_follows_it(demo: RunningDemo, pa
     shown = page.locator("[data-iphone] [data-activity]")
     await expect(shown).to_be_visible(timeout=60_000)
     await expect(shown).to_contain_text("Harbour Herons")
-    await page.get_by_role("button", name="Kill the app").click()
+    await page.get_by_role("button", name="Quit the app").click()
     await expect(page.get_by_text("the app is not running")).to_be_visible()
     await expect(shown).to_be_visible()
-    await page.get_by_role("button", name="Swipe away").click()
-    await expect(page.get_by_text("Nothing on the Lock Screen")).to_be_visible()
+    await page.get_by_role("button", name="Dismiss activity").click()
+    await expect(page.get_by_text("No Live Activity")).to_be_visible()
 
 
 async def test_an_athlete_page_shows_the_3d_model_the_ledger_and_the_audit_trail(

@@ -1,4 +1,4 @@
-"""Collect's page: an athlete's milestones, the model with its parts as they are earned, the ledger and the audit trail."""
+"""The collect page: an athlete's milestones, 3D model, ledger and audit trail."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,13 +12,11 @@ from tally.collect.wiring import Collect
 from tally.console.context import ConsoleContext
 from tally.console.mint_counter import PART_MINTED
 from tally.console.shell import Region, Shell, card, empty_state, not_started
-from tally.console.statue_scene import draw, look_at
+from tally.console.statue_scene import aim_camera, draw
 from tally.errors import TallyError
 
-ABOUT: Final = (
-    "Strava tells of workouts; each twelfth of a goal mints a part of a statue, once and for ever."
-)
-EVENTS: Final = 15
+ABOUT: Final = "Workouts arrive from Strava. Each twelfth of a goal mints one part, permanently."
+MAX_EVENTS: Final = 15
 LEDGER_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "part", "label": "Part", "field": "part", "align": "left"},
     {"name": "threshold", "label": "Earned at", "field": "threshold", "align": "right"},
@@ -38,8 +36,8 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
         known = context.athlete_names()
         with ui.row().classes("items-end gap-4 w-full"):
             chosen = ui.select(known, label="Athlete", with_input=True).classes("w-72")
-            typed = ui.input("Or a person's id").classes("w-72").props("hint='then press Enter'")
-        view.put()
+            typed = ui.input("Or a user ID").classes("w-72").props("hint='Press Enter'")
+        view.build()
 
         async def show() -> None:
             await view.show(str(typed.value or chosen.value or ""))
@@ -47,19 +45,19 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
         chosen.on_value_change(show)
         typed.on("keydown.enter", show)
         if known:
-            chosen.set_value(await _latest_of(collect, known))
+            chosen.set_value(await _latest_athlete(collect, known))
         ui.timer(2.0, view.refresh)
 
 
-async def _latest_of(collect: Collect, known: Mapping[str, str]) -> str:
-    """Who got a part last, where there is more to see; else the first by name."""
+async def _latest_athlete(collect: Collect, known: Mapping[str, str]) -> str:
+    """Return the athlete who minted the latest part, or the first by name."""
     search = collect.handlers.audit_search
     events, _ = await search.page(search.checked(AuditKey(event=PART_MINTED)), 1, None)
     return next((event.user_id for event in events if event.user_id in known), next(iter(known)))
 
 
 class AthleteView:
-    """What one visitor sees of one athlete."""
+    """The page of one visitor for one athlete."""
 
     def __init__(self, collect: Collect) -> None:
         self._collect = collect
@@ -67,27 +65,27 @@ class AthleteView:
         self._chosen: str | None = None
         self._drawn: tuple[str, int] | None = None
 
-    def put(self) -> None:
+    def build(self) -> None:
         with ui.element("div").classes("tally-side-main"):
             with ui.column().classes("gap-4 w-full"):
-                with card("Milestones", about="Goals, and how far they have come"):
+                with card("Milestones", about="Goals and their progress"):
                     self._milestones = Region(ui.column().classes("w-full gap-2"))
-                with card("Ledger", about="Every part that was minted, and when"):
+                with card("Ledger", about="Every minted part with its time"):
                     self._ledger = ui.table(
                         columns=LEDGER_COLUMNS, rows=[], row_key="part"
                     ).classes("w-full")
-                    self._ledger.props("dense flat wrap-cells no-data-label='No part yet'")
+                    self._ledger.props("dense flat wrap-cells no-data-label='No parts yet'")
             with card(
-                "The model",
-                about="What is earned has its colour, what is not yet is an outline. Drag to turn it.",
+                "Model",
+                about="Earned parts are coloured, missing parts are outlined. Drag to rotate.",
             ):
                 self._title = ui.label().classes("text-weight-medium")
-                self._stage = (
+                self._scene_box = (
                     ui.element("div")
                     .classes("w-full")
-                    .props("data-model=1 role=img aria-label='The model in 3D'")
+                    .props("data-model=1 role=img aria-label='3D model'")
                 )
-        with card("Audit trail", about="What happened to this account, the latest first"):
+        with card("Audit trail", about="Events of this account, newest first"):
             self._audit = Region(ui.column().classes("gap-2 w-full"))
 
     async def show(self, user_id: str) -> None:
@@ -118,7 +116,7 @@ class AthleteView:
 
     def _list(self, held: list[Held]) -> None:
         if not held:
-            empty_state("No milestone yet.")
+            empty_state("No milestones yet.")
         for each in held:
             milestone = each.milestone
             with (
@@ -164,25 +162,27 @@ class AthleteView:
         self._title.set_text(
             f"{model.meta.name}: {milestone.parts_minted} of {milestone.parts_total} parts earned"
         )
-        self._stage.clear()
+        self._scene_box.clear()
         with (
-            self._stage,
+            self._scene_box,
             ui.scene(width=640, height=480, grid=False, background_color="#eef1ee").classes(
                 "w-full"
             ) as scene,
         ):
             draw(scene, model, held.ledger)
-            look_at(scene, model)
+            aim_camera(scene, model)
 
     async def _show_audit(self) -> None:
         search = self._collect.handlers.audit_search
-        events, _ = await search.page(search.checked(AuditKey(user=self._user_id)), EVENTS, None)
-        self._audit.show(events, lambda: _trail(events))
+        events, _ = await search.page(
+            search.checked(AuditKey(user=self._user_id)), MAX_EVENTS, None
+        )
+        self._audit.show(events, lambda: _show_events(events))
 
 
-def _trail(events: Sequence[AuditEvent]) -> None:
+def _show_events(events: Sequence[AuditEvent]) -> None:
     if not events:
-        empty_state("Nothing was audited yet.")
+        empty_state("No events yet.")
     for event in events:
         at = datetime.fromtimestamp(event.epoch, UTC)
         facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())
@@ -193,5 +193,5 @@ def _trail(events: Sequence[AuditEvent]) -> None:
 
 
 def _metres(amount: float) -> str:
-    """`850 m`, `48.2 km`: distances and heights alike."""
+    """Format a distance or a height: `850 m`, `48.2 km`."""
     return f"{amount:,.0f} m" if amount < 1000 else f"{amount / 1000:,.1f} km"

@@ -1,4 +1,4 @@
-"""Cricket's pages: the matches, and one match as it goes on, with its followers and a phone that follows it."""
+"""The cricket pages: match list, and one match with its scorecard, followers and a phone."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -20,9 +20,9 @@ from tally.cricket.model.pipeline import pipeline_state
 from tally.cricket.wiring.backend import Cricket
 from tally.errors import TallyError
 
-EVENTS: Final = 12
-BALLS: Final = 36
-# The states of a Live Activity, and what they are called here.
+MAX_EVENTS: Final = 12
+MAX_BALLS: Final = 36
+# States of a Live Activity with their labels.
 STATES: Final = (
     ("pending", "Live Activities pending"),
     ("active", "Live Activities active"),
@@ -51,7 +51,7 @@ def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
     @shell.page(
         "/cricket",
         "Cricket",
-        "Matches of SportMonks, polled and told to everybody who follows them.",
+        "Matches from SportMonks with live updates for followers.",
     )
     async def matches() -> None:
         if cricket is None:
@@ -75,25 +75,25 @@ def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
         heading(
             " v ".join(team.name for team in body.teams), f"{body.league.name}, {body.match_type}"
         )
-        await _MatchPage(context, cricket, match_id).put()
+        await _MatchPage(context, cricket, match_id).build()
 
 
 class _MatchPage:
-    """One match for one visitor."""
+    """The page of one match for one visitor."""
 
     def __init__(self, context: ConsoleContext, cricket: Cricket, match_id: str) -> None:
         self._cricket = cricket
         self._match_id = match_id
         self._iphone = Iphone(context, self._match_id)
 
-    async def put(self) -> None:
+    async def build(self) -> None:
         with ui.element("div").classes("tally-phone-side"):
             with ui.column().classes("gap-4 w-full"):
                 with card("Score"):
                     self._score = Region(ui.column().classes("w-full gap-1"))
                     self._line = ui.label().classes("tally-quiet")
                     self._balls = Region(ui.row().classes("gap-1").props("aria-label='Last balls'"))
-                with card("Run rate", about="Runs by over, ball by ball"):
+                with card("Runs by over"):
                     axis = {
                         "type": "value",
                         "name": "overs",
@@ -107,10 +107,10 @@ class _MatchPage:
                 with card("Scorecard"):
                     self._cards = Region(ui.column().classes("w-full"))
             with ui.column().classes("gap-4 w-full"):
-                self._iphone.put()
-                with card("Followers", about="People, and what their phones show"):
+                self._iphone.build()
+                with card("Followers", about="Followers and their Live Activities"):
                     self._followers = Region(ui.element("dl").classes("tally-facts tally-numbers"))
-                with card("Key events", about="As they fire, the latest first"):
+                with card("Key events", about="Newest first"):
                     self._events = Region(ui.column().classes("gap-2").props("data-events=1"))
         await self.refresh()
         ui.timer(2.0, self.refresh, immediate=False)
@@ -133,7 +133,7 @@ class _MatchPage:
         balls = (
             ball_log.decode(state.processing.content).told if state.processing is not None else ()
         )
-        last = balls[-BALLS:]
+        last = balls[-MAX_BALLS:]
         self._balls.show(last, lambda: _badges(last))
         if heard is not None:
             feed = heard.feed
@@ -142,7 +142,7 @@ class _MatchPage:
         counts = (state.followers, *(state.activities.get(status, 0) for status, _ in STATES))
         self._followers.show(counts, lambda: _followers(counts))
         events = (
-            pipeline_state(state.active).published_events[-EVENTS:]
+            pipeline_state(state.active).published_events[-MAX_EVENTS:]
             if state.active is not None
             else ()
         )
@@ -151,7 +151,7 @@ class _MatchPage:
 
     def _show_rate(self, balls: tuple[Ball, ...]) -> None:
         series = [
-            line(f"Innings {number}", _worm(balls, number))
+            line(f"Innings {number}", _cumulative_runs(balls, number))
             for number in sorted({ball.innings for ball in balls})
         ]
         if series != self._chart.options["series"]:
@@ -177,18 +177,17 @@ def _badges(balls: Sequence[Ball]) -> None:
 
 
 def _followers(counts: Sequence[int]) -> None:
-    for count, told in zip(
-        counts, ("follow this match", *(told for _, told in STATES)), strict=True
-    ):
+    labels = ("Followers", *(label for _, label in STATES))
+    for count, label in zip(counts, labels, strict=True):
         with ui.element("dt").classes("text-weight-bold text-right"):
             ui.label(f"{count:,}")
         with ui.element("dd"):
-            ui.label(told)
+            ui.label(label)
 
 
 def _events(events: Sequence[KeyEvent]) -> None:
     if not events:
-        empty_state("Nothing has happened yet.")
+        empty_state("No key events yet.")
     for event in reversed(events):
         with ui.row().classes("gap-2 no-wrap items-baseline"):
             ui.label(f"{event.over}.{event.number}").classes(
@@ -243,7 +242,7 @@ def _bowlers(innings: InningsFeed) -> list[dict[str, Any]]:
     ]
 
 
-def _worm(balls: tuple[Ball, ...], innings: int) -> list[list[float]]:
+def _cumulative_runs(balls: tuple[Ball, ...], innings: int) -> list[list[float]]:
     """Runs so far after each ball of an innings."""
     total, points = 0, []
     for ball in balls:

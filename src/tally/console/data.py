@@ -1,7 +1,7 @@
-"""The data page: every table with its keys and indexes, every access pattern with what it costs now, and items by key.
+"""The data page: tables, access patterns with their cost, and items by key.
 
-Items are read by their partition key. A look through a whole table costs what the table is large,
-so it is made only when somebody asks for it, and stops after a few.
+Items are queried by partition key. A scan is expensive on a large table, so it needs confirmation
+and is limited.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from tally.store.report import PatternRow, format_cell
 from tally.store.schema import Table
 from tally.store.values import Item
 
-MAX_SHOWN: Final = 25
+MAX_ITEMS: Final = 25
 TABLE_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "name", "label": "Table", "field": "name", "align": "left", "sortable": True},
     {"name": "key", "label": "Key", "field": "key", "align": "left"},
     {"name": "indexes", "label": "Indexes", "field": "indexes", "align": "left"},
-    {"name": "ttl", "label": "Expires by", "field": "ttl", "align": "left"},
+    {"name": "ttl", "label": "TTL attribute", "field": "ttl", "align": "left"},
 ]
 PATTERN_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "backend", "label": "Backend", "field": "backend", "align": "left", "sortable": True},
@@ -44,11 +44,11 @@ def add_data_pages(shell: Shell, context: ConsoleContext) -> None:
     @shell.page(
         "/data",
         "Data",
-        "Every table, every way in which the code reads or writes it, and what that costs.",
+        "All tables, their access patterns and what each pattern costs.",
     )
     def data() -> None:
         tables = {table.name: table for table in context.catalogue.tables()}
-        with card("Tables", about="With DynamoDB's keys and indexes, whatever engine keeps them"):
+        with card("Tables", about="Keys and indexes are the same on every engine"):
             rows = [_table_row(table) for table in tables.values()]
             ui.table(columns=TABLE_COLUMNS, rows=rows, row_key="name", pagination=10).classes(
                 "w-full"
@@ -67,15 +67,15 @@ def _table_row(table: Table) -> dict[str, str]:
 
 
 def _patterns(context: ConsoleContext) -> None:
-    about = "What the code may ask of the store, and what it has cost since the start: capacity units, and milliseconds"
+    about = "Calls, capacity units and latency since start"
     with card("Access patterns", about=about):
-        wanted = ui.input("Find a pattern, a table or a backend").props("clearable").classes("w-80")
+        pattern_filter = ui.input("Filter patterns").props("clearable").classes("w-80")
         table = (
             ui.table(columns=PATTERN_COLUMNS, rows=[], row_key="id", pagination=15)
             .classes("w-full")
             .props("dense flat")
         )
-        wanted.bind_value_to(table, "filter")
+        pattern_filter.bind_value_to(table, "filter")
 
     def refresh() -> None:
         table.rows = [_pattern_row(row) for row in context.patterns()]
@@ -102,51 +102,51 @@ def _pattern_row(row: PatternRow) -> dict[str, Any]:
 def _browser(context: ConsoleContext, tables: Mapping[str, Table]) -> None:
     with card(
         "Items by key",
-        about="Items of a partition. To look through a whole table is a scan, so it is asked for twice.",
+        about="Query one partition, or scan a table (with confirmation)",
     ):
         with ui.row().classes("items-end gap-3"):
             chosen = ui.select(sorted(tables), label="Table").classes("w-72")
             partition = ui.input("Partition key").classes("w-72")
-            ui.button("Look", icon="search", on_click=lambda: look())  # noqa: PLW0108  (it is defined below)
-            ui.button("Look through the table", on_click=lambda: confirm()).props(  # noqa: PLW0108  (likewise)
+            ui.button("Query", icon="search", on_click=lambda: query())  # noqa: PLW0108  (defined below)
+            ui.button("Scan table", on_click=lambda: confirm()).props(  # noqa: PLW0108  (defined below)
                 "flat no-caps color=warning"
             )
-        found = ui.column().classes("w-full")
+        results = ui.column().classes("w-full")
 
-    async def look() -> None:
+    async def query() -> None:
         table = tables.get(str(chosen.value))
         if table is None or not partition.value:
-            ui.notify("Choose a table, and say which partition", type="warning")
+            ui.notify("Select a table and enter a partition key", type="warning")
             return
-        where = F(table.partition.name) == _typed(table, str(partition.value))
-        await _show(context, found, api.Query(table, where, limit=MAX_SHOWN))
+        condition = F(table.partition.name) == _typed(table, str(partition.value))
+        await _show(context, results, api.Query(table, condition, limit=MAX_ITEMS))
 
     def confirm() -> None:
         table = tables.get(str(chosen.value))
         if table is None:
-            ui.notify("Choose a table", type="warning")
+            ui.notify("Select a table", type="warning")
         else:
-            _confirm_scan(context, table, found)
+            _confirm_scan(context, table, results)
 
 
-def _confirm_scan(context: ConsoleContext, table: Table, found: ui.column) -> None:
+def _confirm_scan(context: ConsoleContext, table: Table, results: ui.column) -> None:
     async def scan() -> None:
         dialog.value = False
-        await _show(context, found, api.Scan(table, limit=MAX_SHOWN))
+        await _show(context, results, api.Scan(table, limit=MAX_ITEMS))
 
     with ui.dialog() as dialog, ui.card():
-        ui.label(
-            f"Read the first {MAX_SHOWN} items of {table.name}, wherever they are? This is a scan."
-        )
+        ui.label(f"Read the first {MAX_ITEMS} items of {table.name}? This is a scan.")
         with ui.row():
             ui.button("Scan", on_click=scan)
             ui.button("Cancel", on_click=dialog.close).props("flat")
     dialog.value = True
 
 
-async def _show(context: ConsoleContext, where: ui.column, operation: api.Query | api.Scan) -> None:
-    """The items that an operation finds, as JSON."""
-    where.clear()
+async def _show(
+    context: ConsoleContext, results: ui.column, operation: api.Query | api.Scan
+) -> None:
+    """Run the operation and show its items as JSON."""
+    results.clear()
     engine = context.store.engine
     try:
         if isinstance(operation, api.Query):
@@ -154,12 +154,12 @@ async def _show(context: ConsoleContext, where: ui.column, operation: api.Query 
         else:
             page = await engine.scan(operation)
     except StoreError as error:
-        with where:
+        with results:
             empty_state(str(error))
         return
-    with where:
+    with results:
         if not page.items:
-            empty_state("There is nothing under this key.")
+            empty_state("No items with this key.")
         for item in page.items:
             ui.code(_as_json(item), language="json").classes("w-full")
 
@@ -169,5 +169,5 @@ def _typed(table: Table, text: str) -> str | Decimal:
 
 
 def _as_json(item: Item) -> str:
-    shown = to_jsonable(item, binary=lambda content: f"{len(content)} bytes")
-    return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+    content = to_jsonable(item, binary=lambda content: f"{len(content)} bytes")
+    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode()

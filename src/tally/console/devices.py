@@ -1,4 +1,4 @@
-"""The devices' pages: the fleet by activity, the keys, and one device with a chart for each sensor."""
+"""The devices pages: device list, API keys, and one device with a chart per sensor."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -14,18 +14,18 @@ from tally.devices.model import ApiKey, Device, Reading
 from tally.devices.wiring import Devices
 from tally.errors import NotFound, TallyError
 
-SHOWN: Final = 200
-KEYS: Final = 50
-POINTS: Final = 240
-# What can be looked at in a chart, in milliseconds.
-SPANS: Final = {
+MAX_DEVICES: Final = 200
+MAX_KEYS: Final = 50
+CHART_POINTS: Final = 240
+# Selectable time ranges of the charts, in milliseconds.
+TIME_RANGES: Final = {
     "10 minutes": 600_000,
     "1 hour": 3_600_000,
     "1 day": 86_400_000,
     "7 days": 604_800_000,
 }
 DAY_MS: Final = 86_400_000
-FLEET_COLUMNS: Final[list[dict[str, Any]]] = [
+DEVICE_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "id", "label": "Device", "field": "id", "align": "left"},
     {"name": "name", "label": "Name", "field": "name", "align": "left"},
     {"name": "seen", "label": "Last seen", "field": "seen", "align": "left"},
@@ -40,13 +40,13 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
     @shell.page(
         "/devices",
         "Devices",
-        "Boards that measure and send; each reading is stored once, however often it is sent.",
+        "Devices send sensor readings. Each reading is stored exactly once, even if it is resent.",
     )
-    async def fleet() -> None:
+    async def device_list() -> None:
         if devices is None:
             not_started("devices")
             return
-        await _fleet(context, devices)
+        await _device_list(context, devices)
         await _keys(devices)
 
     @shell.page("/devices/{hardware_id}", "Device", is_headed=False)
@@ -56,37 +56,37 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
             not_started("devices")
             return
         try:
-            shown = await devices.handlers.registry.get(hardware_id)
+            found = await devices.handlers.registry.get(hardware_id)
         except TallyError as error:
             heading("Device")
             empty_state(error.message)
             return
-        await _device(context, devices, shown)
+        await _device(context, devices, found)
 
 
-async def _fleet(context: ConsoleContext, devices: Devices) -> None:
-    about = "The latest heard of first, noted every five minutes. Choose a board for its charts."
-    with card("The fleet", about=about):
-        table = ui.table(columns=FLEET_COLUMNS, rows=[], row_key="id", pagination=15).classes(
+async def _device_list(context: ConsoleContext, devices: Devices) -> None:
+    about = "Sorted by last activity (updated every 5 minutes). Select a device to see its charts."
+    with card("All devices", about=about):
+        table = ui.table(columns=DEVICE_COLUMNS, rows=[], row_key="id", pagination=15).classes(
             "w-full cursor-pointer"
         )
         table.props("dense flat")
         table.on("rowClick", lambda event: ui.navigate.to(f"/devices/{event.args[1]['id']}"))
         with ui.column() as empty:
-            empty_state("No board has been heard of yet: tally sim boards makes some.")
+            empty_state('No devices yet. Start some with "tally sim boards".')
 
     async def refresh() -> None:
-        found, _ = await devices.handlers.registry.by_activity(SHOWN, None)
+        page, _ = await devices.handlers.registry.by_activity(MAX_DEVICES, None)
         now = context.clock.now()
-        table.rows = [_fleet_row(each, now) for each in found]
+        table.rows = [_device_row(device, now) for device in page]
         table.update()
-        empty.set_visibility(not found)
+        empty.set_visibility(not page)
 
     await refresh()
     ui.timer(3.0, refresh, immediate=False)
 
 
-def _fleet_row(device: Device, now: datetime) -> dict[str, str]:
+def _device_row(device: Device, now: datetime) -> dict[str, str]:
     return {
         "id": device.hardware_id,
         "name": device.friendly_name or "",
@@ -99,30 +99,28 @@ def _fleet_row(device: Device, now: datetime) -> dict[str, str]:
 async def _keys(devices: Devices) -> None:
     with card(
         "API keys",
-        about="A board proves with a key that it may send. A key is shown once, when it is made.",
+        about="Devices authenticate with an API key. A key is shown only once, when it is created.",
     ):
         with ui.row().classes("items-center"):
-            description = ui.input("What the new key is for").classes("w-64")
-            ui.button("Make a key", icon="key", on_click=lambda: make())  # noqa: PLW0108  (it is defined below)
-        listed = ui.column().classes("w-full gap-1")
+            description = ui.input("Description of the new key").classes("w-64")
+            ui.button("Create key", icon="key", on_click=lambda: create())  # noqa: PLW0108  (defined below)
+        key_list = ui.column().classes("w-full gap-1")
 
     async def refresh() -> None:
-        found, _ = await devices.handlers.keys.newest_first(KEYS, None)
-        listed.clear()
-        with listed:
-            for key in found:
+        page, _ = await devices.handlers.keys.newest_first(MAX_KEYS, None)
+        key_list.clear()
+        with key_list:
+            for key in page:
                 _key_row(devices, key, refresh)
 
-    async def make() -> None:
+    async def create() -> None:
         _, raw = await devices.handlers.keys.create(description.value or None)
         with ui.dialog() as dialog, ui.card():
-            ui.label("The key is shown this once, and never again").props(
-                "role=heading aria-level=2"
-            )
+            ui.label("Copy the key now. It is not shown again.").props("role=heading aria-level=2")
             ui.label(raw).classes("text-weight-bold").style("font-family: monospace").props(
                 "data-new-key=1"
             )
-            ui.button("I have it", on_click=dialog.close)
+            ui.button("Done", on_click=dialog.close)
         dialog.value = True
         description.set_value("")
         await refresh()
@@ -137,8 +135,8 @@ def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
 
     with ui.row().classes("items-center gap-3"):
         ui.icon("key" if key.is_active else "key_off").props("aria-hidden=true")
-        ui.label(key.description or "without a description")
-        ui.label(f"made {_day(key.created_at)}, last used {_day(key.last_used_at)}").classes(
+        ui.label(key.description or "No description")
+        ui.label(f"Created {_day(key.created_at)}, last used {_day(key.last_used_at)}").classes(
             "tally-quiet tally-small"
         )
         if key.is_active:
@@ -148,7 +146,7 @@ def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
 
 
 async def _device(context: ConsoleContext, devices: Devices, device: Device) -> None:
-    about = f"Firmware {device.firmware_version}, first heard of {_day(device.first_registered_at)}"
+    about = f"Firmware {device.firmware_version}, first seen {_day(device.first_registered_at)}"
     heading(
         device.friendly_name or device.hardware_id,
         about if device.friendly_name is None else f"{device.hardware_id}. {about}",
@@ -156,53 +154,55 @@ async def _device(context: ConsoleContext, devices: Devices, device: Device) -> 
     with card("Live readings"):
         latest = Region(ui.row().classes("gap-8"))
     with ui.row().classes("items-end gap-4 w-full"):
-        time_span = ui.select(list(SPANS), value="10 minutes", label="Time shown").classes("w-48")
-        _naming(devices, device)
+        time_span = ui.select(list(TIME_RANGES), value="10 minutes", label="Time range").classes(
+            "w-48"
+        )
+        _rename_form(devices, device)
     charts = ui.element("div").classes("tally-halves")
-    drawn: dict[str, ui.echart] = {}
+    sensor_charts: dict[str, ui.echart] = {}
 
     async def refresh() -> None:
         try:
             reading = await devices.handlers.history.latest(device.hardware_id)
         except NotFound:
             return
-        latest.show(reading.sensors, lambda: _told(reading))
+        latest.show(reading.sensors, lambda: _sensor_values(reading))
         now = context.clock.milliseconds()
-        since = max(0, now - SPANS[str(time_span.value)])
+        since = max(0, now - TIME_RANGES[str(time_span.value)])
         for sensor in sorted(reading.sensors):
             series = await devices.handlers.history.series(
-                device.hardware_id, sensor, (since, now), POINTS
+                device.hardware_id, sensor, (since, now), CHART_POINTS
             )
-            if sensor not in drawn:
+            if sensor not in sensor_charts:
                 with charts, card(sensor):
-                    drawn[sensor] = (
+                    sensor_charts[sensor] = (
                         ui.echart(_chart())
                         .classes("w-full h-56")
                         .props(f"aria-label='{sensor} over time'")
                     )
             points = [[bucket.from_ms, round(float(bucket.mean), 3)] for bucket in series.buckets]
-            drawn[sensor].options["series"] = [line(sensor, points)]
-            drawn[sensor].options["xAxis"]["axisLabel"]["formatter"] = (
-                DAYS if SPANS[str(time_span.value)] > DAY_MS else HOURS
+            sensor_charts[sensor].options["series"] = [line(sensor, points)]
+            sensor_charts[sensor].options["xAxis"]["axisLabel"]["formatter"] = (
+                DAYS if TIME_RANGES[str(time_span.value)] > DAY_MS else HOURS
             )
-            drawn[sensor].update()
+            sensor_charts[sensor].update()
 
     time_span.on_value_change(refresh)
     await refresh()
     ui.timer(3.0, refresh, immediate=False)
 
 
-def _naming(devices: Devices, device: Device) -> None:
-    name = ui.input("Name of the board", value=device.friendly_name or "").classes("w-64")
+def _rename_form(devices: Devices, device: Device) -> None:
+    name = ui.input("Device name", value=device.friendly_name or "").classes("w-64")
 
     async def rename() -> None:
         await devices.handlers.registry.rename(device.hardware_id, name.value or None)
-        ui.notify("Renamed: it has the name from its next reading on")
+        ui.notify("Renamed. The name applies from the next reading.")
 
     ui.button("Rename", on_click=rename).props("flat no-caps")
 
 
-def _told(reading: Reading) -> None:
+def _sensor_values(reading: Reading) -> None:
     for name, value in sorted(reading.sensors.items()):
         with ui.column().classes("gap-0"):
             ui.label(f"{float(value):,.2f}".rstrip("0").rstrip(".")).classes(
@@ -211,8 +211,10 @@ def _told(reading: Reading) -> None:
             ui.label(name).classes("tally-quiet tally-small")
 
 
-def _day(moment: str | None) -> str:
-    return "never" if moment is None else f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M} UTC"
+def _day(timestamp: str | None) -> str:
+    return (
+        "never" if timestamp is None else f"{datetime.fromisoformat(timestamp):%Y-%m-%d %H:%M} UTC"
+    )
 
 
 def _chart() -> dict[str, Any]:

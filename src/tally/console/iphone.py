@@ -1,8 +1,7 @@
-"""A virtual iPhone on the page of a match: its Lock Screen shows the very payload that was pushed to it.
+"""A virtual iPhone on the match page: its Lock Screen shows the payload that was pushed to it.
 
-It is one of the demo's phones, kept for whoever looks at the console: it follows the match by the
-real API, and what it shows came through Apple's simulated push service. Without a demo there is
-none.
+The phone is one of the demo's. It follows the match through the real API and receives pushes from
+the APNs simulator. Outside the demo there is none.
 """
 
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nicegui import ui
 
 from tally.console.context import ConsoleContext
+from tally.console.formatting import pluralize
 from tally.console.shell import Region, card
 
 # The console also runs where the extra "demo" is not installed.
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tally.sim.phones.activitykit import PhoneActivity
     from tally.sim.phones.phone import VirtualPhone
 
-BELLS: Final = {
+FOLLOW_STATES: Final = {
     "not following": ("notifications_none", "Not following: tap to follow"),
     "following": ("notifications_active", "Following"),
     "following, Live Activities are off": (
         "notification_important",
         "Following, but Live Activities are off",
     ),
-    "pending": ("hourglass_top", "One moment"),
+    "pending": ("hourglass_top", "Pending"),
 }
 SCREEN: Final = (
     "background: linear-gradient(160deg, #20343f, #0e1518); border-radius: 34px; border: 8px solid #0a0d0e; color: white;"
@@ -35,16 +35,16 @@ ACTIVITY: Final = "background: rgb(20 26 28 / .92); border: 1px solid rgb(255 25
 
 
 class Iphone:
-    """The phone, for one match."""
+    """The virtual phone for one match."""
 
     def __init__(self, context: ConsoleContext, match_id: str) -> None:
         self._context = context
         self._match_id = match_id
 
-    def put(self) -> None:
+    def build(self) -> None:
         with card(
-            "A virtual iPhone",
-            about="Follow the match, and its Lock Screen shows the very payload that was pushed.",
+            "Virtual iPhone",
+            about="Follow the match to see the pushed payload on the Lock Screen.",
         ):
             with ui.column().classes("w-full items-stretch").style(SCREEN).props("data-iphone=1"):
                 self._clock = ui.label().classes("text-h4 text-center")
@@ -53,32 +53,35 @@ class Iphone:
                 self._bell = ui.button(
                     "Follow", icon="notifications_none", on_click=self.follow
                 ).props("no-caps data-follow=1")
-                ui.button("Swipe away", on_click=self.swipe).props("flat no-caps dense")
-                ui.button("Kill the app", on_click=self.kill).props(
+                ui.button("Dismiss activity", on_click=self.swipe).props("flat no-caps dense")
+                ui.button("Quit the app", on_click=self.kill).props(
                     "flat no-caps dense color=negative"
                 )
-            self._said = ui.label().classes("tally-quiet")
+            self._status = ui.label().classes("tally-quiet")
 
     def refresh(self) -> None:
         self._clock.set_text(f"{self._context.clock.now():%H:%M}")
         phone = self._phone
         if phone is None:
-            self._screen.show(
-                "no phone", lambda: ui.label("A phone comes with the demo: tally up.")
-            )
+            self._screen.show("no phone", lambda: ui.label("Only the demo (tally up) has phones."))
             return
-        activities = [each for each in phone.kit.on_screen() if each.match_id == self._match_id]
-        shown = [
-            (each.activity_id, each.updates, each.timestamp, each.state) for each in activities
+        activities = [
+            activity for activity in phone.kit.on_screen() if activity.match_id == self._match_id
         ]
-        self._screen.show(shown, lambda: _lock_screen(activities))
-        sign, words = BELLS[phone.bell(self._match_id).value]
-        self._bell.props(f"icon={sign}")
+        versions = [
+            (activity.activity_id, activity.updates, activity.timestamp, activity.state)
+            for activity in activities
+        ]
+        self._screen.show(versions, lambda: _lock_screen(activities))
+        icon, status = FOLLOW_STATES[phone.bell(self._match_id).value]
+        self._bell.props(f"icon={icon}")
         is_following = self._match_id in (
             phone.app.follows.followed if phone.app is not None else {}
         )
         self._bell.set_text("Unfollow" if is_following else "Follow")
-        self._said.set_text(words if phone.app is not None else f"{words}; the app is not running")
+        self._status.set_text(
+            status if phone.app is not None else f"{status}; the app is not running"
+        )
 
     async def follow(self) -> None:
         phone = self._phone
@@ -88,7 +91,7 @@ class Iphone:
         if self._match_id in app.follows.followed:
             await app.follows.unfollow(self._match_id)
         elif not await app.follows.follow(self._match_id):
-            ui.notify(phone.api.last_error or "That did not work", type="warning")
+            ui.notify(phone.api.last_error or "Request failed", type="warning")
         self.refresh()
 
     async def swipe(self) -> None:
@@ -109,7 +112,7 @@ class Iphone:
 
 def _lock_screen(activities: "Sequence[PhoneActivity]") -> None:
     if not activities:
-        ui.label("Nothing on the Lock Screen").classes("w-full text-center").style("color: #c9d3d6")
+        ui.label("No Live Activity").classes("w-full text-center").style("color: #c9d3d6")
     for activity in activities:
         _live_activity(activity)
 
@@ -129,7 +132,8 @@ def _live_activity(activity: "PhoneActivity") -> None:
             ui.label(f"{event.get('title', '')} {event.get('text', '')}").style("color: #ffd28a")
         ui.label(" ".join(content.get("lastBalls", ()))).style("color: #c9d3d6")
         how = "by channel" if activity.channel is not None else "by token"
-        ui.label(f"{activity.updates} updates {how}, {activity.state.value}").style(
+        updates = pluralize(activity.updates, "update", "updates")
+        ui.label(f"{activity.updates} {updates} {how}, {activity.state.value}").style(
             "color: #c9d3d6; font-size: .75rem"
         )
 

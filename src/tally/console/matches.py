@@ -1,4 +1,4 @@
-"""The list of matches: those that are on, those that come, and those that are over."""
+"""The match list: live, upcoming and finished matches."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,17 +15,17 @@ from tally.cricket.model.feed import MatchStatus
 from tally.cricket.service.queries.matches import Wanted
 from tally.cricket.wiring.backend import Cricket
 
-SHOWN: Final = 40
+MAX_MATCHES: Final = 40
 REFRESH_SECONDS: Final = 3.0
 
 
 async def show_match_list(context: ConsoleContext, cricket: Cricket) -> None:
-    listed = Region(ui.column().classes("w-full gap-4"))
+    match_list = Region(ui.column().classes("w-full gap-4"))
 
     async def refresh() -> None:
-        found, _ = await cricket.reading.matches.page(Wanted(), SHOWN, None)
+        found, _ = await cricket.reading.matches.page(Wanted(), MAX_MATCHES, None)
         rows = [(body, _when(body, context.clock.now())) for body in map(match_body, found)]
-        listed.show(rows, lambda: _lists(rows))
+        match_list.show(rows, lambda: _lists(rows))
 
     await refresh()
     ui.timer(REFRESH_SECONDS, refresh, immediate=False)
@@ -33,29 +33,33 @@ async def show_match_list(context: ConsoleContext, cricket: Cricket) -> None:
 
 def _when(body: MatchBody, now: datetime) -> str:
     wait = (datetime.fromisoformat(body.start_time) - now).total_seconds()
-    return f"starts in {format_span(wait)}" if wait > 0 else f"began {format_ago(-wait)}"
+    return f"starts in {format_span(wait)}" if wait > 0 else f"started {format_ago(-wait)}"
 
 
 def _lists(rows: Sequence[tuple[MatchBody, str]]) -> None:
     if not rows:
-        empty_state("No matches yet: they come with the first sync.")
+        empty_state("No matches yet. The first sync imports them.")
     live = [row for row in rows if row[0].is_live]
     over = [row for row in rows if row[0].is_over and not row[0].is_live]
-    coming = [row for row in rows if not row[0].is_over and not row[0].is_live]
-    for title, some in (("On now", live), ("To come", coming), ("Over", over[::-1])):
-        if some:
+    upcoming = [row for row in rows if not row[0].is_over and not row[0].is_live]
+    for title, section in (
+        ("Live matches", live),
+        ("Upcoming", upcoming),
+        ("Finished", over[::-1]),
+    ):
+        if section:
             ui.label(title).classes("text-h6").props("role=heading aria-level=2")
             with ui.element("div").classes("tally-halves"):
-                for body, when in some:
+                for body, when in section:
                     _match(body, when)
 
 
 def _state(body: MatchBody) -> str:
     if body.is_live:
         return "live"
-    # One that was put away while it was on, since the score service no longer spoke of it.
+    # Archived while it was live, because the score service stopped listing it.
     is_cut_short = body.is_over and not MatchStatus(body.status).is_over
-    return "not heard to the end" if is_cut_short else body.status.replace("_", " ")
+    return "no result received" if is_cut_short else body.status.replace("_", " ")
 
 
 def _match(body: MatchBody, when: str) -> None:

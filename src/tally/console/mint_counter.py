@@ -49,13 +49,13 @@ class MintCounter:
 
     async def _unsettled_events(self, key: AuditKey) -> list[AuditEvent]:
         """Return the events after the settled ones, at most `MAX_EVENTS`."""
-        found: list[AuditEvent] = []
+        unsettled: list[AuditEvent] = []
         start = None
-        while len(found) < MAX_EVENTS:
+        while len(unsettled) < MAX_EVENTS:
             events, start = await self.search.page(key, PAGE_SIZE, start)
             fresh = [event for event in events if event.epoch >= self._settled_until]
-            found += fresh
+            unsettled += fresh
             if start is None or len(fresh) < len(events):
-                return found
+                return unsettled
         self.is_more = True
-        return found
+        return unsettled

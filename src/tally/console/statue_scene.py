@@ -1,4 +1,4 @@
-"""A model of collect's in three dimensions: the parts that were earned stand there, the others are outlines."""
+"""Renders a collect model in 3D: earned parts are solid, the others are outlines."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -9,37 +9,37 @@ from nicegui import ui
 from tally.collect.model import Model
 
 EARNED: Final = 1.0
-WANTED: Final = 0.22
-# At least so wide is a model taken to be, with its arms and shadows.
-WIDTH: Final = 2.6
+MISSING: Final = 0.22
+# Minimum width of a model, including arms and shadows.
+MIN_WIDTH: Final = 2.6
 GREY: Final = "#8a938f"
 
 
 def draw(scene: ui.scene, model: Model, earned: Collection[int]) -> None:
-    """Every part of the model; y points up in its description, z does in the scene."""
+    """Draw every part. The model's y axis points up; the scene's z axis does."""
     with scene.group() as upright:
         upright.rotate(math.pi / 2, 0, 0)
         for part in model.parts:
             for primitive in part.mesh:
-                _put(scene, primitive, is_earned=part.index in earned)
+                _draw_primitive(scene, primitive, is_earned=part.index in earned)
 
 
-def look_at(scene: ui.scene, model: Model) -> None:
-    """Put the camera where the whole model is seen, from a little above."""
-    ends = [
-        (_three(each["position"])[1], _three(each["scale"])[1])
+def aim_camera(scene: ui.scene, model: Model) -> None:
+    """Position the camera so that the whole model is visible from slightly above."""
+    extents = [
+        (_vector(primitive["position"])[1], _vector(primitive["scale"])[1])
         for part in model.parts
-        for each in part.mesh
+        for primitive in part.mesh
     ]
     top, bottom = (
-        max(middle + half for middle, half in ends),
-        min(middle - half for middle, half in ends),
+        max(middle + half for middle, half in extents),
+        min(middle - half for middle, half in extents),
     )
-    middle, away = (top + bottom) / 2, 0.95 * max(top - bottom, WIDTH)
+    middle, distance = (top + bottom) / 2, 0.95 * max(top - bottom, MIN_WIDTH)
     scene.move_camera(
-        x=0.6 * away,
-        y=-0.8 * away,
-        z=middle + 0.25 * away,
+        x=0.6 * distance,
+        y=-0.8 * distance,
+        z=middle + 0.25 * distance,
         look_at_x=0,
         look_at_y=0,
         look_at_z=middle,
@@ -47,13 +47,13 @@ def look_at(scene: ui.scene, model: Model) -> None:
     )
 
 
-def _put(scene: ui.scene, primitive: Mapping[str, Any], *, is_earned: bool) -> None:
-    placed = _shape(scene, str(primitive["shape"]), is_outline=not is_earned)
-    placed.move(*_three(primitive["position"]))
-    placed.rotate(*(math.radians(angle) for angle in _three(primitive["rotation"])))
-    placed.scale(*_three(primitive["scale"]))
-    placed.material(
-        str(primitive["colour"]) if is_earned else GREY, EARNED if is_earned else WANTED
+def _draw_primitive(scene: ui.scene, primitive: Mapping[str, Any], *, is_earned: bool) -> None:
+    element = _shape(scene, str(primitive["shape"]), is_outline=not is_earned)
+    element.move(*_vector(primitive["position"]))
+    element.rotate(*(math.radians(angle) for angle in _vector(primitive["rotation"])))
+    element.scale(*_vector(primitive["scale"]))
+    element.material(
+        str(primitive["colour"]) if is_earned else GREY, EARNED if is_earned else MISSING
     )
 
 
@@ -69,6 +69,6 @@ def _shape(scene: ui.scene, shape: str, *, is_outline: bool) -> Any:
     return scene.box(1, 1, 1, wireframe=is_outline)
 
 
-def _three(values: Any) -> tuple[float, float, float]:
+def _vector(values: Any) -> tuple[float, float, float]:
     x, y, z = (float(value) for value in values)
     return x, y, z
