@@ -66,7 +66,8 @@ async def test_controls_have_names_and_text_has_contrast_in_light_and_dark_mode(
     assert await page.locator("[role=heading][aria-level='1']").count() == 1
     assert await page.locator("html").get_attribute("lang") == "en"
     await page.set_viewport_size({"width": 390, "height": 844})
-    assert await page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    # The 3D scene resizes after the page does.
+    await page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
 
 
 async def expect_contrast(page: Page) -> None:
