@@ -21,6 +21,7 @@ from bench.live import live
 from bench.push import pushes
 from bench.rounds import Line
 from bench.scoreboard import scoreboard
+from bench.startup import startup
 from bench.store import beside_dynamodb_local, beside_raw, growth
 
 _COLUMNS = ("what", "µs an operation", "beside", "µs an operation", "ratio", "to reach", "")
@@ -32,7 +33,7 @@ def main(
     only: Annotated[
         str,
         typer.Option(
-            help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, scoreboard, push, live, cricket."
+            help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, scoreboard, push, live, cricket, startup."
         ),
     ] = "",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each pair of figures takes.")] = 9,
@@ -70,6 +71,7 @@ def main(
         "push": pushes(rounds),
         "live": live(rounds),
         "cricket": cricket(seconds, fixtures),
+        "startup": startup(rounds),
     }
     if hours:
         parts["devices-hours"] = lasting(hours)
