@@ -4,6 +4,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 from bench.rounds import Line, take_turns
@@ -32,20 +33,16 @@ async def startup(rounds: int) -> AsyncIterator[Line]:
     with tempfile.TemporaryDirectory() as directory:
         empty = Path(directory) / "empty.py"
         empty.write_text(EMPTY_PROGRAM, encoding="utf-8")
-        for option in ("--help", "--version"):
-
-            async def run_tally(option: str = option) -> int:
-                return await _run("-m", "tally.cli", option)
-
-            async def run_empty() -> int:
-                return await _run(str(empty), "--help")
-
+        # The empty program has no --version; running its command costs the same imports.
+        for option, empty_option in (("--help", "--help"), ("--version", "run")):
+            run_tally = partial(_run, "-m", "tally.cli", option)
+            run_empty = partial(_run, str(empty), empty_option)
             ours, peer, ratio = await take_turns(run_tally, run_empty, rounds)
             yield Line(
                 section="startup",
                 what=f"tally {option}",
                 microseconds=ours,
-                peer="empty typer program, --help",
+                peer=f"empty typer program, {empty_option}",
                 peer_microseconds=peer,
                 ratio=ratio,
                 goal=f"at most {MAX_RATIO:g}",

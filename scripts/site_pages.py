@@ -43,7 +43,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _adapt(link: re.Match[str], source: str, page: str) -> str:
     image, text, target, anchor = link.groups(default="")
-    path = os.path.normpath(os.path.join(os.path.dirname(source), target))
+    path = os.path.normpath(Path(source).parent / target)
     if path in EXTRA_PAGES:
         path = EXTRA_PAGES[path]
     elif path.startswith("docs/"):
@@ -52,5 +52,5 @@ def _adapt(link: re.Match[str], source: str, page: str) -> str:
         return text
     else:
         return link[0]
-    relative = os.path.relpath(path, os.path.dirname(page) or ".")
+    relative = os.path.relpath(path, Path(page).parent)
     return f"{image}[{text}]({relative}{anchor})"
