@@ -10,15 +10,24 @@ import pytest
 
 from tally.settings import SETTINGS
 from tally.store.collector import _COUNTERS
+from tests.needs import need_program
+from tests.test_cli import read_until, started
 from tests.test_docs import make_targets
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """The README's code blocks in a language, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
 COMMANDS = [
     line.split("#")[0].strip()
-    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for block in blocks("sh")
     for line in block.splitlines()
-    if line
+    if line and "curl" not in block
 ]
 
 
@@ -77,3 +86,43 @@ def test_every_figure_that_operators_are_told_to_watch_is_kept() -> None:
     }
     assert len(named) > 10
     assert {name for name in named if name not in kept} == set()
+
+
+def test_python_snippet_runs(tmp_path: Path) -> None:
+    """The snippet runs as it is, and a second run adds to what the first stored."""
+    [snippet] = blocks("python")
+    for points in (5, 10):
+        done = subprocess.run(
+            [sys.executable, "-c", snippet],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert f"'points': {points}" in done.stdout
+
+
+def test_each_backend_answers_its_request(tmp_path: Path) -> None:
+    """The requests of the README succeed against `tally up`, with its addresses in their place."""
+    need_program("curl", "curl")
+    [requests] = [block for block in blocks("sh") if "curl" in block]
+    backends = "collect,cricket,devices,scoreboard"
+    with started(tmp_path, "up", "--port", "0", TALLY_BACKENDS=backends) as program:
+        assert program.stdout is not None
+        output = read_until(program.stdout, "Ctrl-C stops it")
+        [url] = re.findall(r"(http://\S+)/health\b", output)[:1]
+        [issuer] = re.findall(r"Sign-in for cricket.*?(http://[\d.:]+)", output)
+        script = requests.replace("http://127.0.0.1:8080", url).replace(
+            "http://127.0.0.1:8104", issuer
+        )
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    for field in ('"matchId"', '"modelId":"fox"', '"leaderboard"', '"hardware_id"'):
+        assert field in done.stdout
