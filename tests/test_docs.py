@@ -11,7 +11,11 @@ import pytest
 from tests.needs import need_program
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted(page.relative_to(ROOT) for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted(
+    page.relative_to(ROOT)
+    for pattern in ("*.md", "docs/**/*.md", "examples/*.md", "tests/*.md")
+    for page in ROOT.glob(pattern)
+)
 
 # In pieces, so that this file does not name what it looks for.
 REGISTRIES = "|".join(("py" + "pi", "python" + "hosted", "npm" + "js", "deb" + "ian", "crates"))

@@ -124,5 +124,5 @@ def test_each_backend_answers_its_request(tmp_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    for field in ('"matchId"', '"modelId":"fox"', '"leaderboard"', '"hardware_id"'):
+    for field in ('"matches"', '"modelId":"fox"', '"leaderboard"', '"hardware_id"'):
         assert field in done.stdout

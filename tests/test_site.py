@@ -20,17 +20,13 @@ def test_navigation_lists_every_page() -> None:
 
 def test_site_builds_strictly_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
     """A broken link fails the build; scripts, styles, fonts and images come with the site."""
-    mkdocs = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--quiet",
-        "--site-dir",
-        tmp_path,
-    ]
-    built = subprocess.run(mkdocs, cwd=ROOT, capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert built.returncode == 0, built.stderr
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) > 15
