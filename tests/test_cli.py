@@ -84,7 +84,7 @@ def test_up_says_where_it_is_and_stops_cleanly(tmp_path: Path, number: signal.Si
     port = free_port()
     with started(tmp_path, "up", "--port", str(port)) as program:
         assert program.stdout is not None
-        told = read_until(program.stdout, "Ctrl-C stops it")
+        told = read_until(program.stdout, "Press Ctrl-C to stop")
         for path in ("/docs", "/health", "/health/ready", "/metrics"):
             assert f"http://127.0.0.1:{port}{path}" in told
         assert str(tmp_path / "data") in told
@@ -122,7 +122,7 @@ def test_a_backup_is_taken_while_it_runs_and_restored_elsewhere(tmp_path: Path) 
         assert "A program runs on" in refused.stderr
         fresh = tally(tmp_path, "up", "--fresh", "--port", "0")
         assert fresh.returncode == 2
-        assert "A program runs on" in fresh.stderr
+        assert "is in use" in fresh.stderr
     restored = tally(
         tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "other")
     )

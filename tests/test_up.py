@@ -92,7 +92,7 @@ def demo(folder: Path, *words: str, **variables: str) -> Iterator[Demo]:
     }
     with started(folder, "up", "--port", str(port), *words, **chosen) as program:
         assert program.stdout is not None
-        told = read_until(program.stdout, "Ctrl-C stops it")
+        told = read_until(program.stdout, "Press Ctrl-C to stop")
         yield Demo(program, f"http://127.0.0.1:{port}", folder / "data", told)
 
 
@@ -120,13 +120,13 @@ def test_a_second_start_goes_on_where_the_first_stopped_also_after_a_kill(tmp_pa
     with demo(tmp_path) as first:
         steps = re.findall(r"^(.+): \d+\.\d s$", first.told, re.MULTILINE)
         assert steps == [
-            "The outside world, simulated",
-            "Tables and servers for devices, collect, scoreboard",
+            "Simulated external services",
+            "Stores and servers for devices, collect, scoreboard",
         ]
         for words in (
             "Tally is up",
             "/console/",
-            "Strava, simulated",
+            "Strava (simulated)",
             "devices-admin.key",
             str(first.data),
         ):
@@ -156,7 +156,7 @@ def test_fresh_sets_the_old_data_aside(tmp_path: Path) -> None:
         key = (first.data / "devices-admin.key").read_text(encoding="utf-8")
     with demo(tmp_path, "--no-sim", "--only", "devices", "--fresh") as second:
         [aside] = tmp_path.glob("data-*")
-        assert f"is in {aside} now" in second.told
+        assert f"to {aside}." in second.told
         assert (aside / "devices-admin.key").read_text(encoding="utf-8") == key
         assert (second.data / "devices-admin.key").read_text(encoding="utf-8") != key
         second.stop(signal.SIGTERM)
@@ -182,8 +182,8 @@ def test_only_the_backends_that_are_named_are_started(
         assert {path.split("/")[1] for path in checks} >= {"devices", "cricket"}
         assert not {path.split("/")[1] for path in checks} & {"collect", "scoreboard"}
         assert not (some.data / "postgres").exists()
-        assert "SportMonks, simulated" in some.told
-        assert "Strava, simulated" not in some.told
+        assert "SportMonks (simulated)" in some.told
+        assert "Strava (simulated)" not in some.told
         some.stop(signal.SIGTERM)
 
 
@@ -192,7 +192,7 @@ def test_for_other_machines_too_the_demo_starts_with_a_password_before_its_conso
 ) -> None:
     """As in a container, where it listens on every network."""
     with demo(tmp_path, "--host", "0.0.0.0", "--only", "collect") as shared:  # noqa: S104
-        assert "Strava, simulated" in shared.told
+        assert "Strava (simulated)" in shared.told
         assert (shared.data / "console.key").exists()
         shared.stop(signal.SIGTERM)
 

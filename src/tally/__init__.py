@@ -1,8 +1,7 @@
-"""Tally: four backends that read alike, on one store that has DynamoDB's semantics and runs embedded.
+"""Tally: four live backends on an embedded store with DynamoDB semantics.
 
-Start at `tally.cli` for the commands, at `tally.app` for how everything is built and wired, at
-`tally.store` for the database, and at `tally.kit` for what all backends share. Imports point one
-way, down that list, and a test holds them to it.
+`tally.cli` has the commands, `tally.app` builds an instance, `tally.store` is the database, and
+`tally.kit` is shared by all backends. Imports point down this list; import contracts enforce it.
 """
 
 __version__ = "0.1.0"

@@ -1,8 +1,8 @@
-"""The composition root: the one place that builds things and joins them, and the app that serves them.
+"""The composition root: builds an instance from its settings, and the app that serves it.
 
-`open_application` opens what must be opened, in order, and yields the `Application`; leaving it closes them in
-reverse. `build_app` makes the Starlette app of the parts. Nobody imports this module but the
-command line and the tests.
+`open_application` opens the store and the backends in order, yields the `Application` and closes
+everything in reverse order. `build_app` creates the Starlette app. Only the command line, the
+console and tests import this module.
 
     async with open_application(settings) as application:
         app = build_app(application)
@@ -54,24 +54,18 @@ from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 
 PROBE_SECONDS: Final = 2.0
-# Often enough for proxies, which cut connections that are silent for a minute.
-PING_SECONDS: Final = 30.0
-SWEEP_BITE: Final = 500
-DESCRIPTION: Final = "Tally keeps score of live things, and tells everyone who is watching."
+# Proxies close connections that are idle for a minute.
+SSE_PING_SECONDS: Final = 30.0
+SWEEP_BATCH_SIZE: Final = 500
+DESCRIPTION: Final = "Live backends for sports, games and sensors on an embedded store."
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
-    """All that an instance is made of, built and open."""
+class Application(Dependencies):
+    """An open instance: its dependencies and the backends built from them."""
 
-    settings: Settings
-    clock: Clock
-    metrics: Metrics
-    hub: Hub
-    cursors: Cursors
-    store: Store
     locks: Locks | None = None
     probes: tuple[Probe, ...] = ()
     jobs: tuple[Job, ...] = ()
@@ -85,7 +79,7 @@ class Application:
         )
 
     def drain(self) -> None:
-        """Begin to stop: no longer ready, and streams end with word of when to come back."""
+        """Start the shutdown: report not ready, and end streams with a reconnection delay."""
         self.stopping.set()
         self.hub.close()
 
@@ -110,14 +104,14 @@ BACKENDS: Final[Mapping[str, Callable[[Dependencies], AbstractAsyncContextManage
 async def open_application(
     settings: Settings, clock: Clock | None = None
 ) -> AsyncIterator[Application]:
-    """Open everything that `settings` ask for, and close it again in reverse order."""
+    """Open the store and the backends that `settings` name, and close them in reverse order."""
     clock = clock or SystemClock()
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(open_engine(settings, clock))
         store = Store(engine, clock)
         metrics.registry.register(PatternCollector(CATALOGUE, store.meters))
-        hub = Hub(clock, metrics, ping_seconds=PING_SECONDS)
+        hub = Hub(clock, metrics, ping_seconds=SSE_PING_SECONDS)
         stack.callback(hub.close)
         cursors = Cursors(
             settings.cursor_secret or keyfile.read_or_create(settings.data_dir / "cursor.key")
@@ -132,7 +126,7 @@ async def open_application(
         stack.enter_context(directory_lock.shared_lock(settings.data_dir))
         sweep = Job(
             name="ttl-sweep",
-            description="Deletes what has expired",
+            description="Deletes expired items",
             run=partial(_sweep, engine, clock),
             interval=60,
         )
@@ -145,25 +139,25 @@ async def open_application(
             store=store,
             probes=(
                 Probe("store", engine.ping),
-                *chain.from_iterable(each.probes for each in backends.values()),
+                *chain.from_iterable(backend.probes for backend in backends.values()),
             ),
-            jobs=(sweep, *chain.from_iterable(each.jobs for each in backends.values())),
-            apis=tuple(each.api for each in backends.values()),
+            jobs=(sweep, *chain.from_iterable(backend.jobs for backend in backends.values())),
+            apis=tuple(backend.api for backend in backends.values()),
             backends=backends,
         )
 
 
 @asynccontextmanager
 async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]:
-    """The engine that the settings name.
+    """Open the engine that the settings name.
 
-    The embedded one makes its tables; on DynamoDB that is for `tally schema create`.
+    The embedded engine creates its tables; on DynamoDB, `tally schema create` does.
     """
     if settings.store_engine == "dynamodb":
-        where = settings.dynamodb_endpoint
-        prefix = settings.dynamodb_table_prefix
         async with dynamodb.open_dynamodb(
-            endpoint=where, region=settings.dynamodb_region, table_prefix=prefix
+            endpoint=settings.dynamodb_endpoint,
+            region=settings.dynamodb_region,
+            table_prefix=settings.dynamodb_table_prefix,
         ) as engine:
             yield engine
         return
@@ -177,15 +171,15 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
 
 
 async def _sweep(engine: Engine, clock: Clock) -> None:
-    """A bite of each table at a time, so that nobody waits long behind it."""
+    """Delete expired items in small batches, so that other writes do not wait long."""
     for table in CATALOGUE.tables():
-        swept = SWEEP_BITE if table.ttl else 0
-        while swept == SWEEP_BITE:
-            swept = await engine.sweep(table, clock.seconds(), SWEEP_BITE)
+        deleted = SWEEP_BATCH_SIZE if table.ttl else 0
+        while deleted == SWEEP_BATCH_SIZE:
+            deleted = await engine.sweep(table, clock.seconds(), SWEEP_BATCH_SIZE)
 
 
 class MountedApp(Protocol):
-    """Something else that the app serves, with a start and an end of its own: the console."""
+    """Another app to serve, with its own lifespan: the console."""
 
     @property
     def mount(self) -> Mount: ...
@@ -196,7 +190,7 @@ class MountedApp(Protocol):
 def build_app(
     application: Application, *, build_extra: Callable[[JobRunner], MountedApp] | None = None
 ) -> Starlette:
-    """The app that serves the parts: every backend under its name, and the routes of the instance itself."""
+    """Build the app: each backend under its name, an extra app, and the instance's own routes."""
     runner = application.job_runner()
     extra = None if build_extra is None else build_extra(runner)
 
@@ -223,7 +217,7 @@ def build_app(
 
 
 class _BackgroundTask:
-    """Runs a coroutine for as long as the context lasts."""
+    """Runs a coroutine while the context is open."""
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         self._work = work
@@ -237,30 +231,35 @@ class _BackgroundTask:
 
 
 class Liveness(msgspec.Struct, frozen=True):
+    """The body of /health."""
+
     status: str
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """`ready`, `not_ready` or `stopping`; and what each check found: `ok`, `failed` or `timed_out`."""
+    """`ready`, `not_ready` or `stopping`, with the result of each check.
+
+    A result is `ok`, `failed` or `timed_out`.
+    """
 
     status: str
     checks: dict[str, str]
 
 
 class _InstanceRoutes:
-    """The routes of the instance itself, at the root, last: what no backend answers is answered here."""
+    """The instance's own routes at the root; also answers paths that no backend serves."""
 
     def __init__(self, application: Application) -> None:
-        self._parts = application
+        self._application = application
         self.api = Api(
             name="",
-            description="The instance itself: whether it is well, its figures, and this page.",
+            description="Health, metrics, access patterns and API documentation of this instance.",
             endpoints=(
                 Endpoint(
                     "GET",
                     "/health",
                     self.health,
-                    "Alive",
+                    "Liveness",
                     response=Liveness,
                     response_example=Liveness("ok"),
                 ),
@@ -268,7 +267,7 @@ class _InstanceRoutes:
                     "GET",
                     "/health/ready",
                     self.ready,
-                    "Ready for requests",
+                    "Readiness",
                     response=Readiness,
                     response_example=Readiness("ready", {"store": "ok"}),
                     other_responses={503: Readiness("not_ready", {"store": "failed"})},
@@ -277,14 +276,14 @@ class _InstanceRoutes:
                     "GET",
                     "/metrics",
                     self.metrics,
-                    "Figures for Prometheus",
+                    "Metrics for Prometheus",
                     media_type="text/plain",
                 ),
                 Endpoint(
                     "GET",
                     "/patterns",
                     self.patterns,
-                    "Access patterns and what they cost",
+                    "Access patterns with their calls, latency and capacity",
                     response=list[PatternRow],
                 ),
                 Endpoint(
@@ -294,26 +293,30 @@ class _InstanceRoutes:
                     "GET",
                     "/docs",
                     self.docs,
-                    "The OpenAPI document as a page",
+                    "The API documentation",
                     media_type="text/html",
                 ),
             ),
         )
-        told = document("Tally", __version__, DESCRIPTION, [*application.apis, self.api])
-        self._document = msgspec.json.encode(told)
-        self._page = render_docs(told)
+        openapi_document = document(
+            "Tally", __version__, DESCRIPTION, [*application.apis, self.api]
+        )
+        self._document = msgspec.json.encode(openapi_document)
+        self._page = render_docs(openapi_document)
 
     async def health(self, _: Request) -> Response:
         return Json(Liveness("ok"))
 
     async def ready(self, _: Request) -> Response:
-        probes = self._parts.probes
-        found = await asyncio.gather(*(self._check(probe) for probe in probes))
-        checks = {probe.name: result for probe, result in zip(probes, found, strict=True)}
-        if self._parts.stopping.is_set():
+        probes = self._application.probes
+        results = await asyncio.gather(*(self._check(probe) for probe in probes))
+        checks = {probe.name: result for probe, result in zip(probes, results, strict=True)}
+        if self._application.stopping.is_set():
             return Json(Readiness("stopping", checks), 503)
         is_ready = all(
-            result == "ok" for probe, result in zip(probes, found, strict=True) if probe.is_required
+            result == "ok"
+            for probe, result in zip(probes, results, strict=True)
+            if probe.is_required
         )
         return Json(
             Readiness("ready" if is_ready else "not_ready", checks), 200 if is_ready else 503
@@ -321,19 +324,21 @@ class _InstanceRoutes:
 
     async def _check(self, probe: Probe) -> str:
         try:
-            await finish_within(self._parts.clock, PROBE_SECONDS, probe.check())
+            await finish_within(self._application.clock, PROBE_SECONDS, probe.check())
         except DeadlineExceeded:
             return "timed_out"
-        except Exception as error:  # noqa: BLE001  (whatever it is, the answer is that this does not work)
-            _log.warning("Not ready", action="readiness", check=probe.name, error=error)
+        except Exception as error:  # noqa: BLE001  (any error means that the dependency does not work)
+            _log.warning(
+                "Readiness check failed", action="readiness_failed", check=probe.name, error=error
+            )
             return "failed"
         return "ok"
 
     async def metrics(self, _: Request) -> Response:
-        return Response(self._parts.metrics.render(), media_type=CONTENT_TYPE)
+        return Response(self._application.metrics.render(), media_type=CONTENT_TYPE)
 
     async def patterns(self, _: Request) -> Response:
-        return Json(pattern_rows(CATALOGUE, self._parts.store.meters))
+        return Json(pattern_rows(CATALOGUE, self._application.store.meters))
 
     async def openapi(self, _: Request) -> Response:
         return Response(self._document, media_type="application/json")

@@ -1,4 +1,7 @@
-"""What every backend is built from: `app` creates one `Dependencies` object and passes it whole to each backend's wiring."""
+"""The services that every backend is built from.
+
+`app` creates one `Dependencies` object and passes it to the wiring of each backend.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +17,7 @@ from tally.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A generated secret in the data directory, used when the setting that overrides it is empty."""
+    """A generated secret in the data directory, used if the setting is empty."""
 
     backend: str
     setting: str

@@ -1,7 +1,7 @@
-"""`tally up`: everything in one process, with the outside world simulated and made-up people who use it.
+"""`tally up`: runs all backends in one process, with simulated external services and demo clients.
 
-What is being made is told as it happens, and where everything is when it is ready. The people leave
-before the server stops, and what the simulators know is kept for the next start.
+It prints each step of the start and the URLs when the server is ready. The demo clients stop before
+the server, and the simulators save their state for the next start.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from tally.sim.demo.clients import demo_clients
 from tally.sim.demo.services import SimulatedServices, simulated_services
 from tally.sim.demo.state import DemoState, open_demo_state
 
-# What a person sees first, once the server listens.
-PLACES: Final = (
+# Pages listed when the server listens.
+PAGES: Final = (
     ("Console", "/console/"),
     ("Documentation", "/docs"),
     ("Health", "/health"),
@@ -50,58 +50,58 @@ class Up:
         self._clock: Clock = SystemClock()
 
     async def run(self, listening: socket, stop: asyncio.Event) -> None:
-        """Bring everything up, and keep it so until `stop` is set."""
-        kept = open_demo_state(self._settings.data_dir) if self._with_simulators else None
+        """Start everything and serve until `stop` is set."""
+        state = open_demo_state(self._settings.data_dir) if self._with_simulators else None
         async with AsyncExitStack() as stack:
-            outside = SimulatedServices(settings=self._settings)
-            if kept is not None:
-                with self._step("The outside world, simulated"):
-                    outside = await stack.enter_async_context(
-                        simulated_services(self._settings, self._clock, kept)
+            services = SimulatedServices(settings=self._settings)
+            if state is not None:
+                with self._step("Simulated external services"):
+                    services = await stack.enter_async_context(
+                        simulated_services(self._settings, self._clock, state)
                     )
-            with self._step(f"Tables and servers for {', '.join(self._settings.backends)}"):
-                application = await stack.enter_async_context(open_application(outside.settings))
-            await self._serve(application, outside, kept, listening, stop)
+            with self._step(f"Stores and servers for {', '.join(self._settings.backends)}"):
+                application = await stack.enter_async_context(open_application(services.settings))
+            await self._serve(application, services, state, listening, stop)
 
     async def _serve(
         self,
         application: Application,
-        outside: SimulatedServices,
-        kept: DemoState | None,
+        services: SimulatedServices,
+        state: DemoState | None,
         listening: socket,
         stop: asyncio.Event,
     ) -> None:
         url = socket_url(listening)
         server_stop = asyncio.Event()
         server = Server(
-            build_app(application, build_extra=partial(build_console, application, outside)),
+            build_app(application, build_extra=partial(build_console, application, services)),
             grace=self._settings.shutdown_grace,
             trusted_proxies=self._settings.trusted_proxies,
             owns_process=True,
-            on_listening=lambda: self._announce(url, outside),
+            on_listening=lambda: self._print_urls(url, services),
             on_stopping=application.drain,
         )
 
-        async def live() -> None:
+        async def run_clients() -> None:
             async with AsyncExitStack() as stack:
-                if kept is not None:
-                    await stack.enter_async_context(demo_clients(outside, url, self._clock, kept))
+                if state is not None:
+                    await stack.enter_async_context(demo_clients(services, url, self._clock, state))
                 await stop.wait()
             server_stop.set()
 
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(server.serve_on(listening, server_stop))
-                tasks.create_task(live())
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
+                tasks.create_task(run_clients())
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
 
-    def _announce(self, url: str, outside: SimulatedServices) -> None:
+    def _print_urls(self, url: str, services: SimulatedServices) -> None:
         table = Table("Tally is up", url)
-        for name, path in PLACES:
+        for name, path in PAGES:
             table.add_row(name, url + path)
-        for name, where in outside.places:
-            table.add_row(f"{name}, simulated", where)
+        for name, where in services.places:
+            table.add_row(f"{name} (simulated)", where)
         data_dir = self._settings.data_dir
         table.add_row("Data", str(data_dir.resolve()))
         for key in KEY_FILES:
@@ -111,22 +111,22 @@ class Up:
             ):
                 title = f"{key.backend.capitalize()}: {key.description}"
                 table.add_row(title, f"in {data_dir / key.file_name}")
-        self._console.print(table, "Ctrl-C stops it.")
+        self._console.print(table, "Press Ctrl-C to stop.")
 
     @contextmanager
-    def _step(self, what: str) -> Iterator[None]:
+    def _step(self, title: str) -> Iterator[None]:
         started = self._clock.monotonic()
-        with self._console.status(what):
+        with self._console.status(title):
             yield
-        self._console.print(f"{what}: {self._clock.monotonic() - started:.1f} s")
+        self._console.print(f"{title}: {self._clock.monotonic() - started:.1f} s")
 
 
 def archive_data_dir(data_dir: Path) -> Path | None:
-    """Move what is in the data directory out of the way, and say where it is now; None if there is nothing."""
+    """Rename a data directory that is not empty, and return its new path."""
     if not data_dir.is_dir() or not any(data_dir.iterdir()):
         return None
     if directory_lock.is_locked(data_dir):
-        raise Conflict(f"A program runs on {data_dir.resolve()}: stop it first")
-    aside = data_dir.with_name(f"{data_dir.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
-    data_dir.rename(aside)
-    return aside
+        raise Conflict(f"{data_dir.resolve()} is in use; stop the program that uses it first")
+    archive = data_dir.with_name(f"{data_dir.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
+    data_dir.rename(archive)
+    return archive

@@ -102,7 +102,7 @@ def _wait_until_up(program: "subprocess.Popen[bytes]", url: str, log: Path) -> N
         try:
             assert tail.stdout is not None
             for line in tail.stdout:
-                if "Ctrl-C stops it" in line:
+                if "Press Ctrl-C to stop" in line:
                     return
                 assert program.poll() is None, log.read_text(encoding="utf-8", errors="replace")
         finally:

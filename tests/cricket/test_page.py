@@ -80,9 +80,9 @@ async def _places(program: asyncio.subprocess.Process) -> dict[str, str]:
     assert program.stdout is not None
     found: dict[str, str] = {}
     while line := (await program.stdout.readline()).decode():
-        row = re.match(r"│ (.*?)(?:, simulated)?\s+│ (https?://\S+)", line)
+        row = re.match(r"│ (.*?)(?: \(simulated\))?\s+│ (https?://\S+)", line)
         if row:
             found[row[1].strip()] = row[2]
-        if "Ctrl-C stops it" in line:
+        if "Press Ctrl-C to stop" in line:
             return found
     raise AssertionError("the program ended before it was up")

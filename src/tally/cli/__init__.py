@@ -1,4 +1,4 @@
-"""The command line: `tally up` for a demo, `tally serve` for production, and the administration commands.
+"""The command line: `tally up` for a demo, `tally serve` for production, and administration.
 
 `COMMANDS` lists every command. A command's module is imported when the command runs, so that
 `tally --help` and `tally --version` start fast. Exit codes: 0 for success, 1 for a failure, 2 for a

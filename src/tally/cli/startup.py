@@ -56,7 +56,7 @@ def load_settings(
 
 @contextmanager
 def explained_errors() -> Iterator[None]:
-    """Print an error that the user can fix and exit: with 2, or with 1 if the operation had begun."""
+    """Print an error that the user can fix, and exit with 2, or 1 if the operation had begun."""
     try:
         yield
     except SettingsError as error:
@@ -70,7 +70,7 @@ def explained_errors() -> Iterator[None]:
     except TallyError as error:
         _exit(error.message)
     except StoreError as error:
-        _exit(f"The store: {error}")
+        _exit(f"Store error: {error}")
 
 
 def _exit(*messages: str, code: int = 2) -> NoReturn:

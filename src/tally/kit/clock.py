@@ -112,7 +112,7 @@ class ManualClock(Clock):
         self._elapsed = target
 
     async def _settle(self) -> None:
-        """Run the tasks that are ready; `until_sleeping` covers those that wait for I/O or a thread."""
+        """Run the tasks that are ready; for I/O and threads, use `until_sleeping`."""
         for _ in range(20):
             await asyncio.sleep(0)
 

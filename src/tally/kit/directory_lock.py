@@ -18,7 +18,7 @@ FILE_NAME: Final = "in-use.lock"
 
 @contextmanager
 def shared_lock(data_dir: Path) -> Iterator[None]:
-    """Hold a shared lock on the directory in the block; without a writable directory, do nothing."""
+    """Hold a shared lock inside the block; without a writable directory, do nothing."""
     if not data_dir.is_dir() or not os.access(data_dir, os.W_OK | os.X_OK):
         yield
         return

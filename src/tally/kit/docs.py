@@ -11,26 +11,38 @@ from html import escape
 from typing import Any
 
 STYLE = """
-:root { color-scheme: light dark; --line: #d9dee5; --soft: #f4f6f9; --text: #1c2530; --quiet: #566375; --page: #fff;
+:root { color-scheme: light dark; --line: #d9dee5; --soft: #f4f6f9; --text: #1c2530; --quiet:
+  #566375; --page: #fff;
   --get: #0b6bcb; --post: #1a7f4b; --put: #9a5b00; --patch: #9a5b00; --delete: #c2313a; }
-@media (prefers-color-scheme: dark) { :root { --line: #303a47; --soft: #1b222c; --text: #e4e9f0; --quiet: #9aa7b8;
-  --page: #12171e; --get: #63aefc; --post: #4fc98a; --put: #e3a548; --patch: #e3a548; --delete: #f5818a; } }
+@media (prefers-color-scheme: dark) { :root { --line: #303a47; --soft: #1b222c; --text: #e4e9f0;
+  --quiet: #9aa7b8;
+  --page: #12171e; --get: #63aefc; --post: #4fc98a; --put: #e3a548; --patch: #e3a548; --delete:
+  #f5818a; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 2.5rem 1.5rem 6rem; background: var(--page); color: var(--text);
+body { margin: 0 auto; max-width: 62rem; padding: 2.5rem 1.5rem 6rem; background: var(--page);
+  color: var(--text);
   font: 16px/1.55 system-ui, sans-serif; }
-h1 { margin: 0 0 .25rem; font-size: 2rem; } h2 { margin: 3rem 0 .25rem; } h3 { margin: 1.5rem 0 .5rem; font-size: 1rem; }
+h1 { margin: 0 0 .25rem; font-size: 2rem; } h2 { margin: 3rem 0 .25rem; } h3 { margin: 1.5rem 0
+  .5rem; font-size: 1rem; }
 p { margin: .25rem 0 .75rem; } .quiet { color: var(--quiet); } a { color: var(--get); }
 nav a { margin-right: 1rem; } code, pre { font: .875rem/1.5 ui-monospace, monospace; }
-pre { margin: .5rem 0; padding: .75rem 1rem; overflow-x: auto; background: var(--soft); border: 1px solid var(--line);
+pre { margin: .5rem 0; padding: .75rem 1rem; overflow-x: auto; background: var(--soft); border: 1px
+  solid var(--line);
   border-radius: .4rem; }
 details { margin: .6rem 0; border: 1px solid var(--line); border-radius: .5rem; }
-summary { display: flex; gap: .9rem; align-items: baseline; padding: .65rem 1rem; cursor: pointer; list-style: none; }
-summary:hover, details[open] > summary { background: var(--soft); } details > div { padding: .25rem 1.25rem 1rem; }
+summary { display: flex; gap: .9rem; align-items: baseline; padding: .65rem 1rem; cursor: pointer;
+  list-style: none; }
+summary:hover, details[open] > summary { background: var(--soft); } details > div { padding: .25rem
+  1.25rem 1rem; }
 .method { min-width: 4.2rem; font: 700 .8rem ui-monospace, monospace; text-transform: uppercase; }
-.get { color: var(--get); } .post { color: var(--post); } .put { color: var(--put); } .patch { color: var(--patch); }
-.delete { color: var(--delete); } .path { font-weight: 600; } summary .quiet { margin-left: auto; text-align: right; }
-table { width: 100%; border-collapse: collapse; } td, th { padding: .35rem .75rem .35rem 0; text-align: left;
-  vertical-align: top; border-bottom: 1px solid var(--line); } th { color: var(--quiet); font-weight: 500; }
+.get { color: var(--get); } .post { color: var(--post); } .put { color: var(--put); } .patch {
+  color: var(--patch); }
+.delete { color: var(--delete); } .path { font-weight: 600; } summary .quiet { margin-left: auto;
+  text-align: right; }
+table { width: 100%; border-collapse: collapse; } td, th { padding: .35rem .75rem .35rem 0;
+  text-align: left;
+  vertical-align: top; border-bottom: 1px solid var(--line); } th { color: var(--quiet);
+  font-weight: 500; }
 """
 
 CONSTRAINTS = frozenset(

@@ -40,7 +40,7 @@ Handler: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
 class Endpoint:
     """One method of one path.
 
-    The fields mirror those of an OpenAPI operation, hence their number. `errors` are examples: error
+    The fields mirror those of an OpenAPI operation, hence their number. `errors` are examples:
     instances with the code and message that clients receive.
     """
 

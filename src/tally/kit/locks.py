@@ -41,7 +41,7 @@ class LockLost(Exception):
 async def run_with_lock(
     locks: Locks, clock: Clock, name: str, seconds: float, work: Callable[[], Awaitable[T]]
 ) -> T:
-    """Return the result of `work`, run under the lock `name`; or raise LockedElsewhere or LockLost."""
+    """Run `work` under the lock `name`, or raise LockedElsewhere or LockLost."""
     acquired_at = clock.monotonic()
     if not await locks.acquire(name, seconds):
         raise LockedElsewhere(name)

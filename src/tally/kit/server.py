@@ -180,7 +180,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to `run_until_stopped`; uvicorn would raise them again and change the exit code."""
+        """Leave signals to `run_until_stopped`; uvicorn would change the exit code."""
         yield
 
 

@@ -63,7 +63,7 @@ class InstanceSettings:
         default="127.0.0.1",
         metadata=setting(
             TEXT,
-            "Comma-separated proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted.",
+            "Comma-separated proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted.",
         ),
     )
     shutdown_grace: int = field(
