@@ -158,4 +158,4 @@ async def serving(directory: Path, api: str) -> AsyncIterator[Served]:
             started("serve", "cricket", "--port", "0", given=given) as program,
             ClientBuilder().max_connections(256).build() as client,
         ):
-            yield Served(program, client, cognito.user("ana"))
+            yield Served(program, client, cognito.user_token("ana"))

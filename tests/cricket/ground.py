@@ -109,7 +109,7 @@ class Ground:
 
     def person(self, user_id: str) -> Caller:
         return Caller(
-            self.client, self.url, {"Authorization": f"Bearer {self.cognito.user(user_id)}"}
+            self.client, self.url, {"Authorization": f"Bearer {self.cognito.user_token(user_id)}"}
         )
 
     def operator(self) -> Caller:

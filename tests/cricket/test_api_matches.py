@@ -263,7 +263,9 @@ async def test_operators_routes_are_for_operators(
     expect_refused(await ground.nobody().send(method, path, body), 401, "missing_token")
     wrong = Caller(ground.client, ground.url, {"X-Admin-Key": ADMIN[::-1]})
     expect_refused(await wrong.send(method, path, body), 401, "invalid_api_key")
-    admin = Caller(ground.client, ground.url, {"Authorization": f"Bearer {ground.cognito.admin()}"})
+    admin = Caller(
+        ground.client, ground.url, {"Authorization": f"Bearer {ground.cognito.admin_token()}"}
+    )
     assert (await admin.send(method, path, body)).status not in {401, 403}
 
 

@@ -96,7 +96,7 @@ class Documented:
     @property
     def credentials(self) -> dict[str, str]:
         return {
-            "Authorization": f"Bearer {self.ground.cognito.user('somebody')}",
+            "Authorization": f"Bearer {self.ground.cognito.user_token('somebody')}",
             "X-Admin-Key": ADMIN,
         }
 

@@ -74,7 +74,7 @@ class Village:
 
     def _api(self, owner: str) -> CricketClient:
         async def token() -> str:
-            return self.cognito.user(owner)
+            return self.cognito.user_token(owner)
 
         return CricketClient(self.client, f"{self.url}/cricket", token)
 

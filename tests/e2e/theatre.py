@@ -53,7 +53,7 @@ class Theatre:
         """A phone with the app running on it."""
 
         async def token() -> str:
-            return self.cognito.user(owner)
+            return self.cognito.user_token(owner)
 
         api = CricketClient(self.client, f"{self.url}/cricket", token)
         phone = VirtualPhone(

@@ -41,7 +41,7 @@ class Site:
 
     def phone(self, owner: str, device: str, os_version: str = "17.4") -> VirtualPhone:
         async def token() -> str:
-            return self.cognito.user(owner)
+            return self.cognito.user_token(owner)
 
         api = CricketClient(self.client, f"{self.url}/cricket", token)
         phone = VirtualPhone(

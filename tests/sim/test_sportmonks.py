@@ -402,8 +402,8 @@ async def test_cognito_has_a_client_for_phones_and_a_group_for_operators() -> No
         keys = KeySet(http_key_fetcher(client, f"{cognito.issuer}/.well-known/jwks.json"), clock)
         verifier = TokenVerifier(keys, clock, issuer=cognito.issuer, audience=cognito.client_id)
         ana, olga = (
-            await verifier.verify(cognito.user("ana")),
-            await verifier.verify(cognito.admin("olga")),
+            await verifier.verify(cognito.user_token("ana")),
+            await verifier.verify(cognito.admin_token("olga")),
         )
     assert (ana["sub"], ana.get("cognito:groups")) == ("ana", None)
     assert (olga["sub"], olga["cognito:groups"]) == ("olga", ["admin"])

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,9 +21,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tally.kit.clock import Clock
 from tally.kit.event_stream import ABORT
 from tally.kit.http import ErrorFormat, ErrorMiddleware
+from tally.sim.request_parsing import read_json_body
 
 CONTROL_PREFIX: Final = "/_sim"
 MAX_RECORDED_REQUESTS: Final = 10_000
+NO_CONTENT: Final = Response(status_code=204)
 
 
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -147,6 +150,23 @@ def simulator_app(
     router = Router(list(routes), redirect_slashes=False)
     app = FaultMiddleware(ErrorMiddleware(router, ErrorFormat(), f"sim-{name}"), faults, clock)
     return Starlette(routes=[Mount("/", app)], lifespan=lifespan)
+
+
+def fault_routes(faults: FaultInjector) -> list[Route]:
+    """The part of a control API that adds and clears faults."""
+
+    async def add(request: Request) -> Response:
+        faults.add(await read_json_body(request, InjectedFault))
+        return NO_CONTENT
+
+    async def clear(_: Request) -> Response:
+        faults.clear()
+        return NO_CONTENT
+
+    return [
+        Route("/_sim/faults", add, methods=["POST"]),
+        Route("/_sim/faults", clear, methods=["DELETE"]),
+    ]
 
 
 async def _discard(_: Message) -> None:

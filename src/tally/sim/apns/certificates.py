@@ -1,7 +1,7 @@
-"""The certificates of the simulated service: an authority of its own, and what it vouches for on this machine.
+"""TLS certificates of the simulator: a private certificate authority and a server certificate.
 
-papers = make_certificates()            # or kept_in(data_dir), the same after a restart
-papers.authority # PEM: what a client is told to trust beside the public authorities
+certificates = make_certificates()  # load_or_create_certificates(directory) survives restarts
+certificates.authority              # PEM: the root that clients must trust
 """
 
 import ipaddress
@@ -31,18 +31,17 @@ _SERVER_FILE: Final = "apns-server.pem"
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM, all of it. `server` is the server's key and its certificate in one."""
+    """PEM files: the authority's certificate, and the server's key with its certificate."""
 
     authority: bytes
     server: bytes
 
     def context(self) -> ssl.SSLContext:
-        """For a server that speaks HTTP/2 and nothing else."""
+        """A server context that negotiates only HTTP/2."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols(["h2"])
-        with (
-            tempfile.NamedTemporaryFile() as file
-        ):  # readable by its owner alone; Python takes certificates from files only
+        # `load_cert_chain` reads files only; the temporary file is readable by its owner alone.
+        with tempfile.NamedTemporaryFile() as file:
             file.write(self.server)
             file.flush()
             context.load_cert_chain(file.name)
@@ -50,7 +49,7 @@ class Certificates:
 
 
 def make_certificates(now: datetime | None = None) -> Certificates:
-    """New ones, good for a year around the moment: that of the machine, since TLS knows no other clock."""
+    """Create certificates that are valid for a year. TLS uses the system clock, so this does too."""
     now = now or datetime.now(UTC)
     authority, server = generate_private_key(SECP256R1()), generate_private_key(SECP256R1())
     name = _name("Simulated push service, authority")
@@ -64,25 +63,25 @@ def make_certificates(now: datetime | None = None) -> Certificates:
         .add_extension(x509.SubjectAlternativeName(_NAMES), critical=False)
         .add_extension(usage, critical=False)
     )
-    return Certificates(_signed(root, authority), _private(server) + _signed(leaf, authority))
+    return Certificates(_sign(root, authority), _key_pem(server) + _sign(leaf, authority))
 
 
 def load_or_create_certificates(directory: Path) -> Certificates:
-    """Those in the directory; made there if there are none, or if they are about to expire."""
+    """Load certificates from a directory; create new ones if missing or about to expire."""
     paths = [directory / AUTHORITY_FILE, directory / _SERVER_FILE]
     if all(path.exists() for path in paths):
-        kept = Certificates(*(path.read_bytes() for path in paths))
-        if x509.load_pem_x509_certificate(kept.authority).not_valid_after_utc > datetime.now(
+        loaded = Certificates(*(path.read_bytes() for path in paths))
+        if x509.load_pem_x509_certificate(loaded.authority).not_valid_after_utc > datetime.now(
             UTC
         ) + timedelta(days=1):
-            return kept
-    made = make_certificates()
+            return loaded
+    created = make_certificates()
     directory.mkdir(parents=True, exist_ok=True)
-    for path, content in zip(paths, (made.authority, made.server), strict=True):
+    for path, content in zip(paths, (created.authority, created.server), strict=True):
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
-    return made
+    return created
 
 
 def _name(text: str) -> x509.Name:
@@ -92,19 +91,19 @@ def _name(text: str) -> x509.Name:
 def _certificate(
     subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, now: datetime
 ) -> x509.CertificateBuilder:
-    building = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
     )
-    building = building.serial_number(x509.random_serial_number())
-    return building.not_valid_before(now - timedelta(days=1)).not_valid_after(now + VALIDITY)
+    builder = builder.serial_number(x509.random_serial_number())
+    return builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + VALIDITY)
 
 
-def _signed(building: x509.CertificateBuilder, authority: EllipticCurvePrivateKey) -> bytes:
-    return building.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM)
+def _sign(builder: x509.CertificateBuilder, authority: EllipticCurvePrivateKey) -> bytes:
+    return builder.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
-def _private(key: EllipticCurvePrivateKey) -> bytes:
+def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

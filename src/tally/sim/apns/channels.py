@@ -1,9 +1,9 @@
-"""Broadcast channels: made, read, listed and deleted on the management port."""
+"""Broadcast channels and their management API."""
 
 import base64
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -14,111 +14,112 @@ from tally.sim.apns.streams import Http2Response, Http2Stream
 
 MAX_CHANNELS: Final = 10_000
 
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
 
 class ChannelConfig(msgspec.Struct, frozen=True, rename="kebab"):
-    """The body that makes a channel. The policy is 0 for nothing kept, 1 for the latest message."""
+    """The configuration of a channel. Storage policy: 0 stores nothing, 1 the latest message."""
 
     message_storage_policy: int
     push_type: str
 
 
 class ChannelList(msgspec.Struct, frozen=True):
+    """The ids of all channels."""
+
     channels: list[str]
 
 
 def error_response(
-    trouble: PushError, headers: tuple[tuple[bytes, bytes], ...], timestamp_ms: int | None = None
+    error: PushError, headers: Headers, timestamp_ms: int | None = None
 ) -> Http2Response:
-    """An error as Apple puts it."""
-    told: dict[str, object] = {"reason": trouble[1]}
+    """An error response in APNs format."""
+    body: dict[str, object] = {"reason": error[1]}
     if timestamp_ms is not None:
-        told["timestamp"] = timestamp_ms
+        body["timestamp"] = timestamp_ms
     return Http2Response(
-        trouble[0], (*headers, (b"content-type", b"application/json")), msgspec.json.encode(told)
+        error[0], (*headers, (b"content-type", b"application/json")), msgspec.json.encode(body)
     )
 
 
 class ChannelRegistry:
-    """The channels of one app."""
+    """The channels of one app, with handlers for the management port."""
 
     def __init__(
-        self, bundle_id: str, providers: ProviderTokenVerifier, rng: random.Random
+        self, bundle_id: str, token_verifier: ProviderTokenVerifier, rng: random.Random
     ) -> None:
-        self.known: dict[str, ChannelConfig] = {}
-        self.most = MAX_CHANNELS
+        self.configs: dict[str, ChannelConfig] = {}
+        self.max_channels = MAX_CHANNELS
         self._bundle_id = bundle_id
-        self._providers = providers
-        self._chance = rng
+        self._token_verifier = token_verifier
+        self._rng = rng
 
-    def create(self, wanted: ChannelConfig) -> str:
-        channel = base64.b64encode(self._chance.randbytes(16)).decode()
-        self.known[channel] = wanted
-        return channel
+    def create(self, config: ChannelConfig) -> str:
+        channel_id = base64.b64encode(self._rng.randbytes(16)).decode()
+        self.configs[channel_id] = config
+        return channel_id
 
-    def handle(self, exchange: Http2Stream) -> Http2Response:
-        """Answer a request to the management port."""
-        asked = exchange.headers.get(b"apns-request-id")
-        request_id = asked or str(UUID(int=self._chance.getrandbits(128), version=4)).encode()
+    def handle(self, stream: Http2Stream) -> Http2Response:
+        """Handle a request to the management port."""
+        asked = stream.headers.get(b"apns-request-id")
+        request_id = asked or str(UUID(int=self._rng.getrandbits(128), version=4)).encode()
         headers = ((b"apns-request-id", request_id),)
-        trouble = self._providers.trouble(exchange.headers.get(b"authorization"))
-        if trouble is not None:
-            return error_response(trouble, headers)
+        error = self._token_verifier.verify(stream.headers.get(b"authorization"))
+        if error is not None:
+            return error_response(error, headers)
         method, path = (
-            exchange.headers.get(b":method", b"").decode("latin-1"),
-            exchange.headers.get(b":path", b"").decode("latin-1"),
+            stream.headers.get(b":method", b"").decode("latin-1"),
+            stream.headers.get(b":path", b"").decode("latin-1"),
         )
         if path == f"/1/apps/{self._bundle_id}/all-channels" and method == "GET":
-            return Http2Response(200, headers, msgspec.json.encode(ChannelList(list(self.known))))
+            return Http2Response(200, headers, msgspec.json.encode(ChannelList(list(self.configs))))
         if path != f"/1/apps/{self._bundle_id}/channels":
             return error_response((404, "BadPath"), headers)
-        one = self._by_method().get(method)
+        handler = self._handlers().get(method)
         return (
-            one(exchange, headers)
-            if one is not None
+            handler(stream, headers)
+            if handler is not None
             else error_response((405, "MethodNotAllowed"), headers)
         )
 
-    def _by_method(
-        self,
-    ) -> dict[str, Callable[[Http2Stream, tuple[tuple[bytes, bytes], ...]], Http2Response]]:
-        return {"POST": self._make, "GET": self._read, "DELETE": self._delete}
+    def _new_request_id(self) -> bytes:
+        return str(UUID(int=self._rng.getrandbits(128), version=4)).encode()
 
-    def _make(
-        self, exchange: Http2Stream, headers: tuple[tuple[bytes, bytes], ...]
-    ) -> Http2Response:
+    def _handlers(
+        self,
+    ) -> dict[str, Callable[[Http2Stream, Headers], Http2Response]]:
+        return {"POST": self._create, "GET": self._read, "DELETE": self._delete}
+
+    def _create(self, stream: Http2Stream, headers: Headers) -> Http2Response:
         try:
-            wanted = msgspec.json.decode(exchange.body, type=ChannelConfig)
+            config = msgspec.json.decode(stream.body, type=ChannelConfig)
         except msgspec.DecodeError:
             return error_response((400, "InvalidPushType"), headers)
-        if wanted.push_type != "LiveActivity":
+        if config.push_type != "LiveActivity":
             return error_response((400, "InvalidPushType"), headers)
-        if len(self.known) >= self.most or wanted.message_storage_policy not in {0, 1}:
+        if len(self.configs) >= self.max_channels or config.message_storage_policy not in {0, 1}:
             return error_response((400, "CannotCreateChannelConfig"), headers)
-        return Http2Response(201, (*headers, (b"apns-channel-id", self.create(wanted).encode())))
+        return Http2Response(201, (*headers, (b"apns-channel-id", self.create(config).encode())))
 
-    def _read(
-        self, exchange: Http2Stream, headers: tuple[tuple[bytes, bytes], ...]
-    ) -> Http2Response:
-        channel, trouble = self._named(exchange)
+    def _read(self, stream: Http2Stream, headers: Headers) -> Http2Response:
+        channel_id, error = self._channel_id(stream)
         return (
-            error_response(trouble, headers)
-            if trouble
-            else Http2Response(200, headers, msgspec.json.encode(self.known[channel]))
+            error_response(error, headers)
+            if error
+            else Http2Response(200, headers, msgspec.json.encode(self.configs[channel_id]))
         )
 
-    def _delete(
-        self, exchange: Http2Stream, headers: tuple[tuple[bytes, bytes], ...]
-    ) -> Http2Response:
-        channel, trouble = self._named(exchange)
-        if trouble:
-            return error_response(trouble, headers)
-        del self.known[channel]
+    def _delete(self, stream: Http2Stream, headers: Headers) -> Http2Response:
+        channel_id, error = self._channel_id(stream)
+        if error:
+            return error_response(error, headers)
+        del self.configs[channel_id]
         return Http2Response(204, headers)
 
-    def _named(self, exchange: Http2Stream) -> tuple[str, PushError | None]:
-        channel = exchange.headers.get(b"apns-channel-id", b"").decode("latin-1")
-        if not channel:
+    def _channel_id(self, stream: Http2Stream) -> tuple[str, PushError | None]:
+        channel_id = stream.headers.get(b"apns-channel-id", b"").decode("latin-1")
+        if not channel_id:
             return "", (400, "MissingChannelId")
-        if not is_channel_id(channel):
+        if not is_channel_id(channel_id):
             return "", (400, "BadChannelId")
-        return channel, None if channel in self.known else (400, "ChannelNotRegistered")
+        return channel_id, None if channel_id in self.configs else (400, "ChannelNotRegistered")

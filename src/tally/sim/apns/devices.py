@@ -106,7 +106,7 @@ class DeviceRegistry:
 
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
-        self._chance = rng
+        self._rng = rng
         self.takes_any_token = False
         self.most_gone = MAX_RETIRED_TOKENS
         self.tokens: dict[str, IssuedToken] = {}
@@ -135,7 +135,7 @@ class DeviceRegistry:
         One it had of the kind stays good, but for a device token, which is replaced.
         """
         owner = self._find(device)
-        token = self._chance.randbytes(_LENGTHS[kind]).hex()
+        token = self._rng.randbytes(_LENGTHS[kind]).hex()
         self.tokens[token] = IssuedToken(kind, device)
         if kind is TokenKind.DEVICE:
             if owner.token is not None:

@@ -1,4 +1,4 @@
-"""The frames of HTTP/2 (RFC 9113) by number, and how one is put together."""
+"""HTTP/2 frames (RFC 9113): constants, encoding and parsing."""
 
 import struct
 from enum import IntEnum
@@ -28,13 +28,13 @@ PRIORITY_FLAG: Final = 0x20
 MAX_CONCURRENT_STREAMS: Final = 0x3
 INITIAL_WINDOW_SIZE: Final = 0x4
 
-_head = struct.Struct(">BHBBL")
+_header = struct.Struct(">BHBBL")
 _settings = struct.Struct(">HL")
-_number = struct.Struct(">L")
+_uint32 = struct.Struct(">L")
 
 
 class Http2ErrorCode(IntEnum):
-    """Why a stream or a connection ends."""
+    """Error codes of RST_STREAM and GOAWAY frames."""
 
     NO_ERROR = 0x0
     PROTOCOL_ERROR = 0x1
@@ -47,38 +47,39 @@ class Http2ErrorCode(IntEnum):
     COMPRESSION_ERROR = 0x9
 
 
-def frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
-    length = len(content)
-    return _head.pack(length >> 16, length & 0xFFFF, kind, flags, stream) + content
+def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+    length = len(payload)
+    return _header.pack(length >> 16, length & 0xFFFF, kind, flags, stream_id) + payload
 
 
-def parse_frame_header(buffer: bytes, place: int) -> tuple[int, int, int, int]:
-    """Length, kind, flags and stream of the frame that begins at `place`."""
-    high, low, kind, flags, stream = _head.unpack_from(buffer, place)
-    return high << 16 | low, kind, flags, stream & 0x7FFF_FFFF
+def parse_frame_header(buffer: bytes, offset: int) -> tuple[int, int, int, int]:
+    """Length, type, flags and stream id of the frame at `offset`."""
+    high, low, kind, flags, stream_id = _header.unpack_from(buffer, offset)
+    return high << 16 | low, kind, flags, stream_id & 0x7FFF_FFFF
 
 
 def settings(values: dict[int, int]) -> bytes:
     return frame(SETTINGS, 0, 0, b"".join(_settings.pack(*pair) for pair in values.items()))
 
 
-def parse_settings(content: bytes) -> dict[int, int]:
-    return dict(_settings.iter_unpack(content))
+def parse_settings(payload: bytes) -> dict[int, int]:
+    return dict(_settings.iter_unpack(payload))
 
 
-def window_update(stream: int, more: int) -> bytes:
-    return frame(WINDOW_UPDATE, 0, stream, _number.pack(more))
+def window_update(stream_id: int, increment: int) -> bytes:
+    return frame(WINDOW_UPDATE, 0, stream_id, _uint32.pack(increment))
 
 
-def parse_uint31(content: bytes) -> int:
-    """The one number that a WINDOW_UPDATE or an RST_STREAM holds."""
-    number: int = _number.unpack(content)[0]
+def parse_uint31(payload: bytes) -> int:
+    """The 31-bit integer of a WINDOW_UPDATE or RST_STREAM frame."""
+    number: int = _uint32.unpack(payload)[0]
     return number & 0x7FFF_FFFF
 
 
-def reset(stream: int, code: Http2ErrorCode) -> bytes:
-    return frame(RST_STREAM, 0, stream, _number.pack(code))
+def reset(stream_id: int, code: Http2ErrorCode) -> bytes:
+    return frame(RST_STREAM, 0, stream_id, _uint32.pack(code))
 
 
-def go_away(last_stream: int, code: Http2ErrorCode, told: bytes = b"") -> bytes:
-    return frame(GOAWAY, 0, 0, _number.pack(last_stream) + _number.pack(code) + told)
+def go_away(last_stream_id: int, code: Http2ErrorCode, debug_data: bytes = b"") -> bytes:
+    payload = _uint32.pack(last_stream_id) + _uint32.pack(code) + debug_data
+    return frame(GOAWAY, 0, 0, payload)

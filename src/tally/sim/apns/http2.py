@@ -1,8 +1,8 @@
-"""A small, fast HTTP/2 server: requests come whole, answers are short, and a connection can be made to fail in every way.
+"""A small, fast HTTP/2 server connection that supports fault injection.
 
-A handler gets each `Http2Stream` when its request is complete. It returns the answer, or None and
-calls `exchange.answer(…)` later. Flow control, limits on streams and the end of a connection by
-GOAWAY are kept as RFC 9113 has them; what a peer does against them ends the connection.
+The handler receives each `Http2Stream` when its request is complete. It returns the response, or
+None and calls `stream.respond(…)` later. Flow control, stream limits and GOAWAY follow RFC 9113;
+a protocol violation closes the connection.
 """
 
 import asyncio
@@ -16,43 +16,42 @@ from tally.sim.apns.hpack_codec import HpackDecoder, HpackError, encode_headers
 from tally.sim.apns.streams import MAX_BODY_BYTES, Http2Response, Http2Stream, StreamHandler
 
 MAX_STREAMS: Final = 1000
-_MAX_IN_A_BLOCK: Final = 32 * 1024
-# A request without one of these is malformed: its stream is reset, and nobody is asked to answer
-# it.
-_ALWAYS_TOLD: Final = frozenset({b":method", b":scheme", b":path"})
-# How much a peer may send before it has to wait for us; topped up when half of it is used.
+_MAX_HEADER_BLOCK_BYTES: Final = 32 * 1024
+# A request without these is malformed: the server resets its stream.
+_REQUIRED_HEADERS: Final = frozenset({b":method", b":scheme", b":path"})
+# The connection's receive window; replenished when half of it is used.
 _RECEIVE_WINDOW: Final = 16 * 1024 * 1024
 
 
-class _PeerError(Exception):
-    def __init__(self, code: Http2ErrorCode, why: str) -> None:
-        super().__init__(why)
+class _ProtocolError(Exception):
+    def __init__(self, code: Http2ErrorCode, message: str) -> None:
+        super().__init__(message)
         self.code = code
 
 
 class Http2Connection(asyncio.Protocol):
-    """One client. `number` tells connections apart in logs."""
+    """The connection of one client. `number` identifies it in the request log."""
 
     def __init__(
-        self, number: int, handler: StreamHandler, on_end: Callable[["Http2Connection"], object]
+        self, number: int, handler: StreamHandler, on_close: Callable[["Http2Connection"], object]
     ) -> None:
         self.number = number
         self.streams: dict[int, Http2Stream] = {}
         self._handler = handler
-        self._on_end = on_end
-        self._reader = HpackDecoder()
-        self._received = b""
-        self._has_greeted = False
+        self._on_close = on_close
+        self._decoder = HpackDecoder()
+        self._buffer = b""
+        self._has_preface = False
         self._out: list[bytes] = []
-        self._last_stream = 0
-        # The last stream that will still be served after a GOAWAY.
-        self._until: int | None = None
-        self._block: tuple[int, int, bytes] | None = None
+        self._last_stream_id = 0
+        # The last stream that is served after a GOAWAY.
+        self._last_served: int | None = None
+        self._partial_block: tuple[int, int, bytes] | None = None
         self._send_window = frames.DEFAULT_WINDOW
         self._stream_window = frames.DEFAULT_WINDOW
-        self._uncredited = 0
+        self._unacknowledged = 0
         self._transport: asyncio.Transport | None = None
-        self._deals: dict[int, Callable[[int, int, bytes], None]] = {
+        self._frame_handlers: dict[int, Callable[[int, int, bytes], None]] = {
             frames.DATA: self._on_data,
             frames.HEADERS: self._on_headers,
             frames.CONTINUATION: self._on_continuation,
@@ -68,50 +67,54 @@ class Http2Connection(asyncio.Protocol):
         self._out.append(frames.window_update(0, _RECEIVE_WINDOW - frames.DEFAULT_WINDOW))
         self._flush()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (why makes no difference)
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.streams.clear()
         self._transport = None
-        self._on_end(self)
+        self._on_close(self)
 
     def data_received(self, data: bytes) -> None:
-        buffer = self._received + data if self._received else data
-        place = 0
+        buffer = self._buffer + data if self._buffer else data
+        offset = 0
         try:
-            if not self._has_greeted:
-                place = self._greeting(buffer)
-            place = self._frames(buffer, place)
-        except (_PeerError, HpackError, struct.error) as error:
-            code = error.code if isinstance(error, _PeerError) else Http2ErrorCode.COMPRESSION_ERROR
-            self._out.append(frames.go_away(self._last_stream, code, str(error).encode()))
+            if not self._has_preface:
+                offset = self._read_preface(buffer)
+            offset = self._read_frames(buffer, offset)
+        except (_ProtocolError, HpackError, struct.error) as error:
+            code = (
+                error.code
+                if isinstance(error, _ProtocolError)
+                else Http2ErrorCode.COMPRESSION_ERROR
+            )
+            self._out.append(frames.go_away(self._last_stream_id, code, str(error).encode()))
             self._flush()
             self.close()
             return
-        self._received = buffer[place:]
-        self._credit()
+        self._buffer = buffer[offset:]
+        self._replenish_window()
         self._flush()
 
-    def answer(self, exchange: Http2Stream, answer: Http2Response) -> None:
-        if exchange.stream in self.streams and self.streams[exchange.stream] is exchange:
-            self._put_answer(exchange, answer)
+    def respond(self, stream: Http2Stream, response: Http2Response) -> None:
+        if stream.stream_id in self.streams and self.streams[stream.stream_id] is stream:
+            self._write_response(stream, response)
             self._flush()
 
     def abort(self) -> None:
-        """Cut the connection, with whatever is under way."""
+        """Drop the connection and its open streams."""
         if self._transport is not None:
             self._out.clear()
             self._transport.abort()
 
-    def reset_stream(self, stream: int, code: Http2ErrorCode) -> None:
-        if self.streams.pop(stream, None) is not None:
-            self._out.append(frames.reset(stream, code))
+    def reset_stream(self, stream_id: int, code: Http2ErrorCode) -> None:
+        if self.streams.pop(stream_id, None) is not None:
+            self._out.append(frames.reset(stream_id, code))
             self._flush()
 
-    def go_away(self, last_stream: int, told: bytes = b"") -> None:
-        """Serve streams up to `last_stream` to their end, and then close; later ones were never seen here."""
-        self._until = last_stream
-        for stream in [stream for stream in self.streams if stream > last_stream]:
-            del self.streams[stream]
-        self._out.append(frames.go_away(last_stream, Http2ErrorCode.NO_ERROR, told))
+    def go_away(self, last_stream_id: int, debug_data: bytes = b"") -> None:
+        """Send GOAWAY: complete streams up to `last_stream_id`, ignore later ones, then close."""
+        self._last_served = last_stream_id
+        for stream_id in [stream_id for stream_id in self.streams if stream_id > last_stream_id]:
+            del self.streams[stream_id]
+        self._out.append(frames.go_away(last_stream_id, Http2ErrorCode.NO_ERROR, debug_data))
         self._flush()
 
     def close(self) -> None:
@@ -119,169 +122,173 @@ class Http2Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _greeting(self, buffer: bytes) -> int:
+    def _read_preface(self, buffer: bytes) -> int:
         if not frames.PREFACE.startswith(buffer[: len(frames.PREFACE)]):
-            raise _PeerError(Http2ErrorCode.PROTOCOL_ERROR, "this is no HTTP/2")
+            raise _ProtocolError(Http2ErrorCode.PROTOCOL_ERROR, "missing HTTP/2 connection preface")
         if len(buffer) < len(frames.PREFACE):
             return 0
-        self._has_greeted = True
+        self._has_preface = True
         return len(frames.PREFACE)
 
-    def _frames(self, buffer: bytes, place: int) -> int:
-        """Deal with every whole frame, and say where the first one begins that is not."""
+    def _read_frames(self, buffer: bytes, offset: int) -> int:
+        """Process every complete frame; return the offset of the first incomplete one."""
         end = len(buffer)
-        while self._has_greeted and end - place >= frames.FRAME_HEADER_BYTES:
-            length, kind, flags, stream = frames.parse_frame_header(buffer, place)
+        while self._has_preface and end - offset >= frames.FRAME_HEADER_BYTES:
+            length, kind, flags, stream_id = frames.parse_frame_header(buffer, offset)
             if length > frames.MAX_FRAME_BYTES:
-                raise _PeerError(Http2ErrorCode.FRAME_SIZE_ERROR, "a frame is too large")
-            start = place + frames.FRAME_HEADER_BYTES
+                raise _ProtocolError(Http2ErrorCode.FRAME_SIZE_ERROR, "frame too large")
+            start = offset + frames.FRAME_HEADER_BYTES
             if end - start < length:
                 break
-            place = start + length
-            content = buffer[start:place]
-            if self._block is not None and kind != frames.CONTINUATION:
-                raise _PeerError(Http2ErrorCode.PROTOCOL_ERROR, "a header block was interrupted")
-            deal = self._deals.get(kind)
-            if deal is not None:
-                deal(flags, stream, content)
-        return place
+            offset = start + length
+            content = buffer[start:offset]
+            if self._partial_block is not None and kind != frames.CONTINUATION:
+                raise _ProtocolError(Http2ErrorCode.PROTOCOL_ERROR, "interrupted header block")
+            handle = self._frame_handlers.get(kind)
+            if handle is not None:
+                handle(flags, stream_id, content)
+        return offset
 
-    def _on_headers(self, flags: int, stream: int, content: bytes) -> None:
-        if stream % 2 == 0 or (stream <= self._last_stream and stream not in self.streams):
-            raise _PeerError(
-                Http2ErrorCode.PROTOCOL_ERROR, "a stream has a number that it must not have"
-            )
+    def _on_headers(self, flags: int, stream_id: int, content: bytes) -> None:
+        if stream_id % 2 == 0 or (
+            stream_id <= self._last_stream_id and stream_id not in self.streams
+        ):
+            raise _ProtocolError(Http2ErrorCode.PROTOCOL_ERROR, "invalid stream id")
         content = _unpadded(flags, content)
         if flags & frames.PRIORITY_FLAG:
             content = content[5:]
         if flags & frames.END_HEADERS:
-            self._on_block(flags, stream, content)
+            self._on_block(flags, stream_id, content)
         else:
-            self._block = (flags, stream, content)
+            self._partial_block = (flags, stream_id, content)
 
-    def _on_continuation(self, flags: int, stream: int, content: bytes) -> None:
-        if self._block is None or self._block[1] != stream or len(self._block[2]) > _MAX_IN_A_BLOCK:
-            raise _PeerError(
-                Http2ErrorCode.PROTOCOL_ERROR, "a continuation of nothing, or without an end"
+    def _on_continuation(self, flags: int, stream_id: int, content: bytes) -> None:
+        if (
+            self._partial_block is None
+            or self._partial_block[1] != stream
+            or len(self._partial_block[2]) > _MAX_HEADER_BLOCK_BYTES
+        ):
+            raise _ProtocolError(
+                Http2ErrorCode.PROTOCOL_ERROR, "unexpected CONTINUATION or header block too large"
             )
-        opening, _, begun = self._block
-        self._block = (opening, stream, begun + content)
+        first_flags, _, block = self._partial_block
+        self._partial_block = (first_flags, stream_id, block + content)
         if flags & frames.END_HEADERS:
-            self._block = None
-            self._on_block(opening, stream, begun + content)
+            self._partial_block = None
+            self._on_block(first_flags, stream_id, block + content)
 
-    def _on_block(self, flags: int, stream: int, block: bytes) -> None:
-        headers = self._reader.read(block)
-        self._last_stream = max(self._last_stream, stream)
-        if self._until is not None and stream > self._until:
+    def _on_block(self, flags: int, stream_id: int, block: bytes) -> None:
+        headers = self._decoder.decode(block)
+        self._last_stream_id = max(self._last_stream_id, stream_id)
+        if self._last_served is not None and stream_id > self._last_served:
             return
         if len(self.streams) >= MAX_STREAMS:
-            self._out.append(frames.reset(stream, Http2ErrorCode.REFUSED_STREAM))
+            self._out.append(frames.reset(stream_id, Http2ErrorCode.REFUSED_STREAM))
             return
-        exchange = self.streams.get(stream)
-        if exchange is None:
-            if not headers.keys() >= _ALWAYS_TOLD:
-                self._out.append(frames.reset(stream, Http2ErrorCode.PROTOCOL_ERROR))
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            if not headers.keys() >= _REQUIRED_HEADERS:
+                self._out.append(frames.reset(stream_id, Http2ErrorCode.PROTOCOL_ERROR))
                 return
-            exchange = self.streams[stream] = Http2Stream(
-                self, stream, headers, self._stream_window
+            stream = self.streams[stream_id] = Http2Stream(
+                self, stream_id, headers, self._stream_window
             )
-        elif exchange.is_whole:
-            raise _PeerError(Http2ErrorCode.STREAM_CLOSED, "headers after the end of a request")
+        elif stream.is_complete:
+            raise _ProtocolError(Http2ErrorCode.STREAM_CLOSED, "HEADERS after END_STREAM")
         if flags & frames.END_STREAM:
-            self._complete(exchange)
+            self._complete(stream)
 
-    def _on_data(self, flags: int, stream: int, content: bytes) -> None:
-        self._uncredited += len(content)
-        exchange = self.streams.get(stream)
-        if exchange is None or exchange.is_whole:
-            return  # refused, reset or given up: the frames were on their way
-        if len(exchange.body) < MAX_BODY_BYTES:
-            exchange.body += _unpadded(flags, content)
+    def _on_data(self, flags: int, stream_id: int, content: bytes) -> None:
+        self._unacknowledged += len(content)
+        stream = self.streams.get(stream_id)
+        if stream is None or stream.is_complete:
+            return  # frames of a closed stream may still arrive
+        if len(stream.body) < MAX_BODY_BYTES:
+            stream.body += _unpadded(flags, content)
         if flags & frames.END_STREAM:
-            self._complete(exchange)
-        elif len(exchange.body) > frames.DEFAULT_WINDOW // 2:
-            self._out.append(frames.window_update(stream, len(content)))
+            self._complete(stream)
+        elif len(stream.body) > frames.DEFAULT_WINDOW // 2:
+            self._out.append(frames.window_update(stream_id, len(content)))
 
-    def _complete(self, exchange: Http2Stream) -> None:
-        exchange.is_whole = True
-        answer = self._handler(exchange)
-        if answer is not None and exchange.stream in self.streams:
-            self._put_answer(exchange, answer)
+    def _complete(self, stream: Http2Stream) -> None:
+        stream.is_complete = True
+        response = self._handler(stream)
+        if response is not None and stream.stream_id in self.streams:
+            self._write_response(stream, response)
 
-    def _on_reset(self, _: int, stream: int, __: bytes) -> None:
-        self.streams.pop(stream, None)
+    def _on_reset(self, _: int, stream_id: int, __: bytes) -> None:
+        self.streams.pop(stream_id, None)
         self._close_if_done()
 
     def _on_settings(self, flags: int, _: int, content: bytes) -> None:
         if flags & frames.ACK:
             return
         window = frames.parse_settings(content).get(frames.INITIAL_WINDOW_SIZE, self._stream_window)
-        for exchange in self.streams.values():
-            exchange.window += window - self._stream_window
+        for stream in self.streams.values():
+            stream.window += window - self._stream_window
         self._stream_window = window
         self._out.append(frames.frame(frames.SETTINGS, frames.ACK, 0))
-        self._send_waiting()
+        self._send_pending()
 
     def _on_ping(self, flags: int, _: int, content: bytes) -> None:
         if len(content) != 8:
-            raise _PeerError(Http2ErrorCode.FRAME_SIZE_ERROR, "a ping has eight bytes")
+            raise _ProtocolError(Http2ErrorCode.FRAME_SIZE_ERROR, "PING payload must be 8 bytes")
         if not flags & frames.ACK:
             self._out.append(frames.frame(frames.PING, frames.ACK, 0, content))
 
-    def _on_window(self, _: int, stream: int, content: bytes) -> None:
-        more = frames.parse_uint31(content)
-        if stream == 0:
-            self._send_window += more
-        elif stream in self.streams:
-            self.streams[stream].window += more
-        self._send_waiting()
+    def _on_window(self, _: int, stream_id: int, content: bytes) -> None:
+        increment = frames.parse_uint31(content)
+        if stream_id == 0:
+            self._send_window += increment
+        elif stream_id in self.streams:
+            self.streams[stream_id].window += increment
+        self._send_pending()
 
-    def _put_answer(self, exchange: Http2Stream, answer: Http2Response) -> None:
-        flags = frames.END_HEADERS if answer.body else frames.END_HEADERS | frames.END_STREAM
+    def _write_response(self, stream: Http2Stream, response: Http2Response) -> None:
+        flags = frames.END_HEADERS if response.body else frames.END_HEADERS | frames.END_STREAM
         self._out.append(
             frames.frame(
                 frames.HEADERS,
                 flags,
-                exchange.stream,
-                encode_headers(answer.status, answer.headers),
+                stream.stream_id,
+                encode_headers(response.status, response.headers),
             )
         )
-        exchange.unsent = answer.body
-        if answer.body:
-            self._send_body(exchange)
+        stream.unsent = response.body
+        if response.body:
+            self._send_body(stream)
         else:
-            self._finish(exchange)
+            self._finish(stream)
 
-    def _send_body(self, exchange: Http2Stream) -> None:
-        while exchange.unsent:
-            room = min(self._send_window, exchange.window, frames.MAX_FRAME_BYTES)
-            if room <= 0:
+    def _send_body(self, stream: Http2Stream) -> None:
+        while stream.unsent:
+            size = min(self._send_window, stream.window, frames.MAX_FRAME_BYTES)
+            if size <= 0:
                 return
-            part, exchange.unsent = exchange.unsent[:room], exchange.unsent[room:]
-            self._send_window -= len(part)
-            exchange.window -= len(part)
-            is_last = 0 if exchange.unsent else frames.END_STREAM
-            self._out.append(frames.frame(frames.DATA, is_last, exchange.stream, part))
-        self._finish(exchange)
+            chunk, stream.unsent = stream.unsent[:size], stream.unsent[size:]
+            self._send_window -= len(chunk)
+            stream.window -= len(chunk)
+            is_last = 0 if stream.unsent else frames.END_STREAM
+            self._out.append(frames.frame(frames.DATA, is_last, stream.stream_id, chunk))
+        self._finish(stream)
 
-    def _send_waiting(self) -> None:
-        for exchange in [exchange for exchange in self.streams.values() if exchange.unsent]:
-            self._send_body(exchange)
+    def _send_pending(self) -> None:
+        for stream in [stream for stream in self.streams.values() if stream.unsent]:
+            self._send_body(stream)
 
-    def _finish(self, exchange: Http2Stream) -> None:
-        self.streams.pop(exchange.stream, None)
+    def _finish(self, stream: Http2Stream) -> None:
+        self.streams.pop(stream.stream_id, None)
         self._close_if_done()
 
     def _close_if_done(self) -> None:
-        if self._until is not None and not self.streams:
+        if self._last_served is not None and not self.streams:
             self._flush()
             self.close()
 
-    def _credit(self) -> None:
-        if self._uncredited > _RECEIVE_WINDOW // 2:
-            self._out.append(frames.window_update(0, self._uncredited))
-            self._uncredited = 0
+    def _replenish_window(self) -> None:
+        if self._unacknowledged > _RECEIVE_WINDOW // 2:
+            self._out.append(frames.window_update(0, self._unacknowledged))
+            self._unacknowledged = 0
 
     def _flush(self) -> None:
         if self._out and self._transport is not None:
@@ -293,5 +300,5 @@ def _unpadded(flags: int, content: bytes) -> bytes:
     if not flags & frames.PADDED:
         return content
     if not content or content[0] >= len(content):
-        raise _PeerError(Http2ErrorCode.PROTOCOL_ERROR, "a frame is all padding")
+        raise _ProtocolError(Http2ErrorCode.PROTOCOL_ERROR, "padding exceeds the frame")
     return content[1 : len(content) - content[0]]

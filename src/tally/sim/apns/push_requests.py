@@ -1,4 +1,4 @@
-"""Requests to the push port, read and checked as Apple checks them: what is wrong first decides the answer."""
+"""Parses and validates requests to the push port in the order in which APNs checks them."""
 
 import re
 from typing import Final, TypeAlias
@@ -27,19 +27,20 @@ _PUSH_TYPES: Final = frozenset(
     }
 )
 _PRIORITIES: Final = frozenset({b"10", b"5", b"1", b""})
-_DEVICE: Final = b"/3/device/"
-_BROADCAST: Final = b"/4/broadcasts/apps/"
-_hexadecimal: Final = re.compile(r"(?:[0-9a-f]{2}){32,100}", re.IGNORECASE)
-# Sixteen bytes in Base64.
-_channel_id: Final = re.compile(r"[A-Za-z0-9+/]{22}==")
+_DEVICE_PATH: Final = b"/3/device/"
+_BROADCAST_PATH: Final = b"/4/broadcasts/apps/"
+_token_pattern: Final = re.compile(r"(?:[0-9a-f]{2}){32,100}", re.IGNORECASE)
+# 16 bytes in Base64.
+_channel_id_pattern: Final = re.compile(r"[A-Za-z0-9+/]{22}==")
 
+# Status and reason.
 PushError: TypeAlias = tuple[int, str]
 
 
 class PushRequest(msgspec.Struct, frozen=True):
-    """What a request to the push port is about.
+    """A push or broadcast request. One field per APNs header, so it has more than eight.
 
-    `target` is a token, or a channel where `is_broadcast`.
+    `target` is the device token or, for a broadcast, the channel id.
     """
 
     path: str
@@ -53,11 +54,11 @@ class PushRequest(msgspec.Struct, frozen=True):
     collapse_id: bytes
 
 
-def parse_push(exchange: Http2Stream) -> PushRequest:
-    headers = exchange.headers
+def parse_push(stream: Http2Stream) -> PushRequest:
+    headers = stream.headers
     path = headers.get(b":path", b"")
-    is_broadcast = path.startswith(_BROADCAST)
-    token = path[len(_DEVICE) :] if path.startswith(_DEVICE) else b""
+    is_broadcast = path.startswith(_BROADCAST_PATH)
+    token = path[len(_DEVICE_PATH) :] if path.startswith(_DEVICE_PATH) else b""
     target = headers.get(b"apns-channel-id", b"") if is_broadcast else token
     return PushRequest(
         path.decode("latin-1"),
@@ -73,90 +74,88 @@ def parse_push(exchange: Http2Stream) -> PushRequest:
 
 
 def validate_push(
-    asked: PushRequest, exchange: Http2Stream, bundle_id: str, devices: DeviceRegistry
+    push: PushRequest, stream: Http2Stream, bundle_id: str, devices: DeviceRegistry
 ) -> PushError | None:
-    """The first thing that is wrong apart from the provider's token, or None."""
-    if exchange.headers.get(b":method") != b"POST":
+    """The first error of a request, not counting the provider token; None if it is valid."""
+    if stream.headers.get(b":method") != b"POST":
         return 405, "MethodNotAllowed"
-    if asked.is_broadcast:
-        found = _broadcast_trouble(asked, bundle_id)
+    if push.is_broadcast:
+        error = _broadcast_error(push, bundle_id)
     else:
-        found = _token_trouble(asked) or _topic_trouble(asked, bundle_id)
-    found = (
-        found
-        or _header_trouble(asked)
-        or _size_trouble(
-            exchange.body, MAX_BROADCAST_BYTES if asked.is_broadcast else MAX_PUSH_BYTES
-        )
+        error = _token_error(push) or _topic_error(push, bundle_id)
+    error = (
+        error
+        or _header_error(push)
+        or _size_error(stream.body, MAX_BROADCAST_BYTES if push.is_broadcast else MAX_PUSH_BYTES)
     )
-    if found is None and not asked.is_broadcast:
-        return _registration_trouble(asked, devices)
-    return found
+    if error is None and not push.is_broadcast:
+        return _registration_error(push, devices)
+    return error
 
 
-def _broadcast_trouble(asked: PushRequest, bundle_id: str) -> PushError | None:
-    if asked.path != f"/4/broadcasts/apps/{bundle_id}":
+def _broadcast_error(push: PushRequest, bundle_id: str) -> PushError | None:
+    if push.path != f"/4/broadcasts/apps/{bundle_id}":
         return 400, "TopicDisallowed"
-    if not asked.target:
+    if not push.target:
         return 400, "MissingChannelId"
-    if not is_channel_id(asked.target):
+    if not is_channel_id(push.target):
         return 400, "BadChannelId"
-    if not asked.push_type:
+    if not push.push_type:
         return 400, "MissingPushType"
-    return (400, "InvalidPushType") if asked.push_type != LIVE_ACTIVITY else None
+    return (400, "InvalidPushType") if push.push_type != LIVE_ACTIVITY else None
 
 
-def _token_trouble(asked: PushRequest) -> PushError | None:
-    if not asked.path.startswith("/3/device/"):
+def _token_error(push: PushRequest) -> PushError | None:
+    if not push.path.startswith("/3/device/"):
         return 404, "BadPath"
-    if not asked.target:
+    if not push.target:
         return 400, "MissingDeviceToken"
-    return None if _hexadecimal.fullmatch(asked.target) else (400, "BadDeviceToken")
+    return None if _token_pattern.fullmatch(push.target) else (400, "BadDeviceToken")
 
 
-def _topic_trouble(asked: PushRequest, bundle_id: str) -> PushError | None:
-    if asked.push_type not in _PUSH_TYPES:
+def _topic_error(push: PushRequest, bundle_id: str) -> PushError | None:
+    if push.push_type not in _PUSH_TYPES:
         return 400, "InvalidPushType"
-    if not asked.topic:
+    if not push.topic:
         return 400, "MissingTopic"
-    if not asked.topic.startswith(bundle_id.encode()):
+    if not push.topic.startswith(bundle_id.encode()):
         return 400, "TopicDisallowed"
-    wanted = bundle_id + (".push-type.liveactivity" if asked.push_type == LIVE_ACTIVITY else "")
-    return None if asked.topic == wanted.encode() else (400, "BadTopic")
+    expected = bundle_id + (".push-type.liveactivity" if push.push_type == LIVE_ACTIVITY else "")
+    return None if push.topic == expected.encode() else (400, "BadTopic")
 
 
-def _header_trouble(asked: PushRequest) -> PushError | None:
-    if asked.priority not in _PRIORITIES:
+def _header_error(push: PushRequest) -> PushError | None:
+    if push.priority not in _PRIORITIES:
         return 400, "BadPriority"
-    if asked.expiration and not asked.expiration.isdigit():
+    if push.expiration and not push.expiration.isdigit():
         return 400, "BadExpirationDate"
-    if len(asked.collapse_id) > MAX_COLLAPSE_ID_BYTES:
+    if len(push.collapse_id) > MAX_COLLAPSE_ID_BYTES:
         return 400, "BadCollapseId"
-    return None if not asked.apns_id or _is_uuid(asked.apns_id) else (400, "BadMessageId")
+    return None if not push.apns_id or _is_uuid(push.apns_id) else (400, "BadMessageId")
 
 
-def _size_trouble(body: bytes, most: int) -> PushError | None:
+def _size_error(body: bytes, limit: int) -> PushError | None:
     if not body:
         return 400, "PayloadEmpty"
-    return (413, "PayloadTooLarge") if len(body) > most else None
+    return (413, "PayloadTooLarge") if len(body) > limit else None
 
 
-def _registration_trouble(asked: PushRequest, devices: DeviceRegistry) -> PushError | None:
-    token = devices.tokens.get(asked.target)
+def _registration_error(push: PushRequest, devices: DeviceRegistry) -> PushError | None:
+    token = devices.tokens.get(push.target)
     if token is None:
-        return None if devices.takes_any_token else (400, "BadDeviceToken")
-    if token.gone_since_ms is not None:
+        return None if devices.accepts_any_token else (400, "BadDeviceToken")
+    if token.retired_at_ms is not None:
         return 410, "Unregistered"
     is_for_activities = token.kind is not TokenKind.DEVICE
     return (
         None
-        if is_for_activities == (asked.push_type == LIVE_ACTIVITY)
+        if is_for_activities == (push.push_type == LIVE_ACTIVITY)
         else (400, "DeviceTokenNotForTopic")
     )
 
 
 def is_channel_id(text: str) -> bool:
-    return _channel_id.fullmatch(text) is not None
+    return _channel_id_pattern.fullmatch(text) is not None
 
 
 def _is_uuid(text: bytes) -> bool:

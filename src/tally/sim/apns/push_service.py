@@ -1,4 +1,4 @@
-"""The push port: each request is checked, recorded, and handed on to the devices it is for; or fails as was arranged."""
+"""The push port: applies faults, validates requests, records them and delivers pushes."""
 
 import asyncio
 import random
@@ -22,150 +22,153 @@ _SHUTDOWN: Final = b'{"reason":"Shutdown"}'
 
 @dataclass(frozen=True, slots=True)
 class PushService:
-    """Answers what comes in on the push port."""
+    """Handles requests to the push port and the channel management port.
+
+    It connects every part of the simulator, hence more than eight fields.
+    """
 
     bundle_id: str
     clock: Clock
     rng: random.Random
-    providers: ProviderTokenVerifier
+    token_verifier: ProviderTokenVerifier
     devices: DeviceRegistry
     channels: ChannelRegistry
     faults: PushFaultInjector
-    record: RequestLog
-    _waiting: set[asyncio.Task[None]] = field(default_factory=set)
+    log: RequestLog
+    _delayed: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def handle(self, exchange: Http2Stream) -> Http2Response | None:
-        return self._with_faults(exchange, self._served)
+    def handle(self, stream: Http2Stream) -> Http2Response | None:
+        return self._with_faults(stream, self._handle_push)
 
-    def handle_management(self, exchange: Http2Stream) -> Http2Response | None:
-        return self._with_faults(exchange, self.channels.handle)
+    def handle_management(self, stream: Http2Stream) -> Http2Response | None:
+        return self._with_faults(stream, self.channels.handle)
 
-    def _with_faults(self, exchange: Http2Stream, serve: StreamHandler) -> Http2Response | None:
+    def _with_faults(self, stream: Http2Stream, serve: StreamHandler) -> Http2Response | None:
         if not self.faults.pending:
-            return serve(exchange)
-        asked = parse_push(exchange)
-        fault = self.faults.take(asked.path, asked.target)
+            return serve(stream)
+        push = parse_push(stream)
+        fault = self.faults.take(push.path, push.target)
         if fault is None:
-            return serve(exchange)
+            return serve(stream)
         if fault.delay:
-            task = asyncio.create_task(self._late(fault, exchange, asked, serve))
-            self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
+            task = asyncio.create_task(self._respond_later(fault, stream, push, serve))
+            self._delayed.add(task)
+            task.add_done_callback(self._delayed.discard)
             return None
-        return self._failed(fault, exchange, asked, serve)
+        return self._apply_fault(fault, stream, push, serve)
 
     def stop(self) -> None:
-        for task in tuple(self._waiting):
+        for task in tuple(self._delayed):
             task.cancel()
 
-    async def _late(
-        self, fault: PushFault, exchange: Http2Stream, asked: PushRequest, serve: StreamHandler
+    async def _respond_later(
+        self, fault: PushFault, stream: Http2Stream, push: PushRequest, serve: StreamHandler
     ) -> None:
         await self.clock.sleep(fault.delay)
-        answer = self._failed(fault, exchange, asked, serve)
-        if answer is not None:
-            exchange.answer(answer)
+        response = self._apply_fault(fault, stream, push, serve)
+        if response is not None:
+            stream.respond(response)
 
-    def _failed(
-        self, fault: PushFault, exchange: Http2Stream, asked: PushRequest, serve: StreamHandler
+    def _apply_fault(
+        self, fault: PushFault, stream: Http2Stream, push: PushRequest, serve: StreamHandler
     ) -> Http2Response | None:
-        """What a fault makes of a request: another answer, none, or the right one."""
+        """Apply a fault: another response, none, or the regular one."""
         if fault.cut == "after":
-            serve(exchange)
+            serve(stream)
         if fault.cut is not None:
-            self._unanswered(fault, exchange, asked, "cut")
-            exchange.connection.abort()
+            self._record_unanswered(fault, stream, push, "cut")
+            stream.connection.abort()
             return None
         if fault.reset is not None:
-            self._unanswered(fault, exchange, asked, f"reset {fault.reset}")
-            exchange.connection.reset_stream(exchange.stream, _RESETS[fault.reset])
+            self._record_unanswered(fault, stream, push, f"reset {fault.reset}")
+            stream.connection.reset_stream(stream.stream_id, _RESETS[fault.reset])
             return None
         if fault.goaway == "abrupt":
-            self._unanswered(fault, exchange, asked, "goaway")
-            exchange.connection.go_away(exchange.stream - 2, _SHUTDOWN)
+            self._record_unanswered(fault, stream, push, "goaway")
+            stream.connection.go_away(stream.stream_id - 2, _SHUTDOWN)
             return None
         if fault.goaway == "graceful":
-            exchange.connection.go_away(max(exchange.connection.streams), _SHUTDOWN)
+            stream.connection.go_away(max(stream.connection.streams), _SHUTDOWN)
         if fault.status is not None:
-            return self._refused((fault.status, fault.reason), exchange, asked, fault.retry_after)
-        return serve(exchange)
+            return self._reject((fault.status, fault.reason), stream, push, fault.retry_after)
+        return serve(stream)
 
-    def _unanswered(
-        self, fault: PushFault, exchange: Http2Stream, asked: PushRequest, how: str
+    def _record_unanswered(
+        self, fault: PushFault, stream: Http2Stream, push: PushRequest, reason: str
     ) -> None:
         if fault.cut != "after":
-            self._note(0, how, exchange, asked, "")
+            self._record(0, reason, stream, push, "")
 
-    def _served(self, exchange: Http2Stream) -> Http2Response:
-        asked = parse_push(exchange)
-        trouble = self.providers.trouble(exchange.headers.get(b"authorization"))
-        trouble = trouble or validate_push(asked, exchange, self.bundle_id, self.devices)
-        if trouble is None and asked.is_broadcast and asked.target not in self.channels.known:
-            trouble = 400, "ChannelNotRegistered"
-        if trouble is not None:
-            return self._refused(trouble, exchange, asked)
-        apns_id = asked.apns_id or str(UUID(int=self.rng.getrandbits(128), version=4)).encode()
-        self._note(200, "", exchange, asked, apns_id.decode())
-        self._hand_on(exchange, asked)
+    def _handle_push(self, stream: Http2Stream) -> Http2Response:
+        push = parse_push(stream)
+        error = self.token_verifier.verify(stream.headers.get(b"authorization"))
+        error = error or validate_push(push, stream, self.bundle_id, self.devices)
+        if error is None and push.is_broadcast and push.target not in self.channels.configs:
+            error = 400, "ChannelNotRegistered"
+        if error is not None:
+            return self._reject(error, stream, push)
+        apns_id = push.apns_id or str(UUID(int=self.rng.getrandbits(128), version=4)).encode()
+        self._record(200, "", stream, push, apns_id.decode())
+        self._deliver(stream, push)
         return Http2Response(
-            200, ((b"apns-request-id" if asked.is_broadcast else b"apns-id", apns_id),)
+            200, ((b"apns-request-id" if push.is_broadcast else b"apns-id", apns_id),)
         )
 
-    def _refused(
+    def _reject(
         self,
-        trouble: PushError,
-        exchange: Http2Stream,
-        asked: PushRequest,
+        error: PushError,
+        stream: Http2Stream,
+        push: PushRequest,
         retry_after: int | None = None,
     ) -> Http2Response:
-        self._note(*trouble, exchange, asked, asked.apns_id.decode("latin-1"))
-        headers = ((b"apns-id", asked.apns_id[:100]),) if asked.apns_id else ()
+        self._record(*error, stream, push, push.apns_id.decode("latin-1"))
+        headers = ((b"apns-id", push.apns_id[:100]),) if push.apns_id else ()
         if retry_after is not None:
             headers = (*headers, (b"retry-after", b"%d" % retry_after))
-        token = self.devices.tokens.get(asked.target)
-        since = token.gone_since_ms if token is not None else None
-        if trouble[0] == 410 and since is None:
-            since = self.clock.milliseconds()
-        return error_response(trouble, headers, since if trouble[0] == 410 else None)
+        token = self.devices.tokens.get(push.target)
+        retired_at_ms = token.retired_at_ms if token is not None else None
+        if error[0] == 410 and retired_at_ms is None:
+            retired_at_ms = self.clock.milliseconds()
+        return error_response(error, headers, retired_at_ms if error[0] == 410 else None)
 
-    def _hand_on(self, exchange: Http2Stream, asked: PushRequest) -> None:
-        expiration = int(asked.expiration or b"0")
-        token, channel = (None, asked.target) if asked.is_broadcast else (asked.target, None)
+    def _deliver(self, stream: Http2Stream, push: PushRequest) -> None:
+        expiration = int(push.expiration or b"0")
+        token, channel = (None, push.target) if push.is_broadcast else (push.target, None)
         if channel is not None:
-            devices = tuple(self.devices.listeners.get(channel, ()))
-            # A channel that keeps nothing reaches those who are there now.
-            expiration = expiration if self.channels.known[channel].message_storage_policy else 0
+            devices = tuple(self.devices.subscribers.get(channel, ()))
+            # A channel without message storage reaches only devices that are online.
+            expiration = expiration if self.channels.configs[channel].message_storage_policy else 0
         else:
-            known = self.devices.tokens.get(asked.target)
-            devices = (known.device,) if known is not None else ()
+            issued = self.devices.tokens.get(push.target)
+            devices = (issued.device,) if issued is not None else ()
         for device in devices:
-            payload = exchange.body.decode("utf-8", "replace")
-            push_type, priority = asked.push_type.decode(), int(asked.priority or b"10")
+            payload = stream.body.decode("utf-8", "replace")
+            push_type, priority = push.push_type.decode(), int(push.priority or b"10")
             self.devices.deliver(
                 PushDelivery(device, payload, push_type, priority, token, channel), expiration
             )
 
-    def _note(
-        self, status: int, reason: str, exchange: Http2Stream, asked: PushRequest, apns_id: str
+    def _record(
+        self, status: int, reason: str, stream: Http2Stream, push: PushRequest, apns_id: str
     ) -> None:
-        if not self.record.remembers:
-            self.record.count(status, reason)
+        if not self.log.is_recording:
+            self.log.count(status, reason)
             return
-        self.record.add(
+        self.log.add(
             RecordedPush(
-                asked.target,
+                push.target,
                 status,
                 reason,
-                exchange.connection.number,
+                stream.connection.number,
                 self.clock.milliseconds(),
-                exchange.headers.get(b":method", b"").decode("latin-1"),
-                asked.path,
-                asked.push_type.decode("latin-1"),
-                asked.priority.decode("latin-1"),
-                asked.expiration.decode("latin-1"),
-                asked.topic.decode("latin-1"),
+                stream.headers.get(b":method", b"").decode("latin-1"),
+                push.path,
+                push.push_type.decode("latin-1"),
+                push.priority.decode("latin-1"),
+                push.expiration.decode("latin-1"),
+                push.topic.decode("latin-1"),
                 apns_id,
-                asked.collapse_id.decode("latin-1"),
-                exchange.body,
+                push.collapse_id.decode("latin-1"),
+                stream.body,
             )
         )

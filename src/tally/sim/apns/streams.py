@@ -1,4 +1,4 @@
-"""One request and its answer, as the HTTP/2 server and the service that it serves hand them to each other."""
+"""The interface between the HTTP/2 server and its handlers: a request stream and its response."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias
@@ -8,54 +8,55 @@ import msgspec
 from tally.sim.apns.frames import Http2ErrorCode
 from tally.sim.apns.hpack_codec import HeaderField
 
-# Bodies are cut off here, beyond anything that is accepted.
+# Longer bodies are truncated; APNs accepts at most 5 KiB.
 MAX_BODY_BYTES: Final = 64 * 1024
 
 
 class StreamConnection(Protocol):
-    """The connection that a request came on, and how it can be made to fail."""
+    """The connection of a stream, with the ways a fault can break it."""
 
     number: int
 
     @property
     def streams(self) -> Mapping[int, object]:
-        """What is under way."""
+        """The open streams by id."""
 
-    def answer(self, exchange: "Http2Stream", answer: "Http2Response") -> None: ...
+    def respond(self, stream: "Http2Stream", response: "Http2Response") -> None: ...
 
     def abort(self) -> None: ...
 
-    def reset_stream(self, stream: int, code: Http2ErrorCode) -> None: ...
+    def reset_stream(self, stream_id: int, code: Http2ErrorCode) -> None: ...
 
-    def go_away(self, last_stream: int, told: bytes = b"") -> None: ...
+    def go_away(self, last_stream_id: int, debug_data: bytes = b"") -> None: ...
 
 
 class Http2Response(msgspec.Struct, frozen=True):
+    """Status, headers and body of a response."""
+
     status: int
     headers: tuple[HeaderField, ...] = ()
     body: bytes = b""
 
 
 class Http2Stream:
-    """One request on a connection, and the way to answer it."""
+    """One request on a connection."""
 
-    __slots__ = ("body", "connection", "headers", "is_whole", "stream", "unsent", "window")
+    __slots__ = ("body", "connection", "headers", "is_complete", "stream_id", "unsent", "window")
 
     def __init__(
-        self, connection: StreamConnection, stream: int, headers: dict[bytes, bytes], window: int
+        self, connection: StreamConnection, stream_id: int, headers: dict[bytes, bytes], window: int
     ) -> None:
         self.connection = connection
-        self.stream = stream
+        self.stream_id = stream_id
         self.headers = headers
-        # Bodies beyond MAX_KEPT bytes are cut off there: longer than anything that is accepted.
         self.body = b""
-        self.is_whole = False
+        self.is_complete = False
         self.window = window
         self.unsent = b""
 
-    def answer(self, answer: Http2Response) -> None:
-        """Answer now; nothing happens if the stream or the connection is gone."""
-        self.connection.answer(self, answer)
+    def respond(self, response: Http2Response) -> None:
+        """Send the response; does nothing if the stream or the connection is closed."""
+        self.connection.respond(self, response)
 
 
 StreamHandler: TypeAlias = Callable[[Http2Stream], Http2Response | None]

@@ -78,6 +78,6 @@ class DemoPhones:
 
     def _token_of(self, user_id: str) -> Callable[[], Awaitable[str]]:
         async def token() -> str:
-            return self.cognito.user(user_id)
+            return self.cognito.user_token(user_id)
 
         return token

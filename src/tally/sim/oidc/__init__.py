@@ -1,6 +1,6 @@
-"""An OpenID Connect issuer in the shape of Amazon Cognito with its Hosted UI.
+"""Simulates an OpenID Connect issuer that behaves like Amazon Cognito with its Hosted UI.
 
-Browsers come to log in, as people who are made up; applications come to change codes into tokens;
-anyone may read the keys. Nothing is kept but in memory. `issuer.Issuer` is the object that tests
-and the demo hold; collect logs people in through it, and cricket takes its tokens.
+Users log in through a browser, applications exchange codes for tokens, and anyone may read the
+keys. All state is in memory. Tests and the demo use `simulator.OidcSimulator`, and
+`cognito.CognitoSimulator` for the cricket app.
 """

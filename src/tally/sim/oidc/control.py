@@ -1,11 +1,11 @@
-"""The control API of the issuer, for whoever drives it from another process.
+"""The control API of the OIDC simulator, for tests and other processes.
 
-GET  /_sim/state     people, clients, key ids, what is due
+GET  /_sim/state     users, clients, key ids, pending flaws and faults
 POST /_sim/tokens    {"sub": "ana", "groups": ["admin"], "use": "access"} → {"token": …}
 POST /_sim/people    {"name": "Eve", "groups": ["admin"]}
-POST /_sim/keys      {"retire": true} rotates the keys, and takes the older ones back
-POST /_sim/flaws     {"flaws": ["wrong_nonce"]} for the next answers of the token endpoint
-POST /_sim/faults    a fault; DELETE clears all
+POST /_sim/keys      {"retire": true} rotates the signing key and retires older ones
+POST /_sim/flaws     {"flaws": ["wrong_nonce"]} for the next token responses
+POST /_sim/faults    an InjectedFault; DELETE clears all
 POST /_sim/approval  {"who": "Ana Silva"} or {"who": null}
 """
 
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tally.kit.http import Json
-from tally.sim.fault_injection import InjectedFault
+from tally.sim.fault_injection import NO_CONTENT, fault_routes
 from tally.sim.oidc.flaws import TokenFlaw
 from tally.sim.oidc.pool import TOKEN_SECONDS, TokenUse, UserPool
 from tally.sim.oidc.users import make_user
@@ -54,17 +54,18 @@ class AutoApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class OidcControl:
+    """The routes under `/_sim`."""
+
     pool: UserPool
 
     def routes(self) -> list[Route]:
         return [
             Route("/_sim/state", self.state),
             Route("/_sim/tokens", self.make_token, methods=["POST"]),
-            Route("/_sim/people", self.add_person, methods=["POST"]),
+            Route("/_sim/people", self.add_user, methods=["POST"]),
             Route("/_sim/keys", self.rotate, methods=["POST"]),
             Route("/_sim/flaws", self.set_flaws, methods=["POST"]),
-            Route("/_sim/faults", self.add_fault, methods=["POST"]),
-            Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
+            *fault_routes(self.pool.faults),
             Route("/_sim/approval", self.set_approval, methods=["POST"]),
         ]
 
@@ -75,7 +76,7 @@ class OidcControl:
                 "issuer": pool.issuer,
                 "people": list(pool.users),
                 "clients": [{"client_id": client.client_id} for client in pool.clients.values()],
-                "keys": [key["kid"] for key in pool.keys.published()["keys"]],
+                "keys": [key["kid"] for key in pool.keys.jwks()["keys"]],
                 "flaws": pool.flaws,
                 "faults": pool.faults.pending,
                 "auto_approve": pool.auto_approve,
@@ -84,13 +85,13 @@ class OidcControl:
         )
 
     async def make_token(self, request: Request) -> Response:
-        wanted = await read_json_body(request, TokenRequest)
-        fields = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name != "sub"}
-        return Json({"token": self.pool.token_for(wanted.sub, **fields)})
+        body = await read_json_body(request, TokenRequest)
+        fields = {name: getattr(body, name) for name in body.__struct_fields__ if name != "sub"}
+        return Json({"token": self.pool.token_for(body.sub, **fields)})
 
-    async def add_person(self, request: Request) -> Response:
-        person = await read_json_body(request, NewOidcUser)
-        return Json(self.pool.users.add(make_user(person.name, person.groups)), 201)
+    async def add_user(self, request: Request) -> Response:
+        body = await read_json_body(request, NewOidcUser)
+        return Json(self.pool.users.add(make_user(body.name, body.groups)), 201)
 
     async def rotate(self, request: Request) -> Response:
         rotation = await read_json_body(request, KeyRotation)
@@ -101,16 +102,8 @@ class OidcControl:
 
     async def set_flaws(self, request: Request) -> Response:
         self.pool.flaws[:] = (await read_json_body(request, FlawList)).flaws
-        return Response(status_code=204)
-
-    async def add_fault(self, request: Request) -> Response:
-        self.pool.faults.add(await read_json_body(request, InjectedFault))
-        return Response(status_code=204)
-
-    async def clear_faults(self, _: Request) -> Response:
-        self.pool.faults.clear()
-        return Response(status_code=204)
+        return NO_CONTENT
 
     async def set_approval(self, request: Request) -> Response:
         self.pool.auto_approve = (await read_json_body(request, AutoApproval)).who
-        return Response(status_code=204)
+        return NO_CONTENT

@@ -1,4 +1,4 @@
-"""What the issuer says about itself: the discovery document and its keys, at the pool's address and at the Hosted UI's."""
+"""The OIDC discovery document and the JWKS, under the issuer URL and the Hosted UI URL."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,21 @@ from starlette.routing import Route
 
 from tally.sim.oidc.pool import UserPool
 
-KEY_SET_SECONDS = 3600
+JWKS_MAX_AGE_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryEndpoints:
+    """The `.well-known` routes."""
+
     pool: UserPool
 
     def routes(self) -> list[Route]:
-        found = []
+        routes = []
         for base in ("", f"/{self.pool.pool_id}"):
-            found.append(Route(f"{base}/.well-known/openid-configuration", self.discovery))
-            found.append(Route(f"{base}/.well-known/jwks.json", self.keys))
-        return found
+            routes.append(Route(f"{base}/.well-known/openid-configuration", self.discovery))
+            routes.append(Route(f"{base}/.well-known/jwks.json", self.keys))
+        return routes
 
     async def discovery(self, _: Request) -> Response:
         url, issuer = self.pool.url, self.pool.issuer
@@ -46,6 +48,6 @@ class DiscoveryEndpoints:
 
     async def keys(self, _: Request) -> Response:
         return JSONResponse(
-            self.pool.keys.published(),
-            headers={"Cache-Control": f"public, max-age={KEY_SET_SECONDS}"},
+            self.pool.keys.jwks(),
+            headers={"Cache-Control": f"public, max-age={JWKS_MAX_AGE_SECONDS}"},
         )

@@ -1,4 +1,4 @@
-"""Tokens that must be refused: each `TokenFlaw` is one thing wrong with a token that is otherwise as it should be."""
+"""Makes tokens that must be rejected: each has exactly one flaw."""
 
 import base64
 import enum
@@ -11,29 +11,29 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tally.sim.oidc.keys import SigningKeys, signing_key_id
 
-AN_HOUR: Final = 3600
+HOUR_SECONDS: Final = 3600
 
 
 class TokenFlaw(enum.StrEnum):
-    """What is wrong; the values are the words of the control API."""
+    """The flaw of a token; the values are used by the control API."""
 
-    WRONG_KEY = "wrong_key"  # somebody else's key under the name of the right one
-    UNKNOWN_KEY = "unknown_key"  # a key that is not published
+    WRONG_KEY = "wrong_key"  # another key with the key id of the current one
+    UNKNOWN_KEY = "unknown_key"  # a key that is not in the JWKS
     WRONG_ISSUER = "wrong_issuer"
     WRONG_AUDIENCE = "wrong_audience"
     WRONG_NONCE = "wrong_nonce"
     NO_NONCE = "no_nonce"
-    WRONG_USE = "wrong_use"  # an access token where an ID token belongs, and the other way round
+    WRONG_USE = "wrong_use"  # an access token instead of an ID token, and vice versa
     NO_SUBJECT = "no_subject"
     EXPIRED = "expired"
     NOT_YET_VALID = "not_yet_valid"
     ALG_NONE = "alg_none"
-    HS256 = "hs256"  # signed with the public key as if it were a shared secret
-    TAMPERED = "tampered"  # another subject put in after the signature was made
+    HS256 = "hs256"  # signed with the public key as an HMAC secret
+    TAMPERED = "tampered"  # the subject was changed after signing
 
 
 def flawed_claims(claims: dict[str, Any], flaw: TokenFlaw | None) -> dict[str, Any]:
-    """The claims as the flaw has them; flaws of the signature leave them as they are."""
+    """Apply the flaw to the claims; signature flaws leave them unchanged."""
     if flaw is TokenFlaw.WRONG_ISSUER:
         return claims | {"iss": claims["iss"] + "_other"}
     if flaw is TokenFlaw.WRONG_AUDIENCE:
@@ -44,17 +44,17 @@ def flawed_claims(claims: dict[str, Any], flaw: TokenFlaw | None) -> dict[str, A
         return claims | {"token_use": {"id": "access", "access": "id"}[claims["token_use"]]}
     if flaw is TokenFlaw.EXPIRED:
         return claims | {
-            name: claims[name] - 2 * AN_HOUR - (claims["exp"] - claims["iat"])
+            name: claims[name] - 2 * HOUR_SECONDS - (claims["exp"] - claims["iat"])
             for name in ("iat", "exp")
         }
     if flaw is TokenFlaw.NOT_YET_VALID:
-        return claims | {name: claims[name] + AN_HOUR for name in ("iat", "exp")}
+        return claims | {name: claims[name] + HOUR_SECONDS for name in ("iat", "exp")}
     missing = {TokenFlaw.NO_NONCE: "nonce", TokenFlaw.NO_SUBJECT: "sub"}.get(flaw) if flaw else None
     return {name: value for name, value in claims.items() if name != missing}
 
 
 def sign_token(keys: SigningKeys, claims: dict[str, Any], flaw: TokenFlaw | None = None) -> str:
-    """A token with these claims; with nothing wrong unless a flaw is asked for."""
+    """Sign the claims, optionally with a flaw."""
     claims = flawed_claims(claims, flaw)
     if flaw is TokenFlaw.WRONG_KEY:
         return keys.sign(claims, keys.foreign, signing_key_id(keys.current))
@@ -72,14 +72,15 @@ def sign_token(keys: SigningKeys, claims: dict[str, Any], flaw: TokenFlaw | None
 
 
 def _signed_with_public_key(keys: SigningKeys, claims: dict[str, Any]) -> str:
-    # By hand: PyJWT rightly refuses to.
+    # Signed by hand: PyJWT rejects public keys as HMAC secrets.
     unsigned = _unsigned(keys, claims, "HS256")
     public = keys.current.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return f"{unsigned}.{_base64(hmac.digest(public, unsigned.encode(), hashlib.sha256))}"
 
 
 def _unsigned(keys: SigningKeys, claims: dict[str, Any], algorithm: str) -> str:
-    return f"{_encode({'alg': algorithm, 'typ': 'JWT', 'kid': signing_key_id(keys.current)})}.{_encode(claims)}"
+    header = {"alg": algorithm, "typ": "JWT", "kid": signing_key_id(keys.current)}
+    return f"{_encode(header)}.{_encode(claims)}"
 
 
 def _encode(value: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""What has been granted to applications: codes that work once, refresh tokens that work until they are revoked.
+"""Authorization codes and refresh tokens.
 
-The rules are Cognito's: a code lives five minutes, belongs to one client and one redirect address,
-and, if a PKCE challenge came with the request, is only changed by whoever knows the verifier.
+The rules are Cognito's: a code is valid once, for five minutes, for one client and one redirect
+URI. If the request had a PKCE challenge, redeeming the code requires the verifier.
 """
 
 import base64
@@ -19,7 +19,7 @@ REFRESH_SECONDS: Final = 30 * 24 * 3600
 
 
 class OAuthError(Exception):
-    """A refusal in the words of OAuth: `invalid_grant`, `invalid_client`, …"""
+    """An OAuth error response: `invalid_grant`, `invalid_client`, …"""
 
     def __init__(self, error: str, description: str | None = None) -> None:
         super().__init__(description or error)
@@ -28,9 +28,9 @@ class OAuthError(Exception):
 
 
 class OAuthClient(msgspec.Struct, frozen=True):
-    """An application.
+    """A registered application.
 
-    Without a secret it is a public one; without addresses, any on this machine will do.
+    Without a secret it is a public client. Without URIs, any URI on this machine is allowed.
     """
 
     client_id: str
@@ -40,7 +40,7 @@ class OAuthClient(msgspec.Struct, frozen=True):
 
 
 class OidcAuthorization(msgspec.Struct, frozen=True):
-    """What a person allowed an application."""
+    """A user's authorization of a client."""
 
     client_id: str
     sub: str
@@ -52,14 +52,16 @@ class OidcAuthorization(msgspec.Struct, frozen=True):
 
 
 class GrantStore:
+    """The valid codes and refresh tokens."""
+
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
-        self._chance = rng
+        self._rng = rng
         self._codes: dict[str, tuple[OidcAuthorization, int]] = {}
         self._refresh_tokens: dict[str, tuple[OidcAuthorization, int]] = {}
 
     def new_id(self) -> str:
-        return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
     def issue_code(self, authorization: OidcAuthorization) -> str:
         code = self.new_id()
@@ -69,8 +71,8 @@ class GrantStore:
     def redeem(
         self, code: str, client_id: str, redirect_uri: str | None, verifier: str | None
     ) -> OidcAuthorization:
-        """What stands behind `code`, once; any other use of it is refused."""
-        # Gone whatever comes of it: who guesses a verifier has one guess.
+        """Exchange `code` for its authorization, once."""
+        # Removed even if a check fails: an attacker gets one guess at the verifier.
         authorization, expires_at = self._codes.pop(code, (None, 0))
         if authorization is None or expires_at <= self._clock.seconds():
             raise OAuthError("invalid_grant")
@@ -84,7 +86,7 @@ class GrantStore:
         return authorization
 
     def issue_refresh_token(self, authorization: OidcAuthorization) -> str:
-        token = f"refresh.{self._chance.getrandbits(256):064x}"
+        token = f"refresh.{self._rng.getrandbits(256):064x}"
         self._refresh_tokens[token] = authorization, self._clock.seconds() + REFRESH_SECONDS
         return token
 
@@ -101,16 +103,14 @@ class GrantStore:
     def revoke(self, token: str) -> None:
         self._refresh_tokens.pop(token, None)
 
-    def forget(self, sub: str) -> None:
-        """Take back all that a person allowed."""
-        for granted in (self._codes, self._refresh_tokens):
-            for name in [
-                name for name, (authorization, _) in granted.items() if authorization.sub == sub
-            ]:
-                del granted[name]
+    def revoke_user(self, sub: str) -> None:
+        """Revoke all codes and refresh tokens of a user."""
+        for grants in (self._codes, self._refresh_tokens):
+            for key in [key for key, (grant, _) in grants.items() if grant.sub == sub]:
+                del grants[key]
 
 
 def pkce_challenge(verifier: str) -> str:
-    """PKCE's S256."""
+    """The S256 code challenge of a PKCE verifier."""
     digest = hashlib.sha256(verifier.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

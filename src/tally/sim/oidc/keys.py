@@ -1,4 +1,4 @@
-"""The keys an issuer signs with: one at a time, the public halves of all that still count published as a JWKS."""
+"""Signing keys of the issuer: signs with the newest and publishes all valid ones as a JWKS."""
 
 import base64
 import hashlib
@@ -16,16 +16,13 @@ def generate_signing_key() -> RSAPrivateKey:
 
 
 def signing_key_id(key: RSAPrivateKey) -> str:
-    """As Cognito's look: the Base64 of a hash."""
+    """A key id in Cognito's format: the Base64 of a hash."""
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return base64.b64encode(hashlib.sha256(public).digest()).decode()
 
 
 class SigningKeys:
-    """Signs with the newest key.
-
-    `rotate` brings a new one; `retire` takes the older ones out of the JWKS.
-    """
+    """The keys. `rotate` adds a key; `retire` removes older keys from the JWKS."""
 
     def __init__(self, key: RSAPrivateKey | None = None) -> None:
         self._keys = [key or generate_signing_key()]
@@ -37,25 +34,25 @@ class SigningKeys:
 
     @property
     def foreign(self) -> RSAPrivateKey:
-        """A key of somebody else's, which is never published: what a forger has."""
+        """A key that is never published, for forged tokens."""
         if self._foreign is None:
             self._foreign = generate_signing_key()
         return self._foreign
 
     def rotate(self) -> str:
-        """Sign with a new key from now on, and say its id; tokens of the older keys still hold."""
+        """Sign with a new key and return its id; tokens of older keys stay valid."""
         self._keys.append(generate_signing_key())
         return signing_key_id(self.current)
 
     def retire(self) -> None:
-        """Publish the current key alone, so that what older ones signed no longer holds."""
+        """Publish only the current key, which invalidates tokens of older keys."""
         del self._keys[:-1]
 
-    def published(self) -> dict[str, Any]:
-        return {"keys": [_published(key) for key in self._keys]}
+    def jwks(self) -> dict[str, Any]:
+        return {"keys": [_jwk(key) for key in self._keys]}
 
     def find(self, kid: str) -> RSAPrivateKey | None:
-        """One that is published."""
+        """A published key by its id."""
         return next((key for key in self._keys if signing_key_id(key) == kid), None)
 
     def sign(
@@ -65,7 +62,7 @@ class SigningKeys:
         return jwt.encode(claims, signing, "RS256", {"kid": kid or signing_key_id(signing)})
 
 
-def _published(key: RSAPrivateKey) -> dict[str, Any]:
+def _jwk(key: RSAPrivateKey) -> dict[str, Any]:
     numbers = json.loads(RSAAlgorithm.to_jwk(key.public_key()))
     return {
         "alg": "RS256",

@@ -1,7 +1,7 @@
-"""A user pool: its people, its applications, its keys, and the tokens that it makes of them.
+"""A user pool: users, clients, signing keys and the tokens it issues.
 
-As with Cognito, it has two addresses: the Hosted UI (`url`, where people and applications go) and
-its own (`issuer`, which is what `iss` says, and under which discovery and keys are found).
+Like Cognito it has two URLs: the Hosted UI (`url`) and the issuer (`issuer`), which is the `iss`
+claim and the base of the discovery document and the JWKS.
 """
 
 import random
@@ -17,14 +17,14 @@ from tally.sim.oidc.users import DOMAIN, OidcUser, UserDirectory
 
 TOKEN_SECONDS: Final = 3600
 DEFAULT_POOL_ID: Final = "local_tally"
-# Known to everyone, and good for nothing outside this simulator.
+# Not a secret: valid only in this simulator.
 COLLECT_CLIENT: Final = OAuthClient("tally-collect", "made-up-client-secret")
 
 TokenUse = Literal["id", "access"]
 
 
 class UserPool:
-    """What is known and what was granted; HTTP is not its business."""
+    """The state and rules of a user pool, without HTTP."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class UserPool:
         self.keys = keys or SigningKeys()
         self.grants = GrantStore(clock, rng or random.SystemRandom())
         self.pool_id = pool_id
-        # Who is logged in without being asked: a sub, an e-mail address or a name. A `login_hint`
-        # names another.
+        # Log this user in without a page: a sub, an e-mail address or a name. A `login_hint`
+        # overrides it.
         self.auto_approve = auto_approve
         self.faults = FaultInjector()
-        # What will be wrong with the next tokens of the token endpoint, one of them each.
+        # Flaws of the next token responses, one per response.
         self.flaws: list[TokenFlaw] = []
         self.url = ""
 
@@ -72,28 +72,26 @@ class UserPool:
         flaw: TokenFlaw | None = None,
         **claims: Any,
     ) -> str:
-        """A token made directly, for whoever is named; `claims` are added to the usual ones or stand in their place."""
-        person = self.users.find(sub) or OidcUser(sub, email or f"{sub}@{DOMAIN}", sub)
-        person = OidcUser(
-            person.sub, email or person.email, person.name, tuple(groups) or person.groups
-        )
+        """Issue a token directly. `claims` are added to the standard claims or override them."""
+        user = self.users.find(sub) or OidcUser(sub, email or f"{sub}@{DOMAIN}", sub)
+        user = OidcUser(user.sub, email or user.email, user.name, tuple(groups) or user.groups)
         client = client_id or next(iter(self.clients))
         now = self.clock.seconds()
-        authorization = OidcAuthorization(client, person.sub, "openid email", "", now, nonce)
-        made = self.claims(person, authorization, use, lifetime) | claims
-        return sign_token(self.keys, made, flaw)
+        authorization = OidcAuthorization(client, user.sub, "openid email", "", now, nonce)
+        all_claims = self.claims(user, authorization, use, lifetime) | claims
+        return sign_token(self.keys, all_claims, flaw)
 
     def claims(
         self,
-        person: OidcUser,
+        user: OidcUser,
         authorization: OidcAuthorization,
         use: TokenUse,
         lifetime: int = TOKEN_SECONDS,
     ) -> dict[str, Any]:
-        """What Cognito puts into a token of this use."""
+        """The claims of a Cognito token of this use."""
         now = self.clock.seconds()
         common: dict[str, Any] = {
-            "sub": person.sub,
+            "sub": user.sub,
             "iss": self.issuer,
             "token_use": use,
             "auth_time": authorization.auth_time,
@@ -101,37 +99,35 @@ class UserPool:
             "exp": now + lifetime,
             "jti": self.grants.new_id(),
         }
-        if person.groups:
-            common["cognito:groups"] = list(person.groups)
+        if user.groups:
+            common["cognito:groups"] = list(user.groups)
         if use == "access":
-            its_own = {
+            access = {
                 "client_id": authorization.client_id,
                 "scope": authorization.scope,
                 "version": 2,
             }
-            return common | its_own | {"username": person.sub}
-        about = {
-            "email": person.email,
+            return common | access | {"username": user.sub}
+        profile = {
+            "email": user.email,
             "email_verified": True,
-            "name": person.name,
-            "cognito:username": person.sub,
+            "name": user.name,
+            "cognito:username": user.sub,
         }
         nonce = {} if authorization.nonce is None else {"nonce": authorization.nonce}
-        return common | {"aud": authorization.client_id} | about | nonce
+        return common | {"aud": authorization.client_id} | profile | nonce
 
-    def tokens(self, person: OidcUser, authorization: OidcAuthorization) -> dict[str, Any]:
-        """The ID and access token that the token endpoint hands out; the flaw that is due is in both."""
+    def tokens(self, user: OidcUser, authorization: OidcAuthorization) -> dict[str, Any]:
+        """The body of a token response; the next pending flaw applies to both tokens."""
         flaw = self.flaws.pop(0) if self.flaws else None
         return {
-            "id_token": sign_token(self.keys, self.claims(person, authorization, "id"), flaw),
-            "access_token": sign_token(
-                self.keys, self.claims(person, authorization, "access"), flaw
-            ),
+            "id_token": sign_token(self.keys, self.claims(user, authorization, "id"), flaw),
+            "access_token": sign_token(self.keys, self.claims(user, authorization, "access"), flaw),
             "expires_in": TOKEN_SECONDS,
             "token_type": "Bearer",
         }
 
-    def delete_person(self, sub: str) -> bool:
-        """Close an account; its tokens can no longer be renewed."""
-        self.grants.forget(sub)
+    def delete_user(self, sub: str) -> bool:
+        """Delete a user and revoke their grants."""
+        self.grants.revoke_user(sub)
         return self.users.remove(sub)

@@ -1,10 +1,10 @@
-"""The issuer as tests and the demo hold it.
+"""The OIDC simulator on a real socket.
 
 async with OidcSimulator(clock).serving() as issuer:
-    token = issuer.token_for("ana", groups=("admin",))          # `iss` is issuer.issuer
-    issuer.auto_approve = "Ana Silva"                           # nobody has to click
-    issuer.flaws.append(Flaw.WRONG_NONCE)                       # in the next answer of the token endpoint
-    issuer.faults.add(Fault(path="/oauth2/token", status=503))
+    token = issuer.token_for("ana", groups=("admin",))   # `iss` is issuer.issuer
+    issuer.auto_approve = "Ana Silva"                     # log in without the login page
+    issuer.flaws.append(TokenFlaw.WRONG_NONCE)            # in the next token response
+    issuer.faults.add(InjectedFault(path="/oauth2/token", status=503))
     issuer.keys.rotate()
 """
 
@@ -26,7 +26,7 @@ from tally.sim.oidc.user_pool_api import UserPoolApi
 
 
 class OidcSimulator(UserPool):
-    """A user pool on a real socket."""
+    """A user pool that serves HTTP."""
 
     def app(self) -> Starlette:
         parts = (
@@ -41,7 +41,7 @@ class OidcSimulator(UserPool):
 
     @asynccontextmanager
     async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Self]:
-        """Serve until the block ends; `url` and `issuer` are known from then on."""
+        """Serve until the block ends; sets `url` and thereby `issuer`."""
         async with serving(self.app(), host, port) as url:
             self.url = url
             yield self

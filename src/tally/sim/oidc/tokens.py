@@ -1,4 +1,4 @@
-"""Where applications go without a browser: `/oauth2/token`, `/oauth2/revoke` and `/oauth2/userInfo`."""
+"""The OAuth endpoints for applications: token, revocation and user info."""
 
 import base64
 import binascii
@@ -14,13 +14,15 @@ from starlette.routing import Route
 
 from tally.sim.oidc.grants import OAuthClient, OAuthError
 from tally.sim.oidc.pool import UserPool
-from tally.sim.request_parsing import read_form
+from tally.sim.request_parsing import bearer_token, read_form
 
 NO_STORE: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
+    """The routes `/oauth2/token`, `/oauth2/revoke` and `/oauth2/userInfo`."""
+
     pool: UserPool
 
     def routes(self) -> list[Route]:
@@ -32,71 +34,70 @@ class TokenEndpoint:
 
     async def token(self, request: Request) -> Response:
         try:
-            sent = await read_form(request)
-            return JSONResponse(self._granted(self._client(request, sent), sent), headers=NO_STORE)
+            form = await read_form(request)
+            return JSONResponse(
+                self._issue_tokens(self._client(request, form), form), headers=NO_STORE
+            )
         except OAuthError as error:
-            return _refused(error)
+            return _error_response(error)
 
     async def revoke(self, request: Request) -> Response:
         try:
-            sent = await read_form(request)
-            self._client(request, sent)
+            form = await read_form(request)
+            self._client(request, form)
         except OAuthError as error:
-            return _refused(error)
-        self.pool.grants.revoke(sent.get("token", ""))
+            return _error_response(error)
+        self.pool.grants.revoke(form.get("token", ""))
         return Response(status_code=200)
 
     async def user_info(self, request: Request) -> Response:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        person = (
-            self.pool.users.find(verify_access_token(self.pool, token) or "")
-            if scheme.lower() == "bearer"
-            else None
-        )
-        if person is None:
+        subject = verify_access_token(self.pool, bearer_token(request))
+        user = self.pool.users.find(subject or "")
+        if user is None:
+            description = "Access token is not valid"
             challenge = {
-                "WWW-Authenticate": 'error="invalid_token", error_description="Access token is not valid"'
+                "WWW-Authenticate": f'error="invalid_token", error_description="{description}"'
             }
             return JSONResponse({"error": "invalid_token"}, 401, challenge)
-        about = {
-            "sub": person.sub,
-            "email": person.email,
+        profile = {
+            "sub": user.sub,
+            "email": user.email,
             "email_verified": "true",
-            "name": person.name,
+            "name": user.name,
         }
-        return JSONResponse(about | {"username": person.sub})
+        return JSONResponse(profile | {"username": user.sub})
 
-    def _granted(self, client: OAuthClient, sent: Mapping[str, str]) -> dict[str, Any]:
+    def _issue_tokens(self, client: OAuthClient, form: Mapping[str, str]) -> dict[str, Any]:
         grants = self.pool.grants
-        kind = sent.get("grant_type")
-        if kind == "authorization_code":
+        grant_type = form.get("grant_type")
+        if grant_type == "authorization_code":
             code, redirect_uri, verifier = (
-                sent.get(name) for name in ("code", "redirect_uri", "code_verifier")
+                form.get(name) for name in ("code", "redirect_uri", "code_verifier")
             )
             authorization = grants.redeem(code or "", client.client_id, redirect_uri, verifier)
-        elif kind == "refresh_token":
-            authorization = grants.refresh(sent.get("refresh_token", ""), client.client_id)
+        elif grant_type == "refresh_token":
+            authorization = grants.refresh(form.get("refresh_token", ""), client.client_id)
         else:
             raise OAuthError("unsupported_grant_type")
-        person = self.pool.users.find(authorization.sub)
-        if person is None:
+        user = self.pool.users.find(authorization.sub)
+        if user is None:
             raise OAuthError("invalid_grant")
-        made = self.pool.tokens(person, authorization)
-        # As with Cognito, a refresh brings no new refresh token.
-        return made | (
+        tokens = self.pool.tokens(user, authorization)
+        # Like Cognito, a refresh does not rotate the refresh token.
+        return tokens | (
             {"refresh_token": grants.issue_refresh_token(authorization)}
-            if kind != "refresh_token"
+            if grant_type != "refresh_token"
             else {}
         )
 
-    def _client(self, request: Request, sent: Mapping[str, str]) -> OAuthClient:
-        """Which application asks, by HTTP Basic or in the form; one with a secret must know it."""
+    def _client(self, request: Request, form: Mapping[str, str]) -> OAuthClient:
+        """Authenticate the client by HTTP Basic or form fields."""
         client_id, secret = _basic(request) or (
-            sent.get("client_id", ""),
-            sent.get("client_secret"),
+            form.get("client_id", ""),
+            form.get("client_secret"),
         )
         client = self.pool.clients.get(client_id)
-        if client is None or sent.get("client_id", client_id) != client_id:
+        if client is None or form.get("client_id", client_id) != client_id:
             raise OAuthError("invalid_client")
         if client.secret is not None and not hmac.compare_digest(
             (secret or "").encode(), client.secret.encode()
@@ -106,25 +107,25 @@ class TokenEndpoint:
 
 
 def verify_access_token(pool: UserPool, token: str) -> str | None:
-    """Whose access token of this pool it is, if it holds."""
+    """The subject of a valid access token of this pool; None if it is invalid."""
     try:
         key = pool.keys.find(jwt.get_unverified_header(token).get("kid", ""))
         if key is None:
             return None
-        # The times are those of the simulator's clock.
+        # PyJWT would check times against the system clock; the simulator has its own.
         options: Any = {"verify_exp": False, "verify_iat": False}
         claims = jwt.decode(token, key.public_key(), ["RS256"], issuer=pool.issuer, options=options)
     except jwt.PyJWTError:
         return None
-    is_good = claims.get("token_use") == "access" and claims["exp"] > pool.clock.seconds()
-    return claims.get("sub") if is_good else None
+    is_valid = claims.get("token_use") == "access" and claims["exp"] > pool.clock.seconds()
+    return claims.get("sub") if is_valid else None
 
 
-def _refused(error: OAuthError) -> Response:
-    told = {"error": error.error} | (
+def _error_response(error: OAuthError) -> Response:
+    body = {"error": error.error} | (
         {"error_description": error.description} if error.description else {}
     )
-    return JSONResponse(told, 400, NO_STORE)
+    return JSONResponse(body, 400, NO_STORE)
 
 
 def _basic(request: Request) -> tuple[str, str] | None:

@@ -1,8 +1,7 @@
-"""The pool's own API, as far as an application that closes accounts needs it: DeleteUser and AdminDeleteUser.
+"""The Cognito API operations that delete users: DeleteUser and AdminDeleteUser.
 
-It is a JSON protocol at one path, `POST /`, with the operation's name in `X-Amz-Target`. The first
-is called with the person's access token; the second with an administrator's signature, which is not
-checked here.
+A JSON protocol at `POST /` with the operation in `X-Amz-Target`. DeleteUser takes the user's access
+token. AdminDeleteUser takes an AWS signature, which the simulator does not verify.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from tally.sim.oidc.pool import UserPool
 from tally.sim.oidc.tokens import verify_access_token
 from tally.sim.request_parsing import read_json_body
 
-TARGET: Final = "AWSCognitoIdentityProviderService."
+TARGET_PREFIX: Final = "AWSCognitoIdentityProviderService."
 MEDIA_TYPE: Final = "application/x-amz-json-1.1"
 
 
@@ -29,33 +28,35 @@ class UserDeletion(msgspec.Struct, frozen=True, rename="pascal"):
 
 @dataclass(frozen=True, slots=True)
 class UserPoolApi:
+    """The route of the API."""
+
     pool: UserPool
 
     def routes(self) -> list[Route]:
         return [Route("/", self.run, methods=["POST"])]
 
     async def run(self, request: Request) -> Response:
-        operation = request.headers.get("x-amz-target", "").removeprefix(TARGET)
+        operation = request.headers.get("x-amz-target", "").removeprefix(TARGET_PREFIX)
         if operation not in {"DeleteUser", "AdminDeleteUser"}:
-            return _refused("UnknownOperationException", "There is no such operation here")
-        asked = await read_json_body(request, UserDeletion)
+            return _error_response("UnknownOperationException", "Unknown operation")
+        body = await read_json_body(request, UserDeletion)
         if operation == "DeleteUser":
-            person = self.pool.users.find(verify_access_token(self.pool, asked.access_token) or "")
-            if person is None:
-                return _refused("NotAuthorizedException", "Invalid Access Token")
+            user = self.pool.users.find(verify_access_token(self.pool, body.access_token) or "")
+            if user is None:
+                return _error_response("NotAuthorizedException", "Invalid Access Token")
         else:
-            if asked.user_pool_id != self.pool.pool_id:
-                return _refused(
-                    "ResourceNotFoundException", f"User pool {asked.user_pool_id} does not exist."
+            if body.user_pool_id != self.pool.pool_id:
+                return _error_response(
+                    "ResourceNotFoundException", f"User pool {body.user_pool_id} does not exist."
                 )
-            person = self.pool.users.find(asked.username)
-            if person is None:
-                return _refused("UserNotFoundException", "User does not exist.")
-        self.pool.delete_person(person.sub)
+            user = self.pool.users.find(body.username)
+            if user is None:
+                return _error_response("UserNotFoundException", "User does not exist.")
+        self.pool.delete_user(user.sub)
         return Response("{}", media_type=MEDIA_TYPE)
 
 
-def _refused(kind: str, message: str) -> Response:
+def _error_response(error_type: str, message: str) -> Response:
     return Response(
-        msgspec.json.encode({"__type": kind, "message": message}), 400, media_type=MEDIA_TYPE
+        msgspec.json.encode({"__type": error_type, "message": message}), 400, media_type=MEDIA_TYPE
     )

@@ -1,7 +1,6 @@
-"""Who can log in: a few made-up people, and whoever else names themselves.
+"""The users of a pool: a few predefined ones and anyone who logs in with a new name.
 
-A person's `sub` follows from the e-mail address, so that somebody who comes back after a restart is
-still the same.
+The `sub` is derived from the e-mail address, so users keep their identity across restarts.
 """
 
 import re
@@ -23,7 +22,7 @@ class OidcUser(msgspec.Struct, frozen=True):
 
 
 def make_user(name: str, groups: tuple[str, ...] = ()) -> OidcUser:
-    """Somebody known by a name or an e-mail address."""
+    """Build a user from a name or an e-mail address."""
     name = name.strip()
     local = re.sub(r"\W+", ".", name.casefold()).strip(".") or "somebody"
     email = name.casefold() if "@" in name else f"{local}@{DOMAIN}"
@@ -39,28 +38,28 @@ DEFAULT_USERS: Final = (
 
 
 class UserDirectory:
-    """The user pool: everyone who has an account."""
+    """All users with an account."""
 
     def __init__(self, users: Iterable[OidcUser] = DEFAULT_USERS) -> None:
-        self._by_sub = {person.sub: person for person in users}
+        self._by_sub = {user.sub: user for user in users}
 
     def __iter__(self) -> Iterator[OidcUser]:
         return iter(self._by_sub.values())
 
-    def add(self, person: OidcUser) -> OidcUser:
-        self._by_sub[person.sub] = person
-        return person
+    def add(self, user: OidcUser) -> OidcUser:
+        self._by_sub[user.sub] = user
+        return user
 
-    def find(self, who: str) -> OidcUser | None:
-        """By `sub`, e-mail address or name."""
-        by_sub = self._by_sub.get(who)
+    def find(self, identifier: str) -> OidcUser | None:
+        """Find a user by `sub`, e-mail address or name."""
+        by_sub = self._by_sub.get(identifier)
         return by_sub or next(
-            (each for each in self._by_sub.values() if who in {each.email, each.name}), None
+            (user for user in self._by_sub.values() if identifier in {user.email, user.name}), None
         )
 
-    def find_or_add(self, who: str) -> OidcUser:
-        """Somebody new gets an account: that is what sign-up is for."""
-        return self.find(who) or self.add(make_user(who))
+    def find_or_add(self, identifier: str) -> OidcUser:
+        """Find a user, or sign up a new one."""
+        return self.find(identifier) or self.add(make_user(identifier))
 
     def remove(self, sub: str) -> bool:
         return self._by_sub.pop(sub, None) is not None

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from tally.errors import Invalid, NotFound
 from tally.kit.http import Json
-from tally.sim.fault_injection import InjectedFault
+from tally.sim.fault_injection import NO_CONTENT, fault_routes
 from tally.sim.request_parsing import read_json_body
 from tally.sim.sportmonks.core import SportMonksCore, UnknownMatch
 from tally.sim.sportmonks.cricsheet import InvalidMatchFile, read_match
@@ -29,7 +29,6 @@ from tally.sim.sportmonks.playback import Garble, MatchPlayback
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Speed: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
-NO_CONTENT = Response(status_code=204)
 
 
 class NewMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,8 +80,7 @@ class SportMonksControl:
             Route("/_sim/matches/{match_id:int}/step", self.step, methods=["POST"]),
             Route("/_sim/schedule", self.schedule, methods=["POST"]),
             Route("/_sim/limits", self.set_limit, methods=["POST"]),
-            Route("/_sim/faults", self.add_fault, methods=["POST"]),
-            Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
+            *fault_routes(self.core.faults),
         ]
 
     async def state(self, _: Request) -> Response:
@@ -154,14 +152,6 @@ class SportMonksControl:
     async def set_limit(self, request: Request) -> Response:
         self.core.limits.hourly = (await read_json_body(request, NewLimit)).hourly
         self.core.limits.forget()
-        return NO_CONTENT
-
-    async def add_fault(self, request: Request) -> Response:
-        self.core.faults.add(await read_json_body(request, InjectedFault))
-        return NO_CONTENT
-
-    async def clear_faults(self, _: Request) -> Response:
-        self.core.faults.clear()
         return NO_CONTENT
 
     def _broadcast(self, request: Request) -> MatchPlayback:

@@ -58,7 +58,7 @@ class AccessTokenInfo(msgspec.Struct, frozen=True):
 class AuthorizationStore:
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
-        self._chance = rng
+        self._rng = rng
         self.rotates = True
         self.grace = 0.0
         self._codes: dict[str, tuple[int, frozenset[str], int]] = {}
@@ -178,4 +178,4 @@ class AuthorizationStore:
         return grant.expires_at - self._clock.seconds()
 
     def _secret(self) -> str:
-        return f"{self._chance.getrandbits(160):040x}"
+        return f"{self._rng.getrandbits(160):040x}"

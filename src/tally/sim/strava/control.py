@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from tally.errors import NotFound
 from tally.kit.http import Json
-from tally.sim.fault_injection import InjectedFault
+from tally.sim.fault_injection import NO_CONTENT, fault_routes
 from tally.sim.request_parsing import read_json_body
 from tally.sim.strava.core import Consent, StravaCore
 from tally.sim.strava.model import StravaError
@@ -31,7 +31,6 @@ from tally.sim.strava.webhooks import ReleaseOrder
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**11)]
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=10**9)]
-NO_CONTENT = Response(status_code=204)
 
 
 class _ControlBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -110,8 +109,7 @@ class StravaControl:
             Route("/_sim/limits", self.set_limits, methods=["POST"]),
             Route("/_sim/tokens", self.set_token_rules, methods=["POST"]),
             Route("/_sim/approval", self.set_approval, methods=["POST"]),
-            Route("/_sim/faults", self.add_fault, methods=["POST"]),
-            Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
+            *fault_routes(self.core.faults),
         ]
 
     async def state(self, _: Request) -> Response:
@@ -194,12 +192,4 @@ class StravaControl:
 
     async def set_approval(self, request: Request) -> Response:
         self.core.auto_approve = (await read_json_body(request, AutoConsent)).consent
-        return NO_CONTENT
-
-    async def add_fault(self, request: Request) -> Response:
-        self.core.faults.add(await read_json_body(request, InjectedFault))
-        return NO_CONTENT
-
-    async def clear_faults(self, _: Request) -> Response:
-        self.core.faults.clear()
         return NO_CONTENT

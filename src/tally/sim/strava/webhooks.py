@@ -47,7 +47,7 @@ class WebhookAttempt(msgspec.Struct, frozen=True):
 class WebhookSender:
     def __init__(self, clock: Clock, rng: random.Random, first_id: int = 1) -> None:
         self._clock = clock
-        self._chance = rng
+        self._rng = rng
         self._next_id = first_id
         self._client: Client | None = None
         self._sending: set[asyncio.Task[None]] = set()
@@ -116,7 +116,7 @@ class WebhookSender:
         if order == "reversed":
             events.reverse()
         elif order == "shuffled":
-            self._chance.shuffle(events)
+            self._rng.shuffle(events)
         self._start(self._deliver_in_order(events))
 
     def redeliver(self, event: StravaEvent, times: int = 1) -> None:
@@ -182,7 +182,7 @@ class WebhookSender:
             return 0
 
     async def _validate(self, callback_url: str, verify_token: str) -> None:
-        challenge = f"{self._chance.getrandbits(64):016x}"
+        challenge = f"{self._rng.getrandbits(64):016x}"
         asked = {
             "hub.verify_token": verify_token,
             "hub.challenge": challenge,
