@@ -157,9 +157,7 @@ async def open_ground(folder: Path, **changes: Any) -> AsyncIterator[Ground]:
             CognitoSimulator(clock, keys=signing_keys()).serving()
         )
         apns = await stack.enter_async_context(ApnsSimulator(clock).serving())
-        settings = apns.pointed_here(
-            _settings(folder, sportmonks, cognito), folder / "authority.pem"
-        )
+        settings = apns.configure(_settings(folder, sportmonks, cognito), folder / "authority.pem")
         parts = await stack.enter_async_context(
             open_application(replace(settings, **changes), clock)
         )

@@ -50,7 +50,7 @@ async def apple_nearby(
     metrics = Metrics()
     async with ApnsSimulator(clock).serving() as sim:
         given = Settings(cricket_apns_connections=connections)
-        settings = sim.pointed_here(given, directory / "authority.pem")
+        settings = sim.configure(given, directory / "authority.pem")
         async with open_apns(settings, clock, metrics, patience, answer_seconds) as gateway:
             yield Apple(sim, gateway, settings, metrics)
 

@@ -168,7 +168,7 @@ class Stadium:
 
     async def crowd(self, fixture: Fixture, count: int) -> None:
         """So many followers with a phone each, whose tokens the push service takes without having issued them."""
-        self.apple.sim.devices.takes_any_token = True
+        self.apple.sim.devices.accepts_any_token = True
         now = self.clock.milliseconds()
         people = [f"user-{number:06}" for number in range(count)]
         follows = [
@@ -230,7 +230,7 @@ class Stadium:
 
     def pushed(self, token: str) -> list[dict[str, Any]]:
         """What was taken for a token, or a channel: the `aps` of each push."""
-        return [json.loads(payload)["aps"] for payload in self.apple.sim.record.payloads(token)]
+        return [json.loads(payload)["aps"] for payload in self.apple.sim.log.payloads(token)]
 
     def events(self, token: str) -> list[str]:
         return [aps["event"] for aps in self.pushed(token)]
@@ -255,9 +255,9 @@ async def open_ground(directory: Path) -> AsyncIterator[Ground]:
 async def open_stadium(directory: Path, ground: Ground) -> AsyncIterator[Stadium]:
     """A store of its own, and a push service that has forgotten what was before."""
     clock = ground.clock
-    ground.apple.sim.record.clear()
+    ground.apple.sim.log.clear()
     ground.apple.sim.faults.clear()
-    ground.apple.sim.devices.takes_any_token = False
+    ground.apple.sim.devices.accepts_any_token = False
     async with open_sqlite(directory / "store", clock=lambda: clock.time_ns() / 1e9) as engine:
         for repository in REPOSITORIES:
             for table in owned_tables(repository):

@@ -40,7 +40,7 @@ async def _apple(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Appl
 @pytest.fixture
 def apple(_apple: Apple) -> Apple:
     _apple.sim.faults.clear()
-    _apple.sim.record.clear()
+    _apple.sim.log.clear()
     return _apple
 
 
@@ -51,7 +51,7 @@ async def test_a_live_activity_push_goes_out_as_apple_wants_it(apple: Apple) -> 
         Push(token=token, payload=PAYLOAD, priority=5, expiration=1_900_000_000, apns_id=APNS_ID)
     )
     assert verdict == PushResult(PushOutcome.DELIVERED, 200, "", APNS_ID)
-    seen = apple.sim.record.of(token)[0]
+    seen = apple.sim.log.for_target(token)[0]
     assert (seen.method, seen.path) == ("POST", f"/3/device/{token}")
     assert seen.topic == f"{apple.sim.bundle_id}.push-type.liveactivity"
     assert (seen.push_type, seen.priority, seen.expiration, seen.apns_id) == (
@@ -72,7 +72,7 @@ async def test_an_alert_goes_to_the_apps_own_topic(apple: Apple) -> None:
         collapse_id="toss-7",
     )
     assert (await apple.gateway.send(push)).is_delivered
-    seen = apple.sim.record.of(token)[0]
+    seen = apple.sim.log.for_target(token)[0]
     assert (seen.topic, seen.push_type, seen.collapse_id) == (
         apple.sim.bundle_id,
         "alert",
@@ -123,7 +123,7 @@ async def test_every_answer_of_apples_has_its_meaning(
         reason,
         tries,
     )
-    assert len(apple.sim.record.of(token)) == tries
+    assert len(apple.sim.log.for_target(token)) == tries
     assert classify(status, reason) is outcome
 
 
@@ -133,7 +133,7 @@ async def test_a_token_that_is_gone_comes_with_the_moment_since_when(apple: Appl
     apple.sim.devices.retire(token)
     verdict = await apple.gateway.send(update(token))
     assert (verdict.outcome, verdict.reason) == (PushOutcome.TOKEN_INVALID, "Unregistered")
-    assert verdict.invalid_since_ms == apple.sim.devices.tokens[token].gone_since_ms
+    assert verdict.invalid_since_ms == apple.sim.devices.tokens[token].retired_at_ms
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_a_token_that_is_gone_comes_with_the_moment_since_when(apple: Appl
 async def test_what_cannot_be_a_token_is_one_that_nobody_has(apple: Apple, token: str) -> None:
     """Whatever a client registered, no other path of Apple's is ever called with it."""
     assert (await apple.gateway.send(update(token))).outcome is PushOutcome.TOKEN_INVALID
-    assert [seen.path for seen in apple.sim.record.seen] == ["/3/device/0"]
+    assert [seen.path for seen in apple.sim.log.entries] == ["/3/device/0"]
 
 
 async def test_refusals_are_logged_once_a_minute_without_the_token(apple: Apple) -> None:
@@ -186,7 +186,7 @@ async def test_a_channel_is_made_read_listed_used_and_deleted(apple: Apple) -> N
     assert (
         await apple.gateway.broadcast(channel, PAYLOAD, priority=5, expiration=1_900_000_000)
     ).is_delivered
-    seen = apple.sim.record.of(channel)[0]
+    seen = apple.sim.log.for_target(channel)[0]
     assert (seen.path, seen.priority, seen.expiration) == (
         f"/4/broadcasts/apps/{apple.sim.bundle_id}",
         "5",
@@ -202,7 +202,7 @@ async def test_a_channel_is_made_read_listed_used_and_deleted(apple: Apple) -> N
 async def test_all_channels_of_a_busy_app_are_listed(apple: Apple) -> None:
     """A quarter of a megabyte in one answer, more than a window of HTTP/2."""
     known = {await apple.gateway.create_channel()}
-    wanted = apple.sim.channels.known[next(iter(known))]
+    wanted = apple.sim.channels.configs[next(iter(known))]
     known |= {apple.sim.channels.create(wanted) for _ in range(9_000)}
     assert set(await apple.gateway.list_channels()) >= known
 
@@ -210,12 +210,12 @@ async def test_all_channels_of_a_busy_app_are_listed(apple: Apple) -> None:
 async def test_a_full_list_of_channels_is_a_conflict_and_a_busy_apple_unavailable(
     apple: Apple,
 ) -> None:
-    apple.sim.channels.most = len(apple.sim.channels.known)
+    apple.sim.channels.max_channels = len(apple.sim.channels.configs)
     try:
         with pytest.raises(Conflict, match="CannotCreateChannelConfig"):
             await apple.gateway.create_channel()
     finally:
-        apple.sim.channels.most = 10_000
+        apple.sim.channels.max_channels = 10_000
     apple.sim.faults.add(
         PushFault(path="/1/apps", status=503, reason="ServiceUnavailable", times=None)
     )
@@ -287,7 +287,7 @@ async def test_a_server_with_a_certificate_that_nobody_vouches_for_gets_nothing(
     async with open_apns(settings, SystemClock(), Metrics(), QUICK) as gateway:
         verdict = await gateway.send(update(apple.token()))
     assert (verdict.outcome, verdict.status) == (PushOutcome.RETRY, 0)
-    assert apple.sim.record.total == 0
+    assert apple.sim.log.total == 0
 
 
 async def test_the_payload_arrives_byte_by_byte(apple: Apple) -> None:
@@ -296,4 +296,4 @@ async def test_the_payload_arrives_byte_by_byte(apple: Apple) -> None:
     ).encode()
     token = apple.token()
     await apple.gateway.send(Push(token=token, payload=payload))
-    assert apple.sim.record.payloads(token) == [payload]
+    assert apple.sim.log.payloads(token) == [payload]

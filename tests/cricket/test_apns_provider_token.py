@@ -50,7 +50,7 @@ async def test_over_a_day_apple_never_has_a_reason_to_refuse(started: int) -> No
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=started, seconds=13))
     token, apple = provider(clock), judge(clock)
     for _ in range(24 * 60):
-        assert apple.trouble(token.header().encode()) is None
+        assert apple.verify(token.header().encode()) is None
         await clock.advance(MINUTE)
 
 
@@ -81,14 +81,14 @@ async def test_after_too_many_updates_the_earlier_token_is_used_again() -> None:
     """As after a restart just when a new one was due: Apple knows the one from before."""
     clock = ManualClock(datetime(2026, 1, 1, 10, 29, tzinfo=UTC))
     earlier, apple = provider(clock).header(), judge(clock)
-    assert apple.trouble(earlier.encode()) is None
+    assert apple.verify(earlier.encode()) is None
     await clock.advance(2 * MINUTE)
     restarted = provider(clock)
-    assert apple.trouble(restarted.header().encode()) == (429, "TooManyProviderTokenUpdates")
+    assert apple.verify(restarted.header().encode()) == (429, "TooManyProviderTokenUpdates")
     later = restarted.header()
     restarted.too_new(later)
     assert restarted.header() == earlier
-    assert apple.trouble(restarted.header().encode()) is None
+    assert apple.verify(restarted.header().encode()) is None
     restarted.too_new(earlier)
     assert restarted.header() == later
 
@@ -98,7 +98,7 @@ async def test_a_token_gone_back_to_is_not_kept_beyond_its_hour() -> None:
     token, apple = provider(clock), judge(clock)
     token.too_new(token.header())
     for _ in range(120):
-        assert apple.trouble(token.header().encode()) != (403, "ExpiredProviderToken")
+        assert apple.verify(token.header().encode()) != (403, "ExpiredProviderToken")
         await clock.advance(MINUTE)
 
 

@@ -27,13 +27,13 @@ async def _apple(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Appl
 @pytest.fixture
 def apple(_apple: Apple) -> Apple:
     _apple.sim.faults.clear()
-    _apple.sim.record.clear()
+    _apple.sim.log.clear()
     return _apple
 
 
 def taken(apple: Apple) -> Counter[str]:
     """How often Apple has taken a push for each token."""
-    return Counter(seen.target for seen in apple.sim.record.seen if seen.status == 200)
+    return Counter(seen.target for seen in apple.sim.log.entries if seen.status == 200)
 
 
 # What goes wrong, and how many pushes at most Apple may have had without our knowing, so that they
@@ -87,7 +87,7 @@ async def test_the_order_of_a_tokens_pushes_is_kept_in_trouble(apple: Apple) -> 
     verdicts = await send_all(apple.gateway, pushes, concurrency=150)
     assert {verdict.outcome for _, verdict in verdicts} == {PushOutcome.DELIVERED}
     for token in tokens:
-        numbers = [number_in(payload) for payload in apple.sim.record.payloads(token)]
+        numbers = [number_in(payload) for payload in apple.sim.log.payloads(token)]
         assert numbers == sorted(numbers)
         assert set(numbers) == set(range(15))
 
@@ -99,7 +99,7 @@ async def test_a_waiting_state_gives_way_to_a_newer_one(apple: Apple) -> None:
         PushFault(token=token, status=503, reason="ServiceUnavailable", times=1, retry_after=3)
     )
     first = asyncio.create_task(apple.gateway.send(update(token, 1, is_replaceable=True)))
-    await apple.sim.record.until(lambda record: record.total == 1)
+    await apple.sim.log.wait_until(lambda record: record.total == 1)
     rest = [
         asyncio.create_task(apple.gateway.send(update(token, number, is_replaceable=True)))
         for number in (2, 3, 4)
@@ -108,7 +108,7 @@ async def test_a_waiting_state_gives_way_to_a_newer_one(apple: Apple) -> None:
     assert [verdict.outcome for verdict in verdicts] == [PushOutcome.SUPERSEDED] * 3 + [
         PushOutcome.DELIVERED
     ]
-    assert [number_in(payload) for payload in apple.sim.record.payloads(token)] == [4]
+    assert [number_in(payload) for payload in apple.sim.log.payloads(token)] == [4]
 
 
 async def test_what_is_no_state_is_never_given_up_for_another(apple: Apple) -> None:
@@ -119,7 +119,7 @@ async def test_what_is_no_state_is_never_given_up_for_another(apple: Apple) -> N
         *(apple.gateway.send(update(token, number)) for number in (1, 2))
     )
     assert [verdict.outcome for verdict in verdicts] == [PushOutcome.DELIVERED] * 2
-    assert [number_in(payload) for payload in apple.sim.record.payloads(token)] == [1, 2]
+    assert [number_in(payload) for payload in apple.sim.log.payloads(token)] == [1, 2]
 
 
 async def test_broadcasts_to_a_channel_keep_their_order_and_the_newest_wins(apple: Apple) -> None:
@@ -131,7 +131,7 @@ async def test_broadcasts_to_a_channel_keep_their_order_and_the_newest_wins(appl
     ]
     verdicts = await asyncio.gather(*sends)
     assert verdicts[-1].is_delivered
-    assert number_in(apple.sim.record.payloads(channel)[-1]) == 3
+    assert number_in(apple.sim.log.payloads(channel)[-1]) == 3
 
 
 async def test_patience_ends_and_the_push_comes_back_as_one_to_retry(apple: Apple) -> None:
@@ -165,7 +165,7 @@ async def test_every_connection_lost_in_the_middle_of_a_stream_loses_no_push(app
     async def streamed() -> AsyncIterator[Push]:
         for number, token in enumerate(tokens):
             if number in {100, 180, 250}:
-                apple.sim.cut_all()
+                apple.sim.drop_connections()
             yield update(token)
 
     async with aclosing(apple.gateway.send_all(streamed(), 40)) as found:
@@ -184,7 +184,7 @@ async def test_the_provider_token_is_renewed_within_its_hour_and_after_a_403(
         for _ in range(24):
             assert (await apple.gateway.send(update(token))).is_delivered
             await clock.advance(300)
-        assert set(apple.sim.record.answers) == {(200, "")}
+        assert set(apple.sim.log.counts) == {(200, "")}
         apple.sim.faults.add(PushFault(token=token, status=403, reason="ExpiredProviderToken"))
         await clock.advance(1300)
         sending = asyncio.create_task(apple.gateway.send(update(token)))
@@ -223,18 +223,18 @@ async def test_a_connection_that_has_gone_silent_is_replaced(tmp_path: Path) -> 
         assert {verdict.outcome for _, verdict in verdicts} == {PushOutcome.DELIVERED}
         assert max(verdict.attempts for _, verdict in verdicts) > 1
         assert transport.pool.connections[0].client is not before
-        assert apple.sim.record.connections >= 2
+        assert apple.sim.log.connections >= 2
 
 
 async def test_a_cancelled_push_leaves_no_trace(apple: Apple) -> None:
     """Its place on the connection is free again, and the next push to the token goes out."""
     token = apple.token()
     apple.sim.faults.add(PushFault(token=token, delay=30))
-    apple.sim.faults.taken.clear()
+    apple.sim.faults.applied.clear()
     sending = asyncio.create_task(apple.gateway.send(update(token, 1)))
     transport = apple.gateway._transport
     assert transport is not None
-    await apple.sim.faults.taken.wait()
+    await apple.sim.faults.applied.wait()
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending

@@ -28,7 +28,7 @@ async def test_a_follow_of_a_live_match_starts_it_on_each_device(stadium: Stadiu
     await instance.orchestrator.run()
     assert [stadium.events(phone.start_token) for phone in phones] == [["start"], ["start"]]
     assert [await stadium.status(fixture, phone) for phone in phones] == [PENDING, PENDING]
-    assert stadium.apple.sim.record.accepted == 2
+    assert stadium.apple.sim.log.accepted == 2
 
 
 async def test_a_device_that_comes_later_shows_what_its_owner_follows(stadium: Stadium) -> None:
@@ -100,7 +100,7 @@ async def test_a_state_that_is_too_large_for_a_start_is_shown_in_part_and_then_w
     [started], [updated] = stadium.pushed(phone.start_token), stadium.pushed(token)
     assert {"need", "result"} & started["content-state"].keys() == {"result"}
     assert {"need", "result"} <= updated["content-state"].keys()
-    assert max(len(seen.payload) for seen in stadium.apple.sim.record.seen) <= 4096
+    assert max(len(seen.payload) for seen in stadium.apple.sim.log.entries) <= 4096
 
 
 async def test_an_activity_that_the_app_began_by_itself_is_registered_like_the_others(

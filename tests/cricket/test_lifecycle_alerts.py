@@ -68,7 +68,7 @@ async def test_followers_are_told_half_an_hour_before_the_start(stadium: Stadium
         await stadium.clock.advance(60)
     assert [told(stadium, phone) for phone in phones] == [["Starts in 20 minutes"]] * 2
     assert [told(stadium, phone) for phone in others] == [[], []]
-    [seen] = stadium.apple.sim.record.of(phones[0].device_token)
+    [seen] = stadium.apple.sim.log.for_target(phones[0].device_token)
     assert (seen.push_type, seen.collapse_id) == ("alert", f"prematch-{soon.match_id}")
     assert json.loads(seen.payload)["matchId"] == soon.match_id
     await stadium.clock.advance(8 * 60)

@@ -22,7 +22,7 @@ async def test_a_match_that_goes_live_is_started_on_every_device_of_every_follow
     followers = [await stadium.follower(fixture, phones) for phones in (1, 2, 0)]
     instance = stadium.instance()
     await instance.orchestrator.run()
-    assert stadium.apple.sim.record.total == 0
+    assert stadium.apple.sim.log.total == 0
     await stadium.fixtures.update(fixture.match_id, live_updated_at=stadium.clock.milliseconds())
     for _ in range(2):
         await instance.orchestrator.run()
@@ -41,7 +41,7 @@ async def test_a_match_that_goes_live_is_started_on_every_device_of_every_follow
         }
         assert aps["alert"]["title"] == "Lions v Tigers"
         assert await stadium.status(fixture, phone) is PENDING
-    assert stadium.apple.sim.record.accepted == len(phones) == 3
+    assert stadium.apple.sim.log.accepted == len(phones) == 3
     match = await stadium.matches.get(fixture.match_id)
     assert match is not None
     assert (match.poller_state, match.owner) == (PollerState.POLLING, "instance-1")
@@ -109,13 +109,13 @@ async def test_a_crowd_is_seen_to_page_by_page(stadium: Stadium) -> None:
     """Everybody is told of the start, started, and ended once, however many pages they fill."""
     fixture = await stadium.match()
     await stadium.crowd(fixture, PAGE + 1)
-    instance, record = stadium.instance(), stadium.apple.sim.record
+    instance, record = stadium.instance(), stadium.apple.sim.log
     await instance.prematch.tell(fixture)
-    assert len({seen.target for seen in record.seen}) == record.accepted == PAGE + 1
+    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE + 1
     record.clear()
     for _ in range(2):
         await instance.orchestrator.run()
-    assert len({seen.target for seen in record.seen}) == record.accepted == PAGE + 1
+    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE + 1
     now = stadium.clock.milliseconds()
     pending = [each async for each in stadium.activities.of_match(fixture.match_id, now)]
     tokens = [
@@ -127,7 +127,7 @@ async def test_a_crowd_is_seen_to_page_by_page(stadium: Stadium) -> None:
     await instance.orchestrator.run()
     await stadium.clock.advance(60)
     await instance.orchestrator.run()
-    assert len({seen.target for seen in record.seen}) == record.accepted == PAGE + 1
+    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE + 1
     left = [each.update_token async for each in stadium.activities.of_match(fixture.match_id, now)]
     assert left == [None] * (PAGE + 1)
 
@@ -136,9 +136,9 @@ async def test_a_killed_instance_leaves_its_match_to_another(stadium: Stadium) -
     """Within the time of its lock; whoever was started is not started again, and nobody is left out."""
     fixture = await stadium.match()
     phones = [(await stadium.follower(fixture))[1][0] for _ in range(30)]
-    record = stadium.apple.sim.record
+    record = stadium.apple.sim.log
     dying = asyncio.create_task(stadium.instance("dying").orchestrator.see_to(fixture.match_id))
-    await record.until(lambda seen: seen.accepted >= 5)
+    await record.wait_until(lambda seen: seen.accepted >= 5)
     dying.cancel()
     await asyncio.wait([dying])
     heir = stadium.instance("heir")

@@ -128,9 +128,9 @@ async def test_phones_that_can_listen_are_reached_by_one_request(village: Villag
         await phone.app.follows.follow(fixture.match_id)
     await village.poll(fixture, 0)
     await village.look()
-    village.apns.record.clear()
+    village.apns.log.clear()
     await village.poll(fixture, 6)
-    assert village.apns.record.accepted == 2
+    assert village.apns.log.accepted == 2
     for phone in (*phones, old):
         activity = phone.shown(fixture.match_id)
         assert activity is not None

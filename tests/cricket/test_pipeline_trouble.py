@@ -83,7 +83,7 @@ async def test_devices_end_with_the_final_state_in_spite_of(
     engine: Engine, clock: ManualClock, apple: Apple, name: str
 ) -> None:
     """And what each has seen never went back."""
-    apple.sim.record.clear()
+    apple.sim.log.clear()
     apple.sim.faults.add(TROUBLES[name])
     scores, match_id = Scores(clock), made_up.number()
     async with instance(engine, clock, scores, apple.gateway) as one:
@@ -91,7 +91,7 @@ async def test_devices_end_with_the_final_state_in_spite_of(
         await play(one, clock, scores, match_id)
     apple.sim.faults.clear()
     for token in tokens:
-        taken = [json.loads(payload)["aps"] for payload in apple.sim.record.payloads(token)]
+        taken = [json.loads(payload)["aps"] for payload in apple.sim.log.payloads(token)]
         stamps = [aps["timestamp"] for aps in taken]
         assert stamps == sorted(stamps)
         assert taken[-1]["event"] == "end"
@@ -119,4 +119,4 @@ async def test_tokens_that_are_gone_end_and_the_others_are_told(
         f"user-{'ab' * 80}": "token_invalid",
     }
     for token in tokens[1:]:
-        assert json.loads(apple.sim.record.payloads(token)[-1])["aps"]["event"] == "end"
+        assert json.loads(apple.sim.log.payloads(token)[-1])["aps"]["event"] == "end"

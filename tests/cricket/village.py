@@ -166,6 +166,6 @@ async def open_village(directory: Path) -> AsyncIterator[Village]:
             cricket_issuer=cognito.issuer,
             cricket_client_id=cognito.client_id,
         )
-        settings = apns.pointed_here(given, directory / "authority.pem")
+        settings = apns.configure(given, directory / "authority.pem")
         parts, url = await _start(stack, settings, clock)
         yield Village(clock, apns, cognito, client, settings, parts, url, stack)

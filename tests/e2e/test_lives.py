@@ -111,10 +111,10 @@ async def test_a_follow_of_a_live_match_shows_it_at_once_and_an_unfollow_takes_i
     assert activity.state is not ActivityState.ACTIVE
     record = await theatre.record("cho", "cho-phone")
     assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.USER_UNFOLLOW)
-    taken = theatre.apns.record.accepted
+    taken = theatre.apns.log.accepted
     theatre.broadcast.deliver(6)
     await theatre.until_heard()
-    assert theatre.apns.record.accepted == taken
+    assert theatre.apns.log.accepted == taken
 
 
 async def test_swiping_it_away_ends_it_everywhere(theatre: Theatre) -> None:
@@ -160,9 +160,9 @@ async def test_phones_of_ios_18_are_reached_by_the_matchs_channel(theatre: Theat
     shown = [
         activity for phone in (*new, old) if (activity := phone.shown(theatre.match_id)) is not None
     ]
-    taken = theatre.apns.record.accepted
+    taken = theatre.apns.log.accepted
     await bowl(theatre, 3, *new, old)
-    assert theatre.apns.record.accepted == taken + 2
+    assert theatre.apns.log.accepted == taken + 2
     theatre.broadcast.play_out()
     await theatre.until(lambda: all(activity.state is ActivityState.ENDED for activity in shown))
     assert {activity.content["status"] for activity in shown} == {"finished"}

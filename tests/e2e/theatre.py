@@ -158,7 +158,7 @@ async def open_theatre(directory: Path) -> AsyncIterator[Theatre]:
         ClientBuilder().build() as client,
     ):
         broadcast = sportmonks.add(bundled_match())
-        settings = apns.pointed_here(
+        settings = apns.configure(
             settings_for(directory, sportmonks, cognito), directory / "authority.pem"
         )
         async with open_application(settings, clock) as parts, serving(build_app(parts)) as url:

@@ -211,10 +211,10 @@ async def test_a_broadcast_reaches_all_who_listen_and_nobody_else(provider: Prov
     status, told = await provider.call("POST", url, body)
     assert status == 201
     channel = told["<apns-channel-id>"]
-    apns.devices.listen("a", channel)
-    apns.devices.listen("b", channel)
-    apns.devices.listen("c", channel)
-    apns.devices.stop_listening("c", channel)
+    apns.devices.subscribe("a", channel)
+    apns.devices.subscribe("b", channel)
+    apns.devices.subscribe("c", channel)
+    apns.devices.unsubscribe("c", channel)
     send = f"{apns.url}/4/broadcasts/apps/{apns.bundle_id}"
     assert (
         await provider.call("POST", send, b"x" * 5120, apns_channel_id=channel, apns_topic=None)
@@ -296,10 +296,10 @@ async def test_a_device_without_a_network_gets_the_latest_of_each_token_when_it_
 async def test_the_log_is_bounded_and_can_be_sums_alone(provider: Provider) -> None:
     apns, token = provider.apns, token_of(provider.apns)
     await provider.push(token)
-    apns.record.remembers = False
+    apns.log.is_recording = False
     await provider.push(token)
-    assert (len(apns.record.seen), apns.record.accepted, apns.record.total) == (1, 2, 2)
-    assert apns.record.seen.maxlen is not None
+    assert (len(apns.log.entries), apns.log.accepted, apns.log.total) == (1, 2, 2)
+    assert apns.log.entries.maxlen is not None
 
 
 async def test_fewer_requests_and_fewer_tokens_that_are_gone_can_be_kept(
@@ -307,13 +307,13 @@ async def test_fewer_requests_and_fewer_tokens_that_are_gone_can_be_kept(
 ) -> None:
     """The sums stay whole, and a token that is forgotten is as one that never was."""
     apns = provider.apns
-    apns.record.remember(2)
-    apns.devices.most_gone = 1
+    apns.log.limit(2)
+    apns.devices.max_retired_tokens = 1
     forgotten, gone, good = (token_of(apns) for _ in range(3))
     apns.devices.retire(forgotten)
     apns.devices.retire(gone)
     assert [(await provider.push(token))[0] for token in (forgotten, gone, good)] == [400, 410, 200]
-    assert (len(apns.record.seen), apns.record.total) == (2, 3)
+    assert (len(apns.log.entries), apns.log.total) == (2, 3)
 
 
 async def test_everything_can_be_driven_over_the_control_port(provider: Provider) -> None:
@@ -374,7 +374,7 @@ async def test_everything_can_be_driven_over_the_control_port(provider: Provider
         for method, path, body, expected in wrong:
             assert (await call(method, path, body))[0] == expected
         assert (await call("DELETE", "/mailboxes/away"))[0] == 204
-        assert apns.devices.known == {}
+        assert apns.devices.devices == {}
 
 
 async def test_a_delay_is_one_of_the_simulators_clock(

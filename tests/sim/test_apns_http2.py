@@ -130,7 +130,7 @@ async def test_another_implementation_of_http2_can_push(apns: ApnsSimulator) -> 
             for answer in answers
             if isinstance(answer, ResponseReceived)
         } == {b"200"}
-        assert all(apns.record.payloads(token) == [PAYLOAD] for token in tokens)
+        assert all(apns.log.payloads(token) == [PAYLOAD] for token in tokens)
 
 
 async def test_the_number_of_streams_is_told_and_pings_are_answered(apns: ApnsSimulator) -> None:
@@ -307,14 +307,14 @@ def test_headers_are_read_as_another_implementation_writes_them(
     encoder, reader = Encoder(), HpackDecoder()
     encoder.header_table_size = size
     for fields in blocks:
-        found = reader.read(encoder.encode(fields, huffman=huffman))
+        found = reader.decode(encoder.encode(fields, huffman=huffman))
         assert found == {name.encode(): value.encode() for name, value in fields}
 
 
 @given(st.binary(max_size=80))
 def test_a_header_block_is_read_or_refused(block: bytes) -> None:
     try:
-        found = HpackDecoder().read(block)
+        found = HpackDecoder().decode(block)
     except HpackError as error:
         assert str(error)  # noqa: PT017  (either is right: the point is that nothing else comes)
     else:

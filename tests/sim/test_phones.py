@@ -114,7 +114,7 @@ async def test_a_rotated_token_is_handed_in_and_the_old_one_is_gone_at_apple(pla
         old,
         activity.token,
     ]
-    assert place.apns.devices.tokens[old].gone_since_ms is not None
+    assert place.apns.devices.tokens[old].retired_at_ms is not None
     await phone.launch()
     assert len(place.stadium.of("update token")) == 2
 
@@ -204,7 +204,7 @@ async def test_an_ended_activity_leaves_the_screen_when_it_is_told_to(
     assert phone.kit.on_screen() == []
     assert numbers(activity)[-1] == 9
     assert activity.token is not None
-    assert place.apns.devices.tokens[activity.token].gone_since_ms is not None
+    assert place.apns.devices.tokens[activity.token].retired_at_ms is not None
 
 
 async def test_an_activity_runs_for_eight_hours_at_most(place: Ground) -> None:
@@ -435,11 +435,11 @@ async def test_an_activity_on_a_channel_listens_there_and_hands_in_no_token(plac
     await phone.launch()
     activity = await place.start(phone, channel="abc==")
     assert (activity.token, place.stadium.of("update token")) == (None, [])
-    assert place.apns.devices.listeners["abc=="] == {"phone-1"}
+    assert place.apns.devices.subscribers["abc=="] == {"phone-1"}
     await place.update(phone, activity, 1)
     assert numbers(activity) == [0, 1]
     await phone.kit.end(activity)
-    assert place.apns.devices.listeners["abc=="] == set()
+    assert place.apns.devices.subscribers["abc=="] == set()
 
 
 async def test_notifications_and_nonsense_are_told_apart(place: Ground) -> None:

@@ -95,7 +95,7 @@ async def site(directory: Path) -> AsyncIterator[Site]:
         CognitoSimulator(clock).serving() as cognito,
         ClientBuilder().build() as client,
     ):
-        settings = apns.pointed_here(
+        settings = apns.configure(
             Settings(
                 data_dir=directory,
                 backends=("cricket",),

@@ -70,7 +70,7 @@ async def world(directory: Path, count: int, behaviour: PhoneBehaviour) -> Async
         CognitoSimulator(clock).serving() as cognito,
     ):
         stadium.url = url
-        settings = apns.pointed_here(Settings(), directory / "authority.pem")
+        settings = apns.configure(Settings(), directory / "authority.pem")
         async with (
             open_apns(settings, clock, Metrics()) as gateway,
             ClientBuilder().build() as client,

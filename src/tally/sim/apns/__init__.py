@@ -1,4 +1,4 @@
-"""Simulates the Apple Push Notification service: HTTP/2 over TLS, with channels and fault injection.
+"""Simulates the Apple Push Notification service: HTTP/2 over TLS, channels, fault injection.
 
 Accepted pushes are delivered to the virtual devices that own the token or subscribe to the channel.
 Tests and the demo use `simulator.ApnsSimulator`.

@@ -49,7 +49,7 @@ class Certificates:
 
 
 def make_certificates(now: datetime | None = None) -> Certificates:
-    """Create certificates that are valid for a year. TLS uses the system clock, so this does too."""
+    """Create certificates that are valid for a year by the system clock, which TLS uses."""
     now = now or datetime.now(UTC)
     authority, server = generate_private_key(SECP256R1()), generate_private_key(SECP256R1())
     name = _name("Simulated push service, authority")

@@ -61,8 +61,7 @@ class ChannelRegistry:
 
     def handle(self, stream: Http2Stream) -> Http2Response:
         """Handle a request to the management port."""
-        asked = stream.headers.get(b"apns-request-id")
-        request_id = asked or str(UUID(int=self._rng.getrandbits(128), version=4)).encode()
+        request_id = stream.headers.get(b"apns-request-id") or self._new_request_id()
         headers = ((b"apns-request-id", request_id),)
         error = self._token_verifier.verify(stream.headers.get(b"authorization"))
         if error is not None:
@@ -85,9 +84,7 @@ class ChannelRegistry:
     def _new_request_id(self) -> bytes:
         return str(UUID(int=self._rng.getrandbits(128), version=4)).encode()
 
-    def _handlers(
-        self,
-    ) -> dict[str, Callable[[Http2Stream, Headers], Http2Response]]:
+    def _handlers(self) -> dict[str, Callable[[Http2Stream, Headers], Http2Response]]:
         return {"POST": self._create, "GET": self._read, "DELETE": self._delete}
 
     def _create(self, stream: Http2Stream, headers: Headers) -> Http2Response:

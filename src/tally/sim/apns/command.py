@@ -1,4 +1,4 @@
-"""`tally sim apns`: Apple's push service by itself, for a server and for phones that run elsewhere on this machine."""
+"""`tally sim apns`: runs the APNs simulator for a server on this machine."""
 
 import asyncio
 from pathlib import Path
@@ -11,47 +11,49 @@ from tally.kit.server import ListenError, run_until_stopped
 from tally.settings import Settings
 from tally.sim.apns.certificates import AUTHORITY_FILE
 from tally.sim.apns.simulator import BUNDLE_ID, KEY_FILE, ApnsSimulator
+from tally.sim.command_line import (
+    APNS_CONTROL_PORT,
+    APNS_MANAGE_PORT,
+    APNS_PUSH_PORT,
+    ListenPort,
+)
 
-PUSH_PORT, MANAGE_PORT, CONTROL_PORT = 8121, 8122, 8123
 SETTINGS_FILE = "apns.env"
-
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")]
 
 
 def apns(
     *,
     keep: Annotated[
         Path,
-        typer.Option(
-            help="Where its key and its certificates are kept, and settings that lead here."
-        ),
+        typer.Option(help="Directory for the key, the certificates and the settings file."),
     ] = Path("data/apns"),
-    port: Port = PUSH_PORT,
+    port: ListenPort = APNS_PUSH_PORT,
     manage_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port for channels.")
-    ] = MANAGE_PORT,
+        int, typer.Option(min=0, max=65535, help="Port for channel management.")
+    ] = APNS_MANAGE_PORT,
     control_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port for phones and faults.")
-    ] = CONTROL_PORT,
+        int, typer.Option(min=0, max=65535, help="Port for the control API.")
+    ] = APNS_CONTROL_PORT,
     any_token: Annotated[
-        bool, typer.Option("--any-token", help="Take pushes for tokens that it never issued.")
+        bool, typer.Option("--any-token", help="Accept pushes to unknown tokens.")
     ] = False,
     sums_only: Annotated[
-        bool, typer.Option("--sums-only", help="Keep no log of requests, which is for load.")
+        bool,
+        typer.Option("--sums-only", help="Count requests without logging them, for load tests."),
     ] = False,
 ) -> None:
-    """Simulate Apple's push service: pushes, channels, faults, and deliveries to virtual phones."""
+    """Simulate APNs: pushes, broadcast channels, faults and deliveries to virtual phones."""
     simulator = ApnsSimulator.load(keep, SystemClock(), BUNDLE_ID)
-    simulator.devices.takes_any_token = any_token
-    simulator.record.remembers = not sums_only
+    simulator.devices.accepts_any_token = any_token
+    simulator.log.is_recording = not sums_only
 
     async def run(stop: asyncio.Event) -> None:
         async with simulator.serving(port=port, manage_port=manage_port, control_port=control_port):
             settings = write_settings(simulator, keep)
             typer.echo(
-                f"Apple's push service is simulated at {simulator.url}, for phones at {simulator.control_url}."
+                f"APNs is simulated at {simulator.url}; control API at {simulator.control_url}."
             )
-            typer.echo(f"{settings} has the settings that lead a server here; Ctrl-C stops it.")
+            typer.echo(f"Load {settings} to configure a server; Ctrl-C stops the simulator.")
             await stop.wait()
 
     try:
@@ -64,14 +66,14 @@ def apns(
 
 
 def write_settings(simulator: ApnsSimulator, directory: Path) -> Path:
-    """A file of environment variables that lead a server to the simulator."""
-    here = simulator.pointed_here(Settings(), directory / AUTHORITY_FILE)
+    """Write the environment variables that configure a server for this simulator."""
+    configured = simulator.configure(Settings(), directory / AUTHORITY_FILE)
     values = {
-        "URL": here.cricket_apns_url,
-        "MANAGE_URL": here.cricket_apns_manage_url,
-        "BUNDLE_ID": here.cricket_apns_bundle_id,
-        "TEAM_ID": here.cricket_apns_team_id,
-        "KEY_ID": here.cricket_apns_key_id,
+        "URL": configured.cricket_apns_url,
+        "MANAGE_URL": configured.cricket_apns_manage_url,
+        "BUNDLE_ID": configured.cricket_apns_bundle_id,
+        "TEAM_ID": configured.cricket_apns_team_id,
+        "KEY_ID": configured.cricket_apns_key_id,
         "KEY": (directory / KEY_FILE).resolve(),
         "AUTHORITY": (directory / AUTHORITY_FILE).resolve(),
     }

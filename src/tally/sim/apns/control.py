@@ -1,16 +1,16 @@
-"""The control port of the push service's simulator, plain HTTP: for whoever drives it, and for virtual devices elsewhere.
+"""The control API of the APNs simulator (plain HTTP), for tests and virtual devices.
 
-GET    /_sim/state                          sums, connections, faults to come
-GET    /_sim/log?target=                    the latest requests; DELETE forgets them
+GET    /_sim/state                          counts, connections, pending faults
+GET    /_sim/log?target=                    recent requests; DELETE clears the log
 POST   /_sim/rules                          {"remembers": true, "takes_any_token": false}
-POST   /_sim/faults                         a fault; DELETE clears all
-PUT    /_sim/devices/{device}               {"mailbox": "my phones"}: make it known
-POST   /_sim/devices/{device}/tokens        {"kind": "device" | "start" | "update"}: a new token
-DELETE /_sim/tokens/{token}                 410 Unregistered from now on
-PUT    /_sim/devices/{device}/channels      {"channel": …}: listen to it; DELETE stops that
+POST   /_sim/faults                         a PushFault; DELETE clears all
+PUT    /_sim/devices/{device}               {"mailbox": "my phones"}: register a device
+POST   /_sim/devices/{device}/tokens        {"kind": "device" | "start" | "update"}: issue a token
+DELETE /_sim/tokens/{token}                 unregister a token
+PUT    /_sim/devices/{device}/channels      {"channel": …}: subscribe; DELETE unsubscribes
 PUT    /_sim/devices/{device}/network       {"is_online": false}
-GET /_sim/mailboxes/{name} deliveries as they come, one JSON object a line, for as long as you read
-DELETE /_sim/mailboxes/{name} its devices are gone
+GET    /_sim/mailboxes/{name}               stream deliveries as NDJSON
+DELETE /_sim/mailboxes/{name}               remove a mailbox and its devices
 """
 
 import base64
@@ -29,14 +29,14 @@ from tally.sim.apns.channels import ChannelRegistry
 from tally.sim.apns.devices import DeviceRegistry, Mailbox, TokenKind
 from tally.sim.apns.faults import PushFault, PushFaultInjector
 from tally.sim.apns.request_log import RequestLog
+from tally.sim.fault_injection import NO_CONTENT
 from tally.sim.request_parsing import read_json_body
 
-NO_CONTENT: Final = Response(status_code=204)
 _encoder: Final = msgspec.json.Encoder()
 
 
 class _ControlBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A body of the control API."""
+    """A request body of the control API."""
 
 
 class DeviceMailbox(_ControlBody, frozen=True):
@@ -62,10 +62,12 @@ class SimulatorRules(_ControlBody, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ApnsControl:
+    """The routes under `/_sim`."""
+
     devices: DeviceRegistry
     channels: ChannelRegistry
     faults: PushFaultInjector
-    record: RequestLog
+    log: RequestLog
 
     def app(self) -> Starlette:
         router = Router(self.routes(), redirect_slashes=False)
@@ -74,53 +76,53 @@ class ApnsControl:
     def routes(self) -> list[Route]:
         return [
             Route("/_sim/state", self.state),
-            Route("/_sim/log", self.log),
-            Route("/_sim/log", self.forget, methods=["DELETE"]),
+            Route("/_sim/log", self.get_log),
+            Route("/_sim/log", self.clear_log, methods=["DELETE"]),
             Route("/_sim/rules", self.set_rules, methods=["POST"]),
             Route("/_sim/faults", self.add_fault, methods=["POST"]),
             Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
             Route("/_sim/devices/{device}", self.register, methods=["PUT"]),
             Route("/_sim/devices/{device}/tokens", self.issue, methods=["POST"]),
             Route("/_sim/tokens/{token}", self.retire, methods=["DELETE"]),
-            Route("/_sim/devices/{device}/channels", self.listen, methods=["PUT"]),
-            Route("/_sim/devices/{device}/channels", self.stop_listening, methods=["DELETE"]),
+            Route("/_sim/devices/{device}/channels", self.subscribe, methods=["PUT"]),
+            Route("/_sim/devices/{device}/channels", self.unsubscribe, methods=["DELETE"]),
             Route("/_sim/devices/{device}/network", self.set_network, methods=["PUT"]),
             Route("/_sim/mailboxes/{name}", self.deliveries),
-            Route("/_sim/mailboxes/{name}", self.forget_mailbox, methods=["DELETE"]),
+            Route("/_sim/mailboxes/{name}", self.remove_mailbox, methods=["DELETE"]),
         ]
 
     async def state(self, _: Request) -> Response:
-        answers = [
+        counts = [
             {"status": status, "reason": reason, "count": n}
-            for (status, reason), n in self.record.answers.items()
+            for (status, reason), n in self.log.counts.items()
         ]
         return Json(
             {
-                "accepted": self.record.accepted,
-                "answers": answers,
-                "connections": self.record.connections,
-                "devices": len(self.devices.known),
+                "accepted": self.log.accepted,
+                "answers": counts,
+                "connections": self.log.connections,
+                "devices": len(self.devices.devices),
                 "tokens": len(self.devices.tokens),
-                "channels": len(self.channels.known),
+                "channels": len(self.channels.configs),
                 "faults": self.faults.pending,
             }
         )
 
-    async def log(self, request: Request) -> Response:
+    async def get_log(self, request: Request) -> Response:
         target = request.query_params.get("target")
-        seen = self.record.seen if target is None else self.record.of(target)
-        return Json([_shown(msgspec.structs.asdict(each)) for each in seen])
+        entries = self.log.entries if target is None else self.log.for_target(target)
+        return Json([_render(msgspec.structs.asdict(entry)) for entry in entries])
 
-    async def forget(self, _: Request) -> Response:
-        self.record.clear()
+    async def clear_log(self, _: Request) -> Response:
+        self.log.clear()
         return NO_CONTENT
 
     async def set_rules(self, request: Request) -> Response:
         rules = await read_json_body(request, SimulatorRules)
         if rules.remembers is not None:
-            self.record.remembers = rules.remembers
+            self.log.is_recording = rules.remembers
         if rules.takes_any_token is not None:
-            self.devices.takes_any_token = rules.takes_any_token
+            self.devices.accepts_any_token = rules.takes_any_token
         return NO_CONTENT
 
     async def add_fault(self, request: Request) -> Response:
@@ -132,57 +134,57 @@ class ApnsControl:
         return NO_CONTENT
 
     async def register(self, request: Request) -> Response:
-        wanted = await read_json_body(request, DeviceMailbox)
-        self.devices.register(request.path_params["device"], wanted.mailbox)
+        body = await read_json_body(request, DeviceMailbox)
+        self.devices.register(request.path_params["device"], body.mailbox)
         return NO_CONTENT
 
     async def issue(self, request: Request) -> Response:
-        wanted = await read_json_body(request, IssueToken)
-        return Json({"token": self.devices.issue(request.path_params["device"], wanted.kind)}, 201)
+        body = await read_json_body(request, IssueToken)
+        return Json({"token": self.devices.issue(request.path_params["device"], body.kind)}, 201)
 
     async def retire(self, request: Request) -> Response:
         self.devices.retire(request.path_params["token"])
         return NO_CONTENT
 
-    async def listen(self, request: Request) -> Response:
-        self.devices.listen(
+    async def subscribe(self, request: Request) -> Response:
+        self.devices.subscribe(
             request.path_params["device"],
             (await read_json_body(request, ChannelSubscription)).channel,
         )
         return NO_CONTENT
 
-    async def stop_listening(self, request: Request) -> Response:
-        self.devices.stop_listening(
+    async def unsubscribe(self, request: Request) -> Response:
+        self.devices.unsubscribe(
             request.path_params["device"],
             (await read_json_body(request, ChannelSubscription)).channel,
         )
         return NO_CONTENT
 
     async def set_network(self, request: Request) -> Response:
-        wanted = await read_json_body(request, Connectivity)
-        self.devices.set_online(request.path_params["device"], is_online=wanted.is_online)
+        body = await read_json_body(request, Connectivity)
+        self.devices.set_online(request.path_params["device"], is_online=body.is_online)
         return NO_CONTENT
 
     async def deliveries(self, request: Request) -> Response:
         mailbox = self.devices.mailbox(request.path_params["name"])
         return StreamingResponse(_lines(mailbox), media_type="application/x-ndjson")
 
-    async def forget_mailbox(self, request: Request) -> Response:
-        self.devices.forget_mailbox(request.path_params["name"])
+    async def remove_mailbox(self, request: Request) -> Response:
+        self.devices.remove_mailbox(request.path_params["name"])
         return NO_CONTENT
 
 
 async def _lines(mailbox: Mailbox) -> AsyncIterator[bytes]:
-    # An empty line first: the headers go out at once, and the reader knows that it is connected.
+    # An empty line first, so that the headers are sent and the reader knows it is connected.
     yield b"\n"
-    while taken := await mailbox.take():
-        yield b"".join(_encoder.encode(delivery) + b"\n" for delivery in taken)
+    while deliveries := await mailbox.take():
+        yield b"".join(_encoder.encode(delivery) + b"\n" for delivery in deliveries)
 
 
-def _shown(seen: dict[str, Any]) -> dict[str, Any]:
-    """The payload as text where it is text, and as Base64 where it is not."""
-    payload: bytes = seen["payload"]
+def _render(entry: dict[str, Any]) -> dict[str, Any]:
+    """Render the payload as text, or as Base64 if it is not UTF-8."""
+    payload: bytes = entry["payload"]
     try:
-        return seen | {"payload": payload.decode()}
+        return entry | {"payload": payload.decode()}
     except UnicodeDecodeError:
-        return seen | {"payload": base64.b64encode(payload).decode()}
+        return entry | {"payload": base64.b64encode(payload).decode()}

@@ -165,7 +165,7 @@ class Http2Connection(asyncio.Protocol):
     def _on_continuation(self, flags: int, stream_id: int, content: bytes) -> None:
         if (
             self._partial_block is None
-            or self._partial_block[1] != stream
+            or self._partial_block[1] != stream_id
             or len(self._partial_block[2]) > _MAX_HEADER_BLOCK_BYTES
         ):
             raise _ProtocolError(

@@ -1,4 +1,7 @@
-"""The keys that a provider may sign with, and Apple's rules for tokens: good for an hour, a new one every 20 minutes."""
+"""Verifies provider tokens by APNs' rules.
+
+A token is valid for an hour, and a provider may create a new one every 20 minutes.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,21 +17,21 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tally.kit.clock import Clock
 
-LIFE_SECONDS: Final = 3600
-MIN_BETWEEN_SECONDS: Final = 20 * 60
-SKEW_SECONDS: Final = 300
-MAX_KNOWN: Final = 1000
+TOKEN_LIFETIME_SECONDS: Final = 3600
+MIN_UPDATE_INTERVAL_SECONDS: Final = 20 * 60
+MAX_CLOCK_SKEW_SECONDS: Final = 300
+MAX_CACHED_TOKENS: Final = 1000
 _SCHEME: Final = b"bearer "
 
 EXPIRED: Final = (403, "ExpiredProviderToken")
 INVALID: Final = (403, "InvalidProviderToken")
 MISSING: Final = (403, "MissingProviderToken")
-TOO_MANY: Final = (429, "TooManyProviderTokenUpdates")
+TOO_MANY_UPDATES: Final = (429, "TooManyProviderTokenUpdates")
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderKey:
-    """A key as the developer's account hands it out: its id, the team's, and the private half as a `.p8` file has it."""
+    """A signing key as Apple issues it: key id, team id and the private key in `.p8` format."""
 
     key_id: str
     team_id: str
@@ -36,62 +39,62 @@ class ProviderKey:
 
 
 def make_provider_key(key_id: str = "SIMKEY0001", team_id: str = "SIMTEAM001") -> ProviderKey:
-    private = generate_private_key(SECP256R1())
-    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    private_key = generate_private_key(SECP256R1())
+    pem = private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     return ProviderKey(key_id, team_id, pem)
 
 
 class ProviderTokenVerifier:
-    """Who may push, and whether the token of a request holds now.
-
-    Tokens that were checked once are remembered.
-    """
+    """Verifies the tokens of allowed keys. Verified tokens are cached."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._keys: dict[str, tuple[str, EllipticCurvePublicKey]] = {}
-        self._known: dict[bytes, int] = {}
-        self._latest: dict[str, float] = {}
+        self._issued_at: dict[bytes, int] = {}
+        self._updated_at: dict[str, float] = {}
 
-    def allow(self, key: ProviderKey, private: EllipticCurvePrivateKey) -> None:
-        self._keys[key.key_id] = (key.team_id, private.public_key())
+    def allow(self, key: ProviderKey, private_key: EllipticCurvePrivateKey) -> None:
+        self._keys[key.key_id] = (key.team_id, private_key.public_key())
 
-    def trouble(self, authorization: bytes | None) -> tuple[int, str] | None:
-        """What is wrong with the token, as a status and a reason; None if it holds."""
+    def verify(self, authorization: bytes | None) -> tuple[int, str] | None:
+        """The error of a token as status and reason; None if it is valid."""
         if authorization is None or authorization[: len(_SCHEME)].lower() != _SCHEME:
             return MISSING
-        issued = self._known.get(authorization)
-        if issued is None:
-            checked = self._checked(authorization[len(_SCHEME) :])
-            if not isinstance(checked, int):
-                return checked
-            issued = checked
-            if len(self._known) >= MAX_KNOWN:
-                self._known.clear()
-            self._known[authorization] = issued
-        age = self._clock.seconds() - issued
-        if age > LIFE_SECONDS:
+        issued_at = self._issued_at.get(authorization)
+        if issued_at is None:
+            result = self._check(authorization[len(_SCHEME) :])
+            if not isinstance(result, int):
+                return result
+            issued_at = result
+            if len(self._issued_at) >= MAX_CACHED_TOKENS:
+                self._issued_at.clear()
+            self._issued_at[authorization] = issued_at
+        age = self._clock.seconds() - issued_at
+        if age > TOKEN_LIFETIME_SECONDS:
             return EXPIRED
-        return INVALID if age < -SKEW_SECONDS else None
+        return INVALID if age < -MAX_CLOCK_SKEW_SECONDS else None
 
-    def _checked(self, token: bytes) -> int | tuple[int, str]:
-        """When the token was issued, or what is wrong with it for ever."""
+    def _check(self, token: bytes) -> int | tuple[int, str]:
+        """The issue time of a token, or its permanent error."""
         try:
             key_id = jwt.get_unverified_header(token).get("kid", "")
-            team_id, public = self._keys[key_id]
+            team_id, public_key = self._keys[key_id]
             claims = jwt.decode(
                 token,
-                public,
+                public_key,
                 ["ES256"],
                 options={"verify_exp": False, "verify_iat": False, "verify_aud": False},
             )
         except (jwt.PyJWTError, KeyError):
             return INVALID
-        issued = claims.get("iat")
-        if claims.get("iss") != team_id or not isinstance(issued, int):
+        issued_at = claims.get("iat")
+        if claims.get("iss") != team_id or not isinstance(issued_at, int):
             return INVALID
         now = self._clock.monotonic()
-        if now - self._latest.get(key_id, -MIN_BETWEEN_SECONDS) < MIN_BETWEEN_SECONDS:
-            return TOO_MANY
-        self._latest[key_id] = now
-        return issued
+        if (
+            now - self._updated_at.get(key_id, -MIN_UPDATE_INTERVAL_SECONDS)
+            < MIN_UPDATE_INTERVAL_SECONDS
+        ):
+            return TOO_MANY_UPDATES
+        self._updated_at[key_id] = now
+        return issued_at

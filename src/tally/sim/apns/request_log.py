@@ -1,4 +1,4 @@
-"""What the simulated push service has seen: the latest requests one by one, and all of them as sums."""
+"""Records requests to the simulator: recent ones in full, all of them as counts."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,9 +11,9 @@ MAX_RECORDED_PUSHES: Final = 10_000
 
 
 class RecordedPush(msgspec.Struct, frozen=True):
-    """A request and its answer.
+    """A request and its response; one field per value of the control API's log.
 
-    `target` is the token or the channel; `status` 0: it was never answered.
+    `target` is the token or the channel. A `status` of 0 means that no response was sent.
     """
 
     target: str
@@ -33,53 +33,53 @@ class RecordedPush(msgspec.Struct, frozen=True):
 
 
 class RequestLog:
-    """`remembers` off keeps the sums alone, which is for load."""
+    """The log. Without `is_recording` it only counts, for load tests."""
 
     def __init__(self) -> None:
-        self.remembers = True
-        self.seen: deque[RecordedPush] = deque(maxlen=MAX_RECORDED_PUSHES)
-        self.answers: Counter[tuple[int, str]] = Counter()
+        self.is_recording = True
+        self.entries: deque[RecordedPush] = deque(maxlen=MAX_RECORDED_PUSHES)
+        self.counts: Counter[tuple[int, str]] = Counter()
         self.connections = 0
         self._changed = asyncio.Event()
 
-    def remember(self, most: int) -> None:
-        """Keep no more requests one by one than this."""
-        self.seen = deque(self.seen, maxlen=most)
+    def limit(self, limit: int) -> None:
+        """Record at most `limit` requests in full."""
+        self.entries = deque(self.entries, maxlen=limit)
 
     @property
     def accepted(self) -> int:
-        """How many pushes and broadcasts were taken."""
-        return self.answers[200, ""]
+        """The number of accepted pushes and broadcasts."""
+        return self.counts[200, ""]
 
     @property
     def total(self) -> int:
-        return self.answers.total()
+        return self.counts.total()
 
-    def add(self, seen: RecordedPush) -> None:
-        self.answers[seen.status, seen.reason] += 1
-        if self.remembers:
-            self.seen.append(seen)
+    def add(self, entry: RecordedPush) -> None:
+        self.counts[entry.status, entry.reason] += 1
+        if self.is_recording:
+            self.entries.append(entry)
         self._changed.set()
 
     def count(self, status: int, reason: str) -> None:
-        """The same without the request, which is cheaper."""
-        self.answers[status, reason] += 1
+        """Count a request without recording it."""
+        self.counts[status, reason] += 1
         self._changed.set()
 
-    def of(self, target: str) -> list[RecordedPush]:
-        """What came for a token or a channel, oldest first."""
-        return [seen for seen in self.seen if seen.target == target]
+    def for_target(self, target: str) -> list[RecordedPush]:
+        """The requests for a token or channel, oldest first."""
+        return [entry for entry in self.entries if entry.target == target]
 
     def payloads(self, target: str) -> list[bytes]:
-        """What was taken for a token or a channel, oldest first."""
-        return [seen.payload for seen in self.of(target) if seen.status == 200]
+        """The accepted payloads for a token or channel, oldest first."""
+        return [entry.payload for entry in self.for_target(target) if entry.status == 200]
 
     def clear(self) -> None:
-        self.seen.clear()
-        self.answers.clear()
+        self.entries.clear()
+        self.counts.clear()
 
-    async def until(self, holds: Callable[["RequestLog"], bool]) -> None:
-        """Wait until what was seen satisfies a condition."""
-        while not holds(self):
+    async def wait_until(self, condition: Callable[["RequestLog"], bool]) -> None:
+        """Wait until the log satisfies a condition."""
+        while not condition(self):
             self._changed.clear()
             await self._changed.wait()

@@ -1,11 +1,11 @@
-"""The simulator of Apple's push service as tests and the demo hold it.
+"""The APNs simulator on real sockets.
 
 async with ApnsSimulator(clock).serving() as apns:
     apns.devices.register("phone-1", "my phones")
     token = apns.devices.issue("phone-1", TokenKind.DEVICE)
     apns.faults.add(PushFault(token=token, status=410, reason="Unregistered"))
     async for delivery in apns.devices.mailbox("my phones"): ...
-    await apns.record.until(lambda record: record.accepted >= 3)
+    await apns.log.wait_until(lambda log: log.accepted >= 3)
 """
 
 import asyncio
@@ -39,7 +39,7 @@ KEY_FILE: Final = "apns-simulator.p8"
 
 
 class ApnsSimulator:
-    """The service on three real sockets: for pushes, for channels, and for whoever drives it."""
+    """APNs on three ports: pushes, channel management and the control API."""
 
     def __init__(
         self,
@@ -50,25 +50,25 @@ class ApnsSimulator:
         certificates: Certificates | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        rng = rng or random.Random()  # noqa: S311  (tokens of made-up devices)
+        rng = rng or random.Random()  # noqa: S311  (tokens of virtual devices)
         self.bundle_id = bundle_id
         self.key = key or make_provider_key()
         self.certificates = certificates or make_certificates()
-        self.providers = ProviderTokenVerifier(clock)
+        self.token_verifier = ProviderTokenVerifier(clock)
         self.allow(self.key)
         self.devices = DeviceRegistry(clock, rng)
-        self.channels = ChannelRegistry(bundle_id, self.providers, rng)
+        self.channels = ChannelRegistry(bundle_id, self.token_verifier, rng)
         self.faults = PushFaultInjector()
-        self.record = RequestLog()
-        # Known from the moment it is served.
+        self.log = RequestLog()
+        # Set by `serving`.
         self.url, self.manage_url, self.control_url = "", "", ""
-        parts = (self.providers, self.devices, self.channels, self.faults, self.record)
+        parts = (self.token_verifier, self.devices, self.channels, self.faults, self.log)
         self._service = PushService(bundle_id, clock, rng, *parts)
-        self._open: set[Http2Connection] = set()
+        self._connections: set[Http2Connection] = set()
 
     @classmethod
     def load(cls, directory: Path, clock: Clock, bundle_id: str = BUNDLE_ID) -> Self:
-        """One whose key and certificates are the same after a restart."""
+        """Load the key and certificates from a directory; create them on first use."""
         path = directory / KEY_FILE
         if not path.exists():
             directory.mkdir(parents=True, exist_ok=True)
@@ -83,13 +83,13 @@ class ApnsSimulator:
         )
 
     def allow(self, key: ProviderKey) -> None:
-        """Let a provider push with this key too."""
-        self.providers.allow(
+        """Accept tokens signed with this key."""
+        self.token_verifier.allow(
             key, cast(EllipticCurvePrivateKey, load_pem_private_key(key.pem.encode(), None))
         )
 
-    def pointed_here(self, settings: Settings, authority: Path) -> Settings:
-        """`settings` with this service in Apple's place; what a client has to trust is written to the file `authority`."""
+    def configure(self, settings: Settings, authority: Path) -> Settings:
+        """Return settings that use this simulator; writes its root certificate to `authority`."""
         authority.write_bytes(self.certificates.authority)
         return replace(
             settings,
@@ -104,12 +104,12 @@ class ApnsSimulator:
 
     @property
     def connections(self) -> int:
-        """How many are open now, both ports together."""
-        return len(self._open)
+        """The number of open connections on the push and management ports."""
+        return len(self._connections)
 
-    def cut_all(self) -> None:
-        """Cut every connection, as a lost network would."""
-        for connection in tuple(self._open):
+    def drop_connections(self) -> None:
+        """Drop every connection, like a network failure."""
+        for connection in tuple(self._connections):
             connection.abort()
 
     @asynccontextmanager
@@ -120,35 +120,39 @@ class ApnsSimulator:
         async with AsyncExitStack() as stack:
             stack.callback(self._service.stop)
             self.url = await stack.enter_async_context(
-                self._listening(host, port, self._service.handle)
+                self._serve_http2(host, port, self._service.handle)
             )
             self.manage_url = await stack.enter_async_context(
-                self._listening(host, manage_port, self._service.handle_management)
+                self._serve_http2(host, manage_port, self._service.handle_management)
             )
-            self.control_url = await stack.enter_async_context(self._controlled(host, control_port))
+            self.control_url = await stack.enter_async_context(
+                self._serve_control(host, control_port)
+            )
             yield self
 
-    def _controlled(self, host: str, port: int) -> AbstractAsyncContextManager[str]:
-        control = ApnsControl(self.devices, self.channels, self.faults, self.record)
+    def _serve_control(self, host: str, port: int) -> AbstractAsyncContextManager[str]:
+        control = ApnsControl(self.devices, self.channels, self.faults, self.log)
         return serving(control.app(), host, port, on_stopping=self.devices.close)
 
     @asynccontextmanager
-    async def _listening(self, host: str, port: int, handler: StreamHandler) -> AsyncIterator[str]:
+    async def _serve_http2(
+        self, host: str, port: int, handler: StreamHandler
+    ) -> AsyncIterator[str]:
         socket = listen(host, port)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            partial(self._connected, handler), sock=socket, ssl=self.certificates.context()
+            partial(self._new_connection, handler), sock=socket, ssl=self.certificates.context()
         )
         try:
             yield f"https://{host}:{socket.getsockname()[1]}"
         finally:
             server.close()
-            for connection in tuple(self._open):
+            for connection in tuple(self._connections):
                 connection.abort()
             await server.wait_closed()
 
-    def _connected(self, handler: StreamHandler) -> Http2Connection:
-        self.record.connections += 1
-        connection = Http2Connection(self.record.connections, handler, self._open.discard)
-        self._open.add(connection)
+    def _new_connection(self, handler: StreamHandler) -> Http2Connection:
+        self.log.connections += 1
+        connection = Http2Connection(self.log.connections, handler, self._connections.discard)
+        self._connections.add(connection)
         return connection

@@ -142,13 +142,13 @@ async def _cricket(
         outside = replace(outside, settings=settings, sportmonks=sportmonks, programme=programme)
     if settings.cricket_apns_key is None:
         apns = ApnsSimulator.load(kept.folder, clock)
-        apns.record.remember(MAX_KEPT)
-        apns.devices.most_gone = MAX_KEPT
+        apns.log.limit(MAX_KEPT)
+        apns.devices.max_retired_tokens = MAX_KEPT
         push, manage, control = (_port(port) for port in APNS_PORTS)
         await stack.enter_async_context(
             apns.serving(port=push, manage_port=manage, control_port=control)
         )
-        settings = apns.pointed_here(settings, kept.folder / AUTHORITY_FILE)
+        settings = apns.configure(settings, kept.folder / AUTHORITY_FILE)
         crowd = (
             DemoPhones(apns, outside.cognito, clock, kept.rng("phones"))
             if outside.cognito is not None

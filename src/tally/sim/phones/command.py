@@ -14,8 +14,7 @@ from rich.console import Console, RenderableType
 
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.server import run_until_stopped
-from tally.sim.apns.command import CONTROL_PORT
-from tally.sim.command_line import display_until, exit_on_error, wait_for_end
+from tally.sim.command_line import APNS_CONTROL_PORT, display_until, exit_on_error, wait_for_end
 from tally.sim.http_client import backend_url
 from tally.sim.phones.cricket_client import CricketClient, PhoneOwner
 from tally.sim.phones.display import rendered, summary
@@ -60,7 +59,7 @@ def phones(
     url: Url = "http://127.0.0.1:8080",
     issuer: Issuer = f"http://127.0.0.1:{ISSUER_PORT}",
     client_id: ClientId = None,
-    apple: AppleUrl = f"http://127.0.0.1:{CONTROL_PORT}",
+    apple: AppleUrl = f"http://127.0.0.1:{APNS_CONTROL_PORT}",
     channels: Channels = 0.5,
     seed: Seed = None,
     seconds: Seconds = None,

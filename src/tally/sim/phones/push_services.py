@@ -54,10 +54,10 @@ class LocalPushService:
         self.devices.retire(token)
 
     async def listen(self, device: str, channel: str) -> None:
-        self.devices.listen(device, channel)
+        self.devices.subscribe(device, channel)
 
     async def stop_listening(self, device: str, channel: str) -> None:
-        self.devices.stop_listening(device, channel)
+        self.devices.unsubscribe(device, channel)
 
     async def set_online(self, device: str, *, is_online: bool) -> None:
         self.devices.set_online(device, is_online=is_online)
