@@ -147,8 +147,8 @@ async def _by_channel(place: Path, gateway: ApnsGateway, followers: int) -> Line
 
 def _payload(here: Ground) -> bytes:
     """The payload that the devices have just had, near enough."""
-    live = next(iter(here.workers.held.values()))
-    showing = live.fan_out.showing
+    live = next(iter(here.workers.live_matches.values()))
+    showing = live.fan_out.update
     if showing is None:
         raise AssertionError("nothing has been shown")
     return showing.payload("neutral", None)

@@ -15,7 +15,7 @@ from tally.cricket.model.records import NEUTRAL, ActivityStatus, LiveActivity
 from tally.cricket.repository.catalogue import REPOSITORIES
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.repositories import Repositories
-from tally.cricket.service.live.poller import LiveScore
+from tally.cricket.service.live.poller import ScorePoller
 from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.ports import PushGateway
 from tally.cricket.sportmonks import payloads
@@ -80,7 +80,7 @@ class Ground:
     """One instance, and what it sees to."""
 
     air: OnTheAir
-    poller: LiveScore
+    poller: ScorePoller
     workers: MatchWorkers
     tables: Repositories
 
@@ -88,7 +88,7 @@ class Ground:
         """A ball is bowled in every match, a poll finds it, and all devices are told."""
         self.air.change()
         await self.poller.run()
-        await self.workers.idle()
+        await self.workers.wait_idle()
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from tally.store.api import Engine
 from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
-from tests.cricket.stadium import Ground, Stadium, open_ground, open_stadium
+from tests.cricket.activities_harness import Ground, Stadium, open_ground, open_stadium
 from tests.store.emulators import engines, given_engine, given_url, local_engine
 
 LogText: TypeAlias = Callable[[], str]

@@ -128,7 +128,7 @@ class Ground:
     async def poll(self) -> None:
         """One look at the scores, and everybody has been told."""
         await self.cricket.live.poller.run()
-        await self.cricket.live.workers.idle()
+        await self.cricket.live.workers.wait_idle()
 
     def pass_time(self, seconds: float) -> None:
         """Be so much later, without waking whoever sleeps on the way."""

@@ -25,7 +25,7 @@ from tally.kit.metrics import Metrics
 from tally.settings import Secret, Settings, SettingsError
 from tally.sim.apns.devices import TokenKind
 from tally.sim.apns.faults import PushFault
-from tests.cricket.pushing import QUICK, Apple, apple_nearby, send_all, update
+from tests.cricket.apns_harness import QUICK, Apple, apple_nearby, send_all, update
 
 PAYLOAD = b'{"aps":{"timestamp":1,"event":"update","content-state":{}}}'
 APNS_ID = "123e4567-e89b-42d3-a456-426614174000"

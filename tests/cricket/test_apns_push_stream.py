@@ -8,7 +8,7 @@ import pytest
 
 from tally.cricket.apns.push_stream import PushStream
 from tally.cricket.model.push import Push, PushOutcome, PushResult
-from tests.cricket.pushing import update
+from tests.cricket.apns_harness import update
 
 DELIVERED = PushResult(PushOutcome.DELIVERED, 200)
 

@@ -13,7 +13,7 @@ from tally.cricket.model.push import Push, PushOutcome
 from tally.kit.clock import ManualClock
 from tally.kit.retry import RetryPolicy
 from tally.sim.apns.faults import PushFault
-from tests.cricket.pushing import Apple, apple_nearby, number_in, send_all, update
+from tests.cricket.apns_harness import Apple, apple_nearby, number_in, send_all, update
 
 MANY = 300
 

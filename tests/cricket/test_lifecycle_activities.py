@@ -9,7 +9,7 @@ from tally.cricket.model.records import NEUTRAL, ActivityStatus, EndReason, Push
 from tally.errors import Conflict
 from tally.sim.apns.faults import PushFault
 from tests.cricket import made_up
-from tests.cricket.stadium import Stadium
+from tests.cricket.activities_harness import Stadium
 
 PENDING, ACTIVE, ENDED = ActivityStatus.PENDING, ActivityStatus.ACTIVE, ActivityStatus.ENDED
 
@@ -23,8 +23,8 @@ async def test_a_follow_of_a_live_match_starts_it_on_each_device(stadium: Stadiu
         made_up.device(follow.user_id, updated_at=now), is_only_one=False
     )
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     await instance.orchestrator.run()
     assert [stadium.events(phone.start_token) for phone in phones] == [["start"], ["start"]]
     assert [await stadium.status(fixture, phone) for phone in phones] == [PENDING, PENDING]
@@ -41,11 +41,11 @@ async def test_a_device_that_comes_later_shows_what_its_owner_follows(stadium: S
     follow, [phone] = await stadium.follower(fixture)
     await stadium.follower(coming, 0, user_id=follow.user_id)
     instance = stadium.instance()
-    await instance.activities.device_ready(follow.user_id)
+    await instance.activities.on_device_ready(follow.user_id)
     await stadium.runs(instance, fixture, phone)
     tablet = await stadium.phone(follow.user_id)
     for _ in range(2):
-        await instance.activities.device_ready(follow.user_id)
+        await instance.activities.on_device_ready(follow.user_id)
     assert [stadium.events(each.start_token) for each in (phone, tablet)] == [["start"], ["start"]]
     shown = [await stadium.status(each, tablet) for each in (fixture, coming, strange)]
     assert shown == [PENDING, None, None]
@@ -56,7 +56,7 @@ async def test_each_device_has_its_own_activity_and_token(stadium: Stadium) -> N
     fixture = await stadium.match()
     follow, [phone, tablet] = await stadium.follower(fixture, 2)
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     first, second = (
         await stadium.runs(instance, fixture, phone),
         await stadium.runs(instance, fixture, tablet),
@@ -78,7 +78,7 @@ async def test_who_hands_in_a_token_gets_what_has_happened_since_the_start(
     fixture = await stadium.match()
     follow, [prompt, slow] = await stadium.follower(fixture, 2)
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     early = await stadium.runs(instance, fixture, prompt)
     stadium.score(fixture, "LIO 4/0")
     late = await stadium.runs(instance, fixture, slow)
@@ -95,7 +95,7 @@ async def test_a_state_that_is_too_large_for_a_start_is_shown_in_part_and_then_w
     stadium.contents[fixture.match_id] |= {"need": "n" * 1_500, "result": "r" * 1_500}
     follow, [phone] = await stadium.follower(fixture)
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     token = await stadium.runs(instance, fixture, phone)
     [started], [updated] = stadium.pushed(phone.start_token), stadium.pushed(token)
     assert {"need", "result"} & started["content-state"].keys() == {"result"}
@@ -121,7 +121,7 @@ async def test_a_rotated_token_replaces_the_old_one_in_place(stadium: Stadium) -
     fixture = await stadium.match()
     follow, [phone] = await stadium.follower(fixture)
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     old = await stadium.runs(instance, fixture, phone)
     before = await stadium.shown(fixture, phone)
     await stadium.clock.advance(5)
@@ -136,7 +136,7 @@ async def test_a_rotated_token_replaces_the_old_one_in_place(stadium: Stadium) -
         team_id=NEUTRAL,
         update_token=old,
     )
-    assert not await instance.activities.refused(target)
+    assert not await instance.activities.on_token_invalid(target)
     assert await stadium.status(fixture, phone) is ACTIVE
     assert stadium.events(new) == []
 
@@ -149,7 +149,7 @@ async def test_swiping_it_away_ends_it_and_unfollows(stadium: Stadium) -> None:
     fixture = await stadium.match()
     follow, [phone, tablet] = await stadium.follower(fixture, 2)
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     mine, other = (
         await stadium.runs(instance, fixture, phone),
         await stadium.runs(instance, fixture, tablet),
@@ -177,7 +177,7 @@ async def test_an_unfollow_takes_the_match_off_all_devices(stadium: Stadium) -> 
     stranger, [other] = await stadium.follower(fixture)
     instance = stadium.instance()
     for each in (follow, stranger):
-        await instance.activities.followed(fixture, each)
+        await instance.activities.on_followed(fixture, each)
     tokens = [await stadium.runs(instance, fixture, each) for each in (phone, other)]
     subscribed = stadium.update_token(tablet)
     now = stadium.clock.milliseconds()
@@ -191,7 +191,7 @@ async def test_an_unfollow_takes_the_match_off_all_devices(stadium: Stadium) -> 
     )
     await stadium.follows.unfollow(fixture.match_id, follow.user_id, now // 1000)
     for _ in range(2):
-        await instance.activities.unfollowed(
+        await instance.activities.on_unfollowed(
             fixture.match_id, follow.user_id, EndReason.USER_UNFOLLOW
         )
     assert [stadium.events(token) for token in (*tokens, subscribed)] == [["end"], [], ["end"]]
@@ -211,11 +211,11 @@ async def test_who_follows_again_is_started_again(stadium: Stadium) -> None:
     fixture = await stadium.match()
     follow, [phone] = await stadium.follower(fixture)
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     await stadium.runs(instance, fixture, phone)
     await instance.activities.dismiss(fixture.match_id, phone.user_id, phone.device_id)
     await stadium.follows.follow(follow)
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     assert stadium.events(phone.start_token) == ["start", "start"]
     assert await stadium.status(fixture, phone) is PENDING
 
@@ -228,7 +228,7 @@ async def test_a_token_that_comes_too_late_is_told_that_it_is_over(
     fixture = await stadium.match()
     follow, [phone] = await stadium.follower(fixture)
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     if why == "unfollowed":
         await stadium.follows.unfollow(fixture.match_id, follow.user_id, stadium.clock.seconds())
     elif why == "over":
@@ -250,9 +250,9 @@ async def test_changing_sides_turns_what_is_shown(stadium: Stadium) -> None:
     fixture = await stadium.match()
     follow, [phone, waiting] = await stadium.follower(fixture, 2)
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     token = await stadium.runs(instance, fixture, phone)
-    await instance.activities.followed(fixture, replace(follow, team_id="2"))
+    await instance.activities.on_followed(fixture, replace(follow, team_id="2"))
     assert [(aps["event"], aps["content-state"]["view"]) for aps in stadium.pushed(token)] == [
         ("update", "2")
     ]
@@ -285,13 +285,13 @@ async def test_a_push_service_that_does_not_answer_keeps_nobody_waiting(stadium:
     fixture = await stadium.match()
     follow, [phone] = await stadium.follower(fixture)
     instance = stadium.instance()
-    await instance.activities.followed(fixture, follow)
+    await instance.activities.on_followed(fixture, follow)
     token = await stadium.runs(instance, fixture, phone)
     stadium.apple.sim.faults.add(
         PushFault(token=token, status=503, reason="ServiceUnavailable", times=None)
     )
     await stadium.follows.unfollow(fixture.match_id, follow.user_id, stadium.clock.seconds())
-    unfollowing = instance.activities.unfollowed(
+    unfollowing = instance.activities.on_unfollowed(
         fixture.match_id, follow.user_id, EndReason.USER_UNFOLLOW
     )
     await stadium.while_time_passes(unfollowing)

@@ -10,7 +10,7 @@ from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs,
 from tally.cricket.model.records import Fixture, format_start_time
 from tally.cricket.repository.leagues import LeagueRepository
 from tests.cricket import made_up
-from tests.cricket.stadium import Phone, Stadium
+from tests.cricket.activities_harness import Phone, Stadium
 
 
 async def coming(stadium: Stadium, minutes: int = 20, *, is_active: bool = True) -> Fixture:
@@ -94,7 +94,7 @@ async def test_three_instances_tell_everybody_once(stadium: Stadium) -> None:
     fixture = await coming(stadium)
     phones = [(await stadium.follower(fixture))[1][0] for _ in range(20)]
     instances = [stadium.instance(f"instance-{number}") for number in range(3)]
-    await asyncio.gather(*(instance.prematch.tell(fixture) for instance in instances))
+    await asyncio.gather(*(instance.prematch.notify(fixture) for instance in instances))
     await asyncio.gather(*(instance.prematch.run() for instance in instances))
     await stadium.instance("restarted").prematch.run()
     assert [told(stadium, phone) for phone in phones] == [["Starts in 20 minutes"]] * 20

@@ -9,8 +9,8 @@ from tally.cricket.model.records import ActivityStatus, EndReason, Fixture, Poll
 from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.sim.apns.faults import PushFault
 from tests.cricket import made_up
-from tests.cricket.instances import Instance
-from tests.cricket.stadium import Phone, Stadium
+from tests.cricket.activities_harness import Phone, Stadium
+from tests.cricket.activities_instance import Instance
 
 PENDING, ACTIVE, ENDED = ActivityStatus.PENDING, ActivityStatus.ACTIVE, ActivityStatus.ENDED
 
@@ -107,7 +107,7 @@ async def test_nothing_is_cleaned_up_before_everybody_knows(stadium: Stadium) ->
         PushFault(token=token, status=503, reason="ServiceUnavailable", times=None)
     )
     # Not under its lock, which this clock would let expire while a real socket answers.
-    await stadium.while_time_passes(instance.orchestrator.see_to(fixture.match_id))
+    await stadium.while_time_passes(instance.orchestrator.process(fixture.match_id))
     activity = await stadium.shown(fixture, phone)
     assert activity is not None
     assert (activity.status, activity.end_reason, activity.update_token) == (
@@ -258,6 +258,6 @@ async def test_without_channels_every_device_keeps_its_token(stadium: Stadium) -
         PushFault(path="/1/apps", status=503, reason="ServiceUnavailable", times=None)
     )
     await stadium.while_time_passes(
-        stadium.instance(uses_channels=True).orchestrator.see_to(other.match_id)
+        stadium.instance(uses_channels=True).orchestrator.process(other.match_id)
     )
     assert stadium.pushed(phone.start_token)[0]["input-push-token"] == 1

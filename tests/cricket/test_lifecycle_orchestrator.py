@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, EndReason, PollerState, PushTarget
-from tally.cricket.service.activities.sweeps import PAGE
+from tally.cricket.service.activities.sweeps import PAGE_SIZE
 from tally.sim.apns.devices import TokenKind
+from tests.cricket.activities_harness import Stadium
 from tests.cricket.conftest import LogText
-from tests.cricket.stadium import Stadium
 
 PENDING, ACTIVE, ENDED = ActivityStatus.PENDING, ActivityStatus.ACTIVE, ActivityStatus.ENDED
 CYCLE = 30
@@ -101,21 +101,21 @@ async def test_three_instances_at_once_start_each_device_once(stadium: Stadium) 
     other = await stadium.match()
     phones = [(await stadium.follower(other))[1][0] for _ in range(20)]
     # As if each had the lock, which is what a long pause of an instance amounts to.
-    await asyncio.gather(*(instance.orchestrator.see_to(other.match_id) for instance in instances))
+    await asyncio.gather(*(instance.orchestrator.process(other.match_id) for instance in instances))
     assert [stadium.events(phone.start_token) for phone in phones] == [["start"]] * 20
 
 
 async def test_a_crowd_is_seen_to_page_by_page(stadium: Stadium) -> None:
     """Everybody is told of the start, started, and ended once, however many pages they fill."""
     fixture = await stadium.match()
-    await stadium.crowd(fixture, PAGE + 1)
+    await stadium.crowd(fixture, PAGE_SIZE + 1)
     instance, record = stadium.instance(), stadium.apple.sim.log
-    await instance.prematch.tell(fixture)
-    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE + 1
+    await instance.prematch.notify(fixture)
+    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE_SIZE + 1
     record.clear()
     for _ in range(2):
         await instance.orchestrator.run()
-    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE + 1
+    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE_SIZE + 1
     now = stadium.clock.milliseconds()
     pending = [each async for each in stadium.activities.of_match(fixture.match_id, now)]
     tokens = [
@@ -127,9 +127,9 @@ async def test_a_crowd_is_seen_to_page_by_page(stadium: Stadium) -> None:
     await instance.orchestrator.run()
     await stadium.clock.advance(60)
     await instance.orchestrator.run()
-    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE + 1
+    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE_SIZE + 1
     left = [each.update_token async for each in stadium.activities.of_match(fixture.match_id, now)]
-    assert left == [None] * (PAGE + 1)
+    assert left == [None] * (PAGE_SIZE + 1)
 
 
 async def test_a_killed_instance_leaves_its_match_to_another(stadium: Stadium) -> None:
@@ -137,7 +137,7 @@ async def test_a_killed_instance_leaves_its_match_to_another(stadium: Stadium) -
     fixture = await stadium.match()
     phones = [(await stadium.follower(fixture))[1][0] for _ in range(30)]
     record = stadium.apple.sim.log
-    dying = asyncio.create_task(stadium.instance("dying").orchestrator.see_to(fixture.match_id))
+    dying = asyncio.create_task(stadium.instance("dying").orchestrator.process(fixture.match_id))
     await record.wait_until(lambda seen: seen.accepted >= 5)
     dying.cancel()
     await asyncio.wait([dying])
@@ -172,8 +172,8 @@ async def test_a_refused_token_is_healed_within_one_cycle(stadium: Stadium) -> N
             team_id="neutral",
             update_token=token,
         )
-        assert await instance.activities.refused(target)
-        assert not await instance.activities.refused(target)
+        assert await instance.activities.on_token_invalid(target)
+        assert not await instance.activities.on_token_invalid(target)
     await stadium.follows.unfollow(fixture.match_id, gone.user_id, stadium.clock.seconds())
     ended = await stadium.shown(fixture, phone)
     assert ended is not None
@@ -307,4 +307,4 @@ async def test_trouble_with_one_match_does_not_touch_the_others(
     _, [lucky] = await stadium.follower(fine)
     await stadium.instance().orchestrator.run()
     assert [stadium.events(phone.start_token) for phone in (unlucky, lucky)] == [[], ["start"]]
-    assert "A match could not be seen to" in log_text()
+    assert "Match processing failed" in log_text()

@@ -40,7 +40,7 @@ from tally.cricket.model.records import (
     view_key,
 )
 from tally.cricket.repository.items import ItemMapper, camel, plain
-from tally.cricket.service.activities.sweeps import Person, joined
+from tally.cricket.service.activities.sweeps import UserActivities, merge_by_user
 from tests.cricket import made_up
 from tests.cricket.made_up import DAY, MOMENT, NOW, START
 
@@ -199,12 +199,14 @@ def test_followers_and_their_activities_are_joined_as_they_stream_by(
     ordered = sorted(pairs, key=lambda pair: activity_key(*pair))
     activities = [made_up.activity("7", user_id=user, device_id=device) for user, device in ordered]
 
-    async def collected() -> list[Person]:
-        return [person async for person in joined(streamed(follows), streamed(activities))]
+    async def collected() -> list[UserActivities]:
+        return [person async for person in merge_by_user(streamed(follows), streamed(activities))]
 
     by_user: dict[str, Follow] = {follow.user_id: follow for follow in follows}
     expected = [
-        Person(user, by_user.get(user), [each for each in activities if each.user_id == user])
+        UserActivities(
+            user, by_user.get(user), [each for each in activities if each.user_id == user]
+        )
         for user in sorted(users | {user for user, _ in pairs})
     ]
     assert asyncio.run(collected()) == expected

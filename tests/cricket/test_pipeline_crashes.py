@@ -13,8 +13,9 @@ from tally.cricket.model.records import PollerState
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tests.cricket import made_up
-from tests.cricket.mortal import Died, Mortal
-from tests.cricket.pitch import Instance, Phones, Scores, instance, pitch_engine
+from tests.cricket.faulty_engines import CrashingEngine, EngineCrashed
+from tests.cricket.pipeline_fakes import FakePushGateway, FakeScores
+from tests.cricket.pipeline_harness import PipelineInstance, open_cricket_engine, open_instance
 from tests.cricket.play import Play, feed_of
 
 MAX_WRITES: Final = 120
@@ -27,7 +28,7 @@ POLLS: Final = (
 
 @pytest.fixture(scope="module")
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
-    async with pitch_engine(tmp_path_factory.mktemp("crashes")) as opened:
+    async with open_cricket_engine(tmp_path_factory.mktemp("crashes")) as opened:
         yield opened
 
 
@@ -46,32 +47,36 @@ def told(events: tuple[KeyEvent, ...]) -> list[tuple[str, int, str, int]]:
 
 
 async def play_through(
-    one: Instance, scores: Scores, match_id: str, done: int = 0, mortal: Mortal | None = None
+    one: PipelineInstance,
+    scores: FakeScores,
+    match_id: str,
+    done: int = 0,
+    crashing: CrashingEngine | None = None,
 ) -> int:
     """Poll after poll from number `done` on; how many were over when the process died, or all."""
     assert isinstance(one.clock, ManualClock)
     for number, feed in enumerate(feeds(match_id)):
         if number >= done:
-            scores.now[match_id] = feed
+            scores.live_feeds[match_id] = feed
             await one.clock.advance(2.5)
-            with contextlib.suppress(Died):
+            with contextlib.suppress(EngineCrashed):
                 await one.poll()
-            if mortal is not None and mortal.is_dead:
+            if crashing is not None and crashing.has_crashed:
                 return number
     return len(POLLS)
 
 
 async def reference(engine: Engine, clock: ManualClock) -> list[tuple[str, int, str, int]]:
     """The events of a run in which nobody dies."""
-    match_id, scores, phones = made_up.number(), Scores(clock), Phones()
-    async with instance(engine, clock, scores, phones) as one:
+    match_id, scores, gateway = made_up.number(), FakeScores(clock), FakePushGateway()
+    async with open_instance(engine, clock, scores, gateway) as one:
         await play_through(one, scores, match_id)
-        return told((await one.memory(match_id)).published_events)
+        return told((await one.state(match_id)).published_events)
 
 
-def expect_good_pushes(phones: Phones, token: str) -> None:
+def expect_good_pushes(gateway: FakePushGateway, token: str) -> None:
     """Never an older state after a newer one, never two states with one timestamp, and the end at the end."""
-    pushes = phones.of(token)
+    pushes = gateway.pushes_to(token)
     stamps = [push.timestamp for push in pushes]
     assert stamps == sorted(stamps)
     contents: dict[int, object] = {}
@@ -88,20 +93,20 @@ async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(
     """Whoever comes next, when the lock has expired, ends where a run without a crash would."""
     expected = await reference(engine, clock)
     for writes in range(MAX_WRITES):
-        match_id, scores, phones = made_up.number(), Scores(clock), Phones()
-        mortal = Mortal(engine, writes, after=after)
-        async with instance(engine, clock, scores, phones, name="nobody") as before:
+        match_id, scores, gateway = made_up.number(), FakeScores(clock), FakePushGateway()
+        crashing = CrashingEngine(engine, writes, after=after)
+        async with open_instance(engine, clock, scores, gateway, name="nobody") as before:
             tokens = [await before.follow(match_id, made_up.name()) for _ in range(2)]
-        async with instance(mortal, clock, scores, phones, name="doomed") as doomed:
-            done = await play_through(doomed, scores, match_id, 0, mortal)
+        async with open_instance(crashing, clock, scores, gateway, name="doomed") as doomed:
+            done = await play_through(doomed, scores, match_id, 0, crashing)
         await clock.advance(11)  # the lock is over
-        async with instance(engine, clock, scores, phones, name="heir") as heir:
+        async with open_instance(engine, clock, scores, gateway, name="heir") as heir:
             await play_through(heir, scores, match_id, min(done, len(POLLS) - 1))
-            assert told((await heir.memory(match_id)).published_events) == expected
+            assert told((await heir.state(match_id)).published_events) == expected
             assert (await heir.record(match_id)).poller_state is PollerState.ENDED
         for token in tokens:
-            expect_good_pushes(phones, token)
-        if not mortal.is_dead:
+            expect_good_pushes(gateway, token)
+        if not crashing.has_crashed:
             return
     pytest.fail(f"the match takes more than {MAX_WRITES} writes")
 
@@ -110,26 +115,26 @@ async def test_a_process_that_dies_in_its_fan_out_leaves_the_rest_to_the_next(
     engine: Engine, clock: ManualClock
 ) -> None:
     """The state that not everybody had is delivered again, and not to be taken for an older one."""
-    match_id, scores, phones = made_up.number(), Scores(clock), Phones()
-    mortal = Mortal(engine)
-    async with instance(mortal, clock, scores, phones, name="doomed") as doomed:
+    match_id, scores, gateway = made_up.number(), FakeScores(clock), FakePushGateway()
+    crashing = CrashingEngine(engine)
+    async with open_instance(crashing, clock, scores, gateway, name="doomed") as doomed:
         tokens = [await doomed.follow(match_id, made_up.name()) for _ in range(1200)]
-        scores.now[match_id] = feeds(match_id)[0]
+        scores.live_feeds[match_id] = feeds(match_id)[0]
 
         def die_in_the_middle(_: object) -> None:
-            if len(phones.pushed) == 100:
-                mortal.die()
+            if len(gateway.pushes) == 100:
+                crashing.crash()
 
-        phones.before = die_in_the_middle
+        gateway.on_send = die_in_the_middle
         await doomed.poll()
-    reached = len(phones.pushed)
+    reached = len(gateway.pushes)
     assert 100 <= reached < 1200
     await clock.advance(11)
-    async with instance(engine, clock, scores, phones, name="heir") as heir:
+    async with open_instance(engine, clock, scores, gateway, name="heir") as heir:
         await heir.poll()
-        assert len({push.timestamp for push in phones.pushed}) == 1
-        assert {push.token for push in phones.pushed} == set(tokens)
-        count = len(phones.pushed)
+        assert len({push.timestamp for push in gateway.pushes}) == 1
+        assert {push.token for push in gateway.pushes} == set(tokens)
+        count = len(gateway.pushes)
         await clock.advance(2.5)
         await heir.poll()
-        assert len(phones.pushed) == count
+        assert len(gateway.pushes) == count

@@ -12,8 +12,9 @@ from tally.cricket.model.records import PollerState
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tests.cricket import made_up
-from tests.cricket.mortal import Mortal
-from tests.cricket.pitch import Phones, Scores, instance, pitch_engine
+from tests.cricket.faulty_engines import CrashingEngine
+from tests.cricket.pipeline_fakes import FakePushGateway, FakeScores
+from tests.cricket.pipeline_harness import open_cricket_engine, open_instance
 from tests.cricket.play import Play, feed_of
 
 WORDS = "1 4 W . 6 6 1 W 2 . 4 4 R 6 1 1 . 2 W 6".split()  # noqa: SIM905  (a ball is a word)
@@ -21,7 +22,7 @@ WORDS = "1 4 W . 6 6 1 W 2 . 4 4 R 6 1 1 . 2 W 6".split()  # noqa: SIM905  (a ba
 
 @pytest.fixture(scope="module")
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
-    async with pitch_engine(tmp_path_factory.mktemp("instances")) as opened:
+    async with open_cricket_engine(tmp_path_factory.mktemp("instances")) as opened:
         yield opened
 
 
@@ -37,12 +38,12 @@ async def test_each_push_and_event_is_sent_once_by_one_of_them(
     engine: Engine, clock: ManualClock, count: int
 ) -> None:
     """All poll at once; whoever has the lock sees to the match, and the others leave it."""
-    scores, phones = Scores(clock), Phones()
+    scores, gateway = FakeScores(clock), FakePushGateway()
     matches = [made_up.number() for _ in range(4)]
     async with contextlib.AsyncExitStack() as stack:
         all_of_them = [
             await stack.enter_async_context(
-                instance(engine, clock, scores, phones, name=f"instance {number}")
+                open_instance(engine, clock, scores, gateway, name=f"instance {number}")
             )
             for number in range(count)
         ]
@@ -51,14 +52,14 @@ async def test_each_push_and_event_is_sent_once_by_one_of_them(
         }
         for balls in range(1, len(WORDS) + 1):
             for match_id in matches:
-                scores.now[match_id] = said(match_id, balls)
+                scores.live_feeds[match_id] = said(match_id, balls)
             await clock.advance(2.5)
             await asyncio.gather(*(each.poll() for each in all_of_them))
         for match_id, token in tokens.items():
-            stamps = [push.timestamp for push in phones.of(token)]
+            stamps = [push.timestamp for push in gateway.pushes_to(token)]
             assert stamps == sorted(set(stamps))
-            assert phones.of(token)[-1].event == "end"
-            memory = await all_of_them[0].memory(match_id)
+            assert gateway.pushes_to(token)[-1].event == "end"
+            memory = await all_of_them[0].state(match_id)
             assert len(
                 {(event.identity, event.ball_id) for event in memory.published_events}
             ) == len(memory.published_events)
@@ -66,7 +67,7 @@ async def test_each_push_and_event_is_sent_once_by_one_of_them(
         told = [
             event
             for match_id in matches
-            for event in (await all_of_them[0].memory(match_id)).published_events
+            for event in (await all_of_them[0].state(match_id)).published_events
         ]
         assert len(events) == len(told)
 
@@ -75,32 +76,32 @@ async def test_a_dead_instances_match_goes_on_elsewhere_within_the_locks_time(
     engine: Engine, clock: ManualClock
 ) -> None:
     """Until the lock is over nobody touches it; then the next poll of another instance takes it."""
-    scores, phones, match_id = Scores(clock), Phones(), made_up.number()
-    mortal = Mortal(engine)
+    scores, gateway, match_id = FakeScores(clock), FakePushGateway(), made_up.number()
+    crashing = CrashingEngine(engine)
     async with (
-        instance(engine, clock, scores, phones, name="survivor") as survivor,
-        instance(mortal, clock, scores, phones, name="doomed") as doomed,
+        open_instance(engine, clock, scores, gateway, name="survivor") as survivor,
+        open_instance(crashing, clock, scores, gateway, name="doomed") as doomed,
     ):
         token = await survivor.follow(match_id, made_up.name())
-        scores.now[match_id] = said(match_id, 3)
+        scores.live_feeds[match_id] = said(match_id, 3)
 
         def die(_: object) -> None:
-            mortal.die()
+            crashing.crash()
 
-        phones.before = die
+        gateway.on_send = die
         await doomed.poll()
-        assert mortal.is_dead
-        phones.before = lambda _: None
-        phones.pushed.clear()
-        scores.now[match_id] = said(match_id, 6)
+        assert crashing.has_crashed
+        gateway.on_send = lambda _: None
+        gateway.pushes.clear()
+        scores.live_feeds[match_id] = said(match_id, 6)
         waited = 0.0
-        while not phones.pushed:
+        while not gateway.pushes:
             await clock.advance(2.5)
             waited += 2.5
             await survivor.poll()
         assert 7.5 <= waited <= 12.5
-        assert phones.of(token)[-1].score == "17/1 -"
-        scores.now[match_id] = said(match_id, len(WORDS))
+        assert gateway.pushes_to(token)[-1].score == "17/1 -"
+        scores.live_feeds[match_id] = said(match_id, len(WORDS))
         await clock.advance(2.5)
         await survivor.poll()
         assert (await survivor.record(match_id)).poller_state is PollerState.ENDED
@@ -110,11 +111,11 @@ async def test_whoever_sees_to_a_match_last_keeps_its_record_fresh(
     engine: Engine, clock: ManualClock
 ) -> None:
     """Also where nothing changes any more: otherwise the match would be taken for one that has lost its instance."""
-    scores, phones, match_id = Scores(clock), Phones(), made_up.number()
-    async with instance(engine, clock, scores, phones, name="first") as first:
-        scores.now[match_id] = said(match_id, 3)
+    scores, gateway, match_id = FakeScores(clock), FakePushGateway(), made_up.number()
+    async with open_instance(engine, clock, scores, gateway, name="first") as first:
+        scores.live_feeds[match_id] = said(match_id, 3)
         await first.poll()
-    async with instance(engine, clock, scores, phones, name="second") as second:
+    async with open_instance(engine, clock, scores, gateway, name="second") as second:
         for _ in range(20):
             await clock.advance(2.5)
             await second.poll()

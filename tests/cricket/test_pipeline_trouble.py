@@ -14,9 +14,10 @@ from tally.kit.clock import ManualClock
 from tally.sim.apns.faults import PushFault
 from tally.store.api import Engine
 from tests.cricket import made_up
-from tests.cricket.pitch import Instance, Scores, instance, pitch_engine
+from tests.cricket.apns_harness import Apple, apple_nearby
+from tests.cricket.pipeline_fakes import FakeScores
+from tests.cricket.pipeline_harness import PipelineInstance, open_cricket_engine, open_instance
 from tests.cricket.play import Play, feed_of
-from tests.cricket.pushing import Apple, apple_nearby
 
 WORDS = ("1", "1 4", "1 4 W", "1 4 W 6", "1 4 W 6 6 1")
 DEVICES = 40
@@ -34,7 +35,7 @@ TROUBLES = {
 
 @pytest.fixture(scope="module")
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
-    async with pitch_engine(tmp_path_factory.mktemp("trouble")) as opened:
+    async with open_cricket_engine(tmp_path_factory.mktemp("trouble")) as opened:
         yield opened
 
 
@@ -60,19 +61,21 @@ async def sit_out(clock: ManualClock, work: Any) -> None:
     await task
 
 
-async def play(one: Instance, clock: ManualClock, scores: Scores, match_id: str) -> None:
+async def play(
+    one: PipelineInstance, clock: ManualClock, scores: FakeScores, match_id: str
+) -> None:
     """Every poll comes while the pushes of the one before may still be on their way; after the last, all are awaited."""
     for words in WORDS:
-        scores.now[match_id] = said(match_id, words)
+        scores.live_feeds[match_id] = said(match_id, words)
         await clock.advance(2.5)
-        await one.score.run()
-    scores.now[match_id] = said(match_id, WORDS[-1], MatchStatus.FINISHED)
+        await one.poller.run()
+    scores.live_feeds[match_id] = said(match_id, WORDS[-1], MatchStatus.FINISHED)
     # On a busy machine the test's clock may outrun the lock; then the next poll goes on where the
     # last one stopped.
     for _ in range(20):
         await clock.advance(2.5)
-        await sit_out(clock, one.score.run())
-        await sit_out(clock, one.workers.idle())
+        await sit_out(clock, one.poller.run())
+        await sit_out(clock, one.workers.wait_idle())
         if (await one.record(match_id)).poller_state is PollerState.ENDED:
             return
     pytest.fail("the match does not come to its end")
@@ -85,8 +88,8 @@ async def test_devices_end_with_the_final_state_in_spite_of(
     """And what each has seen never went back."""
     apple.sim.log.clear()
     apple.sim.faults.add(TROUBLES[name])
-    scores, match_id = Scores(clock), made_up.number()
-    async with instance(engine, clock, scores, apple.gateway) as one:
+    scores, match_id = FakeScores(clock), made_up.number()
+    async with open_instance(engine, clock, scores, apple.gateway) as one:
         tokens = [await one.follow(match_id, token) for token in apple.tokens(DEVICES)]
         await play(one, clock, scores, match_id)
     apple.sim.faults.clear()
@@ -102,16 +105,16 @@ async def test_tokens_that_are_gone_end_and_the_others_are_told(
     engine: Engine, clock: ManualClock, apple: Apple
 ) -> None:
     """410 and BadDeviceToken, each for that device alone."""
-    scores, match_id = Scores(clock), made_up.number()
+    scores, match_id = FakeScores(clock), made_up.number()
     tokens = apple.tokens(6)
     apple.sim.devices.retire(tokens[0])
-    async with instance(engine, clock, scores, apple.gateway) as one:
+    async with open_instance(engine, clock, scores, apple.gateway) as one:
         for token in [*tokens, "ab" * 80]:
             await one.follow(match_id, token)
         await play(one, clock, scores, match_id)
         ended = {
             each.user_id: each.end_reason
-            async for each in one.activities.of_match(match_id, clock.milliseconds())
+            async for each in one.repositories.activities.of_match(match_id, clock.milliseconds())
             if each.end_reason is not None
         }
     assert {user: reason.value for user, reason in ended.items()} == {

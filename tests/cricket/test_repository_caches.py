@@ -21,7 +21,7 @@ from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.store.api import Engine, Get
 from tally.store.store import Store
 from tests.cricket import made_up
-from tests.cricket.interleaved import Interleaved
+from tests.cricket.faulty_engines import InterleavingEngine
 from tests.cricket.made_up import DAY, MOMENT, NOW
 
 ADDED = {"home": {"name": "Lions", "code": "LIO"}, "league": "Cup"}
@@ -200,7 +200,7 @@ async def test_what_is_added_between_the_read_and_the_write_of_a_batch_is_kept(
         taken.append(await cache.update_enrichment(entry.match_id, ADDED, MOMENT + 1))
 
     racing = FixtureCacheRepository(
-        Store(cast("Engine", Interleaved(engine, "batch_get", meanwhile)))
+        Store(cast("Engine", InterleavingEngine(engine, "batch_get", meanwhile)))
     )
     await racing.put_batch([replace(entry, content="synced")], MOMENT)
     found = await cache.get(entry.match_id, NOW)

@@ -115,8 +115,8 @@ class Village:
         await self.cricket.tables.fixtures.update(
             fixture.match_id, status=status, live_updated_at=now, updated_at=now
         )
-        await self.cricket.live.workers.take(feed, is_final=is_over)
-        await self.cricket.live.workers.idle()
+        await self.cricket.live.workers.process(feed, is_final=is_over)
+        await self.cricket.live.workers.wait_idle()
         await self.deliver()
 
     async def look(self, seconds: float = 30) -> None:

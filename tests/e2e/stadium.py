@@ -60,7 +60,7 @@ class Stadium:
         """Let the time between two polls pass, poll, and wait until everybody has been told."""
         await self.clock.advance(seconds)
         await self.sit_out(self.cricket.live.poller.run())
-        await self.sit_out(self.cricket.live.workers.idle())
+        await self.sit_out(self.cricket.live.workers.wait_idle())
 
     async def sit_out(self, work: Any) -> Any:
         """The result of `work`, letting the time pass that it waits for."""

@@ -5,7 +5,7 @@ from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
-from tally.cricket.service.ports import Reference
+from tally.cricket.service.ports import ReferenceData
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.sync.sync import SyncService
@@ -14,7 +14,7 @@ from tally.kit.ttl_cache import TTLCache
 from tally.store.store import Store
 
 
-def sync_service(store: Store, source: Reference, clock: Clock) -> SyncService:
+def sync_service(store: Store, source: ReferenceData, clock: Clock) -> SyncService:
     leagues, cache = LeagueRepository(store), FixtureCacheRepository(store)
     return SyncService(
         source=source,

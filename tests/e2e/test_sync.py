@@ -19,7 +19,7 @@ from tally.sim.fault_injection import InjectedFault
 from tally.store.api import Engine, Scan
 from tally.store.schema import Table
 from tally.store.store import Store
-from tests.cricket.pitch import pitch_engine
+from tests.cricket.pipeline_harness import open_cricket_engine
 from tests.cricket.scores import Scores, open_scores
 from tests.e2e.reluctant import Reluctant, throttling
 from tests.e2e.syncing import sync_all, sync_service
@@ -62,7 +62,7 @@ def schedule(scores: Scores, count: int) -> Counter[str]:
 async def test_ten_thousand_fixtures_are_synced_though_batches_come_back_by_halves(
     tmp_path: Path,
 ) -> None:
-    async with pitch_engine(tmp_path) as engine, open_scores() as scores:
+    async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
         made = schedule(scores, MANY)
         reluctant = Reluctant(engine, random.Random(1))
         sync = sync_service(Store(reluctant, HurriedClock()), scores.gateway, scores.clock)
@@ -101,7 +101,7 @@ async def test_a_sync_that_fails_half_way_is_completed_by_the_next(
     tmp_path: Path, fault: InjectedFault, trouble: type[Exception]
 ) -> None:
     """What was read is kept; nothing is lost, and nothing is there twice."""
-    async with pitch_engine(tmp_path) as engine, open_scores() as scores:
+    async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
         made = schedule(scores, 500)
         sync = sync_service(Store(engine), scores.gateway, scores.clock)
         await sync.sync_leagues()
@@ -118,7 +118,7 @@ async def test_a_sync_that_fails_half_way_is_completed_by_the_next(
 
 
 async def test_an_unreadable_fixture_stops_no_other(tmp_path: Path) -> None:
-    async with pitch_engine(tmp_path) as engine, open_scores() as scores:
+    async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
         made = schedule(scores, 300)
         bad = random.Random(3).sample(list(scores.sportmonks.scheduled), 20)
         for number, match_id in enumerate(bad):
@@ -133,7 +133,7 @@ async def test_an_unreadable_fixture_stops_no_other(tmp_path: Path) -> None:
 
 async def test_a_start_that_moved_is_followed(tmp_path: Path) -> None:
     """A match that is put off keeps its id and has its new start after the next sync."""
-    async with pitch_engine(tmp_path) as engine, open_scores() as scores:
+    async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
         schedule(scores, 10)
         sync = sync_service(Store(engine), scores.gateway, scores.clock)
         await sync_all(sync)

@@ -94,7 +94,7 @@ class Theatre:
                 else ""
             )
             if fixture is not None and fixture.is_live and shown == self.score:
-                await self.sit_out(self.cricket.live.workers.idle())
+                await self.sit_out(self.cricket.live.workers.wait_idle())
                 await self.deliver()
                 return
             await self.pass_time(1)

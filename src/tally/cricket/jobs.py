@@ -6,7 +6,7 @@ from typing import Final
 from tally.cricket.repository.locks import LockRepository, StoreLocks
 from tally.cricket.service.activities.orchestrator import MatchOrchestrator
 from tally.cricket.service.activities.prematch import PrematchNotifier
-from tally.cricket.service.live.poller import LiveScore
+from tally.cricket.service.live.poller import ScorePoller
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.sync.sync import SyncService
 from tally.kit.clock import Clock
@@ -63,7 +63,7 @@ def sync_jobs(
 
 
 def live_jobs(
-    poller: LiveScore,
+    poller: ScorePoller,
     orchestrator: MatchOrchestrator,
     prematch: PrematchNotifier,
     settings: Settings,

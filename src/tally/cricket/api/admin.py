@@ -87,7 +87,7 @@ class OperatorHandlers:
     async def replay(self, request: Request) -> ASGIApp:
         await self.callers.require_admin(request)
         body = await read_json(request, schemas.ReplayOrder)
-        fixture = await self.replays.begin(
+        fixture = await self.replays.start(
             path_id(request, "match_id"), body.speed, body.keep_minutes
         )
         (view,) = await self.matches.views([fixture])

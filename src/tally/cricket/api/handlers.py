@@ -12,9 +12,9 @@ from tally.cricket.api import render, schemas
 from tally.cricket.api.auth import Callers
 from tally.cricket.api.events import MatchFollower, Watched, topic_of
 from tally.cricket.model.records import NEUTRAL
-from tally.cricket.service.activities.devices import DeviceService, Registration
+from tally.cricket.service.activities.devices import AppInstallation, DeviceService
 from tally.cricket.service.activities.follows import FollowService
-from tally.cricket.service.ports import Activities
+from tally.cricket.service.activities.lifecycle import ActivityService
 from tally.cricket.service.queries.display import DisplayService, Shown
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.queries.matches import MatchService, Position, Wanted
@@ -43,7 +43,7 @@ class Handlers:
     leagues: LeagueService
     devices: DeviceService
     follows: FollowService
-    activities: Activities
+    activities: ActivityService
     follower: MatchFollower
     cursors: Cursors
     hub: Hub
@@ -142,7 +142,9 @@ class Handlers:
     async def register_device(self, request: Request) -> ASGIApp:
         user_id = await self.callers.person(request)
         body = await read_json(request, schemas.NewDevice)
-        device = await self.devices.register(user_id, Registration(**msgspec.structs.asdict(body)))
+        device = await self.devices.register(
+            user_id, AppInstallation(**msgspec.structs.asdict(body))
+        )
         return Json(render.device_body(device), 200, PRIVATE)
 
     async def update_start_token(self, request: Request) -> ASGIApp:

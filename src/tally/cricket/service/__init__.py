@@ -1,1 +1,1 @@
-"""What people, apps and jobs may ask of cricket: one file for each use case."""
+"""The use cases of the cricket backend, one folder per area; `ports` declares the gateways."""

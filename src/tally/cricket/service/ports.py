@@ -1,4 +1,4 @@
-"""What services ask of each other and of the outside, as small protocols."""
+"""The ports of the services: what gateways and the HTTP API implement for them."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -7,48 +7,18 @@ from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import LivePoll, MatchFeed
 from tally.cricket.model.push import BroadcastChannel, Priority, Push, PushResult
 from tally.cricket.model.records import (
-    EndReason,
     Fixture,
-    Follow,
     League,
-    LiveActivity,
     Team,
     TeamSeason,
 )
 
 
-class Followed(Protocol):
-    """Somebody follows a live match, or changed sides: their devices show it from now on."""
+class ReadDisplay(Protocol):
+    """Reads the display state of a match for a view: a team id, or `NEUTRAL`.
 
-    async def __call__(self, fixture: Fixture, follow: Follow) -> None: ...
-
-
-class Unfollowed(Protocol):
-    """Somebody follows a match no longer: their devices stop showing it."""
-
-    async def __call__(self, match_id: str, user_id: str, reason: EndReason) -> None: ...
-
-
-class DeviceReady(Protocol):
-    """A device of this person can be started on from now on: it shows what they follow."""
-
-    async def __call__(self, user_id: str) -> None: ...
-
-
-class Activities(Protocol):
-    """What apps say of the Live Activities on their devices."""
-
-    async def register(
-        self, fixture: Fixture, user_id: str, device_id: str, update_token: str, team_id: str
-    ) -> LiveActivity:
-        """A Live Activity runs on this device, and can be reached by this token, which may be a new one for it."""
-
-    async def dismiss(self, match_id: str, user_id: str, device_id: str) -> None:
-        """The person swiped it away on this device: it has ended, and they follow the match no longer."""
-
-
-class Show(Protocol):
-    """The display state of a match as one side sees it, or nobody in particular; NotFound where there is no such match."""
+    Raises NotFound if the match does not exist and Invalid if the team does not play in it.
+    """
 
     async def __call__(self, match_id: str, view: str) -> Mapping[str, Any]: ...
 
@@ -62,10 +32,10 @@ class Publisher(Protocol):
         """Publish the display state per view and the new key events; both are persisted already."""
 
 
-class Reference(Protocol):
-    """What the score service knows besides live scores.
+class ReferenceData(Protocol):
+    """Leagues, teams and fixtures of the score service.
 
-    All of it raises Unavailable where the service does not answer.
+    Every method raises Unavailable if the service is unavailable.
     """
 
     async def leagues(self) -> Sequence[League]: ...
@@ -73,25 +43,25 @@ class Reference(Protocol):
     async def teams(self) -> Sequence[Team]: ...
 
     async def season_teams(self, league: League) -> Sequence[TeamSeason]:
-        """The sides of the league's season that is on."""
+        """Return the teams of the league's current season."""
 
     def fixtures(
         self, leagues: Sequence[League], since: str, until: str
     ) -> AsyncGenerator[Sequence[tuple[Fixture, MatchFeed]], None]:
-        """The matches of these leagues that start on the days from `since` to `until`, a page at a time."""
+        """Yield pages of the leagues' matches that start on a day from `since` to `until`."""
 
 
 class LiveScores(Protocol):
-    """What the score service says of matches now.
+    """Current scores of the score service.
 
-    Raises Unavailable or RateLimited where it does not answer.
+    Every method raises Unavailable or RateLimited if the service does not respond.
     """
 
     async def live(self) -> LivePoll:
-        """All matches that are covered now, by one request."""
+        """Return all matches that are currently covered, with one request."""
 
     async def match(self, match_id: str) -> MatchFeed | None:
-        """One match, however long ago; None where there is none."""
+        """Return one match, live or past; None if it does not exist."""
 
 
 class PushGateway(Protocol):

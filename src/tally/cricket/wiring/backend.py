@@ -21,7 +21,7 @@ from tally.cricket.service.ports import PushGateway
 from tally.cricket.service.sync.sync import SyncService
 from tally.cricket.sportmonks.client import SportMonksClient
 from tally.cricket.sportmonks.gateway import SportMonksGateway
-from tally.cricket.wiring.live import Live, open_live
+from tally.cricket.wiring.live import LiveServices, open_live
 from tally.cricket.wiring.queries import Reading
 from tally.dependencies import CRICKET_ADMIN_KEY, Dependencies
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
@@ -41,7 +41,7 @@ class Cricket:
     jobs: tuple[Job, ...]
     tables: Repositories
     reading: Reading
-    live: Live
+    live: LiveServices
     sync: SyncService
     follows: FollowService
     apns: PushGateway
@@ -81,7 +81,7 @@ def _assembled(
     client: Client,
     tables: Repositories,
     reading: Reading,
-    live: Live,
+    live: LiveServices,
     *,
     scores: SportMonksGateway,
     apns: PushGateway,
@@ -95,8 +95,7 @@ def _assembled(
         tables.fixtures,
         tables.subscriptions,
         clock,
-        activities.followed,
-        activities.unfollowed,
+        activities,
     )
     handlers = Handlers(
         callers=callers,
@@ -108,7 +107,7 @@ def _assembled(
             tables.devices,
             clock,
             is_only_one=settings.cricket_devices_per_user == "one",
-            ready=activities.device_ready,
+            activities=activities,
         ),
         follows=follows,
         activities=activities,

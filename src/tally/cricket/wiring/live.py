@@ -1,4 +1,4 @@
-"""The live side of the backend, put together: from the score service to the devices, and the jobs that drive it."""
+"""Builds the live services: from the score service to devices and SSE subscribers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from tally.cricket.api.events import MatchFollower, MatchPublisher, match_follower
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.repositories import Repositories
-from tally.cricket.service.activities import alerts, sweeps, toss
-from tally.cricket.service.activities.activities import ActivityService
-from tally.cricket.service.activities.alerts import Alerts
+from tally.cricket.service.activities import notifications, sweeps, toss
 from tally.cricket.service.activities.channels import MatchChannels
-from tally.cricket.service.activities.endings import Ender
-from tally.cricket.service.activities.finishing import Finisher
+from tally.cricket.service.activities.endings import ActivityEnder
+from tally.cricket.service.activities.finishing import MatchFinisher
+from tally.cricket.service.activities.lifecycle import ActivityService
+from tally.cricket.service.activities.notifications import FollowerNotifier
 from tally.cricket.service.activities.orchestrator import MatchOrchestrator
 from tally.cricket.service.activities.prematch import PrematchNotifier
-from tally.cricket.service.activities.starts import Starter
+from tally.cricket.service.activities.starts import ActivityStarter
 from tally.cricket.service.activities.sweeps import Sweeper
-from tally.cricket.service.activities.toss import TossAnnouncer
-from tally.cricket.service.live.enrichment import Enricher
+from tally.cricket.service.activities.toss import TossNotifier
+from tally.cricket.service.live.ball_log_cache import BallLogCache
+from tally.cricket.service.live.enrichment import FixtureEnricher
 from tally.cricket.service.live.pipeline import Pipeline
-from tally.cricket.service.live.poller import LiveScore
-from tally.cricket.service.live.processing import MatchProcessing
+from tally.cricket.service.live.poller import PollIntervals, ScorePoller
 from tally.cricket.service.live.reconciliation import Reconciliation
 from tally.cricket.service.live.workers import MatchWorkers
-from tally.cricket.service.ports import LiveScores, PushGateway, Show
+from tally.cricket.service.ports import LiveScores, PushGateway, ReadDisplay
 from tally.cricket.wiring.queries import Reading
 from tally.kit.clock import Clock
 from tally.kit.hub import Hub
@@ -34,20 +34,96 @@ from tally.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """What people's apps ask for, and what jobs do."""
+class LiveServices:
+    """The services behind the live routes and jobs."""
 
     activities: ActivityService
-    poller: LiveScore
+    poller: ScorePoller
     orchestrator: MatchOrchestrator
     prematch: PrematchNotifier
     workers: MatchWorkers
     follower: MatchFollower
 
 
+@dataclass(frozen=True, slots=True)
+class ActivityFactory:
+    """Builds the services around Live Activities from their shared collaborators."""
+
+    repositories: Repositories
+    apns: PushGateway
+    read_display: ReadDisplay
+    clock: Clock
+    owner: str
+
+    def locks(self) -> StoreLocks:
+        # One holder per job: two jobs of an instance must not extend each other's locks.
+        return StoreLocks(self.repositories.locks, self.clock, new_uuid())
+
+    def starter(self) -> ActivityStarter:
+        return ActivityStarter(
+            self.repositories.activities, self.repositories.devices, self.apns, self.clock
+        )
+
+    def ender(self) -> ActivityEnder:
+        return ActivityEnder(self.repositories.activities, self.apns, self.clock)
+
+    def activities(self) -> ActivityService:
+        return ActivityService(
+            repositories=self.repositories,
+            starter=self.starter(),
+            ender=self.ender(),
+            apns=self.apns,
+            read_display=self.read_display,
+            clock=self.clock,
+        )
+
+    def orchestrator(self, *, uses_channels: bool) -> MatchOrchestrator:
+        repositories, clock = self.repositories, self.clock
+        sweeper = Sweeper(
+            follows=repositories.follows,
+            activities=repositories.activities,
+            starter=self.starter(),
+            ender=self.ender(),
+            read_display=self.read_display,
+            clock=clock,
+            checked=TTLCache(clock, sweeps.CHECKED_CACHE_SECONDS, sweeps.MAX_CHECKED_CACHED),
+        )
+        finisher = MatchFinisher(
+            repositories=repositories,
+            ender=self.ender(),
+            apns=self.apns,
+            read_display=self.read_display,
+            clock=clock,
+        )
+        return MatchOrchestrator(
+            fixtures=repositories.fixtures,
+            matches=repositories.matches,
+            sweeper=sweeper,
+            finisher=finisher,
+            channels=MatchChannels(repositories.matches, self.apns, clock, uses_channels),
+            locks=self.locks(),
+            clock=clock,
+            owner=self.owner,
+        )
+
+    def notifier(self) -> FollowerNotifier:
+        return FollowerNotifier(
+            follows=self.repositories.follows,
+            notices=self.repositories.notices,
+            devices=self.repositories.devices,
+            apns=self.apns,
+            clock=self.clock,
+            notified=TTLCache(
+                self.clock,
+                notifications.NOTIFIED_CACHE_SECONDS,
+                notifications.MAX_NOTIFIED_CACHED,
+            ),
+        )
+
+
 @asynccontextmanager
 async def open_live(
-    tables: Repositories,
+    repositories: Repositories,
     reading: Reading,
     scores: LiveScores,
     apns: PushGateway,
@@ -55,54 +131,31 @@ async def open_live(
     hub: Hub,
     clock: Clock,
     settings: Settings,
-) -> AsyncIterator[Live]:
-    """The live side for as long as this lasts; at the end, this instance lets go of its matches."""
-    owner = new_uuid()
-
-    def locks() -> StoreLocks:
-        # A holder of its own for each job: two jobs of an instance must not extend each other's
-        # locks.
-        return StoreLocks(tables.locks, clock, new_uuid())
-
-    starter = Starter(tables.activities, tables.devices, apns, clock)
-    ender = Ender(tables.activities, apns, clock)
-    follower = match_follower(tables, hub, clock)
-    pipeline = _pipeline(tables, reading, apns, MatchPublisher(follower), clock=clock, owner=owner)
-    told = alerts_of(tables, apns, clock)
-    channels = MatchChannels(tables.matches, apns, clock, settings.cricket_apns_channels)
-    async with follower, MatchWorkers(pipeline, locks(), clock) as workers:
-        yield Live(
-            activities=activity_service(tables, starter, ender, reading.show),
-            poller=LiveScore(
-                scores=scores,
-                workers=workers,
-                reconciliation=Reconciliation(
-                    scores, workers, tables.fixtures, tables.matches, clock
-                ),
-                fixtures=tables.fixtures,
-                feeds=reading.feeds,
-                replays=reading.replays,
-                clock=clock,
-                live_seconds=settings.cricket_poll_ms / 1000,
-                idle_seconds=settings.cricket_idle_poll_ms / 1000,
-                enrich=Enricher(tables.cache, reading.teams, reading.leagues, clock).enrich,
-                tossed=TossAnnouncer(
-                    fixtures=tables.fixtures,
-                    alerts=told,
-                    locks=locks(),
-                    clock=clock,
-                    told=TTLCache(clock, toss.TOLD_SECONDS, toss.MAX_TOLD),
-                ).check,
-            ),
-            orchestrator=match_orchestrator(
-                tables, starter, ender, reading.show, channels=channels, locks=locks(), owner=owner
-            ),
+) -> AsyncIterator[LiveServices]:
+    """Open the live services; closing them releases the matches of this instance."""
+    factory = ActivityFactory(repositories, apns, reading.show, clock, new_uuid())
+    notifier = factory.notifier()
+    follower = match_follower(repositories, hub, clock)
+    pipeline = Pipeline(
+        repositories=repositories,
+        ball_logs=BallLogCache(repositories.processing, clock),
+        feeds=reading.feeds,
+        apns=apns,
+        publisher=MatchPublisher(follower),
+        clock=clock,
+        owner=factory.owner,
+    )
+    async with follower, MatchWorkers(pipeline, factory.locks(), clock) as workers:
+        yield LiveServices(
+            activities=factory.activities(),
+            poller=_poller(factory, reading, scores, workers, notifier=notifier, settings=settings),
+            orchestrator=factory.orchestrator(uses_channels=settings.cricket_apns_channels),
             prematch=PrematchNotifier(
-                fixtures=tables.fixtures,
+                fixtures=repositories.fixtures,
                 leagues=reading.leagues,
-                alerts=told,
-                show=reading.show,
-                locks=locks(),
+                notifier=notifier,
+                read_display=reading.show,
+                locks=factory.locks(),
                 clock=clock,
             ),
             workers=workers,
@@ -110,97 +163,37 @@ async def open_live(
         )
 
 
-def _pipeline(
-    tables: Repositories,
+def _poller(
+    factory: ActivityFactory,
     reading: Reading,
-    apns: PushGateway,
-    publisher: MatchPublisher,
+    scores: LiveScores,
+    workers: MatchWorkers,
     *,
-    clock: Clock,
-    owner: str,
-) -> Pipeline:
-    return Pipeline(
-        active=tables.matches,
-        processing=MatchProcessing(tables.processing, clock),
-        hashes=tables.hashes,
-        displays=tables.displays,
-        activities=tables.activities,
-        subscriptions=tables.subscriptions,
+    notifier: FollowerNotifier,
+    settings: Settings,
+) -> ScorePoller:
+    repositories, clock = factory.repositories, factory.clock
+    toss_notifier = TossNotifier(
+        fixtures=repositories.fixtures,
+        notifier=notifier,
+        locks=factory.locks(),
+        clock=clock,
+        notified=TTLCache(clock, toss.NOTIFIED_CACHE_SECONDS, toss.MAX_NOTIFIED_CACHED),
+    )
+    enricher = FixtureEnricher(repositories.cache, reading.teams, reading.leagues, clock)
+    return ScorePoller(
+        scores=scores,
+        workers=workers,
+        reconciliation=Reconciliation(
+            scores, workers, repositories.fixtures, repositories.matches, clock
+        ),
+        fixtures=repositories.fixtures,
         feeds=reading.feeds,
-        apns=apns,
-        publisher=publisher,
+        replays=reading.replays,
         clock=clock,
-        owner=owner,
-    )
-
-
-def alerts_of(tables: Repositories, apns: PushGateway, clock: Clock) -> Alerts:
-    """What tells followers of something in a notification, each of them once."""
-    return Alerts(
-        follows=tables.follows,
-        notices=tables.notices,
-        devices=tables.devices,
-        apns=apns,
-        clock=clock,
-        told=TTLCache(clock, alerts.TOLD_SECONDS, alerts.MAX_TOLD),
-    )
-
-
-def activity_service(
-    tables: Repositories, starter: Starter, ender: Ender, show: Show
-) -> ActivityService:
-    """What people's apps ask for of their Live Activities."""
-    return ActivityService(
-        activities=tables.activities,
-        matches=tables.matches,
-        fixtures=tables.fixtures,
-        follows=tables.follows,
-        subscriptions=tables.subscriptions,
-        starter=starter,
-        ender=ender,
-        apns=starter.apns,
-        show=show,
-        clock=starter.clock,
-    )
-
-
-def match_orchestrator(
-    tables: Repositories,
-    starter: Starter,
-    ender: Ender,
-    show: Show,
-    *,
-    channels: MatchChannels,
-    locks: StoreLocks,
-    owner: str,
-) -> MatchOrchestrator:
-    """What takes up matches, heals what went wrong with their Live Activities, and ends them."""
-    clock = starter.clock
-    return MatchOrchestrator(
-        fixtures=tables.fixtures,
-        matches=tables.matches,
-        sweeper=Sweeper(
-            follows=tables.follows,
-            activities=tables.activities,
-            starter=starter,
-            ender=ender,
-            show=show,
-            clock=clock,
-            looked_at=TTLCache(clock, sweeps.LOOKED_AT_SECONDS, sweeps.MAX_LOOKED_AT),
+        intervals=PollIntervals(
+            live=settings.cricket_poll_ms / 1000, idle=settings.cricket_idle_poll_ms / 1000
         ),
-        finisher=Finisher(
-            activities=tables.activities,
-            matches=tables.matches,
-            follows=tables.follows,
-            subscriptions=tables.subscriptions,
-            hashes=tables.hashes,
-            ender=ender,
-            apns=starter.apns,
-            show=show,
-            clock=clock,
-        ),
-        channels=channels,
-        locks=locks,
-        clock=clock,
-        owner=owner,
+        enrich=enricher.enrich,
+        notify_toss=toss_notifier.check,
     )

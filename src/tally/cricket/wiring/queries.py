@@ -52,7 +52,9 @@ class Reading:
             clock,
             TTLCache(clock, matches.KNOWN_SECONDS, MAX_PAGES),
         )
-        recordings: TTLCache[str, replays.Recording] = TTLCache(clock, replays.KNOWN_SECONDS, 20)
+        recordings: TTLCache[str, replays.Recording] = TTLCache(
+            clock, replays.RECORDING_CACHE_SECONDS, 20
+        )
         return cls(
             teams=team_service,
             leagues=league_service,

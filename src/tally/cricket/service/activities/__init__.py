@@ -1,1 +1,1 @@
-"""activities_tmp."""
+"""Live Activities: follows, devices, starts, ends, notifications and the orchestrator."""

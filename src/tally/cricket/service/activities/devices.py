@@ -1,17 +1,17 @@
-"""A person's phones and tablets: registered at each launch of the app, and forgotten ninety days after the last."""
+"""Devices of users: the app registers its device at each launch; it expires after 90 days."""
 
 from dataclasses import dataclass
 
 from tally.cricket.model.records import UserDevice, device_expiry
 from tally.cricket.repository.devices import UserDeviceRepository
-from tally.cricket.service.ports import DeviceReady
+from tally.cricket.service.activities.lifecycle import ActivityService
 from tally.errors import Invalid, NotFound
 from tally.kit.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """What an app says of the device that it runs on."""
+class AppInstallation:
+    """The app's description of the device it runs on."""
 
     device_token: str
     device_id: str
@@ -22,32 +22,29 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class DeviceService:
-    """With `is_only_one`, a new device takes the place of its owner's others.
-
-    `ready` hears of those that can be started on.
-    """
+    """Registers and deletes devices; with `is_only_one`, a new device replaces the user's others."""
 
     devices: UserDeviceRepository
     clock: Clock
     is_only_one: bool
-    ready: DeviceReady
+    activities: ActivityService
 
     async def all(self, user_id: str) -> list[UserDevice]:
-        """Those of a person, the one that called last first."""
+        """Return the devices of a user, the most recently registered first."""
         if self.is_only_one:
             device = await self.devices.get(user_id, self.clock.seconds())
             return [] if device is None else [device]
         return await self.devices.of_user(user_id, self.clock.seconds())
 
-    async def register(self, user_id: str, given: Registration) -> UserDevice:
+    async def register(self, user_id: str, installation: AppInstallation) -> UserDevice:
         now = self.clock.milliseconds()
         device = UserDevice(
             user_id=user_id,
-            device_token=given.device_token,
-            device_id=given.device_id,
-            platform=given.platform.lower(),
-            os_version=given.os_version,
-            app_version=given.app_version,
+            device_token=installation.device_token,
+            device_id=installation.device_id,
+            platform=installation.platform.lower(),
+            os_version=installation.os_version,
+            app_version=installation.app_version,
             created_at=now,
             updated_at=now,
             expires_at=device_expiry(now // 1000),
@@ -57,31 +54,31 @@ class DeviceService:
     async def update_push_to_start(
         self, user_id: str, token: str, *, device_token: str | None, device_id: str | None
     ) -> UserDevice:
-        device = await self._one(user_id, device_token, device_id)
+        device = await self._find(user_id, device_token, device_id)
         now = self.clock.milliseconds()
         updated = await self.devices.update_push_to_start(
             device, token, now, device_expiry(now // 1000)
         )
         if updated is None:
-            raise _no_device()
-        await self.ready(user_id)
+            raise _device_not_found()
+        await self.activities.on_device_ready(user_id)
         return updated
 
     async def delete(
         self, user_id: str, *, device_token: str | None, device_id: str | None
     ) -> UserDevice:
-        device = await self._one(user_id, device_token, device_id)
+        device = await self._find(user_id, device_token, device_id)
         deleted = await self.devices.delete(user_id, device.device_token, self.clock.seconds())
         if deleted is None:
-            raise _no_device()
+            raise _device_not_found()
         return deleted
 
-    async def _one(
+    async def _find(
         self, user_id: str, device_token: str | None, device_id: str | None
     ) -> UserDevice:
         if (device_token is None) == (device_id is None):
             raise Invalid(
-                "Give exactly one of deviceToken and deviceId",
+                "Exactly one of deviceToken and deviceId is required",
                 code="invalid_field",
                 field="deviceToken",
             )
@@ -91,8 +88,8 @@ class DeviceService:
                 device.device_id,
             }:
                 return device
-        raise _no_device()
+        raise _device_not_found()
 
 
-def _no_device() -> NotFound:
+def _device_not_found() -> NotFound:
     return NotFound("This device is not registered", code="device_not_found")

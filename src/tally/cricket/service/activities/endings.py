@@ -1,8 +1,8 @@
-"""Telling devices that a Live Activity has ended: at least once.
+"""Ends Live Activities and notifies their devices at least once.
 
-An activity is marked as ended before its device is told, so that of several instances one tells it;
-the record keeps the token until Apple has taken the word, and whoever finds such a record later
-says it again. Hearing it twice does no harm on a device.
+An activity is marked as ended before its device is notified, so that only one of several instances
+notifies it. The record keeps the token until APNs accepts the push; the sweep finds such records
+and sends again. A device ignores the second notification.
 """
 
 import asyncio
@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from tally.cricket.model.push import Push, PushOutcome
 from tally.cricket.model.records import ActivitySubscription, EndReason, LiveActivity
 from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.service.activities.match_payloads import Sheet
+from tally.cricket.service.activities.match_payloads import (
+    DISMISS_IMMEDIATELY,
+    END_PUSH_EXPIRATION_SECONDS,
+    MatchPayloads,
+)
 from tally.cricket.service.ports import PushGateway
 from tally.kit.clock import Clock
 
-# For how long Apple keeps trying to reach a device that is away.
-KEPT_SECONDS = 4 * 3_600
-
 
 @dataclass(frozen=True, slots=True)
-class Ender:
-    """Ends activities, and tells their devices."""
+class ActivityEnder:
+    """Ends activities and sends the end payloads."""
 
     activities: LiveActivityRepository
     apns: PushGateway
@@ -33,61 +34,66 @@ class Ender:
         self,
         activities: Iterable[LiveActivity],
         reason: EndReason,
-        sheet: Sheet,
-        shown_for: int = 0,
+        payloads: MatchPayloads,
+        dismiss_after: int = DISMISS_IMMEDIATELY,
     ) -> list[Push]:
-        """Mark these as ended; the pushes for those that had not ended before and whose devices do not know."""
+        """Mark activities as ended; return pushes for those that this call ended."""
         now = self.clock.milliseconds()
         ended = await asyncio.gather(
-            *(self.activities.end(each, reason, now) for each in activities)
+            *(self.activities.end(activity, reason, now) for activity in activities)
         )
-        return await self.pushes([each for each in ended if each is not None], sheet, shown_for)
+        return await self.pushes(
+            [activity for activity in ended if activity is not None], payloads, dismiss_after
+        )
 
     async def pushes(
         self,
-        activities: Iterable[LiveActivity | ActivitySubscription],
-        sheet: Sheet,
-        shown_for: int = 0,
+        targets: Iterable[LiveActivity | ActivitySubscription],
+        payloads: MatchPayloads,
+        dismiss_after: int = DISMISS_IMMEDIATELY,
     ) -> list[Push]:
-        """The word of the end for each that can be reached by a token."""
+        """Return an end push for each target with a token."""
         pushes: list[Push] = []
-        for each in activities:
-            token = each.push_token if isinstance(each, ActivitySubscription) else each.update_token
+        for target in targets:
+            token = (
+                target.push_token
+                if isinstance(target, ActivitySubscription)
+                else target.update_token
+            )
             if token is not None:
-                payload = await sheet.end(each.team_id, shown_for)
                 pushes.append(
                     Push(
                         token=token,
-                        payload=payload,
-                        expiration=self.clock.seconds() + KEPT_SECONDS,
-                        reference=each,
+                        payload=await payloads.end(target.team_id, dismiss_after),
+                        expiration=self.clock.seconds() + END_PUSH_EXPIRATION_SECONDS,
+                        reference=target,
                     )
                 )
         return pushes
 
     async def send(self, pushes: AsyncIterable[Push]) -> int:
-        """Send all of these, streamed; how many could not be told yet."""
-        left = 0
-        async with aclosing(self.apns.send_all(pushes)) as verdicts:
-            async for push, verdict in verdicts:
-                left += await self._is_left(push, verdict.outcome)
-        return left
+        """Send a stream of pushes; return how many have to be sent again."""
+        unsent = 0
+        async with aclosing(self.apns.send_all(pushes)) as results:
+            async for push, result in results:
+                unsent += await self._must_resend(push, result.outcome)
+        return unsent
 
     async def send_few(self, pushes: Collection[Push]) -> None:
-        """Send those of one person."""
+        """Send the pushes of one user."""
 
         async def send(push: Push) -> None:
-            await self._is_left(push, (await self.apns.send(push)).outcome)
+            await self._must_resend(push, (await self.apns.send(push)).outcome)
 
         await asyncio.gather(*(send(push) for push in pushes))
 
-    async def settle(self, pushes: Iterable[Push]) -> None:
-        """Note that these have been told in another way."""
-        told = [push.reference for push in pushes if isinstance(push.reference, LiveActivity)]
-        await asyncio.gather(*(self.activities.settle_end(each) for each in told))
+    async def mark_notified(self, pushes: Iterable[Push]) -> None:
+        """Record that the devices of these pushes were notified in another way."""
+        activities = [push.reference for push in pushes if isinstance(push.reference, LiveActivity)]
+        await asyncio.gather(*(self.activities.settle_end(activity) for activity in activities))
 
-    async def _is_left(self, push: Push, outcome: PushOutcome) -> bool:
-        """Whether it has to be said again; if not, that is noted."""
+    async def _must_resend(self, push: Push, outcome: PushOutcome) -> bool:
+        """Return whether a push has to be sent again; if not, record that."""
         if outcome is PushOutcome.RETRY:
             return True
         if isinstance(push.reference, LiveActivity):

@@ -1,4 +1,4 @@
-"""Who follows which match, and what follows from it: Live Activities begin with a follow and end with it."""
+"""Follows and subscriptions of users; following and unfollowing start and end Live Activities."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from tally.cricket.model.records import (
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
-from tally.cricket.service.ports import Followed, Unfollowed
+from tally.cricket.service.activities.lifecycle import ActivityService
 from tally.errors import Conflict, Invalid, NotFound
 from tally.kit.clock import Clock
 from tally.store.values import Key
@@ -21,14 +21,13 @@ from tally.store.values import Key
 
 @dataclass(frozen=True, slots=True)
 class FollowService:
-    """`followed` and `unfollowed` see to the Live Activities."""
+    """Follows matches, and subscribes Live Activities that the app started itself."""
 
     follows: FollowRepository
     fixtures: FixtureRepository
     subscriptions: ActivitySubscriptionRepository
     clock: Clock
-    followed: Followed
-    unfollowed: Unfollowed
+    activities: ActivityService
 
     async def get(self, match_id: str, user_id: str) -> Follow:
         follow = await self.follows.get(match_id, user_id, self.clock.seconds())
@@ -44,12 +43,9 @@ class FollowService:
     async def follow(
         self, match_id: str, user_id: str, team_id: str | None
     ) -> tuple[Fixture, Follow]:
-        """The follow as it stands.
-
-        Of a live match, it also begins Live Activities on all devices of the person.
-        """
+        """Follow a match; if it is live, start Live Activities on all devices of the user."""
         fixture = await self._fixture(match_id)
-        side = _side(fixture, team_id)
+        view = _validate_team(fixture, team_id)
         if fixture.archived_at is not None:
             raise Conflict("This match is over", code="match_over")
         now = self.clock.milliseconds()
@@ -58,37 +54,37 @@ class FollowService:
             Follow(
                 match_id=match_id,
                 user_id=user_id,
-                team_id=side,
+                team_id=view,
                 created_at=now,
                 expires_at=expires_at,
             )
         )
         if fixture.is_live:
-            await self.followed(fixture, follow)
+            await self.activities.on_followed(fixture, follow)
         return fixture, follow
 
     async def change_team(self, match_id: str, user_id: str, team_id: str | None) -> Follow:
         fixture = await self._fixture(match_id)
         if not await self.follows.change_team(
-            match_id, user_id, _side(fixture, team_id), self.clock.seconds()
+            match_id, user_id, _validate_team(fixture, team_id), self.clock.seconds()
         ):
             raise _not_followed()
         follow = await self.get(match_id, user_id)
         if fixture.is_live:
-            await self.followed(fixture, follow)
+            await self.activities.on_followed(fixture, follow)
         return follow
 
     async def unfollow(
         self, match_id: str, user_id: str, reason: EndReason = EndReason.USER_UNFOLLOW
     ) -> None:
-        """Follow no longer. The same again, after a crash in the middle, ends what is left."""
+        """Unfollow a match and end its Live Activities; a repetition after a crash completes it."""
         await self.follows.unfollow(match_id, user_id, self.clock.seconds())
-        await self.unfollowed(match_id, user_id, reason)
+        await self.activities.on_unfollowed(match_id, user_id, reason)
 
     async def subscribe(
         self, match_id: str, user_id: str, push_token: str, team_id: str | None
     ) -> ActivitySubscription:
-        """Remember the token of a Live Activity that the app started by itself."""
+        """Store the push token of a Live Activity that the app started itself."""
         fixture = await self._fixture(match_id)
         if fixture.archived_at is not None:
             raise Conflict("This match is over", code="match_over")
@@ -99,7 +95,7 @@ class FollowService:
                 match_id=match_id,
                 push_token=push_token,
                 user_id=user_id,
-                team_id=_side(fixture, team_id),
+                team_id=_validate_team(fixture, team_id),
                 created_at=now,
                 expires_at=expires_at,
             )
@@ -107,21 +103,21 @@ class FollowService:
 
     async def unsubscribe(self, match_id: str, user_id: str, push_token: str) -> None:
         if not await self.subscriptions.remove(match_id, push_token, user_id):
-            raise NotFound("There is no such subscription", code="subscription_not_found")
+            raise NotFound("Subscription not found", code="subscription_not_found")
 
     async def _fixture(self, match_id: str) -> Fixture:
         fixture = await self.fixtures.get(match_id)
         if fixture is None:
-            raise NotFound("There is no such match", code="match_not_found")
+            raise NotFound("Match not found", code="match_not_found")
         return fixture
 
 
-def _side(fixture: Fixture, team_id: str | None) -> str:
+def _validate_team(fixture: Fixture, team_id: str | None) -> str:
     if team_id is None or team_id == NEUTRAL:
         return NEUTRAL
     if team_id not in fixture.team_ids:
         raise Invalid(
-            "This team does not play in the match", code="team_not_in_match", field="teamId"
+            "teamId must be a team of the match", code="team_not_in_match", field="teamId"
         )
     return team_id
 

@@ -1,81 +1,136 @@
-"""What goes to devices about one match at one moment: contents and payloads, each made once however many devices there are."""
+"""Builds the push payloads of a match from its display states.
+
+`DisplayUpdate` holds given display states and builds update and end payloads. `MatchPayloads` reads
+the current display states of a match on demand, and caches what many devices share.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tally.cricket.model import payloads
 from tally.cricket.model.display_content import sanitize_text, truncate_content
 from tally.cricket.model.hashing import content_hash
-from tally.cricket.model.payloads import Alert
+from tally.cricket.model.payloads import (
+    Alert,
+    end_payload,
+    max_content_bytes,
+    start_payload,
+    update_payload,
+)
+from tally.cricket.model.push import Priority
 from tally.cricket.model.records import NEUTRAL
-from tally.cricket.service.ports import Show
+from tally.cricket.service.ports import ReadDisplay
 from tally.errors import Invalid, NotFound
 from tally.kit.clock import Clock
 
-# The type of the app's Live Activities: it has to be called so there.
+# The name of the ActivityAttributes type in the app.
 ATTRIBUTES_TYPE: Final = "CricketMatchAttributes"
-# After this long without news a device says that the score may be old.
-STALE_SECONDS: Final = 1_800
-MAX_TITLE: Final = 40
+# A device marks the score as stale after this long without an update.
+STALE_AFTER_SECONDS: Final = 1_800
+# The final score stays on the Lock Screen for this long.
+DISMISS_AFTER_SECONDS: Final = 900
+# A dismissal date in the past removes a Live Activity immediately.
+DISMISS_IMMEDIATELY: Final = -1
+# APNs retries offline devices for this long.
+PUSH_EXPIRATION_SECONDS: Final = 900
+END_PUSH_EXPIRATION_SECONDS: Final = 4 * 3_600
+MAX_TITLE_CHARACTERS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class DisplayUpdate:
+    """Content to display, one variant per team view.
+
+    `is_end` ends the Live Activity, which iOS dismisses `dismiss_after` seconds later.
+    """
+
+    contents: Mapping[str, Mapping[str, Any]]
+    timestamp: int
+    is_end: bool = False
+    dismiss_after: int = DISMISS_AFTER_SECONDS
+
+    def payload(self, view: str, alert: Alert | None = None, *, to_channel: bool = False) -> bytes:
+        content = self.contents.get(view) or self.contents[NEUTRAL]
+        if self.is_end:
+            return end_payload(
+                timestamp=self.timestamp,
+                content=content,
+                dismiss_at=self.timestamp + self.dismiss_after,
+                alert=alert,
+                to_channel=to_channel,
+            )
+        return update_payload(
+            timestamp=self.timestamp,
+            content=content,
+            alert=alert,
+            stale_at=self.timestamp + STALE_AFTER_SECONDS,
+            to_channel=to_channel,
+        )
+
+    def priority(self, is_alerted: bool) -> Priority:
+        return 10 if is_alerted or self.is_end else 5
+
+    @property
+    def expiration(self) -> int:
+        lifetime = END_PUSH_EXPIRATION_SECONDS if self.is_end else PUSH_EXPIRATION_SECONDS
+        return self.timestamp + lifetime
 
 
 @dataclass(slots=True)
-class Sheet:
-    """A match as devices are to show it now.
+class MatchPayloads:
+    """The payloads of a match for a few hundred devices; each distinct one is encoded once.
 
-    It is made anew for every few hundred devices, since the match goes on.
+    An instance is short-lived, because the display state changes.
     """
 
     match_id: str
-    show: Show
+    read_display: ReadDisplay
     clock: Clock
     _contents: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _starts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _hashes: dict[str, str] = field(default_factory=dict)
-    _made: dict[tuple[object, ...], bytes] = field(default_factory=dict)
+    _start_contents: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _start_hashes: dict[str, str] = field(default_factory=dict)
+    _payloads: dict[tuple[object, ...], bytes] = field(default_factory=dict)
 
     async def content(self, view: str) -> Mapping[str, Any]:
+        """Return the display state of a view."""
         if view not in self._contents:
             try:
-                self._contents[view] = await self.show(self.match_id, view)
-            except (
-                NotFound
-            ):  # a replay that has been deleted: what was shown of it can still be taken away
+                self._contents[view] = await self.read_display(self.match_id, view)
+            except NotFound:
+                # A deleted replay: its Live Activities can still be ended.
                 self._contents[view] = {"matchId": self.match_id, "view": view}
-            except (
-                Invalid
-            ):  # a side that no longer plays in the match, since the fixture has changed
+            except Invalid:
+                # A team that no longer plays in the match, because the fixture changed.
                 if view == NEUTRAL:
                     raise
                 self._contents[view] = await self.content(NEUTRAL)
         return self._contents[view]
 
-    async def shown(self, view: str) -> str:
-        """The hash of what the view sees."""
+    async def content_hash(self, view: str) -> str:
+        """Return the hash of a view's display state."""
         return content_hash(await self.content(view))
 
-    async def shown_at_start(self, view: str) -> str:
-        """The hash of what it sees by a start: another one, where something had to be left out."""
-        if view not in self._hashes:
-            self._hashes[view] = content_hash(await self.start_content(view))
-        return self._hashes[view]
+    async def start_content_hash(self, view: str) -> str:
+        """Return the hash of a view's display state as a start payload carries it."""
+        if view not in self._start_hashes:
+            self._start_hashes[view] = content_hash(await self.start_content(view))
+        return self._start_hashes[view]
 
     async def start_content(self, view: str) -> Mapping[str, Any]:
-        """The state as a start can carry it: it has less room than an update."""
-        if view not in self._starts:
-            self._starts[view] = truncate_content(
-                dict(await self.content(view)), payloads.max_content_bytes("start")
+        """Return the display state fitted to a start payload, which has less space."""
+        if view not in self._start_contents:
+            self._start_contents[view] = truncate_content(
+                dict(await self.content(view)), max_content_bytes("start")
             )
-        return self._starts[view]
+        return self._start_contents[view]
 
     async def start(self, view: str, channel_id: str | None) -> bytes:
-        """Show the match on a device that does not show it yet."""
+        """Build the payload that starts a Live Activity."""
         content = await self.start_content(view)
-        if (made := self._made.get(("start", view, channel_id))) is None:
+        if (payload := self._payloads.get(("start", view, channel_id))) is None:
             timestamp = self._timestamp(content)
-            title = title_of(content)
-            made = self._made["start", view, channel_id] = payloads.start_payload(
+            title = match_title(content)
+            payload = self._payloads["start", view, channel_id] = start_payload(
                 timestamp=timestamp,
                 content=content,
                 attributes_type=ATTRIBUTES_TYPE,
@@ -84,41 +139,43 @@ class Sheet:
                     title, str(content.get("lines", {}).get("lockScreen", "")) or "Live now"
                 ),
                 channel_id=channel_id,
-                stale_at=timestamp + STALE_SECONDS,
+                stale_at=timestamp + STALE_AFTER_SECONDS,
             )
-        return made
+        return payload
 
     async def update(self, view: str) -> bytes:
-        """Show the state as it is now."""
+        """Build the payload that displays the current state."""
         content = await self.content(view)
-        timestamp = self._timestamp(content)
-        return payloads.update_payload(
-            timestamp=timestamp, content=content, stale_at=timestamp + STALE_SECONDS
-        )
+        return DisplayUpdate({view: content}, self._timestamp(content)).payload(view)
 
-    async def end(self, view: str, shown_for: int = 0, *, to_channel: bool = False) -> bytes:
-        """Show the last state for so many seconds more, or take it away at once."""
+    async def end(self, view: str, dismiss_after: int, *, to_channel: bool = False) -> bytes:
+        """Build the payload that ends a Live Activity with the current state."""
         content = await self.content(view)
-        if (made := self._made.get(("end", view, to_channel))) is None:
-            timestamp = self._timestamp(content)
-            dismiss_at = timestamp + shown_for if shown_for else timestamp - 1
-            made = payloads.end_payload(
-                timestamp=timestamp, content=content, dismiss_at=dismiss_at, to_channel=to_channel
+        if (payload := self._payloads.get(("end", view, to_channel))) is None:
+            update = DisplayUpdate(
+                {view: content},
+                self._timestamp(content),
+                is_end=True,
+                dismiss_after=dismiss_after,
             )
-            self._made["end", view, to_channel] = made
-        return made
+            payload = update.payload(view, to_channel=to_channel)
+            self._payloads["end", view, to_channel] = payload
+        return payload
 
     def _timestamp(self, content: Mapping[str, Any]) -> int:
-        """Never before that of the state itself, which may be ahead of the clock: a device ignores what seems older."""
+        """Return the current time, or the time of the content if that is ahead of the clock.
+
+        A device ignores a payload that is older than the state it displays.
+        """
         return max(self.clock.seconds(), int(content.get("timestamp", 0)))
 
 
-def title_of(content: Mapping[str, Any]) -> str:
-    """Who plays, by name, or by code where names are long."""
+def match_title(content: Mapping[str, Any]) -> str:
+    """Return the teams of a match, by name if that is short enough, otherwise by code."""
     for key in ("name", "code"):
         title = " v ".join(
             sanitize_text(str(team.get(key, ""))) for team in content.get("teams", ())
         )
-        if title.strip(" v") and len(title) <= MAX_TITLE:
+        if title.strip(" v") and len(title) <= MAX_TITLE_CHARACTERS:
             return title
     return "Cricket"

@@ -1,85 +1,93 @@
-"""PrematchNotification: whoever follows a match that starts within half an hour is told so, once, also if they follow late."""
+"""PrematchNotification: notifies followers once, within half an hour of the start of a match.
+
+A user who follows the match after the first notification is notified too.
+"""
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from tally.cricket.model.payloads import Alert, notification_payload
-from tally.cricket.model.records import Fixture, NotificationKind, epoch_ms
+from tally.cricket.model.records import NEUTRAL, Fixture, NotificationKind, epoch_ms
 from tally.cricket.repository.fixtures import FixtureRepository
-from tally.cricket.service.activities.alerts import Alerts, Message
-from tally.cricket.service.activities.match_payloads import title_of
-from tally.cricket.service.ports import Show
+from tally.cricket.service.activities.match_payloads import match_title
+from tally.cricket.service.activities.notifications import FollowerNotifier, MatchNotification
+from tally.cricket.service.ports import ReadDisplay
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 
-AHEAD: Final = timedelta(minutes=30)
+LEAD_TIME: Final = timedelta(minutes=30)
 LOCK_SECONDS: Final = 10.0
+# APNs delivers the notification until this long after the start of the match.
+EXPIRES_AFTER_START_SECONDS: Final = 900
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrematchNotifier:
-    """Each match is told of by one instance at a time."""
+    """Notifies the followers of upcoming matches; one instance at a time handles a match."""
 
     fixtures: FixtureRepository
     leagues: LeagueService
-    alerts: Alerts
-    show: Show
+    notifier: FollowerNotifier
+    read_display: ReadDisplay
     locks: Locks
     clock: Clock
 
     async def run(self) -> None:
-        """Tell of every match that is about to start."""
+        """Notify the followers of every match that starts within the lead time."""
         codes = {league.code for league in await self.leagues.active()}
         now = self.clock.now()
         for fixture in await self.fixtures.starting_soon(
-            sorted(codes), rfc3339(now), rfc3339(now + AHEAD)
+            sorted(codes), rfc3339(now), rfc3339(now + LEAD_TIME)
         ):
-            await self._alone(fixture)
+            await self._notify_locked(fixture)
 
-    async def _alone(self, fixture: Fixture) -> None:
-        async def tell() -> int:
-            return await self.tell(fixture)
-
+    async def _notify_locked(self, fixture: Fixture) -> None:
         try:
-            taken = await run_with_lock(
-                self.locks, self.clock, f"prematch:{fixture.match_id}", LOCK_SECONDS, tell
+            count = await run_with_lock(
+                self.locks,
+                self.clock,
+                f"prematch:{fixture.match_id}",
+                LOCK_SECONDS,
+                partial(self.notify, fixture),
             )
         except LockedElsewhere:
             return
         except LockLost:
             _log.warning(
-                "Telling of a start was left to another instance",
-                action="prematch",
+                "Prematch notification was taken over by another instance",
+                action="prematch_lock_lost",
                 match=fixture.match_id,
             )
             return
-        except Exception:  # noqa: BLE001  (the followers of the other matches want to be told, too)
+        except Exception:  # noqa: BLE001  (the other matches are notified all the same)
             _log.exception(
-                "A start could not be told of", action="prematch", match=fixture.match_id
+                "Prematch notification failed", action="prematch_failed", match=fixture.match_id
             )
             return
-        if taken:
+        if count:
             _log.info(
-                "Followers were told of a start",
-                action="prematch",
+                "Followers were notified of the start",
+                action="prematch_notified",
                 match=fixture.match_id,
-                count=taken,
+                count=count,
             )
 
-    async def tell(self, fixture: Fixture) -> int:
-        """Tell all followers of one match who have not been told; how many notifications were taken."""
+    async def notify(self, fixture: Fixture) -> int:
+        """Notify all followers who have not been; return how many pushes APNs accepted."""
         starts_at = epoch_ms(fixture.start_time)
         minutes = max(1, -(-(starts_at - self.clock.milliseconds()) // 60_000))
-        title = title_of(await self.show(fixture.match_id, "neutral"))
+        title = match_title(await self.read_display(fixture.match_id, NEUTRAL))
         alert = Alert(title, f"Starts in {minutes} minute{'s' if minutes > 1 else ''}")
         payload = notification_payload(
             alert, thread_id=f"match-{fixture.match_id}", extra={"matchId": fixture.match_id}
         )
-        return await self.alerts.tell(
-            Message(fixture.match_id, NotificationKind.PREMATCH, payload, starts_at // 1000 + 900)
+        expiration = starts_at // 1000 + EXPIRES_AFTER_START_SECONDS
+        return await self.notifier.notify(
+            MatchNotification(fixture.match_id, NotificationKind.PREMATCH, payload, expiration)
         )

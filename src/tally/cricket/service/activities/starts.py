@@ -1,10 +1,10 @@
-"""Starting Live Activities from afar, on each device of a person who follows a live match.
+"""Starts Live Activities remotely on each device of a user who follows a live match.
 
-A start is claimed by a conditional write before it is sent, so that of several instances, and of a
-follow and the orchestrator at once, one sends it: at most once. If it is lost, in a crash or on its
-way, the next one follows after a while (`lifecycle.py`). A device of iOS 18 that looks at the match
-from no side is put on the match's broadcast channel, if there is one. It never hands in a token for
-it, so its activity counts as active as soon as Apple has taken the start.
+A conditional write claims each start before it is sent, so that only one of several instances, or
+of a follow and the orchestrator, sends it: at most once. If a start is lost, in a crash or on its
+way, the next one follows after a back-off (see `model.lifecycle`). A device with iOS 18 that follows
+neutrally subscribes to the match's broadcast channel, if there is one. It never registers a token,
+so its activity becomes active as soon as APNs accepts the start.
 """
 
 import asyncio
@@ -28,38 +28,38 @@ from tally.cricket.model.records import (
 )
 from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.service.activities.match_payloads import Sheet
+from tally.cricket.service.activities.match_payloads import MatchPayloads
 from tally.cricket.service.ports import PushGateway
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 
-# The channel of the match, made when the first device wants it; None where there is none.
-ChannelOf: TypeAlias = Callable[[], Awaitable[str | None]]
+# Returns the match's channel, which may be created when the first device needs it.
+GetChannel: TypeAlias = Callable[[], Awaitable[str | None]]
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """Somebody who follows a live match, and what is known of their Live Activities, by device."""
+    """A follower of a live match, with the follower's Live Activities by device."""
 
     fixture: Fixture
     follow: Follow
-    known: Mapping[str, LiveActivity]
+    activities: Mapping[str, LiveActivity]
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """What a push-to-start is for: it comes back with the verdict."""
+class ClaimedStart:
+    """A start that this instance has claimed; the push carries it as its reference."""
 
     device: UserDevice
     activity: LiveActivity
 
 
 @dataclass(frozen=True, slots=True)
-class Starter:
-    """Claims starts, sends them, and sees to what came of them."""
+class ActivityStarter:
+    """Claims starts, sends them and processes the results."""
 
     activities: LiveActivityRepository
     devices: UserDeviceRepository
@@ -68,88 +68,97 @@ class Starter:
 
     async def claim(
         self,
-        person: Follower,
-        sheet: Sheet,
-        anew_after: Collection[EndReason],
-        channel_of: ChannelOf,
+        follower: Follower,
+        payloads: MatchPayloads,
+        restartable: Collection[EndReason],
+        get_channel: GetChannel,
     ) -> list[Push]:
-        """The starts that are due on a person's devices, claimed and ready to be sent."""
+        """Claim the starts that are due on a follower's devices; return their pushes.
+
+        An activity that ended for a `restartable` reason is started again.
+        """
         now = self.clock.milliseconds()
-        follow = person.follow
+        follow = follower.follow
         pushes: list[Push] = []
         for device in await self.devices.of_user(follow.user_id, now // 1000):
-            activity = person.known.get(device.device_id)
-            if device.push_to_start_token is None or not is_start_due(activity, now, anew_after):
+            activity = follower.activities.get(device.device_id)
+            if device.push_to_start_token is None or not is_start_due(activity, now, restartable):
                 continue
-            wants_channel = device.can_broadcast and follow.team_id == NEUTRAL
-            channel_id = await channel_of() if wants_channel else None
-            shown = await sheet.shown_at_start(follow.team_id)
-            claimed = self._pending(person, device, channel_id, shown)
-            if await self._is_mine(activity, claimed, anew_after):
-                pushes.append(await self._push(device, claimed, sheet))
+            uses_channel = device.can_broadcast and follow.team_id == NEUTRAL
+            channel_id = await get_channel() if uses_channel else None
+            content_hash = await payloads.start_content_hash(follow.team_id)
+            claimed = self._pending(follower, device, channel_id, content_hash)
+            if await self._try_claim(activity, claimed, restartable):
+                pushes.append(await self._push(device, claimed, payloads))
         return pushes
 
     async def send(self, pushes: AsyncIterable[Push]) -> int:
-        """Send all of these, streamed; how many Apple has taken."""
-        came: Counter[tuple[PushOutcome, str]] = Counter()
-        async with aclosing(self.apns.send_all(pushes)) as verdicts:
-            async for push, verdict in verdicts:
-                await self._heard(push, verdict)
-                came[verdict.outcome, verdict.reason] += 1
-        _tell(came)
+        """Send a stream of starts; return how many APNs accepted."""
+        counts: Counter[tuple[PushOutcome, str]] = Counter()
+        async with aclosing(self.apns.send_all(pushes)) as results:
+            async for push, result in results:
+                await self._handle_result(push, result)
+                counts[result.outcome, result.reason] += 1
+        _log_failures(counts)
         return sum(
-            count for (outcome, _), count in came.items() if outcome is PushOutcome.DELIVERED
+            count for (outcome, _), count in counts.items() if outcome is PushOutcome.DELIVERED
         )
 
     async def send_few(self, pushes: Collection[Push]) -> None:
-        """Send the starts of one person."""
+        """Send the starts of one user."""
 
         async def send(push: Push) -> tuple[PushOutcome, str]:
-            verdict = await self.apns.send(push)
-            await self._heard(push, verdict)
-            return verdict.outcome, verdict.reason
+            result = await self.apns.send(push)
+            await self._handle_result(push, result)
+            return result.outcome, result.reason
 
-        _tell(Counter(await asyncio.gather(*(send(push) for push in pushes))))
+        _log_failures(Counter(await asyncio.gather(*(send(push) for push in pushes))))
 
-    async def _heard(self, push: Push, verdict: PushResult) -> None:
-        """See to what came of a start. One that may pass is tried again when it is due."""
-        started = cast("Started", push.reference)
-        activity = started.activity
-        if verdict.outcome is PushOutcome.DELIVERED:
+    async def _handle_result(self, push: Push, result: PushResult) -> None:
+        """Record the result of a start. A failed one is repeated when it is due."""
+        claimed = cast("ClaimedStart", push.reference)
+        activity = claimed.activity
+        if result.outcome is PushOutcome.DELIVERED:
             if activity.channel_id is not None:
                 active = replace(
                     activity, status=ActivityStatus.ACTIVE, updated_at=self.clock.milliseconds()
                 )
                 await self.activities.activate(active)
-        elif verdict.outcome is PushOutcome.TOKEN_INVALID:
-            await self.devices.forget_push_to_start(started.device)
+        elif result.outcome is PushOutcome.TOKEN_INVALID:
+            await self.devices.forget_push_to_start(claimed.device)
 
-    async def _is_mine(
-        self, before: LiveActivity | None, claimed: LiveActivity, anew_after: Collection[EndReason]
+    async def _try_claim(
+        self,
+        existing: LiveActivity | None,
+        claimed: LiveActivity,
+        restartable: Collection[EndReason],
     ) -> bool:
-        if before is not None and before.status is ActivityStatus.PENDING:
+        if existing is not None and existing.status is ActivityStatus.PENDING:
             now = claimed.updated_at
-            return await self.activities.claim_start(before, now, claimed.channel_id, claimed.shown)
-        return await self.activities.create(claimed, anew_after)
+            return await self.activities.claim_start(
+                existing, now, claimed.channel_id, claimed.shown
+            )
+        return await self.activities.create(claimed, restartable)
 
-    async def _push(self, device: UserDevice, activity: LiveActivity, sheet: Sheet) -> Push:
+    async def _push(
+        self, device: UserDevice, activity: LiveActivity, payloads: MatchPayloads
+    ) -> Push:
         wait = start_backoff_ms(activity.starts) // 1000
         return Push(
             token=device.push_to_start_token or "",
             apns_id=new_uuid(),
-            payload=await sheet.start(activity.team_id, activity.channel_id),
+            payload=await payloads.start(activity.team_id, activity.channel_id),
             priority=10,
-            # Not longer than until the next one, or a device that was away would show the match
-            # twice.
+            # Expires before the next start: a device that was offline must not start two.
             expiration=self.clock.seconds() + wait,
-            reference=Started(device, activity),
+            reference=ClaimedStart(device, activity),
         )
 
     def _pending(
-        self, person: Follower, device: UserDevice, channel_id: str | None, shown: str
+        self, follower: Follower, device: UserDevice, channel_id: str | None, content_hash: str
     ) -> LiveActivity:
         now = self.clock.milliseconds()
-        follow = person.follow
+        follow = follower.follow
         return LiveActivity(
             match_id=follow.match_id,
             user_id=follow.user_id,
@@ -158,22 +167,30 @@ class Starter:
             status=ActivityStatus.PENDING,
             created_at=now,
             updated_at=now,
-            expires_at=activity_expiry(person.fixture, now),
+            expires_at=activity_expiry(follower.fixture, now),
             channel_id=channel_id,
-            starts=consecutive_starts(person.known.get(device.device_id), now) + 1,
+            starts=consecutive_starts(follower.activities.get(device.device_id), now) + 1,
             started_at=now,
-            shown=shown,
+            shown=content_hash,
         )
 
 
-def _tell(came: Mapping[tuple[PushOutcome, str], int]) -> None:
-    """One line for each kind of trouble, however many devices it was with."""
-    for (outcome, reason), count in came.items():
+def _log_failures(counts: Mapping[tuple[PushOutcome, str], int]) -> None:
+    """Log one line per kind of failure, however many devices it affects."""
+    for (outcome, reason), count in counts.items():
         if outcome is not PushOutcome.DELIVERED:
-            told = {"outcome": outcome.value, "reason": reason, "count": count}
-            _log.warning("Live Activities could not be started", action="activity_start", **told)
+            _log.warning(
+                "Live Activity starts failed",
+                action="activity_start_failed",
+                outcome=outcome.value,
+                reason=reason,
+                count=count,
+            )
 
 
 def activity_expiry(fixture: Fixture, now: int) -> int:
-    """Two days after the match started, or an hour from now where that is later: the end of the match comes first."""
+    """Return when an activity expires: with the follow, but at least an hour from now.
+
+    The end of the match comes first.
+    """
     return max(follow_expiry(fixture.start_time, fixture.match_type), now // 1000 + 3_600)

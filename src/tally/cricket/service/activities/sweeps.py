@@ -1,9 +1,9 @@
-"""One look at everybody who follows a live match: who should have a Live Activity and has none, and who has one and should not.
+"""Reconciles the followers of a live match with their Live Activities.
 
-Followers and activities are both read in the order of user ids, side by side, page by page, and
-never held all at once. Where ids have characters before `#` the two orders differ a little, and a
-person may seem to lack what they have: nothing comes of it, since every start is claimed by a
-condition, and every end is checked against the follow.
+A sweep starts what is missing and ends what should not run. It reads followers and activities side
+by side in user id order, page by page, and never loads all of them. If ids contain characters that
+sort before `#`, the two orders differ slightly and a follower may seem to lack an activity. That is
+harmless: a condition guards every start, and every end is checked against the follow.
 """
 
 import asyncio
@@ -17,53 +17,60 @@ from tally.cricket.model.push import Push
 from tally.cricket.model.records import ActivityStatus, EndReason, Fixture, Follow, LiveActivity
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.service.activities.endings import Ender
-from tally.cricket.service.activities.match_payloads import Sheet
-from tally.cricket.service.activities.starts import ChannelOf, Follower, Starter
-from tally.cricket.service.ports import Show
+from tally.cricket.service.activities.endings import ActivityEnder
+from tally.cricket.service.activities.match_payloads import MatchPayloads
+from tally.cricket.service.activities.starts import ActivityStarter, Follower, GetChannel
+from tally.cricket.service.ports import ReadDisplay
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
 
-# So many people are seen to at once: their writes share a commit.
-PAGE: Final = 200
-# Who sees the match on one device need not have the others looked at again for this long: a device
-# that can be started on from now on says so by itself (`ActivityService.device_ready`).
-LOOKED_AT_SECONDS: Final = 300.0
-MAX_LOOKED_AT: Final = 200_000
-# An end that was just sent may still be on its way.
-TOLD_AGAIN_MS: Final = 30_000
+# Users are processed in pages of this size, so that their writes share a commit.
+PAGE_SIZE: Final = 200
+# A user with an active device is checked again after this long. A new device does not have to wait:
+# it announces itself (`ActivityService.on_device_ready`).
+CHECKED_CACHE_SECONDS: Final = 300.0
+MAX_CHECKED_CACHED: Final = 200_000
+# An end that was sent within this time may still be in flight.
+RESEND_END_AFTER_MS: Final = 30_000
 
 
-class Person(NamedTuple):
-    """What is known of one person and a match: that they follow it, and what their devices show."""
+class UserActivities(NamedTuple):
+    """A user's follow of a match, if there is one, and the user's Live Activities for it."""
 
     user_id: str
     follow: Follow | None
     activities: list[LiveActivity]
 
 
+class UserPushes(NamedTuple):
+    """The start and end pushes to one user."""
+
+    starts: list[Push]
+    ends: list[Push]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
-    """Sees to the followers of one match at a time."""
+    """Sweeps the followers of one match at a time; `checked` caches who needs no check."""
 
     follows: FollowRepository
     activities: LiveActivityRepository
-    starter: Starter
-    ender: Ender
-    show: Show
+    starter: ActivityStarter
+    ender: ActivityEnder
+    read_display: ReadDisplay
     clock: Clock
-    looked_at: TTLCache[tuple[str, str], bool]
+    checked: TTLCache[tuple[str, str], bool]
 
-    async def sweep(self, fixture: Fixture, channel_of: ChannelOf) -> int:
-        """Start what is missing and end what should not be; how many starts Apple has taken."""
+    async def sweep(self, fixture: Fixture, get_channel: GetChannel) -> int:
+        """Start missing activities and end surplus ones; return how many starts APNs accepted."""
         ends: list[Push] = []
-        taken = await self.starter.send(self._starts(fixture, Once(channel_of), ends))
+        started = await self.starter.send(self._starts(fixture, _CallOnce(get_channel), ends))
         if ends:
             await self.ender.send_few(ends)
-        return taken
+        return started
 
     async def _starts(
-        self, fixture: Fixture, channel_of: ChannelOf, ends: list[Push]
+        self, fixture: Fixture, get_channel: GetChannel, ends: list[Push]
     ) -> AsyncGenerator[Push, None]:
         now = self.clock.milliseconds()
         follows = self.follows.of_match(fixture.match_id, now // 1000)
@@ -71,99 +78,99 @@ class Sweeper:
         async with (
             aclosing(follows),
             aclosing(activities),
-            aclosing(joined(follows, activities)) as people,
+            aclosing(merge_by_user(follows, activities)) as users,
         ):
-            async for page in _pages(person async for person in people if self._needs(person, now)):
-                sheet = Sheet(fixture.match_id, self.show, self.clock)
+            async for page in _pages(user async for user in users if self._needs_check(user, now)):
+                payloads = MatchPayloads(fixture.match_id, self.read_display, self.clock)
                 for pushes in await asyncio.gather(
-                    *(self._see_to(person, fixture, sheet, channel_of) for person in page)
+                    *(self._check(user, fixture, payloads, get_channel) for user in page)
                 ):
                     ends += pushes.ends
                     for push in pushes.starts:
                         yield push
 
-    def _needs(self, person: Person, now: int) -> bool:
-        """Whether there may be something to do about them."""
-        if person.follow is None:
+    def _needs_check(self, user: UserActivities, now: int) -> bool:
+        """Return whether a user may need a start or an end."""
+        if user.follow is None:
             return any(
-                each.status is not ActivityStatus.ENDED or _is_overdue(each, now)
-                for each in person.activities
+                activity.status is not ActivityStatus.ENDED or _is_end_overdue(activity, now)
+                for activity in user.activities
             )
-        if any(_is_overdue(each, now) for each in person.activities):
+        if any(_is_end_overdue(activity, now) for activity in user.activities):
             return True
-        waiting = [each for each in person.activities if each.status is not ActivityStatus.ACTIVE]
-        if not person.activities or any(
-            is_start_due(each, now, RESTARTABLE_REASONS) for each in waiting
+        inactive = [
+            activity for activity in user.activities if activity.status is not ActivityStatus.ACTIVE
+        ]
+        if not user.activities or any(
+            is_start_due(activity, now, RESTARTABLE_REASONS) for activity in inactive
         ):
             return True
-        return self.looked_at.get((person.follow.match_id, person.user_id)) is None
+        return self.checked.get((user.follow.match_id, user.user_id)) is None
 
-    async def _see_to(
-        self, person: Person, fixture: Fixture, sheet: Sheet, channel_of: ChannelOf
-    ) -> "Pushes":
+    async def _check(
+        self,
+        user: UserActivities,
+        fixture: Fixture,
+        payloads: MatchPayloads,
+        get_channel: GetChannel,
+    ) -> UserPushes:
         now = self.clock.milliseconds()
-        again = await self.ender.pushes(
-            [each for each in person.activities if _is_overdue(each, now)], sheet
+        overdue = await self.ender.pushes(
+            [activity for activity in user.activities if _is_end_overdue(activity, now)], payloads
         )
-        if person.follow is None:
-            follow = await self.follows.get(fixture.match_id, person.user_id, now // 1000)
-            left = person.activities if follow is None else []
-            return Pushes([], [*again, *await self.ender.end(left, EndReason.USER_UNFOLLOW, sheet)])
-        self.looked_at.put((fixture.match_id, person.user_id), True)
-        known = {each.device_id: each for each in person.activities}
+        if user.follow is None:
+            follow = await self.follows.get(fixture.match_id, user.user_id, now // 1000)
+            surplus = user.activities if follow is None else []
+            ends = await self.ender.end(surplus, EndReason.USER_UNFOLLOW, payloads)
+            return UserPushes([], [*overdue, *ends])
+        self.checked.put((fixture.match_id, user.user_id), True)
+        by_device = {activity.device_id: activity for activity in user.activities}
         starts = await self.starter.claim(
-            Follower(fixture, person.follow, known), sheet, RESTARTABLE_REASONS, channel_of
+            Follower(fixture, user.follow, by_device), payloads, RESTARTABLE_REASONS, get_channel
         )
-        return Pushes(starts, again)
+        return UserPushes(starts, overdue)
 
 
-class Once:
-    """Asks for the channel of a match once, however many want to know."""
+class _CallOnce:
+    """Calls `get_channel` once and shares the result among concurrent callers."""
 
-    def __init__(self, channel_of: ChannelOf) -> None:
-        self._channel_of = channel_of
-        self._asking: asyncio.Future[str | None] | None = None
+    def __init__(self, get_channel: GetChannel) -> None:
+        self._get_channel = get_channel
+        self._future: asyncio.Future[str | None] | None = None
 
     async def __call__(self) -> str | None:
-        if self._asking is None:
-            self._asking = asyncio.ensure_future(self._channel_of())
-        return await self._asking
+        if self._future is None:
+            self._future = asyncio.ensure_future(self._get_channel())
+        return await self._future
 
 
-class Pushes(NamedTuple):
-    """What is to be sent to one person."""
-
-    starts: list[Push]
-    ends: list[Push]
+def _is_end_overdue(activity: LiveActivity, now: int) -> bool:
+    return is_end_undelivered(activity) and activity.updated_at + RESEND_END_AFTER_MS <= now
 
 
-def _is_overdue(activity: LiveActivity, now: int) -> bool:
-    return is_end_undelivered(activity) and activity.updated_at + TOLD_AGAIN_MS <= now
-
-
-async def joined(
+async def merge_by_user(
     follows: AsyncIterator[Follow], activities: AsyncIterator[LiveActivity]
-) -> AsyncGenerator[Person, None]:
-    """People by id, each with what is known from both sides."""
+) -> AsyncGenerator[UserActivities, None]:
+    """Merge two streams that are ordered by user id into one entry per user."""
     follow, activity = await anext(follows, None), await anext(activities, None)
     while follow is not None or activity is not None:
-        user_id = min(each.user_id for each in (follow, activity) if each is not None)
-        theirs: list[LiveActivity] = []
+        user_id = min(item.user_id for item in (follow, activity) if item is not None)
+        of_user: list[LiveActivity] = []
         while activity is not None and activity.user_id == user_id:
-            theirs.append(activity)
+            of_user.append(activity)
             activity = await anext(activities, None)
         if follow is not None and follow.user_id == user_id:
-            yield Person(user_id, follow, theirs)
+            yield UserActivities(user_id, follow, of_user)
             follow = await anext(follows, None)
         else:
-            yield Person(user_id, None, theirs)
+            yield UserActivities(user_id, None, of_user)
 
 
-async def _pages(people: AsyncIterator[Person]) -> AsyncIterator[list[Person]]:
-    page: list[Person] = []
-    async for person in people:
-        page.append(person)
-        if len(page) == PAGE:
+async def _pages(users: AsyncIterator[UserActivities]) -> AsyncIterator[list[UserActivities]]:
+    page: list[UserActivities] = []
+    async for user in users:
+        page.append(user)
+        if len(page) == PAGE_SIZE:
             yield page
             page = []
     if page:

@@ -1,7 +1,7 @@
-"""TossDetection: when a poll first says who won the toss, everybody who follows the match is told, once.
+"""TossDetection: notifies the followers of a match once when a poll first reports the toss.
 
-The fixture notes when all have been told, so that later polls cost nothing; each person is noted on
-their own, so that neither a crash nor another instance tells anybody twice.
+The fixture records that all followers have been notified, so that later polls cost nothing. A
+record per follower prevents a second notification after a crash or by another instance.
 """
 
 from dataclasses import dataclass
@@ -13,35 +13,35 @@ from tally.cricket.model.laws import balls_in
 from tally.cricket.model.payloads import Alert, notification_payload
 from tally.cricket.model.records import NotificationKind
 from tally.cricket.repository.fixtures import FixtureRepository
-from tally.cricket.service.activities.alerts import Alerts, Message
+from tally.cricket.service.activities.notifications import FollowerNotifier, MatchNotification
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 from tally.kit.ttl_cache import TTLCache
 
 LOCK_SECONDS: Final = 10.0
-KEPT_SECONDS: Final = 1_800
-TOLD_SECONDS: Final = 86_400.0
-MAX_TOLD: Final = 1_000
-# With ten overs gone, nobody wants to hear of the toss any more.
+TOSS_EXPIRATION_SECONDS: Final = 1_800
+NOTIFIED_CACHE_SECONDS: Final = 86_400.0
+MAX_NOTIFIED_CACHED: Final = 1_000
+# After ten overs the toss is no longer news.
 MAX_BALLS: Final = 60
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TossAnnouncer:
-    """`told` remembers which matches need not be looked up again."""
+class TossNotifier:
+    """Notifies followers of the toss; `notified` caches the matches that are done."""
 
     fixtures: FixtureRepository
-    alerts: Alerts
+    notifier: FollowerNotifier
     locks: Locks
     clock: Clock
-    told: TTLCache[str, bool]
+    notified: TTLCache[str, bool]
 
     async def check(self, feed: MatchFeed) -> None:
-        """Tell of the toss if this poll has it, and it has not been told."""
-        if feed.toss is None or self.told.get(feed.match_id) is not None:
+        """Notify the followers if this poll reports the toss and they have not been notified."""
+        if feed.toss is None or self.notified.get(feed.match_id) is not None:
             return
         try:
             await run_with_lock(
@@ -49,44 +49,48 @@ class TossAnnouncer:
                 self.clock,
                 f"toss:{feed.match_id}",
                 LOCK_SECONDS,
-                partial(self._tell, feed),
+                partial(self._notify_once, feed),
             )
         except LockedElsewhere:
             return
         except LockLost:
             _log.warning(
-                "Telling of a toss was left to another instance", action="toss", match=feed.match_id
+                "Toss notification was taken over by another instance",
+                action="toss_lock_lost",
+                match=feed.match_id,
             )
 
-    async def _tell(self, feed: MatchFeed) -> None:
+    async def _notify_once(self, feed: MatchFeed) -> None:
         fixture = await self.fixtures.get(feed.match_id)
         if fixture is None:
             return
         if fixture.toss_notified_at is None:
-            if not is_long_ago(feed):
-                await self._alert(feed)
+            if not is_old_news(feed):
+                await self._notify(feed)
             await self.fixtures.update(feed.match_id, toss_notified_at=self.clock.milliseconds())
-        self.told.put(feed.match_id, True)
+        self.notified.put(feed.match_id, True)
 
-    async def _alert(self, feed: MatchFeed) -> None:
-        words = sentence_of(feed)
+    async def _notify(self, feed: MatchFeed) -> None:
         title = " v ".join(side.name for side in feed.teams)
         payload = notification_payload(
-            Alert(title, words),
+            Alert(title, toss_text(feed)),
             thread_id=f"match-{feed.match_id}",
             extra={"matchId": feed.match_id},
         )
-        expiration = self.clock.seconds() + KEPT_SECONDS
-        taken = await self.alerts.tell(
-            Message(feed.match_id, NotificationKind.TOSS, payload, expiration)
+        expiration = self.clock.seconds() + TOSS_EXPIRATION_SECONDS
+        count = await self.notifier.notify(
+            MatchNotification(feed.match_id, NotificationKind.TOSS, payload, expiration)
         )
         _log.info(
-            "Followers were told of the toss", action="toss", match=feed.match_id, count=taken
+            "Followers were notified of the toss",
+            action="toss_notified",
+            match=feed.match_id,
+            count=count,
         )
 
 
-def sentence_of(feed: MatchFeed) -> str:
-    """`India won the toss and chose to bat`; where it is not known what they chose, only who won."""
+def toss_text(feed: MatchFeed) -> str:
+    """Describe the toss as far as it is known: `India won the toss and chose to bat`."""
     if feed.toss is None:
         return ""
     chose = {"batting": "chose to bat", "bowling": "chose to bowl"}.get(feed.toss.elected, "")
@@ -96,8 +100,8 @@ def sentence_of(feed: MatchFeed) -> str:
     return f"{side.name} won the toss and {chose}" if chose else f"{side.name} won the toss"
 
 
-def is_long_ago(feed: MatchFeed) -> bool:
-    """Whether so much has been played that the toss is no news."""
+def is_old_news(feed: MatchFeed) -> bool:
+    """Return whether the match has progressed too far for a notification of the toss."""
     return len(feed.innings) > 1 or any(
         balls_in(innings.overs) >= MAX_BALLS for innings in feed.innings
     )

@@ -1,1 +1,1 @@
-"""live."""
+"""Live matches: polling, processing, publishing and the push fan-out."""

@@ -1,8 +1,7 @@
-"""What people see of a match besides its scores: names and pictures of its league and its sides, kept with the cached fixture.
+"""Adds reference data to cached fixtures: names, codes and images of the league and the teams.
 
-The score service tells them only where it is asked to, and an operator may have chosen others. They
-are put beside a cached fixture around its match, so that whoever reads the cache can show the match
-without another look-up.
+The score service sends them only on request, and an operator may have changed them. Readers of the
+cache can display a match without further look-ups.
 """
 
 from collections.abc import Mapping
@@ -17,8 +16,8 @@ from tally.kit.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Enricher:
-    """Adds what our own tables know."""
+class FixtureEnricher:
+    """Adds the reference data of our own tables."""
 
     cache: FixtureCacheRepository
     teams: TeamService
@@ -26,27 +25,23 @@ class Enricher:
     clock: Clock
 
     async def enrich(self, feed: MatchFeed) -> bool:
-        """Whether it was added: the match is near, and cached."""
+        """Enrich the cached fixture; return False if it is not cached or the match is not near."""
         return await self.cache.update_enrichment(
-            feed.match_id, await self._known(feed), self.clock.milliseconds()
+            feed.match_id, await self._enrichment(feed), self.clock.milliseconds()
         )
 
-    async def _known(self, feed: MatchFeed) -> Mapping[str, Any]:
+    async def _enrichment(self, feed: MatchFeed) -> Mapping[str, Any]:
         teams, leagues = await self.teams.by_id(), await self.leagues.by_id()
-        league = leagues.get(feed.league_id)
-        sides = {}
-        for side in feed.teams:
-            known_as = teams.get(side.team_id) or side
-            sides[side.team_id] = {
-                "name": known_as.name,
-                "code": known_as.code,
-                "imageUrl": known_as.image_url,
+        enrichment: dict[str, Any] = {}
+        if (league := leagues.get(feed.league_id)) is not None:
+            enrichment["league"] = {
+                "name": league.name,
+                "code": league.code,
+                "imageUrl": league.image_url,
             }
-        known = (
-            {}
-            if league is None
-            else {
-                "league": {"name": league.name, "code": league.code, "imageUrl": league.image_url}
-            }
-        )
-        return known | {"teams": sides}
+        enrichment["teams"] = {
+            side.team_id: {"name": team.name, "code": team.code, "imageUrl": team.image_url}
+            for side in feed.teams
+            for team in (teams.get(side.team_id) or side,)
+        }
+        return enrichment

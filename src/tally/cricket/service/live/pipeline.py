@@ -1,17 +1,17 @@
-"""The live pipeline of one match: from what a poll says to what people see.
+"""The live pipeline of one match: from a poll to devices and SSE subscribers.
 
-Whoever calls holds the match's lock. What is written, and in which order, makes a crash at any
-point harmless:
+The caller holds the lock of the match. The order of the writes makes a crash at any point harmless:
 
-1. the balls, which a repeated poll only completes;
-2. the match's record, in one conditional write: which events have been told, the timestamp of the new state and its fingerprints.
-   From here on the events count as told, and no later state can have an older timestamp;
-3. the display states for those who ask, the pages of those who watch, and the devices;
-4. when all devices have been reached, the state hash of each view.
+1. The ball log is stored; a repeated poll only completes it.
+2. One conditional write saves the match record: the published events, the timestamp of the new
+   state and its content hashes. From here on the events count as published, and no later state can
+   have an older timestamp.
+3. The display cache is updated, SSE subscribers are notified and the push fan-out starts.
+4. When the fan-out is complete, the state hash of each view is stored.
 
-A crash before 2 repeats the step; after it, the fingerprint differs from the state hash, so the
-same state is delivered again, with the same timestamp. An instance that has lost its match fails at
-2, since the record has another version by then.
+After a crash before 2 the poll is processed again. After a crash behind it, the content hashes
+differ from the state hashes, so that the same state is delivered again with the same timestamp. An
+instance that has lost its match fails at 2, because the version of the record has changed.
 """
 
 from dataclasses import dataclass, field, replace
@@ -34,57 +34,54 @@ from tally.cricket.model.pipeline import (
     process_poll,
 )
 from tally.cricket.model.records import ActiveMatch, CachedDisplay, PollerState, StateHash
-from tally.cricket.repository.active_matches import ActiveMatchRepository
-from tally.cricket.repository.display_cache import DisplayCacheRepository
-from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.repository.state_hashes import StateHashRepository
-from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
-from tally.cricket.service.activities.delivery import Audience, FanOut, Showing
-from tally.cricket.service.live.processing import MatchProcessing
+from tally.cricket.repository.repositories import Repositories
+from tally.cricket.service.activities.match_payloads import DisplayUpdate
+from tally.cricket.service.live.ball_log_cache import BallLogCache
+from tally.cricket.service.live.fanout import FanOut
+from tally.cricket.service.live.push_targets import PushTargets
 from tally.cricket.service.ports import Publisher, PushGateway
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.errors import Conflict
 from tally.kit import logs
 from tally.kit.clock import Clock
 
-# What others read is renewed this often, though nothing has changed.
-RENEWED_MS: Final = 10_000
-SHOWN_SECONDS: Final = 120
-SHOWN_AFTER_SECONDS: Final = 86_400
-TRIES: Final = 5
-# What the record says beside the memory: that the end of the match has been told.
-IS_OVER: Final = "isOver"
+# The record and the caches are refreshed this often, even without a change.
+REFRESH_INTERVAL_MS: Final = 10_000
+DISPLAY_TTL_SECONDS: Final = 120
+FINAL_DISPLAY_TTL_SECONDS: Final = 86_400
+MAX_SAVE_ATTEMPTS: Final = 5
+# The attribute of the match record that says that the end of the match has been published.
+IS_OVER_ATTRIBUTE: Final = "isOver"
 
 _log = logs.logger()
 
 
-class Overtaken(Conflict):
-    """Another instance has seen to the match meanwhile."""
+class MatchTakenOver(Conflict):
+    """Another instance has processed the match in the meantime."""
 
     default_code = "match_overtaken"
 
 
 @dataclass(slots=True)
 class LiveMatch:
-    """What an instance holds of a match that it sees to: its fan-out, and what it took and showed last."""
+    """The in-memory state of a match that this instance processes.
+
+    `last_feed` is the last poll, if an identical one needs no processing.
+    """
 
     fan_out: FanOut
     version: int = -1
-    heard: MatchFeed | None = None
+    last_feed: MatchFeed | None = None
     contents: dict[str, dict[str, Any]] = field(default_factory=dict)
-    renewed_at: int = 0
+    refreshed_at: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Takes polls, one after the other for each match."""
+    """Processes polls, one after the other for each match; `owner` identifies this instance."""
 
-    active: ActiveMatchRepository
-    processing: MatchProcessing
-    hashes: StateHashRepository
-    displays: DisplayCacheRepository
-    activities: LiveActivityRepository
-    subscriptions: ActivitySubscriptionRepository
+    repositories: Repositories
+    ball_logs: BallLogCache
     feeds: FeedCache
     apns: PushGateway
     publisher: Publisher
@@ -92,179 +89,200 @@ class Pipeline:
     owner: str
 
     def open(self, match_id: str) -> LiveMatch:
-        """Begin to see to a match."""
+        """Return the initial in-memory state of a match."""
 
-        async def done(showing: Showing) -> None:
-            await self._delivered(match_id, showing)
+        async def on_delivered(update: DisplayUpdate) -> None:
+            await self._on_delivered(match_id, update)
 
-        audience = Audience(self.activities, self.subscriptions, self.clock)
-        return LiveMatch(FanOut(match_id, audience, self.apns, self.clock, done))
-
-    async def take(
-        self, live: LiveMatch, feed: MatchFeed, *, is_final: bool = False
-    ) -> tuple[KeyEvent, ...]:
-        """The events that are new by this poll; the fan-out of `live` knows what there is to show."""
-        now = self.clock.milliseconds()
-        record = await self._record(feed.match_id, now)
-        memory = pipeline_state(record)
-        if feed.received_at < memory.received_at or record.poller_state is PollerState.ENDED:
-            return ()
-        if not is_final and live.version == record.version and says_the_same(live.heard, feed):
-            await self._renew(live, feed, now)
-            return ()
-        book = await self.processing.get(feed.match_id, record.version)
-        taken = process_poll(
-            memory, book, feed, now=now, room=max_content_bytes("update"), is_final=is_final
+        targets = PushTargets(
+            self.repositories.activities, self.repositories.subscriptions, self.clock
         )
-        if taken.book != book:
-            await self.processing.put(feed.match_id, taken.book)
-        saved = await self._save(record, memory, taken, feed, now)
-        self.processing.remember(feed.match_id, saved.version, taken.book)
-        # While something is waited for, an answer that says the same is an answer all the same.
-        live.heard = feed if taken.contents and not taken.book.missing else None
-        live.version = saved.version
-        if taken.contents:
-            await self._show(live, feed, taken, saved)
-        return taken.new
+        return LiveMatch(FanOut(match_id, targets, self.apns, self.clock, on_delivered))
 
-    async def _record(self, match_id: str, now: int) -> ActiveMatch:
-        record = await self.active.get(match_id)
+    async def process(
+        self, live_match: LiveMatch, feed: MatchFeed, *, is_final: bool = False
+    ) -> tuple[KeyEvent, ...]:
+        """Process one poll and return its new events; the caller runs the fan-out."""
+        now = self.clock.milliseconds()
+        record = await self._get_or_create_record(feed.match_id, now)
+        state = pipeline_state(record)
+        if feed.received_at < state.received_at or record.poller_state is PollerState.ENDED:
+            return ()
+        if (
+            not is_final
+            and live_match.version == record.version
+            and is_same_poll(live_match.last_feed, feed)
+        ):
+            await self._refresh(live_match, feed, now)
+            return ()
+        log = await self.ball_logs.get(feed.match_id, record.version)
+        result = process_poll(
+            state, log, feed, now=now, room=max_content_bytes("update"), is_final=is_final
+        )
+        if result.book != log:
+            await self.ball_logs.put(feed.match_id, result.book)
+        saved = await self._save(record, state, result, feed, now)
+        self.ball_logs.remember(feed.match_id, saved.version, result.book)
+        # While balls are missing, an identical poll counts: it is one more without them.
+        is_complete = bool(result.contents) and not result.book.missing
+        live_match.last_feed = feed if is_complete else None
+        live_match.version = saved.version
+        if result.contents:
+            await self._publish(live_match, feed, result, saved)
+        return result.new
+
+    async def _get_or_create_record(self, match_id: str, now: int) -> ActiveMatch:
+        record = await self.repositories.matches.get(match_id)
         if record is None:
-            await self.active.create(
+            await self.repositories.matches.create(
                 ActiveMatch(match_id=match_id, last_updated_at=now, owner=self.owner)
             )
-            record = await self.active.get(match_id)
+            record = await self.repositories.matches.get(match_id)
         if record is None:
-            raise Overtaken(f"The record of match {match_id} comes and goes")
+            raise MatchTakenOver(f"The record of match {match_id} was deleted after its creation")
         return record
 
     async def _save(
         self,
         record: ActiveMatch,
-        memory: PipelineState,
-        taken: PollResult,
+        state: PipelineState,
+        result: PollResult,
         feed: MatchFeed,
         now: int,
     ) -> ActiveMatch:
-        """The commit: from here on the step has been taken."""
+        """Save the match record, which commits the poll."""
         if (
-            taken.memory == msgspec.structs.replace(memory, received_at=taken.memory.received_at)
-            and taken.contents
+            result.memory == msgspec.structs.replace(state, received_at=result.memory.received_at)
+            and result.contents
         ):
             return record
-        balls = taken.book.told[-LAST_BALLS:]
+        balls = result.book.told[-LAST_BALLS:]
         changed = replace(
             record,
             last_updated_at=now,
             owner=self.owner,
             previous_scores=_scores(feed),
-            cooldowns=taken.memory.cooldowns,
+            cooldowns=result.memory.cooldowns,
             last_balls=tuple(
                 {"id": ball.id, "innings": ball.innings, "ball": ball_symbol(ball)}
                 for ball in balls
             ),
             extra={
                 **record.extra,
-                "memory": msgspec.json.encode(taken.memory).decode(),
-                IS_OVER: taken.is_over,
+                "memory": msgspec.json.encode(result.memory).decode(),
+                IS_OVER_ATTRIBUTE: result.is_over,
             },
         )
-        saved = await self.active.save(changed)
+        saved = await self.repositories.matches.save(changed)
         if saved is None:
-            raise Overtaken(f"Match {record.match_id} has been seen to by another instance")
+            raise MatchTakenOver(f"Match {record.match_id} was processed by another instance")
         return saved
 
-    async def _show(
-        self, live: LiveMatch, feed: MatchFeed, taken: PollResult, record: ActiveMatch
+    async def _publish(
+        self, live_match: LiveMatch, feed: MatchFeed, result: PollResult, record: ActiveMatch
     ) -> None:
-        """To those who ask, those who watch, and the devices; to these also if somebody died before they had it."""
-        live.contents = taken.contents
-        await self._renew(live, feed, self.clock.milliseconds(), is_news=taken.has_changed)
-        for event in taken.new:
+        """Update the display cache, publish to SSE subscribers and start the push fan-out.
+
+        Restarts the fan-out when a crash interrupted the previous one.
+        """
+        live_match.contents = result.contents
+        await self._refresh(live_match, feed, self.clock.milliseconds(), is_due=result.has_changed)
+        for event in result.new:
             _log.info(
-                "Key event",
+                "Key event detected",
                 action="key_event",
                 match=feed.match_id,
                 kind=event.kind.value,
                 innings=event.innings,
             )
-        if taken.has_changed or taken.new:
-            self.publisher.publish(feed.match_id, taken.contents, taken.new)
-        showing = Showing(taken.contents, taken.memory.timestamp, is_end=taken.is_over)
-        if taken.has_changed:
-            live.fan_out.offer(showing, alert_of(taken.alert), record.channel_id)
-        elif await self._is_undelivered(live, feed.match_id, taken.memory):
-            shown = taken.memory.displayed_event
-            was_alert = shown is not None and shown.kind.is_alert
-            live.fan_out.offer(showing, alert_of(shown) if was_alert else None, record.channel_id)
-        elif taken.is_over and not live.fan_out.is_busy:
-            await self._end(feed.match_id)
+        if result.has_changed or result.new:
+            self.publisher.publish(feed.match_id, result.contents, result.new)
+        fan_out, channel_id = live_match.fan_out, record.channel_id
+        update = DisplayUpdate(result.contents, result.memory.timestamp, is_end=result.is_over)
+        if result.has_changed:
+            fan_out.replace_pending(update, event_alert(result.alert), channel_id)
+        elif await self._is_undelivered(live_match, feed.match_id, result.memory):
+            displayed = result.memory.displayed_event
+            was_alert = displayed is not None and displayed.kind.is_alert
+            alert = event_alert(displayed) if was_alert else None
+            fan_out.replace_pending(update, alert, channel_id)
+        elif result.is_over and not fan_out.is_busy:
+            await self._mark_ended(feed.match_id)
 
-    async def _is_undelivered(self, live: LiveMatch, match_id: str, memory: PipelineState) -> bool:
-        showing = live.fan_out.showing
-        if showing is not None and showing.timestamp == memory.timestamp:
+    async def _is_undelivered(
+        self, live_match: LiveMatch, match_id: str, state: PipelineState
+    ) -> bool:
+        update = live_match.fan_out.update
+        if update is not None and update.timestamp == state.timestamp:
             return False
-        stored = [await self.hashes.get(match_id, view) for view in memory.content_hashes]
-        return [each.hash if each else None for each in stored] != list(
-            memory.content_hashes.values()
+        stored = [
+            await self.repositories.hashes.get(match_id, view) for view in state.content_hashes
+        ]
+        return [state_hash.hash if state_hash else None for state_hash in stored] != list(
+            state.content_hashes.values()
         )
 
-    async def _renew(
-        self, live: LiveMatch, feed: MatchFeed, now: int, *, is_news: bool = False
+    async def _refresh(
+        self, live_match: LiveMatch, feed: MatchFeed, now: int, *, is_due: bool = False
     ) -> None:
-        """What others read: that the match is seen to, its scores, and its display states."""
-        if not is_news and now - live.renewed_at < RENEWED_MS:
+        """Refresh the match record's owner, the feed cache and the display cache, when due."""
+        if not is_due and now - live_match.refreshed_at < REFRESH_INTERVAL_MS:
             return
-        live.renewed_at = now
-        if not await self.active.renew(feed.match_id, self.owner, now):
-            await self._own(live, feed.match_id, now)
+        live_match.refreshed_at = now
+        if not await self.repositories.matches.renew(feed.match_id, self.owner, now):
+            await self._become_owner(live_match, feed.match_id, now)
         await self.feeds.put(feed)
-        lifetime = SHOWN_AFTER_SECONDS if feed.status.is_over else SHOWN_SECONDS
-        for view, content in live.contents.items():
-            text = msgspec.json.encode(content).decode()
-            expires_at = now // 1000 + lifetime
-            shown = CachedDisplay(
-                match_id=feed.match_id,
-                team_id=view,
-                content=text,
-                computed_at=now,
-                expires_at=expires_at,
+        ttl = FINAL_DISPLAY_TTL_SECONDS if feed.status.is_over else DISPLAY_TTL_SECONDS
+        for view, content in live_match.contents.items():
+            await self.repositories.displays.put(
+                CachedDisplay(
+                    match_id=feed.match_id,
+                    team_id=view,
+                    content=msgspec.json.encode(content).decode(),
+                    computed_at=now,
+                    expires_at=now // 1000 + ttl,
+                )
             )
-            await self.displays.put(shown)
 
-    async def _own(self, live: LiveMatch, match_id: str, now: int) -> None:
-        """Another instance saw to the match last; from now on it is this one that renews its record."""
-        record = await self.active.get(match_id)
-        if record is not None and record.version == live.version:
-            saved = await self.active.save(replace(record, owner=self.owner, last_updated_at=now))
+    async def _become_owner(self, live_match: LiveMatch, match_id: str, now: int) -> None:
+        """Take the match record over from the instance that processed the match before."""
+        record = await self.repositories.matches.get(match_id)
+        if record is not None and record.version == live_match.version:
+            saved = await self.repositories.matches.save(
+                replace(record, owner=self.owner, last_updated_at=now)
+            )
             if saved is not None:
-                live.version = saved.version
-                self.processing.moved(match_id, record.version, saved.version)
+                live_match.version = saved.version
+                self.ball_logs.change_version(match_id, record.version, saved.version)
 
-    async def _delivered(self, match_id: str, showing: Showing) -> None:
-        """Everybody has it: the hashes say so."""
+    async def _on_delivered(self, match_id: str, update: DisplayUpdate) -> None:
+        """Store the state hashes of an update that all devices have."""
         now = self.clock.milliseconds()
-        for view, content in showing.contents.items():
-            state = StateHash(
-                match_id=match_id, team_id=view, hash=content_hash(content), updated_at=now
+        for view, content in update.contents.items():
+            await self.repositories.hashes.put(
+                StateHash(
+                    match_id=match_id, team_id=view, hash=content_hash(content), updated_at=now
+                )
             )
-            await self.hashes.put(state)
-        if showing.is_end:
-            await self._end(match_id)
+        if update.is_end:
+            await self._mark_ended(match_id)
 
-    async def _end(self, match_id: str) -> None:
-        """All devices know that the match is over: what is left is to clean up."""
-        for _ in range(TRIES):
-            record = await self.active.get(match_id)
+    async def _mark_ended(self, match_id: str) -> None:
+        """Record that all devices have the final state, so that the match can be finished."""
+        for _ in range(MAX_SAVE_ATTEMPTS):
+            record = await self.repositories.matches.get(match_id)
             if record is None or record.poller_state is PollerState.ENDED:
                 return
-            if await self.active.save(replace(record, poller_state=PollerState.ENDED)) is not None:
+            ended = replace(record, poller_state=PollerState.ENDED)
+            if await self.repositories.matches.save(ended) is not None:
                 return
-        raise Overtaken(f"The record of match {match_id} changes all the time")
+        raise MatchTakenOver(
+            f"The record of match {match_id} changed during {MAX_SAVE_ATTEMPTS} attempts to save it"
+        )
 
 
-def alert_of(event: KeyEvent | None) -> Alert | None:
-    """What lights the screen; texts of outside are made harmless."""
+def event_alert(event: KeyEvent | None) -> Alert | None:
+    """Build the alert of an event from sanitized texts."""
     return (
         None
         if event is None
@@ -272,8 +290,8 @@ def alert_of(event: KeyEvent | None) -> Alert | None:
     )
 
 
-def says_the_same(before: MatchFeed | None, now: MatchFeed) -> bool:
-    """Whether two polls differ in nothing but when they were answered."""
+def is_same_poll(before: MatchFeed | None, now: MatchFeed) -> bool:
+    """Return whether two polls differ only in the time of their response."""
     return (
         before is not None and msgspec.structs.replace(before, received_at=now.received_at) == now
     )
@@ -281,11 +299,11 @@ def says_the_same(before: MatchFeed | None, now: MatchFeed) -> bool:
 
 def _scores(feed: MatchFeed) -> dict[str, Any]:
     return {
-        str(each.number): {
-            "teamId": each.team_id,
-            "runs": each.runs,
-            "wickets": each.wickets,
-            "overs": str(each.overs),
+        str(innings.number): {
+            "teamId": innings.team_id,
+            "runs": innings.runs,
+            "wickets": innings.wickets,
+            "overs": str(innings.overs),
         }
-        for each in feed.innings
+        for innings in feed.innings
     }

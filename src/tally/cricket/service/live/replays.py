@@ -1,7 +1,7 @@
-"""Replays: a match that was recorded, played again as a live one, so that an operator can watch what the pipeline makes of it.
+"""Replays a recorded match as a live one, so that an operator can watch the pipeline process it.
 
-A replay is a fixture of its own that is live at once. The poller asks here for the feeds of replays
-as it asks the score service for the others; when its time is over, the reconciliation deletes it.
+A replay is a fixture of its own that is live immediately. The poller reads the feeds of replays from
+here, like those of other matches from the score service; the reconciliation deletes expired ones.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
 from tally.kit.ttl_cache import TTLCache
 
-KNOWN_SECONDS: Final = 60.0
+RECORDING_CACHE_SECONDS: Final = 60.0
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """A match in the end, and all its balls."""
+    """The final state of a match and all its balls."""
 
     feed: MatchFeed
     balls: tuple[Ball, ...]
@@ -34,27 +34,27 @@ class Recording(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ReplayService:
-    """Begins replays, and says how each stands now.
-
-    `known` keeps recordings that are being played.
-    """
+    """Starts replays and computes their current feeds; `recordings` caches what is replayed."""
 
     fixtures: FixtureRepository
     processing: ProcessingRepository
     feeds: FeedCache
     clock: Clock
     ids: SortableIds
-    known: TTLCache[str, Recording]
+    recordings: TTLCache[str, Recording]
 
-    async def begin(self, match_id: str, speed: int, keep_minutes: int) -> Fixture:
-        """The fixture of a new replay, live from now on."""
+    async def start(self, match_id: str, speed: int, keep_minutes: int) -> Fixture:
+        """Create the fixture of a replay, which is live from now on.
+
+        It is deleted `keep_minutes` after its end.
+        """
         source = await self.fixtures.get(match_id)
         if source is None or source.replay_of is not None:
-            raise NotFound("There is no such match", code="match_not_found")
+            raise NotFound("Match not found", code="match_not_found")
         recording = await self._recording(match_id)
         if recording is None:
             raise Conflict(
-                "The balls of this match are not kept, so it cannot be played again",
+                "This match cannot be replayed: its balls are not stored",
                 code="no_recording",
             )
         now = self.clock.milliseconds()
@@ -78,11 +78,13 @@ class ReplayService:
         return replay
 
     async def running(self, live: Iterable[Fixture]) -> list[MatchFeed]:
-        """How each replay among the live fixtures stands now."""
-        feeds = [await self._now(fixture) for fixture in live if fixture.replay_of is not None]
+        """Return the current feed of each replay among the live fixtures."""
+        feeds = [
+            await self._current_feed(fixture) for fixture in live if fixture.replay_of is not None
+        ]
         return [feed for feed in feeds if feed is not None]
 
-    async def _now(self, fixture: Fixture) -> MatchFeed | None:
+    async def _current_feed(self, fixture: Fixture) -> MatchFeed | None:
         recording = await self._recording(fixture.replay_of or "")
         if recording is None:
             return None
@@ -92,15 +94,13 @@ class ReplayService:
         return feed_at(recording.feed, recording.balls, count, fixture.match_id, now)
 
     async def _recording(self, match_id: str) -> Recording | None:
-        recording = self.known.get(match_id)
+        recording = self.recordings.get(match_id)
         if recording is None:
-            heard, kept = (
-                await self.feeds.get(match_id),
-                await self.processing.get(match_id, self.clock.seconds()),
-            )
-            balls = ball_log.decode(kept.content).balls if kept is not None else ()
-            if heard is None or not heard.feed.status.is_over or not balls:
+            cached = await self.feeds.get(match_id)
+            state = await self.processing.get(match_id, self.clock.seconds())
+            balls = ball_log.decode(state.content).balls if state is not None else ()
+            if cached is None or not cached.feed.status.is_over or not balls:
                 return None
-            recording = Recording(heard.feed, balls)
-            self.known.put(match_id, recording)
+            recording = Recording(cached.feed, balls)
+            self.recordings.put(match_id, recording)
         return recording

@@ -1,8 +1,8 @@
-"""The matches that this instance sees to, each by a worker of its own while there is something to do for it.
+"""One worker task per match that this instance processes.
 
-A match is seen to under its lock, by one instance at a time; by another one within the lock's time
-if that one dies. A worker keeps the lock while its fan-out is on the way, and takes what further
-polls say meanwhile; then it lets go.
+A worker holds the lock of its match, so that one instance at a time processes it; if that instance
+dies, another one takes over within the lock's lifetime. The worker keeps the lock while its fan-out
+runs, processes further polls in the meantime, and then releases it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.records import match_lock_key
-from tally.cricket.service.live.pipeline import LiveMatch, Overtaken, Pipeline
+from tally.cricket.service.live.pipeline import LiveMatch, MatchTakenOver, Pipeline
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
@@ -24,26 +24,26 @@ _log = logs.logger()
 
 
 @dataclass(slots=True)
-class Told:
-    """A poll for a worker; `is_taken` is settled when it has been taken, or somebody else sees to the match."""
+class QueuedPoll:
+    """A poll in a worker's queue; `is_processed` resolves to whether this instance processed it."""
 
     feed: MatchFeed
     is_final: bool
-    is_taken: asyncio.Future[bool]
+    is_processed: asyncio.Future[bool]
 
 
 @dataclass(slots=True)
-class Worker:
-    """Sees to one match while there is something to do."""
+class MatchWorker:
+    """The state of one match and the polls that wait to be processed."""
 
-    live: LiveMatch
-    inbox: list[Told] = field(default_factory=list)
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    live_match: LiveMatch
+    queue: list[QueuedPoll] = field(default_factory=list)
+    has_polls: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
 
 class MatchWorkers:
-    """The matches that this instance sees to: an async context manager, whose end lets go of them."""
+    """The workers of this instance: an async context manager that cancels them on exit."""
 
     def __init__(
         self, pipeline: Pipeline, locks: Locks, clock: Clock, lock_seconds: float = LOCK_SECONDS
@@ -52,8 +52,8 @@ class MatchWorkers:
         self._locks = locks
         self._clock = clock
         self._lock_seconds = lock_seconds
-        self._workers: dict[str, Worker] = {}
-        self._beside: dict[str, asyncio.Task[None]] = {}
+        self._workers: dict[str, MatchWorker] = {}
+        self._background: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,111 +66,120 @@ class MatchWorkers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def take(self, feed: MatchFeed, *, is_final: bool = False) -> bool:
-        """Whether this instance has taken the poll; its devices may still be on the way to be told."""
-        worker = self._workers.setdefault(feed.match_id, Worker(self._pipeline.open(feed.match_id)))
-        told = Told(feed, is_final, asyncio.get_running_loop().create_future())
-        worker.inbox.append(told)
-        worker.arrived.set()
+    async def process(self, feed: MatchFeed, *, is_final: bool = False) -> bool:
+        """Process a poll; return whether this instance did. The fan-out may still be running."""
+        worker = self._workers.setdefault(
+            feed.match_id, MatchWorker(self._pipeline.open(feed.match_id))
+        )
+        poll = QueuedPoll(feed, is_final, asyncio.get_running_loop().create_future())
+        worker.queue.append(poll)
+        worker.has_polls.set()
         if worker.task is None or worker.task.done():
             worker.task = asyncio.create_task(
-                self._see_to(feed.match_id, worker), name=f"match {feed.match_id}"
+                self._process_locked(feed.match_id, worker), name=f"match {feed.match_id}"
             )
-        return await told.is_taken
+        return await poll.is_processed
 
     @property
-    def held(self) -> Mapping[str, LiveMatch]:
-        """What this instance holds of each match."""
-        return {match_id: worker.live for match_id, worker in self._workers.items()}
+    def live_matches(self) -> Mapping[str, LiveMatch]:
+        """The in-memory state of each match, by match id."""
+        return {match_id: worker.live_match for match_id, worker in self._workers.items()}
 
-    def beside(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something while matches are seen to, unless the same is still being done."""
-        self._beside = {name: task for name, task in self._beside.items() if not task.done()}
-        if name not in self._beside:
-            self._beside[name] = asyncio.create_task(_logged(name, work), name=name)
+    def run_in_background(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Start a background task, unless the one of the same name is still running."""
+        self._background = {
+            name: task for name, task in self._background.items() if not task.done()
+        }
+        if name not in self._background:
+            self._background[name] = asyncio.create_task(_run_logged(name, work), name=name)
 
-    async def idle(self) -> None:
-        """Return when no fan-out is on the way, and nothing is done beside."""
+    async def wait_idle(self) -> None:
+        """Wait until no worker and no background task runs."""
         while tasks := [task for task in self._tasks() if not task.done()]:
             await asyncio.wait(tasks)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [
             *(worker.task for worker in self._workers.values() if worker.task is not None),
-            *self._beside.values(),
+            *self._background.values(),
         ]
 
     def forget(self, match_id: str) -> None:
-        """The match is over and everybody knows: hold nothing of it any more."""
+        """Drop the in-memory state of a match that is over, if its worker is idle."""
         worker = self._workers.get(match_id)
         if worker is not None and (worker.task is None or worker.task.done()):
             del self._workers[match_id]
-            self._pipeline.processing.forget(match_id)
+            self._pipeline.ball_logs.forget(match_id)
 
-    async def _see_to(self, match_id: str, worker: Worker) -> None:
+    async def _process_locked(self, match_id: str, worker: MatchWorker) -> None:
         try:
             await run_with_lock(
                 self._locks,
                 self._clock,
                 match_lock_key(match_id),
                 self._lock_seconds,
-                lambda: self._work(worker),
+                lambda: self._process_queue(worker),
             )
             return
         except LockedElsewhere:
             _log.debug(
-                "Another instance sees to the match", action="match_elsewhere", match=match_id
+                "Match is processed by another instance", action="match_locked", match=match_id
             )
-        except (LockLost, Overtaken) as lost:
+        except (LockLost, MatchTakenOver) as error:
             _log.warning(
-                "The match has been taken over", action="match_lost", match=match_id, error=lost
+                "Match was taken over by another instance",
+                action="match_lost",
+                match=match_id,
+                error=error,
             )
-        except Exception:  # noqa: BLE001  (one match must not stop the others; the next poll tries again)
-            _log.exception("A match could not be seen to", action="match_failed", match=match_id)
+        except Exception:  # noqa: BLE001  (must not affect other matches; the next poll tries again)
+            _log.exception("Match processing failed", action="match_failed", match=match_id)
         finally:
-            for told in worker.inbox:
-                _settle(told, is_taken=False)
-            worker.inbox.clear()
-        # What was on its way may be older than what others have done since: the next poll begins
-        # from what is stored.
-        worker.live = self._pipeline.open(match_id)
+            for poll in worker.queue:
+                _resolve(poll, is_processed=False)
+            worker.queue.clear()
+        # Another instance may have delivered a newer state since: the next poll starts from the
+        # stored state.
+        worker.live_match = self._pipeline.open(match_id)
 
-    async def _work(self, worker: Worker) -> None:
-        """Take what arrives, and tell the devices, until there is nothing left of both."""
-        telling: asyncio.Task[None] | None = None
+    async def _process_queue(self, worker: MatchWorker) -> None:
+        """Process polls and run the fan-out until neither has anything left to do."""
+        fan_out: asyncio.Task[None] | None = None
         try:
             while True:
-                while worker.inbox:
-                    told = worker.inbox[0]
-                    await self._pipeline.take(worker.live, told.feed, is_final=told.is_final)
-                    worker.inbox.remove(told)
-                    _settle(told, is_taken=True)
-                if telling is not None and telling.done():
-                    await telling
-                    telling = None
-                if telling is None and worker.live.fan_out.is_busy:
-                    telling = asyncio.create_task(worker.live.fan_out.run())
-                if telling is None:
+                while worker.queue:
+                    poll = worker.queue[0]
+                    await self._pipeline.process(
+                        worker.live_match, poll.feed, is_final=poll.is_final
+                    )
+                    worker.queue.remove(poll)
+                    _resolve(poll, is_processed=True)
+                if fan_out is not None and fan_out.done():
+                    await fan_out
+                    fan_out = None
+                if fan_out is None and worker.live_match.fan_out.is_busy:
+                    fan_out = asyncio.create_task(worker.live_match.fan_out.run())
+                if fan_out is None:
                     return
-                worker.arrived.clear()
-                arriving = asyncio.create_task(worker.arrived.wait())
+                worker.has_polls.clear()
+                waiting = asyncio.create_task(worker.has_polls.wait())
                 try:
-                    await asyncio.wait({telling, arriving}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({fan_out, waiting}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    arriving.cancel()
+                    waiting.cancel()
         finally:
-            if telling is not None and not telling.done():
-                telling.cancel()
-                await asyncio.wait({telling})
+            if fan_out is not None and not fan_out.done():
+                fan_out.cancel()
+                await asyncio.wait({fan_out})
 
 
-async def _logged(name: str, work: Callable[[], Awaitable[None]]) -> None:
+async def _run_logged(name: str, work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
-    except Exception:  # noqa: BLE001  (whoever asked is gone; the next poll asks again)
-        _log.exception("Something beside the matches failed", action="beside", what=name)
+    except Exception:  # noqa: BLE001  (nobody awaits the task; the next poll starts it again)
+        _log.exception("Background task failed", action="background_task_failed", task=name)
 
 
-def _settle(told: Told, *, is_taken: bool) -> None:
-    if not told.is_taken.done():
-        told.is_taken.set_result(is_taken)
+def _resolve(poll: QueuedPoll, *, is_processed: bool) -> None:
+    if not poll.is_processed.done():
+        poll.is_processed.set_result(is_processed)

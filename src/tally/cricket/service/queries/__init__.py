@@ -1,1 +1,1 @@
-"""queries."""
+"""Read-only use cases: matches, display states, teams, leagues and admin look-ups."""

@@ -1,1 +1,1 @@
-"""sync_tmp."""
+"""Synchronizes leagues, teams and fixtures from the score service."""

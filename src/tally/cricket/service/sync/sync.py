@@ -19,7 +19,7 @@ from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
-from tally.cricket.service.ports import Reference
+from tally.cricket.service.ports import ReferenceData
 from tally.cricket.service.queries.feeds import FeedCache, Heard, entry_of
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.kit import logs
@@ -67,7 +67,7 @@ class Synced:
 class SyncService:
     """The three syncs."""
 
-    source: Reference
+    source: ReferenceData
     leagues: LeagueRepository
     league_service: LeagueService
     teams: TeamRepository

@@ -38,8 +38,8 @@ from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.cricket import made_up
-from tests.cricket.instances import Instance, make_instance
-from tests.cricket.pushing import Apple, apple_nearby
+from tests.cricket.activities_instance import Instance, make_instance
+from tests.cricket.apns_harness import Apple, apple_nearby
 
 DAY = 86_400
 

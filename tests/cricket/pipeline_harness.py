@@ -1,0 +1,115 @@
+"""Starts instances of the live pipeline on one store, with any score service and push gateway."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tally.cricket.model.pipeline import PipelineState, pipeline_state
+from tally.cricket.model.records import ActiveMatch, ActivityStatus
+from tally.cricket.repository.locks import StoreLocks
+from tally.cricket.repository.repositories import Repositories
+from tally.cricket.service.live.ball_log_cache import BallLogCache
+from tally.cricket.service.live.pipeline import Pipeline
+from tally.cricket.service.live.poller import ScorePoller
+from tally.cricket.service.live.reconciliation import Reconciliation
+from tally.cricket.service.live.replays import ReplayService
+from tally.cricket.service.live.workers import MatchWorkers
+from tally.cricket.service.queries.feeds import FeedCache
+from tally.kit.clock import Clock
+from tally.kit.ids import SortableIds
+from tally.kit.ttl_cache import TTLCache
+from tally.store.api import Engine
+from tally.store.sqlite import open_sqlite
+from tally.store.store import Store
+from tests.cricket import made_up
+from tests.cricket.conftest import TABLES
+from tests.cricket.pipeline_fakes import RecordingPublisher
+
+
+@asynccontextmanager
+async def open_cricket_engine(directory: Path) -> AsyncIterator[Engine]:
+    """Open a SQLite engine with the tables of cricket."""
+    async with open_sqlite(directory) as engine:
+        for table in TABLES:
+            await engine.create_table(table)
+        yield engine
+
+
+@dataclass
+class PipelineInstance:
+    """The live pipeline of one instance, and its repositories."""
+
+    poller: ScorePoller
+    pipeline: Pipeline
+    workers: MatchWorkers
+    published: RecordingPublisher
+    repositories: Repositories
+    clock: Clock
+
+    async def poll(self) -> float:
+        """Poll once and wait for all fan-outs; return the seconds until the next poll."""
+        wait = await self.poller.run()
+        await self.workers.wait_idle()
+        return wait
+
+    async def record(self, match_id: str) -> ActiveMatch:
+        record = await self.repositories.matches.get(match_id)
+        assert record is not None
+        return record
+
+    async def state(self, match_id: str) -> PipelineState:
+        return pipeline_state(await self.record(match_id))
+
+    async def follow(self, match_id: str, token: str, **changes: Any) -> str:
+        """Add a device that displays the match; return its token."""
+        values: dict[str, Any] = {"status": ActivityStatus.ACTIVE, "update_token": token} | changes
+        activity = made_up.activity(match_id, user_id=f"user-{token}", **values)
+        assert await self.repositories.activities.create(activity)
+        return token
+
+
+@asynccontextmanager
+async def open_instance(
+    engine: Engine,
+    clock: Clock,
+    scores: Any,
+    apns: Any,
+    *,
+    name: str = "one",
+    lock_seconds: float = 10,
+) -> AsyncIterator[PipelineInstance]:
+    repositories = Repositories.of(Store(engine, clock))
+    published = RecordingPublisher()
+    feeds = FeedCache(repositories.cache, clock, TTLCache(clock, 1, 100))
+    pipeline = Pipeline(
+        repositories=repositories,
+        ball_logs=BallLogCache(repositories.processing, clock),
+        feeds=feeds,
+        apns=apns,
+        publisher=published,
+        clock=clock,
+        owner=name,
+    )
+    locks = StoreLocks(repositories.locks, clock, name)
+    async with MatchWorkers(pipeline, locks, clock, lock_seconds) as workers:
+        poller = ScorePoller(
+            scores=scores,
+            workers=workers,
+            reconciliation=Reconciliation(
+                scores, workers, repositories.fixtures, repositories.matches, clock
+            ),
+            fixtures=repositories.fixtures,
+            feeds=feeds,
+            replays=ReplayService(
+                repositories.fixtures,
+                repositories.processing,
+                feeds,
+                clock,
+                SortableIds(clock),
+                TTLCache(clock, 60, 10),
+            ),
+            clock=clock,
+        )
+        yield PipelineInstance(poller, pipeline, workers, published, repositories, clock)
