@@ -51,7 +51,7 @@ def tables() -> str:
 
 def jobs() -> str:
     found = (
-        *sync_jobs(NOTHING, NOTHING, NOTHING, NOTHING),
+        *sync_jobs(NOTHING, NOTHING, lambda: NOTHING, NOTHING),
         *live_jobs(NOTHING, NOTHING, NOTHING, Settings()),
     )
     rows = [f"| `{job.name}` | {job.interval:g} s | {job.description} |" for job in found]

@@ -1,62 +1,66 @@
-"""What time starts: the syncs, one instance at a time, and the live jobs, which share the matches among instances."""
+"""Scheduled jobs: the syncs run on one instance at a time, the live jobs on all of them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from tally.cricket.repository.locks import LockRepository, StoreLocks
 from tally.cricket.service.activities.orchestrator import MatchOrchestrator
 from tally.cricket.service.activities.prematch import PrematchNotifier
 from tally.cricket.service.live.poller import ScorePoller
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.sync.sync import SyncService
 from tally.kit.clock import Clock
-from tally.kit.ids import new_uuid
 from tally.kit.jobs import Job, JobFunction
-from tally.kit.locks import run_with_lock
+from tally.kit.locks import Locks, run_with_lock
 from tally.settings import Settings
 
 LOCK_SECONDS: Final = 10.0
-REFERENCE_SECONDS: Final = 6 * 3_600.0
-FIXTURES_SECONDS: Final = 60.0
-ORCHESTRATOR_SECONDS: Final = 30.0
-PREMATCH_SECONDS: Final = 60.0
+REFERENCE_INTERVAL_SECONDS: Final = 6 * 3_600.0
+FIXTURES_INTERVAL_SECONDS: Final = 60.0
+ORCHESTRATOR_INTERVAL_SECONDS: Final = 30.0
+PREMATCH_INTERVAL_SECONDS: Final = 60.0
 
 
 def sync_jobs(
-    sync: SyncService, leagues: LeagueService, locks: LockRepository, clock: Clock
+    sync: SyncService, leagues: LeagueService, new_locks: Callable[[], Locks], clock: Clock
 ) -> tuple[Job, ...]:
-    """Leagues, teams and fixtures from the score service, each under a lock that all instances share."""
+    """Return the jobs that sync leagues, teams and fixtures, each under a shared lock."""
 
     async def sync_fixtures() -> None:
         if not await leagues.active():
-            # The first start: fixtures are of leagues that somebody has to know first.
+            # On the first start, fixtures need the leagues and teams they belong to.
             await sync.sync_leagues()
             await sync.sync_teams()
         await sync.sync_fixtures()
 
     def locked(name: str, work: Callable[[], Awaitable[object]]) -> JobFunction:
-        return _alone(name, work, locks, clock)
+        # One holder per job: two jobs of an instance must not extend each other's lock.
+        locks = new_locks()
+
+        async def run() -> None:
+            await run_with_lock(locks, clock, name, LOCK_SECONDS, work)
+
+        return run
 
     return (
         Job(
             name="cricket-leagues",
-            description="Leagues from SportMonks",
+            description="Syncs leagues from SportMonks",
             run=locked("sync:leagues", sync.sync_leagues),
-            interval=REFERENCE_SECONDS,
+            interval=REFERENCE_INTERVAL_SECONDS,
             jitter=0.01,
         ),
         Job(
             name="cricket-teams",
-            description="Teams and seasons from SportMonks",
+            description="Syncs teams and seasons from SportMonks",
             run=locked("sync:teams", sync.sync_teams),
-            interval=REFERENCE_SECONDS,
+            interval=REFERENCE_INTERVAL_SECONDS,
             jitter=0.01,
         ),
         Job(
             name="cricket-fixtures",
-            description="Fixtures from SportMonks",
+            description="Syncs fixtures from SportMonks",
             run=locked("sync:fixtures", sync_fixtures),
-            interval=FIXTURES_SECONDS,
+            interval=FIXTURES_INTERVAL_SECONDS,
             jitter=0.05,
         ),
     )
@@ -68,41 +72,28 @@ def live_jobs(
     prematch: PrematchNotifier,
     settings: Settings,
 ) -> tuple[Job, ...]:
-    """Scores, Live Activities and notices.
+    """Return the jobs for scores, Live Activities and notifications.
 
-    Every instance runs them: matches are shared by a lock for each.
+    Every instance runs them; a lock per match distributes the matches.
     """
     return (
         Job(
             name="cricket-live-score",
-            description="Polls the scores, and tells devices and pages what has changed",
+            description="Polls scores and publishes changes to devices and SSE subscribers",
             run=poller.run,
             interval=settings.cricket_poll_ms / 1000,
             jitter=0.02,
         ),
         Job(
             name="cricket-orchestrator",
-            description="Starts, mends and winds up the Live Activities of matches",
+            description="Starts, repairs and ends the Live Activities of matches",
             run=orchestrator.run,
-            interval=ORCHESTRATOR_SECONDS,
+            interval=ORCHESTRATOR_INTERVAL_SECONDS,
         ),
         Job(
             name="cricket-prematch",
-            description="Tells followers of matches that are about to start",
+            description="Notifies followers of matches that are about to start",
             run=prematch.run,
-            interval=PREMATCH_SECONDS,
+            interval=PREMATCH_INTERVAL_SECONDS,
         ),
     )
-
-
-def _alone(
-    name: str, work: Callable[[], Awaitable[object]], locks: LockRepository, clock: Clock
-) -> JobFunction:
-    """Run it under the lock; where another instance has that, it is in good hands."""
-    # An owner of its own for each job: two jobs of an instance must not extend each other's lock.
-    mine = StoreLocks(locks, clock, new_uuid())
-
-    async def run() -> None:
-        await run_with_lock(mine, clock, name, LOCK_SECONDS, work)
-
-    return run

@@ -1,4 +1,4 @@
-"""The backend put together: repositories, services and gateways on a store and the settings, opened and closed as one."""
+"""Builds the cricket backend: gateways, services, handlers and jobs."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +14,7 @@ from tally.cricket.api.handlers import Handlers
 from tally.cricket.api.routes import cricket_api
 from tally.cricket.apns.gateway import open_apns
 from tally.cricket.jobs import live_jobs, sync_jobs
+from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities.devices import DeviceService
 from tally.cricket.service.activities.follows import FollowService
@@ -28,14 +29,15 @@ from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.backend import Probe
 from tally.kit.clock import Clock
 from tally.kit.endpoints import Api
+from tally.kit.ids import new_uuid
 from tally.kit.jobs import Job
 
-CALL_SECONDS: Final = 30
+REQUEST_TIMEOUT_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cricket:
-    """The backend, open: its routes, its jobs, and the parts that the console and tests look into."""
+    """The open backend: its routes and jobs, and the services that the console and tests use."""
 
     api: Api
     jobs: tuple[Job, ...]
@@ -50,12 +52,12 @@ class Cricket:
 
 @asynccontextmanager
 async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
-    """The backend for as long as this lasts."""
+    """Open the backend."""
     clock, tables = dependencies.clock, Repositories.of(dependencies.store)
     reading = Reading.of(tables, clock)
     builder = (
         ClientBuilder()
-        .timeout(timedelta(seconds=CALL_SECONDS))
+        .timeout(timedelta(seconds=REQUEST_TIMEOUT_SECONDS))
         .follow_redirects(False)
         .user_agent("tally")
     )
@@ -73,10 +75,10 @@ async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
             clock=clock,
             settings=dependencies.settings,
         ) as live:
-            yield _assembled(dependencies, client, tables, reading, live, scores=scores, apns=apns)
+            yield _build(dependencies, client, tables, reading, live, scores=scores, apns=apns)
 
 
-def _assembled(
+def _build(
     dependencies: Dependencies,
     client: Client,
     tables: Repositories,
@@ -125,14 +127,18 @@ def _assembled(
         replays=reading.replays,
         cursors=dependencies.cursors,
     )
-    # Without a token of SportMonks' there is nothing that time could start.
-    is_fed = settings.cricket_sportmonks_token is not None
+    # Without a SportMonks token there is nothing to schedule.
+    has_scores = settings.cricket_sportmonks_token is not None
+
+    def new_locks() -> StoreLocks:
+        return StoreLocks(tables.locks, clock, new_uuid())
+
     jobs = (
         (
-            *sync_jobs(sync, reading.leagues, tables.locks, clock),
+            *sync_jobs(sync, reading.leagues, new_locks, clock),
             *live_jobs(live.poller, live.orchestrator, live.prematch, settings),
         )
-        if is_fed
+        if has_scores
         else ()
     )
     return Cricket(
