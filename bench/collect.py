@@ -20,7 +20,7 @@ from bench.collect_world import Person, World
 from bench.load import at_full_speed, at_rate
 from bench.programs import Program, started
 from bench.rounds import Line, Run, take_turns
-from tally.collect.repository.table import SHARDS
+from tally.collect.repository.table import INBOX_SHARDS
 from tally.collect.wiring import REPOSITORIES
 from tally.sim.strava.core import OAuthApplication
 from tally.store.sqlite import SqliteEngine, open_sqlite
@@ -76,7 +76,7 @@ class Club:
 
     async def waiting(self) -> int:
         """How many events are in the inbox: looked up in the store, which costs the server nothing."""
-        return sum([await RawEvents.waiting(self.store, shard) for shard in range(SHARDS)])
+        return sum([await RawEvents.waiting(self.store, shard) for shard in range(INBOX_SHARDS)])
 
     async def until_applied(self) -> None:
         """Wait until no event is left in the inbox."""

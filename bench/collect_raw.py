@@ -9,7 +9,14 @@ from typing import Any
 
 from bench.collect_world import Person, past_workout
 from tally.collect.repository.idempotency import COMMIT_COLLECT_IDEMPOTENCY
-from tally.collect.repository.table import COMMIT_COLLECT, WORKOUTS, at, event, inbox, user
+from tally.collect.repository.table import (
+    COMMIT_COLLECT,
+    WORKOUT_PREFIX,
+    event_sk,
+    inbox_pk,
+    item_key,
+    user_pk,
+)
 from tally.store.api import Check, Delete, Put, Query, Transaction, Update
 from tally.store.expressions import F, exists, not_exists
 from tally.store.sqlite import SqliteEngine, open_sqlite
@@ -37,7 +44,7 @@ class RawEvents:
                 await engine.put(
                     Put(
                         COMMIT_COLLECT,
-                        at(user(str(number)), "STRAVA#CONNECTION") | {"athleteId": number},
+                        item_key(user_pk(str(number)), "STRAVA#CONNECTION") | {"athleteId": number},
                     )
                 )
                 await engine.put(Put(COMMIT_COLLECT, _milestone(number, 0)))
@@ -64,16 +71,18 @@ class RawEvents:
             Update(COMMIT_COLLECT_IDEMPOTENCY, key, claim, condition=not_exists("IdempotencyKey"))
         )
         person = Person(who, "", "")
-        workout = past_workout(person, number) | at(user(str(who)), f"{WORKOUTS}{number:012}")
+        workout = past_workout(person, number) | item_key(
+            user_pk(str(who)), f"{WORKOUT_PREFIX}{number:012}"
+        )
         is_linked = Check(
-            COMMIT_COLLECT, at(user(str(who)), "STRAVA#CONNECTION"), F("athleteId") == who
+            COMMIT_COLLECT, item_key(user_pk(str(who)), "STRAVA#CONNECTION"), F("athleteId") == who
         )
         await self.engine.transact(
             Transaction((Put(COMMIT_COLLECT, workout, condition=not_exists("PK")), is_linked))
         )
         writes = [Put(COMMIT_COLLECT, _milestone(who, number), condition=exists("PK"))]
         if number % 4 == 0:
-            award = at(user(str(who)), f"MILESTONE#M#AWARD#{number}") | _AWARD
+            award = item_key(user_pk(str(who)), f"MILESTONE#M#AWARD#{number}") | _AWARD
             writes.append(Put(COMMIT_COLLECT, award, condition=not_exists("PK")))
         await self.engine.transact(Transaction(tuple(writes)))
         done = (F("status").set("done"), F("expiresAt").set(4_000_000_000))
@@ -85,12 +94,12 @@ class RawEvents:
     @staticmethod
     async def waiting(engine: SqliteEngine, shard: int) -> int:
         """How many events a shard of the inbox holds, up to what fits one page."""
-        return len((await engine.query(Query(COMMIT_COLLECT, F("PK") == inbox(shard)))).items)
+        return len((await engine.query(Query(COMMIT_COLLECT, F("PK") == inbox_pk(shard)))).items)
 
     @staticmethod
     async def read_past(engine: SqliteEngine, person: Person) -> int:
         """All workouts of a person, page by page."""
-        where = (F("PK") == user(person.user_id)) & F("SK").begins_with(WORKOUTS)
+        where = (F("PK") == user_pk(person.user_id)) & F("SK").begins_with(WORKOUT_PREFIX)
         read, start = 0, None
         while True:
             page = await engine.query(Query(COMMIT_COLLECT, where, start=start))
@@ -101,7 +110,7 @@ class RawEvents:
 
 def _event(number: int) -> dict[str, Any]:
     key = f"{number:040}"
-    return at(inbox(number % 8), event(1_767_225_600, key)) | {
+    return item_key(inbox_pk(number % 8), event_sk(1_767_225_600, key)) | {
         "eventKey": key,
         "objectType": "activity",
         "objectId": number,
@@ -117,7 +126,7 @@ def _event(number: int) -> dict[str, Any]:
 
 
 def _milestone(number: int, progress: int) -> dict[str, Any]:
-    return at(user(str(number)), "MILESTONE#M") | {
+    return item_key(user_pk(str(number)), "MILESTONE#M") | {
         "userId": str(number),
         "milestoneId": "M" * 26,
         "modelId": "fox",

@@ -12,12 +12,20 @@ from typing import Any
 
 import msgspec
 
-from tally.collect.model import Connection, Metric, Milestone, Profile, Session, Sport, Tokens
+from tally.collect.model.records import (
+    BrowserSession,
+    Metric,
+    Milestone,
+    Profile,
+    Sport,
+    StravaConnection,
+    StravaTokens,
+)
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.sessions import SessionRepository
-from tally.collect.repository.table import COMMIT_COLLECT, at, user, workout
-from tally.collect.service.linking import sealed_tokens
-from tally.collect.service.sign_in import hashed
+from tally.collect.repository.sessions import BrowserSessionRepository
+from tally.collect.repository.table import COMMIT_COLLECT, item_key, user_pk, workout_sk
+from tally.collect.service.linking import encrypt_tokens
+from tally.collect.service.sign_in import hash_secret
 from tally.kit.clock import SystemClock, rfc3339
 from tally.kit.encryption import Encryptor
 from tally.kit.keyfile import read_or_create
@@ -70,15 +78,17 @@ class World:
     async def settle(self, engine: Engine, directory: Path) -> None:
         """Put them into the store."""
         store = Store(engine)
-        main, sessions = CollectRepository(store), SessionRepository(store)
-        sealer = Encryptor(read_or_create(directory / "collect.key"), "collect")
+        main, sessions = CollectRepository(store), BrowserSessionRepository(store)
+        encryptor = Encryptor(read_or_create(directory / "collect.key"), "collect")
         for person, past in zip(self.people, self.pasts, strict=True):
-            moment = rfc3339(SystemClock().now())
-            await main.create_profile(Profile(person.user_id, None, "free", moment))
-            await main.link(self._connection(person, sealer, moment), None)
-            await main.create_milestone(milestone(person, moment))
+            parse_time = rfc3339(SystemClock().now())
+            await main.create_profile(Profile(person.user_id, None, "free", parse_time))
+            await main.link(self._connection(person, encryptor, parse_time), None)
+            await main.create_milestone(milestone(person, parse_time))
             await sessions.create(
-                Session(hashed(person.session_id), person.user_id, moment, self.now + 86_400)
+                BrowserSession(
+                    hash_secret(person.session_id), person.user_id, parse_time, self.now + 86_400
+                )
             )
             await self._live(engine, person, past)
 
@@ -130,16 +140,18 @@ class World:
             "updates": {},
         }
 
-    def _connection(self, person: Person, sealer: Encryptor, moment: str) -> Connection:
+    def _connection(
+        self, person: Person, encryptor: Encryptor, parse_time: str
+    ) -> StravaConnection:
         access, refresh = self._tokens[person.number]
-        tokens = Tokens(access, refresh, self.now + ACCESS_SECONDS)
-        sealed = sealed_tokens(sealer, person.user_id, person.athlete_id, tokens)
-        return Connection(
-            person.user_id, person.athlete_id, sealed, tokens.expires_at, _SCOPE, moment
+        tokens = StravaTokens(access, refresh, self.now + ACCESS_SECONDS)
+        sealed = encrypt_tokens(encryptor, person.user_id, person.athlete_id, tokens)
+        return StravaConnection(
+            person.user_id, person.athlete_id, sealed, tokens.expires_at, _SCOPE, parse_time
         )
 
 
-def milestone(person: Person, moment: str, **changes: Any) -> Milestone:
+def milestone(person: Person, parse_time: str, **changes: Any) -> Milestone:
     """A goal that the past does not count for."""
     made: dict[str, Any] = {
         "milestone_id": person.milestone_id,
@@ -149,10 +161,10 @@ def milestone(person: Person, moment: str, **changes: Any) -> Milestone:
         "metric": Metric.DISTANCE_METERS,
         "total_target": TARGET,
         "parts_total": PARTS,
-        "period_start": moment,
+        "period_start": parse_time,
         "period_end": None,
-        "created_at": moment,
-        "updated_at": moment,
+        "created_at": parse_time,
+        "updated_at": parse_time,
     }
     return Milestone(**(made | changes))
 
@@ -161,7 +173,7 @@ def past_workout(person: Person, number: int) -> dict[str, Any]:
     """One of the workouts that somebody has behind them, as it stands in the table."""
     started = SystemClock().now() - timedelta(days=2 + number)
     return {
-        **at(user(person.user_id), workout(10_000_000_000 + number)),
+        **item_key(user_pk(person.user_id), workout_sk(10_000_000_000 + number)),
         "userId": person.user_id,
         "activityId": 10_000_000_000 + number,
         "name": "A ride of the past",

@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tally.collect.model import Award, Milestone, Model
+from tally.collect.model.records import Award, Milestone, Model
 from tally.collect.repository.audit import AuditRepository
 from tally.collect.repository.idempotency import IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.sessions import SessionRepository
+from tally.collect.repository.sessions import BrowserSessionRepository
 from tally.collect.service.audit import AuditTrail
 from tally.collect.service.engine import ProgressEngine
 from tally.collect.service.milestones import MilestoneService
-from tally.collect.service.models import ModelShelf
+from tally.collect.service.models import ModelCatalog
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
 from tally.kit.ttl_cache import TTLCache
@@ -25,13 +25,13 @@ SECRET = Secret("a-secret-of-the-tests-0123456789abcdef")
 
 
 @dataclass
-class Heard:
-    """Those who watch, and what they were told."""
+class RecordingPublisher:
+    """A publisher that records what the engine publishes."""
 
-    told: list[tuple[Milestone, tuple[Award, ...]]] = field(default_factory=list)
+    published: list[tuple[Milestone, tuple[Award, ...]]] = field(default_factory=list)
 
-    def __call__(self, milestone: Milestone, awards: Sequence[Award]) -> None:
-        self.told.append((milestone, tuple(awards)))
+    def publish(self, milestone: Milestone, awards: Sequence[Award]) -> None:
+        self.published.append((milestone, tuple(awards)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Backstage:
     store: Store
     clock: Clock
     main: CollectRepository
-    sessions: SessionRepository
+    sessions: BrowserSessionRepository
     audit_log: AuditRepository
     idempotency: IdempotencyRepository
     audit: AuditTrail
     engine: ProgressEngine
     milestones: MilestoneService
     model: Model
-    heard: Heard
+    publisher: RecordingPublisher
 
     async def person(self) -> tuple[str, int]:
         """Somebody with a profile and a link: their id, and their athlete's."""
@@ -69,21 +69,21 @@ async def backstage(
     if model is None:
         model = people.model(parts)
         await main.put_model(model)
-    shelf = ModelShelf(main, {model.meta.model_id: model}, TTLCache(clock, 300, 10))
-    heard = Heard()
+    shelf = ModelCatalog(main, {model.meta.model_id: model}, TTLCache(clock, 300, 10))
+    publisher = RecordingPublisher()
     async with AuditTrail(audit_log, clock, SECRET) as audit:
-        progress = ProgressEngine(main, shelf, clock, audit, heard)
+        progress = ProgressEngine(main, shelf, clock, audit, publisher)
         milestones = MilestoneService(main, shelf, progress, audit, clock, SortableIds(clock))
         yield Backstage(
             store,
             clock,
             main,
-            SessionRepository(store),
+            BrowserSessionRepository(store),
             audit_log,
             IdempotencyRepository(store),
             audit,
             progress,
             milestones,
             model,
-            heard,
+            publisher,
         )

@@ -20,7 +20,7 @@ import structlog
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT, AuditRepository
 from tally.collect.repository.idempotency import COMMIT_COLLECT_IDEMPOTENCY, IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.sessions import COMMIT_COLLECT_SESSIONS, SessionRepository
+from tally.collect.repository.sessions import COMMIT_COLLECT_SESSIONS, BrowserSessionRepository
 from tally.collect.repository.table import COMMIT_COLLECT
 from tally.kit import logs
 from tally.kit.clock import ManualClock, SystemClock
@@ -159,8 +159,8 @@ def main(store: Store) -> CollectRepository:
 
 
 @pytest.fixture
-def sessions(store: Store) -> SessionRepository:
-    return SessionRepository(store)
+def sessions(store: Store) -> BrowserSessionRepository:
+    return BrowserSessionRepository(store)
 
 
 @pytest.fixture

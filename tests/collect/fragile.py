@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from tally.collect.model import Grant, Model, Tokens, WebhookEvent, Workout
+from tally.collect.model.records import Model, StravaGrant, StravaTokens, WebhookEvent, Workout
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT
-from tally.collect.service.linking import Linking
-from tally.collect.service.metrics import InboxFigures
-from tally.collect.service.webhook import Told, Webhook
+from tally.collect.service.linking import LinkingService
+from tally.collect.service.metrics import InboxMetrics
+from tally.collect.service.webhook import WebhookDelivery, WebhookService
 from tally.collect.service.worker import InboxWorker
 from tally.kit.clock import ManualClock
 from tally.kit.encryption import Encryptor
@@ -69,14 +69,14 @@ class MadeUpStrava:
     def authorize_url(self, redirect_uri: str, state: str) -> str:
         return f"{redirect_uri}?{state}"
 
-    def is_resting(self) -> bool:
+    def is_paused(self) -> bool:
         return False
 
-    async def exchange(self, code: str) -> Grant:
-        return Grant(int(code), await self.refresh(code))
+    async def exchange(self, code: str) -> StravaGrant:
+        return StravaGrant(int(code), await self.refresh(code))
 
-    async def refresh(self, refresh_token: str) -> Tokens:
-        return Tokens("access", refresh_token + "'", 4_000_000_000)
+    async def refresh(self, refresh_token: str) -> StravaTokens:
+        return StravaTokens("access", refresh_token + "'", 4_000_000_000)
 
     async def deauthorize(self, access_token: str) -> None:
         del access_token
@@ -92,9 +92,9 @@ class MadeUpStrava:
 @dataclass(frozen=True, slots=True)
 class Workshop:
     stage: Backstage
-    webhook: Webhook
+    webhook: WebhookService
     worker: InboxWorker
-    linking: Linking
+    linking: LinkingService
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ async def workshop(
 ) -> AsyncIterator[Workshop]:
     """A process, as far as events are concerned."""
     async with backstage(engine, clock, parts, model) as stage:
-        linking = Linking(stage.main, stage.sessions, strava, SEALER, stage.audit, clock)
+        linking = LinkingService(stage.main, stage.sessions, strava, SEALER, stage.audit, clock)
         worker = InboxWorker(
             stage.main,
             stage.idempotency,
@@ -117,9 +117,11 @@ async def workshop(
             stage.engine,
             stage.audit,
             clock,
-            InboxFigures(Metrics()),
+            InboxMetrics(Metrics()),
         )
-        yield Workshop(stage, Webhook(stage.main, clock, Secret("x" * 32), 0), worker, linking)
+        yield Workshop(
+            stage, WebhookService(stage.main, clock, Secret("x" * 32), 0), worker, linking
+        )
 
 
 async def member(shop: Workshop) -> tuple[str, int]:
@@ -130,12 +132,12 @@ async def member(shop: Workshop) -> tuple[str, int]:
     sealed = SEALER.encrypt(
         msgspec.json.encode(["old", "refresh", 0]).decode(), f"{name} {linked.athlete_id}"
     )
-    assert await shop.stage.main.link(replace(linked, sealed=sealed, expires_at=0), None)
+    assert await shop.stage.main.link(replace(linked, encrypted_tokens=sealed, expires_at=0), None)
     return name, linked.athlete_id
 
 
-def told(athlete_id: int, activity_id: int, aspect: str, time: int) -> Told:
-    return Told("activity", activity_id, aspect, athlete_id, 1, time, {})
+def told(athlete_id: int, activity_id: int, aspect: str, time: int) -> WebhookDelivery:
+    return WebhookDelivery("activity", activity_id, aspect, athlete_id, 1, time, {})
 
 
 def activity(activity_id: int, metres: Decimal | int, sport_type: str = "Ride") -> Workout:
@@ -143,5 +145,5 @@ def activity(activity_id: int, metres: Decimal | int, sport_type: str = "Ride") 
 
 
 async def waiting_of(shop: Workshop, athlete_id: int) -> list[WebhookEvent]:
-    shards = [await shop.stage.main.waiting(shard) for shard in range(8)]
+    shards = [await shop.stage.main.pending_events(shard) for shard in range(8)]
     return [event for shard in shards for event in shard if event.owner_id == athlete_id]

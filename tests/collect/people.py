@@ -6,8 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from tally.collect.model import (
-    Connection,
+from tally.collect.model.records import (
     Metric,
     Milestone,
     Model,
@@ -15,6 +14,7 @@ from tally.collect.model import (
     Part,
     Profile,
     Sport,
+    StravaConnection,
     WebhookEvent,
     Workout,
 )
@@ -37,8 +37,8 @@ def profile(user: str) -> Profile:
     return Profile(user, f"{user}@example.org", "free", MOMENT)
 
 
-def connection(user: str, athlete_id: int | None = None, **changes: Any) -> Connection:
-    linked = Connection(
+def connection(user: str, athlete_id: int | None = None, **changes: Any) -> StravaConnection:
+    linked = StravaConnection(
         user, athlete_id or number(), "sealed", 1_767_225_600, "read,activity:read_all", MOMENT
     )
     return replace(linked, **changes)

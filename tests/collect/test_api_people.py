@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.table import COMMIT_COLLECT, at, user
+from tally.collect.repository.table import COMMIT_COLLECT, item_key, user_pk
 from tally.collect.wiring import REPOSITORIES
 from tally.settings import SettingsError
 from tally.sim.fault_injection import InjectedFault
@@ -98,7 +98,7 @@ async def test_twenty_recomputes_at_once_over_http_agree(club: Club) -> None:
         "distanceMeters": 5000,
         "totalElevationGain": 0,
     }
-    put = {**at(user(ann.user_id), f"WORKOUT#STRAVA#{1:012}"), "isDeleted": False, **item}
+    put = {**item_key(user_pk(ann.user_id), f"WORKOUT#STRAVA#{1:012}"), "isDeleted": False, **item}
     await club.parts.store.engine.put(Put(COMMIT_COLLECT, put))
     path = f"/milestones/{made['milestoneId']}/recompute"
     answers = await club.meanwhile(
@@ -158,7 +158,11 @@ async def test_too_many_workouts_are_a_409(club: Club) -> None:
         "totalElevationGain": 0,
     }
     puts = [
-        {**at(user(ann.user_id), f"WORKOUT#STRAVA#{number:012}"), "isDeleted": False, **item}
+        {
+            **item_key(user_pk(ann.user_id), f"WORKOUT#STRAVA#{number:012}"),
+            "isDeleted": False,
+            **item,
+        }
         for number in range(3001)
     ]
     engine = club.parts.store.engine

@@ -6,7 +6,7 @@ import pytest
 
 from tally.collect.repository.inbox import Inbox
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.table import COMMIT_COLLECT, OWNER, SHARDS, at, athlete
+from tally.collect.repository.table import COMMIT_COLLECT, INBOX_SHARDS, OWNER, athlete_pk, item_key
 from tally.sim.fault_injection import InjectedFault
 from tally.sim.strava.core import Consent
 from tally.sim.strava.model import StravaEvent
@@ -20,7 +20,7 @@ RIDES = 8
 
 async def waiting(club: Club) -> int:
     inbox: Inbox = CollectRepository(club.parts.store)
-    return sum([len(await inbox.waiting(shard)) for shard in range(SHARDS)])
+    return sum([len(await inbox.pending_events(shard)) for shard in range(INBOX_SHARDS)])
 
 
 def event(
@@ -189,7 +189,7 @@ async def test_a_limit_is_waited_for_and_nothing_is_lost(fresh: Club, log_text: 
     asked = fresh.strava.faults.count("/api/v3/activities")
     assert asked == 1
     assert await waiting(fresh) == 3
-    assert log_text().count("Event put off") == 1
+    assert log_text().count("Event processing failed") == 1
     await fresh.apply()
     assert fresh.strava.faults.count("/api/v3/activities") == asked
     fresh.leap(15 * 60)
@@ -336,7 +336,9 @@ async def test_unlinking_revokes_and_forgets(club: Club) -> None:
 async def test_unlinking_cleans_up_where_the_owner_is_missing(club: Club) -> None:
     """Damage does not keep anybody linked, and the athlete can be linked again."""
     ann = await club.member()
-    await club.parts.store.engine.delete(Delete(COMMIT_COLLECT, at(athlete(ann.athlete_id), OWNER)))
+    await club.parts.store.engine.delete(
+        Delete(COMMIT_COLLECT, item_key(athlete_pk(ann.athlete_id), OWNER))
+    )
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
     assert club.strava.authorizations.granted(ann.athlete_id) is None
     assert [

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tally.collect.model import AuditEvent
+from tally.collect.model.records import AuditEvent
 from tally.collect.service.audit import FLUSH_SECONDS, AuditTrail
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
@@ -47,7 +47,7 @@ async def test_a_table_that_fails_loses_the_event_and_nothing_else() -> None:
         table.is_broken = False
         trail.record("AUTH_LOGOUT", "ann")
     assert [event.event_type for event, _ in table.events] == ["AUTH_LOGOUT"]
-    assert trail.lost == 1
+    assert trail.dropped == 1
 
 
 async def test_a_table_that_hangs_makes_nobody_wait() -> None:
@@ -56,9 +56,9 @@ async def test_a_table_that_hangs_makes_nobody_wait() -> None:
     async with trail_on(table, capacity=10) as trail:
         for _ in range(50):
             trail.record("AUTH_LOGIN", "ann")
-        assert trail.lost >= 39
+        assert trail.dropped >= 39
         table.is_open.set()
-    assert len(table.events) + trail.lost == 50
+    assert len(table.events) + trail.dropped == 50
 
 
 async def test_the_end_waits_a_few_seconds_and_no_longer() -> None:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.collect.model import Held, Metric, Sport, Status
-from tally.collect.rules import FAMILIES, parts_earned
-from tally.collect.service.accounts import Accounts
+from tally.collect.model.records import Metric, MilestoneStatus, MilestoneWithAwards, Sport
+from tally.collect.model.rules import SPORT_FAMILIES, parts_earned
+from tally.collect.service.accounts import AccountService
 from tally.collect.service.milestones import Goal
-from tally.collect.service.webhook import Told
+from tally.collect.service.webhook import WebhookDelivery
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
@@ -38,7 +38,7 @@ from tests.collect.test_repository_beside import session
 MAX_WRITES = 40
 
 
-async def goal(shop: Workshop, name: str) -> Held:
+async def goal(shop: Workshop, name: str) -> MilestoneWithAwards:
     wanted = Goal(
         shop.stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, 8000, people.MOMENT
     )
@@ -108,19 +108,19 @@ async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(
             assert await main.connection(name) is None
             assert await main.owner(athlete_id) is None
             assert await main.milestones(name) == []
-            assert await main.remove_some(name) == 0
+            assert await main.delete_items(name) == 0
             assert await shop.stage.sessions.find(mine.session_hash, 1) is None
         if not died:
             return
     pytest.fail(f"a deletion takes more than {MAX_WRITES} writes")
 
 
-def accounts(shop: Workshop, clock: ManualClock) -> Accounts:
+def accounts(shop: Workshop, clock: ManualClock) -> AccountService:
     async def forget(refresh_token: str) -> None:
         assert refresh_token
 
-    return Accounts(
-        shop.stage.main, shop.stage.sessions, shop.linking, forget, SEALER, shop.stage.audit, clock
+    return AccountService(
+        shop.stage.main, shop.stage.sessions, shop.linking, forget, SEALER, shop.stage.audit
     )
 
 
@@ -163,7 +163,7 @@ async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) ->
         # The most that each activity ever had: more than their sum cannot have been seen at any
         # moment.
         peaks = dict.fromkeys(ids, 0)
-        sent: list[Told] = []
+        sent: list[WebhookDelivery] = []
         for kind, which, metres, sport_type in [*steps, ("run", 0, 0, "")]:
             clock._elapsed += 1
             if kind == "run":
@@ -171,7 +171,7 @@ async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) ->
                 riding = [
                     one
                     for one in strava.activities.values()
-                    if FAMILIES.get(one.sport_type) is Sport.RIDE
+                    if SPORT_FAMILIES.get(one.sport_type) is Sport.RIDE
                 ]
                 before = await _checked(
                     shop, before, (sum(one.distance for one in riding), sum(peaks.values()))
@@ -199,14 +199,16 @@ def _change(strava: MadeUpStrava, kind: str, number: int, metres: int, sport: st
     return "update" if is_known else "create"
 
 
-async def _checked(shop: Workshop, before: Held, bounds: tuple[int | Decimal, int]) -> Held:
+async def _checked(
+    shop: Workshop, before: MilestoneWithAwards, bounds: tuple[int | Decimal, int]
+) -> MilestoneWithAwards:
     now = await shop.stage.milestones.get(before.milestone.user_id, before.milestone.milestone_id)
     least, most = bounds
-    if before.milestone.status is Status.COMPLETED:
+    if before.milestone.status is MilestoneStatus.COMPLETED:
         assert now.milestone == before.milestone
     else:
         # What comes after the goal no longer counts.
-        assert now.milestone.status is Status.COMPLETED or now.milestone.progress >= least
+        assert now.milestone.status is MilestoneStatus.COMPLETED or now.milestone.progress >= least
         assert now.milestone.progress <= most
     assert now.milestone.progress >= before.milestone.progress
     assert now.milestone.percent >= before.milestone.percent
@@ -214,5 +216,5 @@ async def _checked(shop: Workshop, before: Held, bounds: tuple[int | Decimal, in
     earned = parts_earned(now.milestone.progress, 8000, 12)
     assert now.ledger == set(range(1, earned + 1))
     assert now.milestone.parts_minted == len(now.awards) == earned
-    assert (now.milestone.status is Status.COMPLETED) == (earned == 12)
+    assert (now.milestone.status is MilestoneStatus.COMPLETED) == (earned == 12)
     return now

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tally.collect.model import Identity, Session
-from tally.collect.service.sign_in import SignIn
-from tally.collect.service.webhook import Told
+from tally.collect.model.records import BrowserSession, OidcIdentity
+from tally.collect.service.sign_in import SignInService
+from tally.collect.service.webhook import WebhookDelivery
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
@@ -74,7 +74,7 @@ class Event(Story):
         self.strava.activities[self.number] = activity(self.number, 5000)
         await shop.webhook.receive(self.event())
 
-    def event(self) -> Told:
+    def event(self) -> WebhookDelivery:
         return told(self.athlete_id, self.number, self.aspect, LONG_AGO + 60)
 
     async def act(self, shop: Workshop) -> None:
@@ -130,8 +130,8 @@ class Several(Update):
 class Deauthorisation(Event):
     """The link is gone on both sides, and what was collected stays."""
 
-    def event(self) -> Told:
-        return Told(
+    def event(self) -> WebhookDelivery:
+        return WebhookDelivery(
             "athlete",
             self.athlete_id,
             "update",
@@ -147,16 +147,16 @@ class Deauthorisation(Event):
     async def check_workout(self, shop: Workshop) -> None:
         assert await shop.stage.main.connection(self.name) is None
         assert await shop.stage.main.owner(self.athlete_id) is None
-        assert await shop.stage.main.users_of(self.athlete_id) == set()
+        assert await shop.stage.main.linked_users(self.athlete_id) == set()
 
 
-class Linking(Story):
+class LinkingService(Story):
     """Consent for a second athlete, which takes the place of the first; begun anew when it was interrupted."""
 
     async def prepare(self, shop: Workshop) -> None:
         assert await shop.stage.main.owner(self.athlete_id) == self.name
         self.second = people.number()
-        self.session: Session = session(self.name)
+        self.session: BrowserSession = session(self.name)
 
     async def act(self, shop: Workshop) -> None:
         url = await shop.linking.begin(self.session, "https://here", "/")
@@ -204,12 +204,14 @@ class MadeUpIssuer:
         assert challenge
         return state
 
-    async def identify(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> Identity:
+    async def identify(
+        self, code: str, redirect_uri: str, nonce: str, verifier: str
+    ) -> OidcIdentity:
         assert code
         assert redirect_uri
         assert nonce
         assert verifier
-        return Identity(self.user_id, None, "a-refresh-token")
+        return OidcIdentity(self.user_id, None, "a-refresh-token")
 
 
 class FirstSignIn(Story):
@@ -220,9 +222,9 @@ class FirstSignIn(Story):
         self.session_id = ""
         assert await shop.stage.main.profile(self.newcomer) is None
 
-    def sign_in(self, shop: Workshop) -> SignIn:
+    def sign_in(self, shop: Workshop) -> SignInService:
         stage = shop.stage
-        return SignIn(
+        return SignInService(
             stage.sessions,
             stage.main,
             MadeUpIssuer(self.newcomer),
@@ -237,9 +239,9 @@ class FirstSignIn(Story):
         done = await service.finish(
             state=begun.url,
             code="code",
-            browser=begun.browser,
+            browser_secret=begun.browser_secret,
             redirect_uri="https://here",
-            former="former",
+            former_session_id="former",
             ip=None,
         )
         self.session_id = done.session_id
@@ -260,7 +262,7 @@ class Goal(Story):
         await goal(shop, self.name)
 
     async def check(self, shop: Workshop) -> None:
-        await shop.stage.engine.move_all(self.name)
+        await shop.stage.engine.advance_all(self.name)
         found = await shop.stage.milestones.all(self.name)
         assert found
         for held in found:
@@ -277,7 +279,7 @@ STORIES: list[type[Story]] = [
     Several,
     Deletion,
     Deauthorisation,
-    Linking,
+    LinkingService,
     Unlinking,
     FirstSignIn,
     Goal,

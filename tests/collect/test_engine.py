@@ -6,11 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from tally.collect.model import Award, Held, Metric, Milestone, Sport, Status
+from tally.collect.model.records import (
+    Award,
+    Metric,
+    Milestone,
+    MilestoneStatus,
+    MilestoneWithAwards,
+    Sport,
+)
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.table import COMMIT_COLLECT, at, user
-from tally.collect.repository.table import milestone as milestone_key
-from tally.collect.service.engine import ATTEMPTS, LONGEST_PAUSE
+from tally.collect.repository.table import COMMIT_COLLECT, item_key, milestone_sk, user_pk
+from tally.collect.service.engine import MAX_ATTEMPTS, MAX_BACKOFF_SECONDS
 from tally.collect.service.milestones import Goal
 from tally.errors import Conflict, Invalid, NotFound, Unavailable
 from tally.kit import logs
@@ -28,7 +34,7 @@ async def stage(engine: Engine) -> AsyncIterator[Backstage]:
         yield made
 
 
-async def begun(stage: Backstage, name: str, target: int = 8000) -> Held:
+async def begun(stage: Backstage, name: str, target: int = 8000) -> MilestoneWithAwards:
     goal = Goal(
         stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, target, people.MOMENT
     )
@@ -47,7 +53,7 @@ async def test_a_workout_moves_the_milestone_and_mints_what_it_earned(stage: Bac
     held = await begun(stage, name)
     await rode(stage, name, athlete_id, 2500)
     with logs.bound(correlation_id="from-the-webhook"):
-        await stage.engine.move_all(name)
+        await stage.engine.advance_all(name)
     now = await stage.milestones.get(name, held.milestone.milestone_id)
     assert (now.milestone.progress, now.milestone.percent, now.milestone.parts_minted) == (
         2500,
@@ -59,7 +65,7 @@ async def test_a_workout_moves_the_milestone_and_mints_what_it_earned(stage: Bac
         (1000, "from-the-webhook"),
         (2000, "from-the-webhook"),
     ]
-    assert stage.heard.told == [(now.milestone, now.awards)]
+    assert stage.publisher.published == [(now.milestone, now.awards)]
 
 
 async def test_a_run_that_finds_nothing_new_writes_nothing(stage: Backstage) -> None:
@@ -69,7 +75,7 @@ async def test_a_run_that_finds_nothing_new_writes_nothing(stage: Backstage) -> 
     await rode(stage, name, athlete_id, 2500)
     first = await stage.engine.recompute(name, held.milestone.milestone_id)
     assert await stage.engine.recompute(name, held.milestone.milestone_id) == first
-    assert len(stage.heard.told) == 1
+    assert len(stage.publisher.published) == 1
 
 
 async def test_deleted_and_edited_workouts_take_nothing_away(stage: Backstage) -> None:
@@ -77,12 +83,12 @@ async def test_deleted_and_edited_workouts_take_nothing_away(stage: Backstage) -
     name, athlete_id = await stage.person()
     held = await begun(stage, name)
     activity = await rode(stage, name, athlete_id, 8000)
-    await stage.engine.move_all(name)
+    await stage.engine.advance_all(name)
     await rode(stage, name, athlete_id, 1)
     gone = people.workout(name, activity, is_deleted=True, event_time=1_800_000_000)
     assert await stage.main.put_workout(gone, athlete_id)
     now = await stage.engine.recompute(name, held.milestone.milestone_id)
-    assert now.milestone.status is Status.COMPLETED
+    assert now.milestone.status is MilestoneStatus.COMPLETED
     assert (now.milestone.progress, now.milestone.percent, now.milestone.parts_minted) == (
         8000,
         100,
@@ -102,7 +108,7 @@ async def test_twenty_recomputes_at_once_mint_every_part_once(stage: Backstage) 
     assert all(result == now for result in results)
     assert now.milestone.version == held.milestone.version + 1
     assert now.ledger == {1, 2, 3, 4, 5}
-    assert [len(awards) for _, awards in stage.heard.told] == [5]
+    assert [len(awards) for _, awards in stage.publisher.published] == [5]
 
 
 async def test_workouts_that_arrive_together_are_all_counted(stage: Backstage) -> None:
@@ -112,13 +118,13 @@ async def test_workouts_that_arrive_together_are_all_counted(stage: Backstage) -
 
     async def arrive(metres: int) -> None:
         await rode(stage, name, athlete_id, metres)
-        await stage.engine.move_all(name)
+        await stage.engine.advance_all(name)
 
     await asyncio.gather(*(arrive(100) for _ in range(30)))
     now = await stage.milestones.get(name, held.milestone.milestone_id)
     assert now.milestone.progress == 3000
     assert now.ledger == {1, 2, 3}
-    minted = [award.part.index for _, awards in stage.heard.told for award in awards]
+    minted = [award.part.index for _, awards in stage.publisher.published for award in awards]
     assert sorted(minted) == [1, 2, 3]
 
 
@@ -132,7 +138,7 @@ async def test_a_wrong_counter_is_healed_by_the_next_run(stage: Backstage, engin
     for wrong in (0, 7):
         damage = (F("partsMinted").set(wrong),)
         await engine.update(
-            Update(COMMIT_COLLECT, at(user(name), milestone_key(milestone_id)), damage)
+            Update(COMMIT_COLLECT, item_key(user_pk(name), milestone_sk(milestone_id)), damage)
         )
         healed = await stage.engine.recompute(name, milestone_id)
         assert healed.milestone.parts_minted == 3
@@ -163,12 +169,12 @@ async def test_a_race_that_is_always_lost_is_given_up_after_some_tries(stage: Ba
     held = await begun(stage, name)
     await rode(stage, name, athlete_id, 3000)
     clock = Restless()
-    engine = replace(stage.engine, main=Unlucky(stage.store), clock=clock)
-    with pytest.raises(Unavailable, match="changing too fast") as told:
+    engine = replace(stage.engine, repository=Unlucky(stage.store), clock=clock)
+    with pytest.raises(Unavailable, match="change too often") as told:
         await engine.recompute(name, held.milestone.milestone_id)
     assert told.value.retry_after == 1
-    assert len(clock.slept) == ATTEMPTS
-    assert max(clock.slept) <= LONGEST_PAUSE
+    assert len(clock.slept) == MAX_ATTEMPTS
+    assert max(clock.slept) <= MAX_BACKOFF_SECONDS
     assert await stage.milestones.get(name, held.milestone.milestone_id) == held
 
 
@@ -186,7 +192,7 @@ async def test_more_workouts_than_can_be_inspected_are_a_conflict_and_nothing_is
         "isDeleted": False,
     }
     items = [
-        {**at(user(name), f"WORKOUT#STRAVA#X{index}"), "distanceMeters": 1, **template}
+        {**item_key(user_pk(name), f"WORKOUT#STRAVA#X{index}"), "distanceMeters": 1, **template}
         for index in range(3000)
     ]
     chunks = [
@@ -250,7 +256,7 @@ async def test_minting_is_told_to_the_audit_trail_once_for_each_part(stage: Back
     await begun(stage, name)
     await rode(stage, name, athlete_id, 5000)
     with logs.bound(request_id="one-request", correlation_id=f"corr-{name}"):
-        await stage.engine.move_all(name)
+        await stage.engine.advance_all(name)
     await stage.audit.flush()
     events, _ = await stage.audit_log.by_correlation(f"corr-{name}", 50, None)
     assert sorted(event.facts["part"] for event in events) == [1, 2, 3, 4, 5]

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tally.app import CATALOGUE
 from tally.cli import cli
-from tally.collect.repository.table import COMMIT_COLLECT, OWNER, at, athlete
+from tally.collect.repository.table import COMMIT_COLLECT, OWNER, athlete_pk, item_key
 from tally.kit.change_poller import POLL_SECONDS
 from tally.sim.fault_injection import InjectedFault
 from tally.store.api import Update
@@ -76,7 +76,7 @@ SEED = {
     ),
     "deduplication": Access(
         "CommitCollectIdempotency",
-        "UpdateItem (conditional) + GetItem (where it is not to be had)",
+        "UpdateItem (conditional) + GetItem (if the claim fails)",
         None,
         ("PK=IdempotencyKey",),
     ),
@@ -156,7 +156,7 @@ async def partings(club: Club, ann: Member, bob: Member) -> None:
     club.strava.deauthorize(bob.athlete_id)
     await club.apply()
     assert (await club.link(bob.browser, bob.athlete_id)).status == 303
-    owner = at(athlete(bob.athlete_id), OWNER)
+    owner = item_key(athlete_pk(bob.athlete_id), OWNER)
     await club.parts.store.engine.update(
         Update(COMMIT_COLLECT, owner, (F("userId").set("somebody-else"),))
     )

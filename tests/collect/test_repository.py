@@ -5,11 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from tally.collect.model import MAX_WORKOUTS, Award, Status
+from tally.collect.model.records import MAX_WORKOUTS, Award, MilestoneStatus
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.profiles import REMOVED_AT_ONCE
-from tally.collect.repository.table import COMMIT_COLLECT, at, athlete, shard_of, user
-from tally.collect.repository.table import workout as workout_key
+from tally.collect.repository.profiles import DELETE_BATCH_SIZE
+from tally.collect.repository.table import (
+    COMMIT_COLLECT,
+    athlete_pk,
+    inbox_shard,
+    item_key,
+    user_pk,
+    workout_sk,
+)
 from tally.errors import Conflict, Unavailable
 from tally.store.api import BatchWrite, Delete, Engine, Get
 from tests.collect import people
@@ -49,7 +55,7 @@ async def test_of_many_who_link_one_athlete_at_once_one_succeeds(main: CollectRe
     assert sum(outcomes) == 1
     winner = names[outcomes.index(True)]
     assert await main.owner(athlete_id) == winner
-    assert await main.users_of(athlete_id) == {winner}
+    assert await main.linked_users(athlete_id) == {winner}
     assert [await main.connection(name) is not None for name in names] == outcomes
 
 
@@ -82,7 +88,7 @@ async def test_unlinking_works_again_and_without_an_owner(
     name = await joined(main)
     linked = people.connection(name)
     assert await main.link(linked, None)
-    await engine.delete(Delete(COMMIT_COLLECT, at(athlete(linked.athlete_id), "OWNER")))
+    await engine.delete(Delete(COMMIT_COLLECT, item_key(athlete_pk(linked.athlete_id), "OWNER")))
     assert await main.unlink(name, linked.athlete_id)
     assert await main.unlink(name, linked.athlete_id)
     assert await main.connection(name) is None
@@ -93,9 +99,11 @@ async def test_only_the_newest_tokens_are_kept(main: CollectRepository) -> None:
     name = await joined(main)
     linked = people.connection(name)
     assert await main.link(linked, None)
-    assert await main.keep_tokens(linked, "newer", 5)
-    assert not await main.keep_tokens(linked, "late", 6)
-    assert await main.connection(name) == replace(linked, sealed="newer", expires_at=5, version=2)
+    assert await main.store_tokens(linked, "newer", 5)
+    assert not await main.store_tokens(linked, "late", 6)
+    assert await main.connection(name) == replace(
+        linked, encrypted_tokens="newer", expires_at=5, version=2
+    )
 
 
 async def test_an_older_event_never_overwrites_a_newer_state(main: CollectRepository) -> None:
@@ -150,7 +158,7 @@ async def test_workouts_come_newest_first_page_by_page_without_the_deleted(
             break
     assert found == [20_000, 1_000, 80, 7]
     assert await main.count_workouts(name) == 4
-    assert len(await main.efforts(name)) == 5
+    assert len(await main.workout_projections(name)) == 5
 
 
 async def test_three_thousand_workouts_are_read_and_one_more_is_refused(
@@ -160,7 +168,7 @@ async def test_three_thousand_workouts_are_read_and_one_more_is_refused(
     name = people.user_id()
     items = [
         {
-            **at(user(name), workout_key(index)),
+            **item_key(user_pk(name), workout_sk(index)),
             "sportType": "Run",
             "startDateUtc": people.LATER,
             "distanceMeters": 1,
@@ -174,10 +182,10 @@ async def test_three_thousand_workouts_are_read_and_one_more_is_refused(
         for start in range(0, MAX_WORKOUTS, 25)
     ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
-    assert len(await main.efforts(name)) == MAX_WORKOUTS
+    assert len(await main.workout_projections(name)) == MAX_WORKOUTS
     await engine.batch_write(BatchWrite(COMMIT_COLLECT, (items[-1],)))
     with pytest.raises(Conflict, match="more than 3000 workouts") as refused:
-        await main.efforts(name)
+        await main.workout_projections(name)
     assert refused.value.code == "too_many_workouts"
     assert await main.count_workouts(name) == MAX_WORKOUTS
 
@@ -206,7 +214,7 @@ async def test_minting_writes_the_milestone_and_all_awards_or_nothing(
     assert await main.mint(moved, [award(1), award(2)])
     assert not await main.mint(moved, [award(3)])
     assert not await main.mint(
-        replace(moved, version=3, status=Status.COMPLETED), [award(3), award(2)]
+        replace(moved, version=3, status=MilestoneStatus.COMPLETED), [award(3), award(2)]
     )
     held = await main.milestone(name, made.milestone_id)
     assert held is not None
@@ -242,12 +250,16 @@ async def test_an_event_is_in_the_inbox_once_however_often_it_is_delivered(
     outcomes = await asyncio.gather(*(main.receive(second) for _ in range(50)))
     assert sum(outcomes) == 1
     assert await main.receive(first)
-    mine = [told for told in await main.waiting(shard_of(owner)) if told.owner_id == owner]
+    mine = [
+        told for told in await main.pending_events(inbox_shard(owner)) if told.owner_id == owner
+    ]
     assert mine == [first, second]
-    await main.put_off(first, 99)
+    await main.postpone_event(first, 99)
     await main.remove_event(second)
-    await main.put_off(second, 99)
-    mine = [told for told in await main.waiting(shard_of(owner)) if told.owner_id == owner]
+    await main.postpone_event(second, 99)
+    mine = [
+        told for told in await main.pending_events(inbox_shard(owner)) if told.owner_id == owner
+    ]
     assert mine == [replace(first, attempts=1, not_before=99)]
 
 
@@ -256,12 +268,14 @@ async def test_a_partition_goes_in_bites_until_nothing_is_left(
 ) -> None:
     """A person with more items than one call removes is gone after a few calls, and others stay."""
     name, other = await joined(main), await joined(main)
-    items = [at(user(name), workout_key(index)) for index in range(REMOVED_AT_ONCE + 20)]
+    items = [item_key(user_pk(name), workout_sk(index)) for index in range(DELETE_BATCH_SIZE + 20)]
     chunks = [
         BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25]))
         for start in range(0, len(items), 25)
     ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
     await main.delete_profile(name)
-    assert [await main.remove_some(name) for _ in range(3)] == [REMOVED_AT_ONCE, 20, 0]
-    assert (await engine.get(Get(COMMIT_COLLECT, at(user(other), "PROFILE")))).item is not None
+    assert [await main.delete_items(name) for _ in range(3)] == [DELETE_BATCH_SIZE, 20, 0]
+    assert (
+        await engine.get(Get(COMMIT_COLLECT, item_key(user_pk(other), "PROFILE")))
+    ).item is not None

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from tally.collect.model import AuditEvent, PendingState, Session
+from tally.collect.model.records import AuditEvent, BrowserSession, PendingState
 from tally.collect.repository.audit import AuditRepository
 from tally.collect.repository.idempotency import Claim, IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.sessions import SessionRepository
+from tally.collect.repository.sessions import BrowserSessionRepository
 from tally.collect.repository.table import COMMIT_COLLECT
 from tally.store.access import GetItem, Query, access
 from tally.store.api import Engine
@@ -19,19 +19,19 @@ from tally.store.expressions import F, exists
 from tally.store.store import Store
 from tests.collect import people
 
-REPOSITORIES = (CollectRepository, SessionRepository, AuditRepository, IdempotencyRepository)
+REPOSITORIES = (CollectRepository, BrowserSessionRepository, AuditRepository, IdempotencyRepository)
 
 
 # Far ahead: a service removes what has expired by its own clock.
 NOW = 4_000_000_000
 
 
-def session(user: str, expires_at: int = NOW + 1000) -> Session:
-    return Session(people.user_id(), user, people.MOMENT, expires_at)
+def session(user: str, expires_at: int = NOW + 1000) -> BrowserSession:
+    return BrowserSession(people.user_id(), user, people.MOMENT, expires_at)
 
 
 async def test_a_session_is_gone_at_its_time_whether_or_not_it_was_swept(
-    sessions: SessionRepository,
+    sessions: BrowserSessionRepository,
 ) -> None:
     """The read checks the time itself."""
     mine = session("ann")
@@ -40,19 +40,21 @@ async def test_a_session_is_gone_at_its_time_whether_or_not_it_was_swept(
     assert await sessions.find(mine.session_hash, NOW + 1000) is None
 
 
-async def test_all_sessions_of_one_person_end_together(sessions: SessionRepository) -> None:
+async def test_all_sessions_of_one_person_end_together(sessions: BrowserSessionRepository) -> None:
     """Others stay signed in, and states are none of its business."""
     ann, bob = people.user_id(), people.user_id()
     of_ann, of_bob = [session(ann) for _ in range(30)], session(bob)
     for each in (*of_ann, of_bob):
         await sessions.create(each)
-    assert await sessions.delete_some_of(ann) == 30
-    assert await sessions.delete_some_of(ann) == 0
+    assert await sessions.delete_batch(ann) == 30
+    assert await sessions.delete_batch(ann) == 0
     assert [await sessions.find(each.session_hash, 1) for each in of_ann] == [None] * 30
     assert await sessions.find(of_bob.session_hash, 1) == of_bob
 
 
-async def test_a_state_works_once_in_its_browser_in_its_time(sessions: SessionRepository) -> None:
+async def test_a_state_works_once_in_its_browser_in_its_time(
+    sessions: BrowserSessionRepository,
+) -> None:
     """Of twenty uses at once one succeeds; a wrong browser, purpose or time neither gets nor spoils it."""
     pending = PendingState(people.user_id(), "login", "browser", NOW + 600, "/here", "sealed")
     await sessions.begin(pending)

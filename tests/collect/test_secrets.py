@@ -132,7 +132,7 @@ async def test_no_secret_is_written_down_anywhere(ground: Ground, log: io.String
         eve.look_around()
     bodies = b"".join(answer.body for answer in (*eve.answers, audit, metrics)).decode()
     lines = log.getvalue()
-    assert "Milestone moved" in lines
+    assert "Milestone advanced" in lines
     assert "Request completed" in lines
     assert '"level":"debug"' in lines
     secrets = {secret for secret in eve.secrets if secret}

@@ -5,11 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tally.collect.service.webhook import Told, natural_key
+from tally.collect.service.webhook import WebhookDelivery, event_key
 
 NUMBERS = st.integers(0, 3)
 EVENTS = st.builds(
-    Told,
+    WebhookDelivery,
     object_type=st.sampled_from(["activity", "athlete"]),
     object_id=NUMBERS,
     aspect_type=st.sampled_from(["create", "update", "delete"]),
@@ -25,13 +25,15 @@ EVENTS = st.builds(
 
 
 @given(EVENTS, EVENTS)
-def test_two_events_have_one_key_if_they_say_the_same(one: Told, other: Told) -> None:
+def test_two_events_have_one_key_if_they_say_the_same(
+    one: WebhookDelivery, other: WebhookDelivery
+) -> None:
     """Whatever they differ in, their keys differ."""
-    assert (natural_key(one) == natural_key(other)) == (one == other)
+    assert (event_key(one) == event_key(other)) == (one == other)
 
 
 @given(EVENTS)
-def test_the_order_of_what_was_updated_does_not_matter(told: Told) -> None:
+def test_the_order_of_what_was_updated_does_not_matter(told: WebhookDelivery) -> None:
     """A redelivery may be written in another order."""
     backwards = replace(told, updates=dict(reversed(list(told.updates.items()))))
-    assert natural_key(backwards) == natural_key(told)
+    assert event_key(backwards) == event_key(told)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tally.app import CATALOGUE, Application, open_application
-from tally.collect.model import Metric, Sport
+from tally.collect.model.records import Metric, Sport
 from tally.collect.service.milestones import Goal
 from tally.collect.wiring import Collect
 from tally.console.context import ConsoleContext
 from tally.console.dashboard import QUERY_TIMEOUT_SECONDS, BackendHealth, Dashboard
 from tally.console.traffic import TrafficHistory
-from tally.devices.model import Capabilities
+from tally.devices.model.records import Capabilities
 from tally.kit.clock import ManualClock, rfc3339
 from tally.kit.ids import new_uuid
 from tally.kit.jobs import JobOutcome, JobRun
@@ -67,18 +67,18 @@ async def test_the_collect_tile_names_the_latest_part(
     """A workout covers a twelfth of the goal and mints the first part."""
     collect = application.backends["collect"]
     assert isinstance(collect, Collect)
-    main, user = collect.handlers.milestones.main, people.user_id()
+    main, user = collect.services.milestones.repository, people.user_id()
     linked = people.connection(user)
     assert await main.create_profile(people.profile(user))
     assert await main.link(linked, None)
-    await collect.handlers.milestones.create(
+    await collect.services.milestones.create(
         user, Goal("fox", Sport.RIDE, Metric.DISTANCE_METERS, 12_000)
     )
     assert await main.put_workout(
         people.workout(user, distance=1_000, started_at=rfc3339(application.clock.now())),
         linked.athlete_id,
     )
-    await collect.handlers.engine.move_all(user)
+    await collect.services.engine.advance_all(user)
     await collect.audit.flush()
     tile = (await Dashboard(context).tiles.get())["collect"]
     assert tile.headline is not None
@@ -89,7 +89,7 @@ async def test_the_collect_tile_names_the_latest_part(
 async def test_a_device_is_active_for_five_minutes_after_its_last_request(
     context: ConsoleContext, application: Application, clock: ManualClock
 ) -> None:
-    dashboard, registry = Dashboard(context), application.backends["devices"].handlers.registry  # type: ignore[attr-defined]
+    dashboard, registry = Dashboard(context), application.backends["devices"].services.registry  # type: ignore[attr-defined]
     await registry.register("02:00:00:00:00:01", new_uuid(), "1.0", Capabilities())
     tile = (await dashboard.tiles.get())["devices"]
     assert tile.headline is not None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tally.collect.model import AuditEvent
+from tally.collect.model.records import AuditEvent
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT, AuditRepository
-from tally.collect.service.audit_search import AuditSearch
+from tally.collect.service.audit import AuditSearch
 from tally.console.mint_counter import MAX_EVENTS, PAGE_SIZE, PART_MINTED, MintCounter
 from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid

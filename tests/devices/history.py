@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from itertools import islice
 
-from tally.devices.model import Number, Reading
+from tally.devices.model.records import Number, Reading
 from tally.devices.repository.readings import DEVICE_READINGS, _writes
 from tally.kit.ids import new_uuid
 from tally.store.api import BatchWrite, Engine

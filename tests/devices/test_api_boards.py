@@ -133,7 +133,7 @@ async def test_a_number_is_what_json_says_however_it_is_spelled(site: Site, key:
     assert [each["sensors"] for each in await site.readings(board)] == [shown, shown]
 
 
-NO_NUMBER = "must be a number: 0, or one of at most 38 digits from 1E-120 to 1E+120"
+NO_NUMBER = "must be 0 or a number from 1E-120 to 1E+120 with at most 38 digits"
 
 
 async def test_only_bad_readings_store_nothing(site: Site, key: str) -> None:
@@ -185,7 +185,7 @@ async def test_a_hundred_readings_are_stored_and_a_hundred_and_one_refused(
         await site.post("/data", board.data(*["?"] * 101), key=key), 400, "BATCH_SIZE_EXCEEDED"
     )
     expect_refused(
-        await site.post("/data", board.data(), key=key), 400, "INVALID_FORMAT", "at least one"
+        await site.post("/data", board.data(), key=key), 400, "INVALID_FORMAT", "at least 1"
     )
     await site.store(board, board.readings(100), key)
     assert len(await site.readings(board)) == 100

@@ -128,7 +128,7 @@ async def check_end(engine: Engine, boards: list[Board], servers: list[Server], 
             assert seen.item is not None
         assert set(told.acknowledged) | told.duplicate >= set(good)
     assert set(told.acknowledged.values()) <= {1}, "acknowledged twice"
-    announced = Counter(batch_id for server in servers for batch_id in server.announced)
+    announced = Counter(batch_id for server in servers for batch_id in server.published)
     assert set(announced.values()) <= {1}, "announced twice"
     assert set(told.acknowledged) <= set(announced), "acknowledged, and nobody who watches was told"
 

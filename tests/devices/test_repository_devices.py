@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.devices.model import Capabilities, Device
+from tally.devices.model.records import Capabilities, Device
 from tally.devices.repository.devices import DEVICES, DeviceRepository
 from tally.kit.ids import new_uuid
 from tally.store.api import Get

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tally.devices.model import ApiKey
-from tally.devices.repository.keys import API_KEYS, KeyRepository
+from tally.devices.model.records import ApiKey
+from tally.devices.repository.keys import API_KEYS, ApiKeyRepository
 from tally.kit.ids import new_uuid
 from tally.store.api import Get
 from tally.store.errors import ConditionFailed
@@ -15,8 +15,8 @@ from tests.devices.conftest import Ground, engine_of
 
 
 @pytest.fixture
-def keys(store: Store) -> KeyRepository:
-    return KeyRepository(store)
+def keys(store: Store) -> ApiKeyRepository:
+    return ApiKeyRepository(store)
 
 
 def api_key(minute: int = 0, description: str | None = None) -> ApiKey:
@@ -29,12 +29,12 @@ def api_key(minute: int = 0, description: str | None = None) -> ApiKey:
     )
 
 
-async def stored(keys: KeyRepository, key_id: str) -> dict[str, Any] | None:
+async def stored(keys: ApiKeyRepository, key_id: str) -> dict[str, Any] | None:
     found = await keys.store.engine.get(Get(API_KEYS, {"key_id": key_id}, consistent=True))
     return None if found.item is None else dict(found.item)
 
 
-async def test_a_key_is_found_by_its_hash(keys: KeyRepository) -> None:
+async def test_a_key_is_found_by_its_hash(keys: ApiKeyRepository) -> None:
     key = api_key(description="greenhouse")
     await keys.create(key)
     await keys.create(api_key())
@@ -42,7 +42,7 @@ async def test_a_key_is_found_by_its_hash(keys: KeyRepository) -> None:
     assert await keys.by_hash("no such hash") is None
 
 
-async def test_a_key_is_stored_with_the_attributes_of_the_schema(keys: KeyRepository) -> None:
+async def test_a_key_is_stored_with_the_attributes_of_the_schema(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
     item = await stored(keys, key.key_id)
@@ -51,7 +51,7 @@ async def test_a_key_is_stored_with_the_attributes_of_the_schema(keys: KeyReposi
     assert (item["gsi1pk"], item["gsi1sk"]) == ("api_keys", key.created_at)
 
 
-async def test_a_key_id_is_given_once(keys: KeyRepository) -> None:
+async def test_a_key_id_is_given_once(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
     with pytest.raises(ConditionFailed):
@@ -59,7 +59,7 @@ async def test_a_key_id_is_given_once(keys: KeyRepository) -> None:
     assert await keys.by_hash(key.api_key_hash) == key
 
 
-async def test_use_is_noted_unless_it_was_noted_lately(keys: KeyRepository) -> None:
+async def test_use_is_noted_unless_it_was_noted_lately(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
     assert await keys.used(key.key_id, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z")
@@ -70,14 +70,14 @@ async def test_use_is_noted_unless_it_was_noted_lately(keys: KeyRepository) -> N
     assert (await keys.by_hash(key.api_key_hash) or key).last_used_at == "2026-01-01T00:15:00Z"
 
 
-async def test_neither_use_nor_revocation_make_a_key(keys: KeyRepository) -> None:
+async def test_neither_use_nor_revocation_make_a_key(keys: ApiKeyRepository) -> None:
     nobody = new_uuid()
     assert not await keys.used(nobody, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z")
     assert not await keys.revoke(nobody)
     assert await stored(keys, nobody) is None
 
 
-async def test_a_revoked_key_stays_and_is_not_active(keys: KeyRepository) -> None:
+async def test_a_revoked_key_stays_and_is_not_active(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
     assert await keys.revoke(key.key_id)
@@ -87,7 +87,7 @@ async def test_a_revoked_key_stays_and_is_not_active(keys: KeyRepository) -> Non
 
 async def test_keys_are_listed_newest_first_page_by_page(ground: Ground) -> None:
     async with engine_of(await ground.place()) as engine:
-        keys = KeyRepository(Store(engine))
+        keys = ApiKeyRepository(Store(engine))
         made = [api_key(minute) for minute in (2, 0, 3, 1)]
         for key in made:
             await keys.create(key)

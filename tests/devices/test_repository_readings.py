@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tally.devices.model import DAY_MS, Number, Reading
+from tally.devices.model.records import DAY_MS, Number, Reading
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES, ReadingRepository
 from tally.errors import Unavailable
 from tally.kit.ids import new_uuid

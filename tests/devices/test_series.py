@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.devices.model import Reading
+from tally.devices.model.records import Reading
 from tests.devices.history import made_up, write
 from tests.devices.site import FIRST_MS, Board, Json, Site, expect_refused
 
@@ -16,7 +16,7 @@ STEP_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ReadingHistory:
     """A board and all that it measured."""
 
     board: Board
@@ -26,24 +26,24 @@ class History:
         return self.readings[0].timestamp_ms, self.readings[-1].timestamp_ms
 
 
-async def history(site: Site, count: int) -> History:
+async def history(site: Site, count: int) -> ReadingHistory:
     board = Board()
     readings = list(made_up(board, count, STEP_MS))
     await site.post("/register", board.registration(), key=await site.new_key())
     await write(site.parts.store.engine, readings)
-    return History(board, readings)
+    return ReadingHistory(board, readings)
 
 
 @pytest.fixture(scope="session")
-async def short(site: Site) -> History:
+async def short(site: Site) -> ReadingHistory:
     return await history(site, 300)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of the usual bounds: what is short is then a long history."""
-    monkeypatch.setattr("tally.devices.service.history.READ_WHOLE", 100)
-    monkeypatch.setattr("tally.devices.service.history.MAX_AT_ONCE", 200)
+    monkeypatch.setattr("tally.devices.service.history.MAX_UNSAMPLED_READINGS", 100)
+    monkeypatch.setattr("tally.devices.service.history.MAX_SERIES_READINGS", 200)
 
 
 async def series(
@@ -82,7 +82,7 @@ def recomputed(readings: list[Reading], span: tuple[int, int], points: int) -> l
     points=st.integers(1, 500),
 )
 async def test_a_chart_is_exact(
-    site: Site, short: History, first: int, length: int, points: int
+    site: Site, short: ReadingHistory, first: int, length: int, points: int
 ) -> None:
     """Every bucket has the least, the most, the mean and the count of what was measured in it, whatever the span."""
     span = (first, first + length)
@@ -93,7 +93,7 @@ async def test_a_chart_is_exact(
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_long_range_is_exact_where_no_bucket_has_too_many(
-    site: Site, short: History
+    site: Site, short: ReadingHistory
 ) -> None:
     """Read bucket by bucket, none up to its share: nothing is left out, so the chart is not called sampled."""
     first, _ = short.span()
@@ -104,7 +104,9 @@ async def test_a_long_range_is_exact_where_no_bucket_has_too_many(
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_chart_of_very_much_is_sampled_and_says_so(site: Site, short: History) -> None:
+async def test_a_chart_of_very_much_is_sampled_and_says_so(
+    site: Site, short: ReadingHistory
+) -> None:
     """Each bucket is read from its beginning, up to its share, and no more is looked at than the bounds say."""
     before = (await site.patterns())["One sensor by time range"]["items"]
     found = await series(site, short.board, short.span(), 20)
@@ -118,7 +120,9 @@ async def test_a_chart_of_very_much_is_sampled_and_says_so(site: Site, short: Hi
         assert whole["min"] <= bucket["min"] <= bucket["mean"] <= bucket["max"] <= whole["max"]
 
 
-async def test_the_chart_has_two_hundred_points_unless_told(site: Site, short: History) -> None:
+async def test_the_chart_has_two_hundred_points_unless_told(
+    site: Site, short: ReadingHistory
+) -> None:
     first, last = short.span()
     found = await site.found(
         f"/devices/{short.board.hardware_id}/series?sensor={SENSOR}&from={first}&to={last}"
@@ -130,7 +134,7 @@ async def test_the_chart_has_two_hundred_points_unless_told(site: Site, short: H
     "sensor", ["unknown", "a.b", "%5B0%5D", "rounds%23", "%F0%9F%8C%B1", "sensors", "%27"]
 )
 async def test_a_sensor_that_nobody_has_makes_an_empty_chart(
-    site: Site, short: History, sensor: str
+    site: Site, short: ReadingHistory, sensor: str
 ) -> None:
     """However strange its name."""
     first, last = short.span()
@@ -155,12 +159,12 @@ async def test_a_sensor_that_nobody_has_makes_an_empty_chart(
     ],
 )
 async def test_a_chart_needs_a_sensor_and_a_span(
-    site: Site, short: History, query: str, code: str
+    site: Site, short: ReadingHistory, query: str, code: str
 ) -> None:
     expect_refused(await site.ask(f"/devices/{short.board.hardware_id}/series?{query}"), 400, code)
 
 
-async def test_a_chart_may_end_long_after_all_readings(site: Site, short: History) -> None:
+async def test_a_chart_may_end_long_after_all_readings(site: Site, short: ReadingHistory) -> None:
     """Up to where milliseconds have a digit more; the buckets then end with the time that a reading can have."""
     found = await series(site, short.board, (0, 99_999_999_999_999), 1)
     assert found["buckets"][0]["count"] == sum(

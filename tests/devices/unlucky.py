@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from tally.devices.api import schemas
-from tally.devices.model import Reading
+from tally.devices.api.schemas import requests, responses
+from tally.devices.model.records import Reading
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.readings import ReadingRepository
-from tally.devices.service.ingestion import Ingestion
-from tally.devices.service.registry import Registry
+from tally.devices.service.ingestion import IngestionService
+from tally.devices.service.registry import DeviceRegistry
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
@@ -54,21 +54,21 @@ class Server:
         self._engine = engine
         self._clock = clock
         self._luck: Iterator[str] = iter(())
-        self.announced: list[str] = []
+        self.published: list[str] = []
         self.start()
 
     def start(self) -> None:
         """Begin with nothing in memory."""
         self._dead = asyncio.Event()
         store = Store(Faulty(self._engine, self._transact_each))
-        registry = Registry(
+        registry = DeviceRegistry(
             DeviceRepository(store),
             self._clock,
             TTLCache(self._clock, 5, 100),
             TTLCache(self._clock, 300, 100),
         )
-        self._ingestion = Ingestion(
-            ReadingRepository(store), registry, self._clock, 90 * 86_400, self._announce
+        self._ingestion = IngestionService(
+            ReadingRepository(store), registry, self._clock, 90 * 86_400, self
         )
 
     def wish(self, luck: Iterable[str]) -> None:
@@ -96,14 +96,16 @@ class Server:
 
     async def _ingest(self, content: Json) -> Json | None:
         try:
-            receipt = await self._ingestion.ingest(*schemas.sent_in(msgspec.json.encode(content)))
+            receipt = await self._ingestion.ingest(
+                *requests.parse_data(msgspec.json.encode(content))
+            )
         except Unavailable:
             return None
-        told: Json = msgspec.to_builtins(schemas.receipt_body(receipt))
+        told: Json = msgspec.to_builtins(responses.receipt_body(receipt))
         return told
 
-    def _announce(self, readings: Sequence[Reading]) -> None:
-        self.announced += [reading.batch_id for reading in readings]
+    def publish(self, readings: Sequence[Reading]) -> None:
+        self.published += [reading.batch_id for reading in readings]
 
     async def _transact_each(
         self, operations: Sequence[Transaction]

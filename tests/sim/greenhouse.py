@@ -12,7 +12,7 @@ from typing import Any
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Application, build_app, open_application
-from tally.devices.model import LATEST_MS, Reading
+from tally.devices.model.records import MAX_TIMESTAMP_MS, Reading
 from tally.devices.repository.readings import ReadingRepository
 from tally.kit.clock import Clock, ManualClock
 from tally.kit.server import serving
@@ -73,7 +73,9 @@ class Greenhouse:
 
     async def stored(self, board: VirtualBoard) -> list[Reading]:
         """All readings that the server has of a board."""
-        found = ReadingRepository(self.parts.store).all_between(board.hardware_id, (0, LATEST_MS))
+        found = ReadingRepository(self.parts.store).all_between(
+            board.hardware_id, (0, MAX_TIMESTAMP_MS)
+        )
         return [reading async for reading in found]
 
 

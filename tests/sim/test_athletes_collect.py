@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tally.collect.rules import FAMILIES
+from tally.collect.model.rules import SPORT_FAMILIES
 from tally.kit.clock import ManualClock
 from tally.sim.athletes.athlete import VirtualAthlete
 from tally.sim.athletes.collect_client import CollectClient
@@ -29,7 +29,7 @@ def done(club: Club, athlete: VirtualAthlete, milestone: Any) -> float:
         activity
         for activity in club.strava.activities.values()
         if activity.athlete_id == athlete.athlete_id
-        and FAMILIES.get(activity.sport_type) == milestone["sport"]
+        and SPORT_FAMILIES.get(activity.sport_type) == milestone["sport"]
     ]
     by_distance = milestone["metric"] == "DISTANCE_METERS"
     return sum(

@@ -1,7 +1,7 @@
 """Collect: workouts unlock the parts of a model.
 
-People sign in through an OIDC issuer, link Strava, and set themselves a goal in a sport; Strava
-tells of their workouts by webhook. Kept are one table for people, workouts, milestones, awards and
-models, and three more for sessions, audit and idempotency. Each part of a model is minted once, in
-one transaction with the milestone it belongs to, and whoever watches the milestone sees it happen.
+Users sign in through an OIDC provider, link Strava and set milestones for a sport. Strava reports
+workouts by webhook. One table holds users, workouts, milestones, awards and models; three more hold
+sessions, the audit trail and idempotency claims. Each part is minted once, in one transaction with
+its milestone, and published to SSE subscribers of the milestone.
 """

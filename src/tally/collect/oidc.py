@@ -1,7 +1,7 @@
-"""The gateway to the OIDC issuer: Cognito's Hosted UI, or any other that publishes a discovery document.
+"""The gateway to an OIDC provider: Cognito, or any other with a discovery document.
 
-Sign-in is the authorization-code flow with PKCE. The ID token is believed only if it is signed by
-the issuer's key, for us, in time, for this sign-in (nonce), and is an ID token at all.
+Sign-in uses the authorization-code flow with PKCE. An ID token is accepted only with a valid
+signature, issuer, audience, lifetime and nonce, and only if it is an ID token.
 """
 
 import hmac
@@ -11,16 +11,17 @@ from urllib.parse import urlencode
 import msgspec
 from pyreqwest.client import Client
 
-from tally.collect.model import Identity, check_user_id
+from tally.collect.model.records import OidcIdentity, check_user_id
 from tally.errors import Invalid, Unauthenticated, Unavailable
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.clock import Clock
 from tally.kit.fetch import HttpResponse, fetch
 from tally.settings import Secret
 
-WHO: Final = "The issuer"
+SERVICE: Final = "The OIDC provider"
 SCOPE: Final = "openid email"
-KNOWN_SECONDS: Final = 3600.0
+DISCOVERY_CACHE_SECONDS: Final = 3600.0
+MAX_EMAIL_LENGTH: Final = 320
 DELETE_TARGET: Final = "AWSCognitoIdentityProviderService.DeleteUser"
 
 
@@ -31,14 +32,14 @@ class _Discovery(msgspec.Struct, frozen=True):
     jwks_uri: str
 
 
-class _Tokens(msgspec.Struct):
+class _TokenResponse(msgspec.Struct):
     id_token: str | None = None
     access_token: str | None = None
     refresh_token: str | None = None
 
 
-class OidcIssuer:
-    """One issuer, for one client of ours there."""
+class OidcGateway:
+    """A client of one OIDC provider."""
 
     def __init__(
         self,
@@ -56,11 +57,11 @@ class OidcIssuer:
         self._client_id = client_id
         self._client_secret = client_secret
         self._delete_url = delete_url
-        self._known: tuple[float, _Discovery, TokenVerifier] | None = None
+        self._cached: tuple[float, _Discovery, TokenVerifier] | None = None
 
     async def authorize_url(self, redirect_uri: str, state: str, nonce: str, challenge: str) -> str:
-        discovered, _ = await self._discover()
-        asked = {
+        discovery, _ = await self._discover()
+        parameters = {
             "response_type": "code",
             "client_id": self._client_id,
             "redirect_uri": redirect_uri,
@@ -70,100 +71,107 @@ class OidcIssuer:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        return f"{discovered.authorization_endpoint}?{urlencode(asked)}"
+        return f"{discovery.authorization_endpoint}?{urlencode(parameters)}"
 
-    async def identify(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> Identity:
-        """Who has signed in; Unauthenticated where the code or the ID token does not hold."""
-        discovered, tokens_of = await self._discover()
+    async def identify(
+        self, code: str, redirect_uri: str, nonce: str, verifier: str
+    ) -> OidcIdentity:
+        """Return the signed-in user; Unauthenticated if the code or the ID token is invalid."""
+        discovery, token_verifier = await self._discover()
         form = {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": redirect_uri,
             "code_verifier": verifier,
         }
-        told = await self._token(discovered, form)
-        if told.id_token is None:
-            raise _refused("The issuer sent no ID token")
-        claims = await tokens_of.verify(told.id_token)
-        given = claims.get("nonce")
-        if not isinstance(given, str) or not hmac.compare_digest(given.encode(), nonce.encode()):
-            raise _refused("The ID token was made for another sign-in")
+        tokens = await self._request_tokens(discovery, form)
+        if tokens.id_token is None:
+            raise _rejected("The OIDC provider sent no ID token")
+        claims = await token_verifier.verify(tokens.id_token)
+        claimed = claims.get("nonce")
+        if not isinstance(claimed, str) or not hmac.compare_digest(
+            claimed.encode(), nonce.encode()
+        ):
+            raise _rejected("Invalid ID token: nonce does not match")
         if claims.get("token_use", "id") != "id" or "aud" not in claims:
-            raise _refused("The token is no ID token")
+            raise _rejected("Invalid ID token: not an ID token")
         try:
             user_id = check_user_id(claims["sub"])
         except Invalid as error:
-            raise _refused(error.message) from error
+            raise _rejected(error.message) from error
         email = claims.get("email")
-        refresh = told.refresh_token if self._delete_url else None
-        return Identity(
-            user_id, email if isinstance(email, str) and len(email) <= 320 else None, refresh
-        )
+        is_email = isinstance(email, str) and len(email) <= MAX_EMAIL_LENGTH
+        refresh_token = tokens.refresh_token if self._delete_url else None
+        return OidcIdentity(user_id, email if is_email else None, refresh_token)
 
     async def delete_identity(self, refresh_token: str) -> None:
-        """Delete the identity that the token came with; one that is gone already is no error."""
+        """Delete the identity that the token belongs to. Idempotent."""
         if self._delete_url is None:
             return
-        discovered, _ = await self._discover()
+        discovery, _ = await self._discover()
         try:
-            told = await self._token(
-                discovered, {"grant_type": "refresh_token", "refresh_token": refresh_token}
+            tokens = await self._request_tokens(
+                discovery, {"grant_type": "refresh_token", "refresh_token": refresh_token}
             )
         except Unauthenticated:
-            return  # the issuer knows neither the token nor, by now, the person
+            return  # the token was revoked, or the identity is already deleted
         headers = {"X-Amz-Target": DELETE_TARGET, "Content-Type": "application/x-amz-json-1.1"}
-        body = msgspec.json.encode({"AccessToken": told.access_token})
-        answer = await fetch(
-            self._client.post(self._delete_url).headers(headers).body_bytes(body), WHO
+        body = msgspec.json.encode({"AccessToken": tokens.access_token})
+        response = await fetch(
+            self._client.post(self._delete_url).headers(headers).body_bytes(body), SERVICE
         )
-        if answer.status >= 500 or answer.status == 429:
-            raise Unavailable("The issuer could not delete the identity")
+        if response.status >= 500 or response.status == 429:
+            raise Unavailable("The OIDC provider could not delete the identity")
 
-    async def _token(self, discovered: _Discovery, form: dict[str, str]) -> _Tokens:
-        request = self._client.post(discovered.token_endpoint)
+    async def _request_tokens(self, discovery: _Discovery, grant: dict[str, str]) -> _TokenResponse:
+        request = self._client.post(discovery.token_endpoint)
         if self._client_secret is not None:
             request = request.basic_auth(self._client_id, self._client_secret.reveal())
-        answer = await fetch(request.form({"client_id": self._client_id, **form}), WHO)
-        if answer.status in {400, 401, 403}:
-            raise _refused("The issuer does not accept the code")
-        return _expect(answer).decode(_Tokens, WHO)
+        response = await fetch(request.form({"client_id": self._client_id, **grant}), SERVICE)
+        if response.status in {400, 401, 403}:
+            raise _rejected("The OIDC provider rejected the code")
+        return _require_ok(response).decode(_TokenResponse, SERVICE)
 
     async def _discover(self) -> tuple[_Discovery, TokenVerifier]:
-        """The issuer's endpoints and keys, read again once an hour; what is known serves while it cannot be reached."""
+        """Return the endpoints and the token verifier, cached for an hour.
+
+        While the provider is unavailable, the stale cache is used.
+        """
         if self._issuer is None or not self._client_id:
-            raise Unavailable("Sign-in is not set up here", code="login_not_set_up")
+            raise Unavailable("Sign-in is not configured", code="login_not_set_up")
         now = self._clock.monotonic()
-        if self._known is not None and now < self._known[0]:
-            return self._known[1:]
+        if self._cached is not None and now < self._cached[0]:
+            return self._cached[1:]
         try:
-            discovered = await self._read(self._issuer)
+            discovery = await self._read_discovery(self._issuer)
         except Unavailable:
-            if self._known is None:
+            if self._cached is None:
                 raise
-            return self._known[1:]
-        verifier = self._verifier(discovered)
-        self._known = (now + KNOWN_SECONDS, discovered, verifier)
-        return discovered, verifier
+            return self._cached[1:]
+        verifier = self._verifier(discovery)
+        self._cached = (now + DISCOVERY_CACHE_SECONDS, discovery, verifier)
+        return discovery, verifier
 
-    async def _read(self, issuer: str) -> _Discovery:
-        answer = await fetch(self._client.get(f"{issuer}/.well-known/openid-configuration"), WHO)
-        discovered = _expect(answer).decode(_Discovery, WHO)
-        if discovered.issuer.rstrip("/") != issuer:
-            raise Unavailable("The issuer calls itself by another name")
-        return discovered
+    async def _read_discovery(self, issuer: str) -> _Discovery:
+        url = f"{issuer}/.well-known/openid-configuration"
+        response = await fetch(self._client.get(url), SERVICE)
+        discovery = _require_ok(response).decode(_Discovery, SERVICE)
+        if discovery.issuer.rstrip("/") != issuer:
+            raise Unavailable("The discovery document names another issuer")
+        return discovery
 
-    def _verifier(self, discovered: _Discovery) -> TokenVerifier:
-        if self._known is not None and self._known[1] == discovered:
-            return self._known[2]
-        keys = KeySet(http_key_fetcher(self._client, discovered.jwks_uri), self._clock)
-        return TokenVerifier(keys, self._clock, issuer=discovered.issuer, audience=self._client_id)
+    def _verifier(self, discovery: _Discovery) -> TokenVerifier:
+        if self._cached is not None and self._cached[1] == discovery:
+            return self._cached[2]
+        keys = KeySet(http_key_fetcher(self._client, discovery.jwks_uri), self._clock)
+        return TokenVerifier(keys, self._clock, issuer=discovery.issuer, audience=self._client_id)
 
 
-def _refused(message: str) -> Unauthenticated:
+def _rejected(message: str) -> Unauthenticated:
     return Unauthenticated(message, code="login_refused")
 
 
-def _expect(answer: HttpResponse) -> HttpResponse:
-    if answer.status != 200:
-        raise Unavailable(f"The issuer answered with {answer.status}")
-    return answer
+def _require_ok(response: HttpResponse) -> HttpResponse:
+    if response.status != 200:
+        raise Unavailable(f"The OIDC provider responded with status {response.status}")
+    return response

@@ -1,8 +1,8 @@
-"""The gateway to Strava: OAuth, tokens and activities, within the limits that Strava tells.
+"""The gateway to Strava: OAuth, tokens and activities, within Strava's rate limits.
 
-Reads are tried a few times; what changes something is sent once, and whoever asked may ask again.
-After a 429, or when an answer says that the limit is used up, no activity is read until the quarter
-of an hour or the day is over.
+Reads are retried a few times. Requests that change something are sent once. After a 429, or when a
+response reports an exhausted limit, the gateway reads no activity until the quarter hour or the day
+ends.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,14 @@ import msgspec
 from pyreqwest.client import Client
 from pyreqwest.request import RequestBuilder
 
-from tally.collect.model import Grant, Tokens, Workout, measure, moment
-from tally.collect.service.ports import Revoked
+from tally.collect.model.records import (
+    StravaGrant,
+    StravaTokens,
+    TokensRevoked,
+    Workout,
+    normalize_metres,
+    parse_time,
+)
 from tally.errors import Invalid, RateLimited, Unavailable
 from tally.kit.breaker import Breaker
 from tally.kit.clock import Clock
@@ -24,13 +30,13 @@ from tally.kit.metrics import Metrics
 from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
 
-WHO: Final = "Strava"
+SERVICE: Final = "Strava"
 SCOPE: Final = "read,activity:read_all"
-QUARTER: Final = 15 * 60
-DAY: Final = 86_400
-MAX_NAME: Final = 256
+QUARTER_HOUR_SECONDS: Final = 15 * 60
+DAY_SECONDS: Final = 86_400
+MAX_NAME_LENGTH: Final = 256
 
-_reading = RetryPolicy(
+_read_policy = RetryPolicy(
     attempts=3,
     base=0.2,
     cap=2,
@@ -43,7 +49,7 @@ class _Athlete(msgspec.Struct):
     id: int
 
 
-class _Token(msgspec.Struct):
+class _TokenResponse(msgspec.Struct):
     access_token: str
     refresh_token: str
     expires_at: int
@@ -51,6 +57,8 @@ class _Token(msgspec.Struct):
 
 
 class _Activity(msgspec.Struct):
+    """The fields of Strava's activity that Tally uses."""
+
     id: int
     start_date: str
     name: str = ""
@@ -64,7 +72,7 @@ class _Activity(msgspec.Struct):
 
 
 class StravaGateway:
-    """Strava, for one app of ours there."""
+    """A client of the Strava API for one registered application."""
 
     def __init__(
         self,
@@ -87,8 +95,8 @@ class StravaGateway:
         self._paused_until = 0.0
 
     def authorize_url(self, redirect_uri: str, state: str) -> str:
-        self._secret()
-        asked = {
+        self._require_secret()
+        parameters = {
             "client_id": self._client_id,
             "redirect_uri": redirect_uri,
             "response_type": "code",
@@ -96,142 +104,148 @@ class StravaGateway:
             "scope": SCOPE,
             "state": state,
         }
-        return f"{self._url}/oauth/authorize?{urlencode(asked)}"
+        return f"{self._url}/oauth/authorize?{urlencode(parameters)}"
 
-    def is_resting(self) -> bool:
+    def is_paused(self) -> bool:
         return self._clock.monotonic() < self._paused_until
 
-    async def exchange(self, code: str) -> Grant:
-        answer = await self._token({"grant_type": "authorization_code", "code": code})
-        if answer.status in {400, 401, 403}:
-            raise Invalid(
-                "Strava does not accept the code", code="strava_code_refused", field="code"
-            )
-        token = _expect(answer).decode(_Token, WHO)
+    async def exchange(self, code: str) -> StravaGrant:
+        response = await self._request_token({"grant_type": "authorization_code", "code": code})
+        if response.status in {400, 401, 403}:
+            raise Invalid("Strava rejected the code", code="strava_code_refused", field="code")
+        token = _require_ok(response).decode(_TokenResponse, SERVICE)
         if token.athlete is None:
-            raise Unavailable("Strava did not say whose tokens these are")
-        return Grant(token.athlete.id, _tokens(token))
+            raise Unavailable("Strava's token response has no athlete")
+        return StravaGrant(token.athlete.id, _tokens(token))
 
-    async def refresh(self, refresh_token: str) -> Tokens:
-        answer = await self._token({"grant_type": "refresh_token", "refresh_token": refresh_token})
-        if answer.status in {400, 401, 403}:
-            raise Revoked
-        return _tokens(_expect(answer).decode(_Token, WHO))
+    async def refresh(self, refresh_token: str) -> StravaTokens:
+        response = await self._request_token(
+            {"grant_type": "refresh_token", "refresh_token": refresh_token}
+        )
+        if response.status in {400, 401, 403}:
+            raise TokensRevoked
+        return _tokens(_require_ok(response).decode(_TokenResponse, SERVICE))
 
     async def deauthorize(self, access_token: str) -> None:
         request = self._client.post(f"{self._url}/oauth/deauthorize").form(
             {"access_token": access_token}
         )
-        answer = await self._breaker.call(lambda: _sent(request.bearer_auth(access_token)))
-        if answer.status in {400, 401, 403}:
-            raise Revoked
-        _expect(answer)
+        response = await self._breaker.call(lambda: _send(request.bearer_auth(access_token)))
+        if response.status in {400, 401, 403}:
+            raise TokensRevoked
+        _require_ok(response)
 
     async def activity(
         self, access_token: str, activity_id: int, athlete_id: int
     ) -> Workout | None:
-        """The activity as it is now; None where there is none of this athlete's."""
-        wait = self._paused_until - self._clock.monotonic()
-        if wait > 0:
-            raise RateLimited("Strava's limit is used up", retry_after=wait)
+        """Read an activity; None if the athlete has no such activity."""
+        delay = self._paused_until - self._clock.monotonic()
+        if delay > 0:
+            raise RateLimited("Strava's rate limit is exhausted", retry_after=delay)
 
         async def read() -> HttpResponse:
             request = self._client.get(f"{self._url}/api/v3/activities/{activity_id}").bearer_auth(
                 access_token
             )
-            return await self._breaker.call(lambda: _sent(request))
+            return await self._breaker.call(lambda: _send(request))
 
-        answer = await _reading.call(read, self._clock)
-        self._note_limits(answer)
-        if answer.status == 404:
+        response = await _read_policy.call(read, self._clock)
+        self._apply_rate_limit(response)
+        if response.status == 404:
             return None
-        if answer.status in {401, 403}:
-            raise Revoked
-        found = _expect(answer).decode(_Activity, WHO)
-        is_theirs = found.id == activity_id and (
-            found.athlete is None or found.athlete.id == athlete_id
+        if response.status in {401, 403}:
+            raise TokensRevoked
+        activity = _require_ok(response).decode(_Activity, SERVICE)
+        belongs_to_athlete = activity.id == activity_id and (
+            activity.athlete is None or activity.athlete.id == athlete_id
         )
-        return _workout(found) if is_theirs else None
+        return _workout(activity) if belongs_to_athlete else None
 
-    async def _token(self, form: dict[str, str]) -> HttpResponse:
-        whole = {"client_id": self._client_id, "client_secret": self._secret().reveal(), **form}
-        request = self._client.post(f"{self._url}/oauth/token").form(whole)
-        return await self._breaker.call(lambda: _sent(request))
+    async def _request_token(self, grant: dict[str, str]) -> HttpResponse:
+        form = {
+            "client_id": self._client_id,
+            "client_secret": self._require_secret().reveal(),
+            **grant,
+        }
+        request = self._client.post(f"{self._url}/oauth/token").form(form)
+        return await self._breaker.call(lambda: _send(request))
 
-    def _secret(self) -> Secret:
+    def _require_secret(self) -> Secret:
         if self._client_secret is None or not self._client_id:
-            raise Unavailable("Strava is not set up here", code="strava_not_set_up")
+            raise Unavailable("Strava is not configured", code="strava_not_set_up")
         return self._client_secret
 
-    def _note_limits(self, answer: HttpResponse) -> None:
-        wait = seconds_to_wait(answer, self._clock.seconds())
-        if wait:
-            self._paused_until = self._clock.monotonic() + wait
-        if answer.status == 429:
-            raise RateLimited("Strava's limit is used up", retry_after=wait)
+    def _apply_rate_limit(self, response: HttpResponse) -> None:
+        delay = rate_limit_delay(response, self._clock.seconds())
+        if delay:
+            self._paused_until = self._clock.monotonic() + delay
+        if response.status == 429:
+            raise RateLimited("Strava's rate limit is exhausted", retry_after=delay)
 
 
-def seconds_to_wait(answer: HttpResponse, now: int) -> float:
-    """How long no more may be read: told by Retry-After, or by which of the limits is used up; 0 if none is."""
-    told = answer.headers.get("retry-after", "")
-    if answer.status == 429 and told.isascii() and told.isdigit():
-        return float(min(int(told), DAY))
-    to_quarter, to_day = QUARTER - now % QUARTER, DAY - now % DAY
-    wait = to_quarter if answer.status == 429 else 0
+def rate_limit_delay(response: HttpResponse, now: int) -> float:
+    """Return the seconds until the next read is allowed.
+
+    Taken from Retry-After or from the limit that is exhausted; 0 if none is.
+    """
+    retry_after = response.headers.get("retry-after", "")
+    if response.status == 429 and retry_after.isascii() and retry_after.isdigit():
+        return float(min(int(retry_after), DAY_SECONDS))
+    to_quarter_hour = QUARTER_HOUR_SECONDS - now % QUARTER_HOUR_SECONDS
+    to_day = DAY_SECONDS - now % DAY_SECONDS
+    delay = to_quarter_hour if response.status == 429 else 0
     for family in ("x-ratelimit", "x-readratelimit"):
-        limits, usages = (
-            _pair(answer.headers, f"{family}-limit"),
-            _pair(answer.headers, f"{family}-usage"),
-        )
+        limits = _parse_pair(response.headers, f"{family}-limit")
+        usages = _parse_pair(response.headers, f"{family}-usage")
         if limits and usages:
-            wait = max(
-                wait,
-                to_quarter if usages[0] >= limits[0] else 0,
+            delay = max(
+                delay,
+                to_quarter_hour if usages[0] >= limits[0] else 0,
                 to_day if usages[1] >= limits[1] else 0,
             )
-    return float(wait)
+    return float(delay)
 
 
-def _pair(headers: Mapping[str, str], name: str) -> tuple[int, int] | None:
+def _parse_pair(headers: Mapping[str, str], name: str) -> tuple[int, int] | None:
     numbers = [part.strip() for part in headers.get(name, "").split(",")]
     if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
         return None
     return int(numbers[0]), int(numbers[1])
 
 
-async def _sent(request: RequestBuilder) -> HttpResponse:
-    answer = await fetch(request, WHO)
-    if answer.status >= 500:
-        raise Unavailable(f"Strava answered with {answer.status}")
-    return answer
+async def _send(request: RequestBuilder) -> HttpResponse:
+    response = await fetch(request, SERVICE)
+    if response.status >= 500:
+        raise Unavailable(f"Strava responded with status {response.status}")
+    return response
 
 
-def _expect(answer: HttpResponse) -> HttpResponse:
-    if answer.status == 429:
-        raise RateLimited("Strava's limit is used up", retry_after=60)
-    if answer.status != 200:
-        raise Unavailable(f"Strava answered with {answer.status}")
-    return answer
+def _require_ok(response: HttpResponse) -> HttpResponse:
+    if response.status == 429:
+        raise RateLimited("Strava's rate limit is exhausted", retry_after=60)
+    if response.status != 200:
+        raise Unavailable(f"Strava responded with status {response.status}")
+    return response
 
 
-def _tokens(token: _Token) -> Tokens:
-    return Tokens(token.access_token, token.refresh_token, token.expires_at)
+def _tokens(token: _TokenResponse) -> StravaTokens:
+    return StravaTokens(token.access_token, token.refresh_token, token.expires_at)
 
 
-def _workout(found: _Activity) -> Workout:
+def _workout(activity: _Activity) -> Workout:
     try:
-        started_at = moment(found.start_date, "start_date")
+        started_at = parse_time(activity.start_date, "start_date")
     except Invalid as error:
-        raise Unavailable("Strava told of an activity without a start") from error
+        raise Unavailable("Strava sent an activity without a valid start_date") from error
     return Workout(
         user_id="",
-        activity_id=found.id,
-        name=found.name[:MAX_NAME],
-        sport_type=(found.sport_type or found.type or "Unknown")[:MAX_NAME],
+        activity_id=activity.id,
+        name=activity.name[:MAX_NAME_LENGTH],
+        sport_type=(activity.sport_type or activity.type or "Unknown")[:MAX_NAME_LENGTH],
         started_at=started_at,
-        distance=measure(found.distance),
-        elevation=measure(found.total_elevation_gain),
-        moving_seconds=max(0, found.moving_time),
-        elapsed_seconds=max(0, found.elapsed_time),
+        distance=normalize_metres(activity.distance),
+        elevation=normalize_metres(activity.total_elevation_gain),
+        moving_seconds=max(0, activity.moving_time),
+        elapsed_seconds=max(0, activity.elapsed_time),
         event_time=0,
     )

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from tally.collect.model import AuditEvent, Held
-from tally.collect.service.audit_search import AuditKey
+from tally.collect.model.records import AuditEvent, MilestoneWithAwards
+from tally.collect.service.audit import AuditKey
 from tally.collect.wiring import Collect
 from tally.console.context import ConsoleContext
 from tally.console.mint_counter import PART_MINTED
@@ -51,8 +51,8 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
 
 async def _latest_athlete(collect: Collect, known: Mapping[str, str]) -> str:
     """Return the athlete who minted the latest part, or the first by name."""
-    search = collect.handlers.audit_search
-    events, _ = await search.page(search.checked(AuditKey(event=PART_MINTED)), 1, None)
+    search = collect.services.audit_search
+    events, _ = await search.page(search.complete_key(AuditKey(event=PART_MINTED)), 1, None)
     return next((event.user_id for event in events if event.user_id in known), next(iter(known)))
 
 
@@ -96,7 +96,7 @@ class AthleteView:
         if not self._user_id:
             return
         try:
-            held = await self._collect.handlers.milestones.all(self._user_id)
+            held = await self._collect.services.milestones.all(self._user_id)
         except TallyError as error:
             ui.notify(error.message, type="warning")
             return
@@ -108,13 +108,13 @@ class AthleteView:
         )
         if current is not None:
             await self._show_model(
-                await self._collect.handlers.milestones.get(
+                await self._collect.services.milestones.get(
                     self._user_id, current.milestone.milestone_id
                 )
             )
         await self._show_audit()
 
-    def _list(self, held: list[Held]) -> None:
+    def _list(self, held: list[MilestoneWithAwards]) -> None:
         if not held:
             empty_state("No milestones yet.")
         for each in held:
@@ -143,7 +143,7 @@ class AthleteView:
         self._chosen, self._drawn = milestone_id, None
         await self.refresh()
 
-    async def _show_model(self, held: Held) -> None:
+    async def _show_model(self, held: MilestoneWithAwards) -> None:
         milestone = held.milestone
         self._ledger.rows = [
             {
@@ -158,7 +158,7 @@ class AthleteView:
         if drawn == self._drawn:
             return
         self._drawn = drawn
-        model = await self._collect.handlers.shelf.get(milestone.model_id)
+        model = await self._collect.services.models.get(milestone.model_id)
         self._title.set_text(
             f"{model.meta.name}: {milestone.parts_minted} of {milestone.parts_total} parts earned"
         )
@@ -173,9 +173,9 @@ class AthleteView:
             aim_camera(scene, model)
 
     async def _show_audit(self) -> None:
-        search = self._collect.handlers.audit_search
+        search = self._collect.services.audit_search
         events, _ = await search.page(
-            search.checked(AuditKey(user=self._user_id)), MAX_EVENTS, None
+            search.complete_key(AuditKey(user=self._user_id)), MAX_EVENTS, None
         )
         self._audit.show(events, lambda: _show_events(events))
 

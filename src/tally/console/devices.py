@@ -10,7 +10,7 @@ from tally.console.charts import DAYS, HOURS, line, line_chart
 from tally.console.context import ConsoleContext
 from tally.console.formatting import format_ago
 from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
-from tally.devices.model import ApiKey, Device, Reading
+from tally.devices.model.records import ApiKey, Device, Reading
 from tally.devices.wiring import Devices
 from tally.errors import NotFound, TallyError
 
@@ -56,7 +56,7 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
             not_started("devices")
             return
         try:
-            found = await devices.handlers.registry.get(hardware_id)
+            found = await devices.services.registry.get(hardware_id)
         except TallyError as error:
             heading("Device")
             empty_state(error.message)
@@ -76,7 +76,7 @@ async def _device_list(context: ConsoleContext, devices: Devices) -> None:
             empty_state('No devices yet. Start some with "tally sim boards".')
 
     async def refresh() -> None:
-        page, _ = await devices.handlers.registry.by_activity(MAX_DEVICES, None)
+        page, _ = await devices.services.registry.by_activity(MAX_DEVICES, None)
         now = context.clock.now()
         table.rows = [_device_row(device, now) for device in page]
         table.update()
@@ -107,14 +107,14 @@ async def _keys(devices: Devices) -> None:
         key_list = ui.column().classes("w-full gap-1")
 
     async def refresh() -> None:
-        page, _ = await devices.handlers.keys.newest_first(MAX_KEYS, None)
+        page, _ = await devices.services.keys.newest_first(MAX_KEYS, None)
         key_list.clear()
         with key_list:
             for key in page:
                 _key_row(devices, key, refresh)
 
     async def create() -> None:
-        _, raw = await devices.handlers.keys.create(description.value or None)
+        _, raw = await devices.services.keys.create(description.value or None)
         with ui.dialog() as dialog, ui.card():
             ui.label("Copy the key now. It is not shown again.").props("role=heading aria-level=2")
             ui.label(raw).classes("text-weight-bold").style("font-family: monospace").props(
@@ -130,7 +130,7 @@ async def _keys(devices: Devices) -> None:
 
 def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
     async def revoke() -> None:
-        await devices.handlers.keys.revoke(key.key_id)
+        await devices.services.keys.revoke(key.key_id)
         await refresh()
 
     with ui.row().classes("items-center gap-3"):
@@ -163,14 +163,14 @@ async def _device(context: ConsoleContext, devices: Devices, device: Device) -> 
 
     async def refresh() -> None:
         try:
-            reading = await devices.handlers.history.latest(device.hardware_id)
+            reading = await devices.services.history.latest(device.hardware_id)
         except NotFound:
             return
         latest.show(reading.sensors, lambda: _sensor_values(reading))
         now = context.clock.milliseconds()
         since = max(0, now - TIME_RANGES[str(time_span.value)])
         for sensor in sorted(reading.sensors):
-            series = await devices.handlers.history.series(
+            series = await devices.services.history.series(
                 device.hardware_id, sensor, (since, now), CHART_POINTS
             )
             if sensor not in sensor_charts:
@@ -196,7 +196,7 @@ def _rename_form(devices: Devices, device: Device) -> None:
     name = ui.input("Device name", value=device.friendly_name or "").classes("w-64")
 
     async def rename() -> None:
-        await devices.handlers.registry.rename(device.hardware_id, name.value or None)
+        await devices.services.registry.rename(device.hardware_id, name.value or None)
         ui.notify("Renamed. The name applies from the next reading.")
 
     ui.button("Rename", on_click=rename).props("flat no-caps")

@@ -120,7 +120,7 @@ class MintHeadline:
         self._collect = collect
         self._rates = rates
         self._names = names
-        self._mints = MintCounter(collect.handlers.audit_search)
+        self._mints = MintCounter(collect.services.audit_search)
         self._latest_mint: tuple[object, str] = (None, "none yet")
 
     async def query(self) -> Headline:
@@ -143,10 +143,10 @@ class MintHeadline:
             return "none yet"
         athlete = self._names().get(event.user_id, "an athlete")
         try:
-            held = await self._collect.handlers.milestones.get(
+            held = await self._collect.services.milestones.get(
                 event.user_id, str(event.facts["milestone"])
             )
-            model = await self._collect.handlers.shelf.get(held.milestone.model_id)
+            model = await self._collect.services.models.get(held.milestone.model_id)
         except NotFound:  # The account has been deleted.
             return "latest: deleted account"
         part = next(
@@ -173,7 +173,7 @@ async def scoreboard_headline(scoreboard: Scoreboard) -> Headline:
 
 
 async def devices_headline(devices: Devices, rates: CounterRates) -> Headline:
-    awake = devices.handlers.registry.noted.count()
+    awake = devices.services.registry.recently_seen.count()
     details = (
         f"{format_rate(rates.rate('readings'))} readings/s",
         f"{rates.total('readings'):,.0f} stored since start",

@@ -7,8 +7,8 @@ up to which the count is final.
 from dataclasses import dataclass
 from typing import Final
 
-from tally.collect.model import AuditEvent
-from tally.collect.service.audit_search import AuditKey, AuditSearch
+from tally.collect.model.records import AuditEvent
+from tally.collect.service.audit import AuditKey, AuditSearch
 
 PART_MINTED: Final = "MILESTONE_PART_MINTED"
 PAGE_SIZE: Final = 100
@@ -31,7 +31,7 @@ class MintCounter:
 
     async def update(self) -> None:
         """Read new mints and update the count."""
-        key = self.search.checked(AuditKey(event=PART_MINTED))
+        key = self.search.complete_key(AuditKey(event=PART_MINTED))
         if key.month != self._month:
             self._month, self._settled, self._settled_until, self.is_more, self.latest = (
                 key.month or "",

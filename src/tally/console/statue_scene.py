@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from tally.collect.model import Model
+from tally.collect.model.records import Model
 
 EARNED: Final = 1.0
 MISSING: Final = 0.22

@@ -1,7 +1,7 @@
-"""Devices: readings of boards in the field, stored once each.
+"""Devices: sensor readings from boards in the field, each stored exactly once.
 
-Boards register and post what they measured, with an API key; they may retry for hours, and nothing
-is stored twice. Kept are four locked tables: devices, their readings, the batch ids seen in the
-last thirty days, and API keys. Operators list devices, read and export readings, and watch them
-arrive, with a bearer token.
+Boards register and post readings with an API key. They may retry for hours without creating
+duplicates. Four locked tables hold devices, readings, the batch ids of the last 30 days, and API
+keys. Operators list devices, query and export readings, and subscribe to new readings over SSE,
+with a bearer token.
 """

@@ -1,4 +1,4 @@
-"""The backend put together: repositories and services on a store and the settings."""
+"""Builds the devices backend: repositories, services and routes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,71 +6,88 @@ from dataclasses import dataclass
 from typing import Final
 
 from tally.dependencies import DEVICES_ADMIN_KEY, Dependencies
-from tally.devices.api.handlers import Announcer, Handlers
-from tally.devices.api.routes import device_api
+from tally.devices.api.auth import DevicesAuth
+from tally.devices.api.events import ReadingPublisher
+from tally.devices.api.handlers import Handlers
+from tally.devices.api.routes import devices_api
 from tally.devices.repository.devices import DeviceRepository
-from tally.devices.repository.keys import KeyRepository
+from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.repository.readings import ReadingRepository
-from tally.devices.service.history import History
-from tally.devices.service.ingestion import Ingestion
-from tally.devices.service.keys import KNOWN_SECONDS, KeyService
-from tally.devices.service.registry import NAME_SECONDS, Registry
+from tally.devices.service.history import ReadingHistory
+from tally.devices.service.ingestion import IngestionService
+from tally.devices.service.keys import KEY_CACHE_SECONDS, LAST_USED_INTERVAL, ApiKeyService
+from tally.devices.service.registry import (
+    LAST_SEEN_INTERVAL,
+    NAME_CACHE_SECONDS,
+    DeviceRegistry,
+)
+from tally.devices.service.services import DevicesServices
 from tally.kit.backend import Probe
 from tally.kit.endpoints import Api
 from tally.kit.jobs import Job
 from tally.kit.rate_limiter import RateLimiter
 from tally.kit.ttl_cache import TTLCache
 
-REPOSITORIES: Final = (DeviceRepository, ReadingRepository, KeyRepository)
-MAX_KNOWN: Final = 50_000
+REPOSITORIES: Final = (DeviceRepository, ReadingRepository, ApiKeyRepository)
+MAX_CACHED: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The backend, open: its routes, and the services behind them, which the console asks too."""
+    """The open backend: its routes, and its services for the console."""
 
     api: Api
-    handlers: Handlers
+    services: DevicesServices
     jobs: tuple[Job, ...] = ()
     probes: tuple[Probe, ...] = ()
 
 
 @asynccontextmanager
 async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
-    """Build the backend; it has nothing to close."""
-    settings, clock, store = dependencies.settings, dependencies.clock, dependencies.store
-    devices, readings = DeviceRepository(store), ReadingRepository(store)
-    registry = Registry(
-        devices, clock, TTLCache(clock, NAME_SECONDS, MAX_KNOWN), TTLCache(clock, 300, MAX_KNOWN)
-    )
+    """Open the backend. It has nothing to close."""
+    services = _services(dependencies)
     handlers = Handlers(
-        keys=_keys(dependencies),
-        registry=registry,
-        ingestion=Ingestion(
-            readings,
-            registry,
-            clock,
-            settings.devices_retention_days * 86_400,
-            Announcer(dependencies.hub),
-        ),
-        history=History(readings, devices),
+        services=services,
+        auth=DevicesAuth(services.keys, dependencies.key(DEVICES_ADMIN_KEY)),
         cursors=dependencies.cursors,
         hub=dependencies.hub,
-        admin_token=dependencies.key(DEVICES_ADMIN_KEY),
     )
     origins = tuple(
-        origin.strip() for origin in settings.devices_cors_origins.split(",") if origin.strip()
+        origin.strip()
+        for origin in dependencies.settings.devices_cors_origins.split(",")
+        if origin.strip()
     )
-    yield Devices(device_api(handlers, origins), handlers)
+    yield Devices(devices_api(handlers, origins), services)
 
 
-def _keys(dependencies: Dependencies) -> KeyService:
+def _services(dependencies: Dependencies) -> DevicesServices:
+    settings, clock, store = dependencies.settings, dependencies.clock, dependencies.store
+    devices, readings = DeviceRepository(store), ReadingRepository(store)
+    registry = DeviceRegistry(
+        devices,
+        clock,
+        TTLCache(clock, NAME_CACHE_SECONDS, MAX_CACHED),
+        TTLCache(clock, LAST_SEEN_INTERVAL.total_seconds(), MAX_CACHED),
+    )
+    ingestion = IngestionService(
+        readings,
+        registry,
+        clock,
+        settings.devices_retention_days * 86_400,
+        ReadingPublisher(dependencies.hub),
+    )
+    return DevicesServices(
+        _keys(dependencies), registry, ingestion, ReadingHistory(readings, devices)
+    )
+
+
+def _keys(dependencies: Dependencies) -> ApiKeyService:
     clock, limit = dependencies.clock, dependencies.settings.devices_rate_limit
-    return KeyService(
-        KeyRepository(dependencies.store),
+    return ApiKeyService(
+        ApiKeyRepository(dependencies.store),
         clock,
         dependencies.secret(dependencies.settings.devices_key_pepper, "devices-pepper.key"),
         RateLimiter(clock, per_second=limit, burst=2 * limit),
-        TTLCache(clock, KNOWN_SECONDS, MAX_KNOWN),
-        TTLCache(clock, 300, MAX_KNOWN),
+        TTLCache(clock, KEY_CACHE_SECONDS, MAX_CACHED),
+        TTLCache(clock, LAST_USED_INTERVAL.total_seconds(), MAX_CACHED),
     )

@@ -1,1 +1,1 @@
-"""api."""
+"""The HTTP API of the collect backend, for browsers, Strava and operators."""

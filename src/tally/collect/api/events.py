@@ -1,57 +1,57 @@
-"""Who watches a milestone sees its progress and its mints, whichever process applied the workout."""
+"""SSE events: publishes progress and mints of milestones, whichever process wrote them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tally.collect.api import render
-from tally.collect.model import Award, Held, Milestone
-from tally.collect.repository.main import CollectRepository
+from tally.collect.api.schemas.responses import award_body, progress_body
+from tally.collect.model.records import Award, Milestone, MilestoneWithAwards
 from tally.kit.change_poller import ChangePoller
 from tally.kit.clock import Clock
 from tally.kit.hub import Hub
 
 MilestoneKey: TypeAlias = tuple[str, str]
-MilestoneFollower: TypeAlias = ChangePoller[MilestoneKey, Held]
+MilestonePoller: TypeAlias = ChangePoller[MilestoneKey, MilestoneWithAwards]
+ReadVersions: TypeAlias = Callable[[Sequence[MilestoneKey]], Awaitable[Mapping[MilestoneKey, int]]]
+ReadMilestone: TypeAlias = Callable[[str, str], Awaitable[MilestoneWithAwards | None]]
 
 
-def topic_of(key: MilestoneKey) -> str:
-    """The hub's topic of a milestone, by its owner and its id."""
+def milestone_topic(key: MilestoneKey) -> str:
+    """Return the hub topic for a milestone, identified by user id and milestone id."""
     return f"collect:{key[0]}:{key[1]}"
 
 
-def milestone_follower(main: CollectRepository, hub: Hub, clock: Clock) -> MilestoneFollower:
-    """Looks for changes of the milestones that are watched here, and publishes them."""
+def milestone_poller(
+    versions: ReadVersions, read_milestone: ReadMilestone, hub: Hub, clock: Clock
+) -> MilestonePoller:
+    """Build the poller that detects changes of subscribed milestones and publishes them."""
 
-    async def versions(keys: Sequence[MilestoneKey]) -> Mapping[MilestoneKey, int]:
-        return await main.versions(keys)
+    async def read(key: MilestoneKey) -> MilestoneWithAwards | None:
+        return await read_milestone(*key)
 
-    async def read(key: MilestoneKey) -> Held | None:
-        return await main.milestone(*key)
-
-    def tell(key: MilestoneKey, before: Held, after: Held) -> None:
-        topic = topic_of(key)
-        hub.publish(topic, "progress", render.progress_body(after.milestone))
+    def publish_change(
+        key: MilestoneKey, before: MilestoneWithAwards, after: MilestoneWithAwards
+    ) -> None:
+        topic = milestone_topic(key)
+        hub.publish(topic, "progress", progress_body(after.milestone))
         minted = [award for award in after.awards if award.part.index not in before.ledger]
-        hub.publish_all(topic, "minted", (render.award_body(award) for award in minted))
+        hub.publish_all(topic, "minted", (award_body(award) for award in minted))
 
     return ChangePoller(
         clock,
         versions=versions,
         read=read,
-        version=lambda held: held.milestone.version,
-        on_change=tell,
+        version=lambda current: current.milestone.version,
+        on_change=publish_change,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Announcer:
-    """Has those who watch a milestone told at once of what this process has written."""
+class MilestonePublisher:
+    """Publishes changes written by this process without waiting for the next poll."""
 
-    follower: MilestoneFollower
+    poller: MilestonePoller
 
-    def __call__(self, milestone: Milestone, awards: Sequence[Award]) -> None:
-        del (
-            awards
-        )  # read again with the milestone, together with what others may have minted meanwhile
-        self.follower.refresh((milestone.user_id, milestone.milestone_id))
+    def publish(self, milestone: Milestone, awards: Sequence[Award]) -> None:
+        del awards  # the poller reads them again, with those that other processes minted
+        self.poller.refresh((milestone.user_id, milestone.milestone_id))

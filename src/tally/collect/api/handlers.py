@@ -1,195 +1,190 @@
-"""What each route does: parse, call the service, render. The list of routes is in `routes.py`."""
+"""Request handlers: each parses a request, calls a service and builds the response.
+
+`routes.py` lists the routes.
+"""
 
 from dataclasses import dataclass
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp
 
-from tally.collect.api import render, schemas
-from tally.collect.api.browser import LOGIN_COOKIE, SESSION_COOKIE, Site
-from tally.collect.api.events import MilestoneFollower, topic_of
-from tally.collect.model import Held, PageKey, Session
-from tally.collect.service.accounts import Accounts
-from tally.collect.service.audit_search import AuditKey, AuditSearch
-from tally.collect.service.engine import ProgressEngine
-from tally.collect.service.linking import Linking
-from tally.collect.service.milestones import MilestoneService
-from tally.collect.service.models import ModelShelf
-from tally.collect.service.sign_in import SignIn
-from tally.collect.service.webhook import Webhook
-from tally.collect.service.workouts import WorkoutService
+from tally.collect.api.auth import LOGIN_COOKIE, SESSION_COOKIE, CollectAuth
+from tally.collect.api.events import MilestonePoller, milestone_topic
+from tally.collect.api.schemas import requests, responses
+from tally.collect.model.records import BrowserSession, MilestoneWithAwards, PageKey
+from tally.collect.service.audit import AuditKey
+from tally.collect.service.services import CollectServices
 from tally.errors import Unauthenticated
-from tally.kit.auth import require_bearer
 from tally.kit.body import read_json, read_query
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.kit.event_stream import EventStream
 from tally.kit.http import Json
 from tally.kit.hub import Hub
-from tally.settings import Secret
 
-PRIVATE = {"Cache-Control": "no-store"}
-MAX_EVENT = 64 * 1024
+NO_STORE: Final = {"Cache-Control": "no-store"}
+MAX_EVENT_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
-    """The handlers, with all they need."""
+    """The request handlers of the collect backend."""
 
-    site: Site
-    sign_in: SignIn
-    linking: Linking
-    webhook: Webhook
-    accounts: Accounts
-    shelf: ModelShelf
-    milestones: MilestoneService
-    engine: ProgressEngine
-    workout_service: WorkoutService
-    audit_search: AuditSearch
-    follower: MilestoneFollower
+    services: CollectServices
+    auth: CollectAuth
+    poller: MilestonePoller
     cursors: Cursors
     hub: Hub
-    admin_token: Secret
 
     async def health(self, _: Request) -> ASGIApp:
-        return Json(schemas.Health("ok"))
+        return Json(responses.CollectHealth("ok"))
 
     async def ready(self, _: Request) -> ASGIApp:
-        await self.shelf.all()
-        return Json(schemas.Health("ready"))
+        await self.services.models.all()
+        return Json(responses.CollectHealth("ready"))
 
     async def login(self, request: Request) -> ASGIApp:
-        query = read_query(request, schemas.ReturnQuery)
-        begun = await self.sign_in.begin(
-            self._login_uri(request), query.return_to or self._home(request)
+        query = read_query(request, requests.ReturnQuery)
+        redirect = await self.services.sign_in.begin(
+            self._login_callback_url(request), query.return_to or self._default_path(request)
         )
-        response = RedirectResponse(begun.url, 302, PRIVATE)
-        self.site.begin(response, begun.browser)
+        response = RedirectResponse(redirect.url, 302, NO_STORE)
+        self.auth.set_login_cookie(response, redirect.browser_secret)
         return response
 
     async def login_callback(self, request: Request) -> ASGIApp:
-        answer = read_query(request, schemas.LoginAnswer)
-        if answer.error or not answer.code:
-            raise Unauthenticated("The issuer did not let you in", code="login_refused")
-        done = await self.sign_in.finish(
-            state=answer.state,
-            code=answer.code,
-            browser=request.cookies.get(LOGIN_COOKIE),
-            redirect_uri=self._login_uri(request),
-            former=request.cookies.get(SESSION_COOKIE),
-            ip=_address(request),
+        query = read_query(request, requests.LoginCallbackQuery)
+        if query.error or not query.code:
+            raise Unauthenticated("The OIDC provider rejected the sign-in", code="login_refused")
+        result = await self.services.sign_in.finish(
+            state=query.state,
+            code=query.code,
+            browser_secret=request.cookies.get(LOGIN_COOKIE),
+            redirect_uri=self._login_callback_url(request),
+            former_session_id=request.cookies.get(SESSION_COOKIE),
+            ip=_client_ip(request),
         )
-        response = RedirectResponse(done.return_to, 303, PRIVATE)
-        self.site.sign_in(response, done.session_id)
+        response = RedirectResponse(result.return_to, 303, NO_STORE)
+        self.auth.set_session_cookie(response, result.session_id)
         return response
 
     async def logout(self, request: Request) -> ASGIApp:
-        session = await self._changing(request)
-        await self.sign_in.end(session, _address(request))
-        response = Response(status_code=204, headers=PRIVATE)
-        self.site.sign_out(response)
+        session = await self.auth.require_session_for_change(request)
+        await self.services.sign_in.end(session, _client_ip(request))
+        response = Response(status_code=204, headers=NO_STORE)
+        self.auth.clear_session_cookie(response)
         return response
 
     async def me(self, request: Request) -> ASGIApp:
-        session = await self._session(request)
-        return Json(render.me(await self.accounts.summary(session.user_id)), 200, PRIVATE)
+        session = await self.auth.require_session(request)
+        summary = await self.services.accounts.summary(session.user_id)
+        return Json(responses.me_body(summary), 200, NO_STORE)
 
     async def connect(self, request: Request) -> ASGIApp:
-        session = await self._session(request)
-        query = read_query(request, schemas.ReturnQuery)
-        back = query.return_to or self._home(request)
-        return RedirectResponse(
-            await self.linking.begin(session, self._strava_uri(request), back), 302, PRIVATE
+        session = await self.auth.require_session(request)
+        query = read_query(request, requests.ReturnQuery)
+        url = await self.services.linking.begin(
+            session,
+            self.auth.url(request, "/strava/callback"),
+            query.return_to or self._default_path(request),
         )
+        return RedirectResponse(url, 302, NO_STORE)
 
     async def strava_callback(self, request: Request) -> ASGIApp:
-        session = await self._session(request)
-        answer = read_query(request, schemas.StravaAnswer)
-        back = await self.linking.finish(
-            session, state=answer.state, code=answer.code, scope=answer.scope, error=answer.error
+        session = await self.auth.require_session(request)
+        query = read_query(request, requests.StravaCallbackQuery)
+        return_to = await self.services.linking.finish(
+            session, state=query.state, code=query.code, scope=query.scope, error=query.error
         )
-        return RedirectResponse(back, 303, PRIVATE)
+        return RedirectResponse(return_to, 303, NO_STORE)
 
     async def strava_status(self, request: Request) -> ASGIApp:
-        session = await self._session(request)
-        return Json(render.strava_status(await self.linking.status(session.user_id)), 200, PRIVATE)
+        session = await self.auth.require_session(request)
+        connection = await self.services.linking.status(session.user_id)
+        return Json(responses.strava_status(connection), 200, NO_STORE)
 
     async def disconnect(self, request: Request) -> ASGIApp:
-        session = await self._changing(request)
-        await self.linking.disconnect(session.user_id)
-        return Response(status_code=204, headers=PRIVATE)
+        session = await self.auth.require_session_for_change(request)
+        await self.services.linking.disconnect(session.user_id)
+        return Response(status_code=204, headers=NO_STORE)
 
     async def handshake(self, request: Request) -> ASGIApp:
-        query = read_query(request, schemas.HandshakeQuery)
-        self.webhook.check_handshake(query.mode, query.verify_token)
-        return Json(schemas.Handshake(query.challenge))
+        query = read_query(request, requests.HandshakeQuery)
+        self.services.webhook.check_handshake(query.mode, query.verify_token)
+        return Json(responses.Handshake(query.challenge))
 
     async def event(self, request: Request) -> ASGIApp:
-        await self.webhook.receive(
-            schemas.told(await read_json(request, schemas.EventBody, limit=MAX_EVENT))
-        )
-        return Json(schemas.Received())
+        body = await read_json(request, requests.StravaEventBody, limit=MAX_EVENT_BYTES)
+        await self.services.webhook.receive(requests.to_delivery(body))
+        return Json(responses.EventReceived())
 
     async def workouts(self, request: Request) -> ASGIApp:
-        session = await self._session(request)
-        query = read_query(request, schemas.PageQuery)
+        session = await self.auth.require_session(request)
+        query = read_query(request, requests.WorkoutsQuery)
         purpose = query_fingerprint("collect.workouts", user=session.user_id)
-        start = self._start(purpose, query.cursor)
-        found, following = await self.workout_service.page(session.user_id, query.limit, start)
-        page = schemas.WorkoutPage(
-            [render.workout_body(each) for each in found], self._cursor(purpose, following)
+        workouts, next_key = await self.services.accounts.workouts(
+            session.user_id, query.limit, self._page_key(purpose, query.cursor)
         )
-        return Json(page, 200, PRIVATE)
+        bodies = [responses.workout_body(workout) for workout in workouts]
+        return Json(responses.WorkoutPage(bodies, self._cursor(purpose, next_key)), 200, NO_STORE)
 
     async def models(self, _: Request) -> ASGIApp:
-        return Json(schemas.ModelList([render.model_body(meta) for meta in await self.shelf.all()]))
+        models = await self.services.models.all()
+        return Json(responses.ModelList([responses.model_body(meta) for meta in models]))
 
     async def model(self, request: Request) -> ASGIApp:
-        return Json(render.whole_model(await self.shelf.get(request.path_params["model_id"])))
+        model = await self.services.models.get(request.path_params["model_id"])
+        return Json(responses.model_with_parts(model))
 
     async def create_milestone(self, request: Request) -> ASGIApp:
-        session = await self._changing(request)
-        body = await read_json(request, schemas.NewMilestone)
-        held = await self.milestones.create(session.user_id, schemas.goal(body))
-        return Json(render.milestone_body(held), 201, PRIVATE)
+        session = await self.auth.require_session_for_change(request)
+        body = await read_json(request, requests.NewMilestoneBody)
+        created = await self.services.milestones.create(session.user_id, requests.to_goal(body))
+        return Json(responses.milestone_body(created), 201, NO_STORE)
 
     async def list_milestones(self, request: Request) -> ASGIApp:
-        session = await self._session(request)
-        found = [render.milestone_body(held) for held in await self.milestones.all(session.user_id)]
-        return Json(schemas.MilestoneList(found), 200, PRIVATE)
+        session = await self.auth.require_session(request)
+        milestones = await self.services.milestones.all(session.user_id)
+        bodies = [responses.milestone_body(milestone) for milestone in milestones]
+        return Json(responses.MilestoneList(bodies), 200, NO_STORE)
 
     async def show_milestone(self, request: Request) -> ASGIApp:
-        session = await self._session(request)
-        return Json(render.milestone_body(await self._held(request, session)), 200, PRIVATE)
+        session = await self.auth.require_session(request)
+        milestone = await self._milestone(request, session)
+        return Json(responses.milestone_body(milestone), 200, NO_STORE)
 
     async def recompute(self, request: Request) -> ASGIApp:
-        session = await self._changing(request)
-        held = await self.engine.recompute(session.user_id, request.path_params["milestone_id"])
-        return Json(render.milestone_body(held), 200, PRIVATE)
+        session = await self.auth.require_session_for_change(request)
+        milestone = await self.services.engine.recompute(
+            session.user_id, request.path_params["milestone_id"]
+        )
+        return Json(responses.milestone_body(milestone), 200, NO_STORE)
 
     async def stream(self, request: Request) -> ASGIApp:
-        session = await self._session(request)
-        held = await self._held(request, session)
+        session = await self.auth.require_session(request)
+        current = await self._milestone(request, session)
 
         async def snapshot() -> tuple[str, object]:
-            return "milestone", render.milestone_body(await self._held(request, session))
+            milestone = await self._milestone(request, session)
+            return "milestone", responses.milestone_body(milestone)
 
-        key = (session.user_id, held.milestone.milestone_id)
+        key = (session.user_id, current.milestone.milestone_id)
         return EventStream(
-            self.hub, topic_of(key), request, snapshot, self.follower.watch(key, held)
+            self.hub, milestone_topic(key), request, snapshot, self.poller.watch(key, current)
         )
 
     async def delete_account(self, request: Request) -> ASGIApp:
-        session = await self._changing(request)
-        await self.accounts.delete(session, _address(request))
-        response = Response(status_code=204, headers=PRIVATE)
-        self.site.sign_out(response)
+        session = await self.auth.require_session_for_change(request)
+        await self.services.accounts.delete(session, _client_ip(request))
+        response = Response(status_code=204, headers=NO_STORE)
+        self.auth.clear_session_cookie(response)
         return response
 
     async def audit(self, request: Request) -> ASGIApp:
-        require_bearer(request, self.admin_token)
-        query = read_query(request, schemas.AuditQuery)
-        key = self.audit_search.checked(
+        self.auth.require_operator(request)
+        query = read_query(request, requests.AuditQuery)
+        key = self.services.audit_search.complete_key(
             AuditKey(query.user, query.correlation, query.event, query.month)
         )
         purpose = query_fingerprint(
@@ -199,40 +194,28 @@ class Handlers:
             event=key.event,
             month=key.month,
         )
-        events, following = await self.audit_search.page(
-            key, query.limit, self._start(purpose, query.cursor)
+        events, next_key = await self.services.audit_search.page(
+            key, query.limit, self._page_key(purpose, query.cursor)
         )
-        page = schemas.AuditPage(
-            [render.audit_body(event) for event in events], self._cursor(purpose, following)
-        )
-        return Json(page, 200, PRIVATE)
+        bodies = [responses.audit_body(event) for event in events]
+        return Json(responses.AuditPage(bodies, self._cursor(purpose, next_key)), 200, NO_STORE)
 
-    async def _session(self, request: Request) -> Session:
-        return await self.sign_in.resolve(request.cookies.get(SESSION_COOKIE))
+    async def _milestone(self, request: Request, session: BrowserSession) -> MilestoneWithAwards:
+        milestone_id = request.path_params["milestone_id"]
+        return await self.services.milestones.get(session.user_id, milestone_id)
 
-    async def _changing(self, request: Request) -> Session:
-        """The session of a request that changes something, which must come from a page of ours."""
-        self.site.require_own_page(request)
-        return await self._session(request)
+    def _login_callback_url(self, request: Request) -> str:
+        return self.auth.url(request, "/auth/callback")
 
-    async def _held(self, request: Request, session: Session) -> Held:
-        return await self.milestones.get(session.user_id, request.path_params["milestone_id"])
-
-    def _login_uri(self, request: Request) -> str:
-        return self.site.url(request, "/auth/callback")
-
-    def _strava_uri(self, request: Request) -> str:
-        return self.site.url(request, "/strava/callback")
-
-    def _home(self, request: Request) -> str:
+    def _default_path(self, request: Request) -> str:
         return f"{request.scope.get('root_path', '')}/me"
 
-    def _start(self, purpose: str, cursor: str | None) -> PageKey | None:
+    def _page_key(self, purpose: str, cursor: str | None) -> PageKey | None:
         return None if cursor is None else self.cursors.decode(purpose, cursor)
 
-    def _cursor(self, purpose: str, following: PageKey | None) -> str | None:
-        return None if following is None else self.cursors.encode(purpose, following)
+    def _cursor(self, purpose: str, page_key: PageKey | None) -> str | None:
+        return None if page_key is None else self.cursors.encode(purpose, page_key)
 
 
-def _address(request: Request) -> str | None:
+def _client_ip(request: Request) -> str | None:
     return None if request.client is None else request.client.host

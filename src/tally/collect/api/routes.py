@@ -1,9 +1,10 @@
-"""The routes of the collect backend as a list: sign-in, Strava, workouts, models, milestones, the account, and audit."""
+"""The routes of the collect API."""
 
 from typing import Any, Final
 
-from tally.collect.api import schemas
+from tally.collect.api import examples
 from tally.collect.api.handlers import Handlers
+from tally.collect.api.schemas import requests, responses
 from tally.errors import (
     Conflict,
     Forbidden,
@@ -22,126 +23,42 @@ SECURITY: Final = {
     "admin": {"type": "http", "scheme": "bearer"},
 }
 
-_MOMENT: Final = "2026-01-15T10:30:00Z"
-_MILESTONE_ID: Final = "01JHKZ7V5X9T4QZ1M2N3P4R5S6"
-_UNAVAILABLE: Final = Unavailable("The store cannot answer now", retry_after=1)
-_NO_SESSION: Final = Unauthenticated("Sign in first", code="invalid_session")
-_CROSS_SITE: Final = Forbidden("The request comes from another site", code="cross_site_request")
-_BAD_STATE: Final = Invalid(
-    "This was not begun in this browser, or too long ago; begin again", code="invalid_state"
+_UNAVAILABLE: Final = Unavailable("The store is unavailable", retry_after=1)
+_NO_SESSION: Final = Unauthenticated("Not signed in", code="invalid_session")
+_CROSS_SITE: Final = Forbidden("Cross-site request", code="cross_site_request")
+_INVALID_STATE: Final = Invalid(
+    "state is expired or belongs to another browser; start again", code="invalid_state"
 )
-_BAD_PATH: Final = Invalid("return_to must be a path of this site", code="invalid_field")
-_NO_MILESTONE: Final = NotFound("There is no such milestone", code="milestone_not_found")
-_NO_MODEL: Final = NotFound("There is no such model", code="model_not_found")
-_TOO_MANY: Final = Conflict("There are more than 3000 workouts", code="too_many_workouts")
-_NOT_SET_UP: Final = Unavailable("Strava is not set up here", code="strava_not_set_up")
+_INVALID_PATH: Final = Invalid(
+    "return_to must be a path of this site with at most 512 characters", code="invalid_field"
+)
+_NO_MILESTONE: Final = NotFound("The milestone does not exist", code="milestone_not_found")
+_NO_MODEL: Final = NotFound("The model does not exist", code="model_not_found")
+_TOO_MANY_WORKOUTS: Final = Conflict(
+    "The account has more than 3000 workouts", code="too_many_workouts"
+)
+_NOT_CONFIGURED: Final = Unavailable("Strava is not configured", code="strava_not_set_up")
 
-_READING: Final[dict[str, Any]] = {
-    "errors": (_NO_SESSION, _UNAVAILABLE),
-    "security": ("cc_session",),
-}
-
-
-def _changing(*errors: TallyError) -> dict[str, Any]:
-    return {
-        "errors": (*errors, _NO_SESSION, _CROSS_SITE, _UNAVAILABLE),
-        "security": ("cc_session",),
-    }
+_SESSION: Final[dict[str, Any]] = {"security": ("cc_session",)}
+_READ: Final[dict[str, Any]] = {"errors": (_NO_SESSION, _UNAVAILABLE), **_SESSION}
 
 
-_STATUS: Final = schemas.StravaStatus(True, 13_579_246, "activity:read_all,read", _MOMENT)
-_ME: Final = schemas.Me(
-    "7d1c0f5e", "ann@example.org", "free", _MOMENT, _STATUS, schemas.Counts(42, 2, 9)
-)
-_WORKOUT: Final = schemas.WorkoutBody(
-    16_000_000_001, "Morning ride", "GravelRide", _MOMENT, 42_195.5, 380.0, 6_300, 6_900
-)
-_MESH: Final[list[dict[str, Any]]] = [
-    {
-        "shape": "box",
-        "position": [0, 0.1, 0],
-        "rotation": [0, 0, 0],
-        "scale": [1.6, 0.2, 1.2],
-        "colour": "#7d7f85",
-    }
-]
-_ATTACH: Final[dict[str, Any]] = {"to": None, "at": [0, 0, 0]}
-_MODEL: Final = schemas.ModelBody(
-    "discus-thrower", "Discus thrower", "An athlete in marble, wound up for the throw.", 12
-)
-_PART: Final = schemas.PartBody(
-    1, "Plinth", "A slab of granite that carries it all.", _MESH, _ATTACH
-)
-_AWARD: Final = schemas.AwardBody(
-    1, _PART.name, _PART.description, 41_667, _MOMENT, "6f1d2c3b", _MESH, _ATTACH
-)
-_MILESTONE: Final = schemas.MilestoneBody(
-    milestone_id=_MILESTONE_ID,
-    model_id="discus-thrower",
-    sport="RIDE",
-    metric="DISTANCE_METERS",
-    total_target=500_000,
-    progress=42_195.5,
-    percent=8,
-    parts_total=12,
-    parts_minted=1,
-    status="ACTIVE",
-    period_start_at_utc=_MOMENT,
-    period_end_at_utc=None,
-    created_at_utc=_MOMENT,
-    updated_at_utc=_MOMENT,
-    completed_at_utc=None,
-    version=2,
-    awards=[_AWARD],
-    next_part=schemas.NextPart(2, 83_334, 41_138.5),
-)
-_NEW_MILESTONE: Final = {
-    "modelId": "discus-thrower",
-    "sport": "RIDE",
-    "metric": "DISTANCE_METERS",
-    "totalTarget": 500_000,
-}
-_EVENT: Final = {
-    "object_type": "activity",
-    "object_id": 16_000_000_001,
-    "aspect_type": "create",
-    "owner_id": 13_579_246,
-    "subscription_id": 120_475,
-    "event_time": 1_767_225_600,
-    "updates": {},
-}
-_AUDIT: Final = schemas.AuditBody(
-    "STRAVA_CONNECTED", "7d1c0f5e", 1_767_225_600, "6f1d", "6f1d", {"athlete": 13_579_246}, None
-)
+def _change(*errors: TallyError) -> dict[str, Any]:
+    return {"errors": (*errors, _NO_SESSION, _CROSS_SITE, _UNAVAILABLE), **_SESSION}
 
 
 def collect_api(handlers: Handlers) -> Api:
-    """The backend's operations."""
+    """Build the API. All routes are below `/collect`."""
     return Api(
         name="collect",
-        description="Workouts unlock the parts of a model, each once and for ever.",
+        description="Workouts unlock the parts of a model, each exactly once.",
         error_format=ERROR_FORMAT,
         security_schemes=SECURITY,
         endpoints=(
-            Endpoint(
-                "GET",
-                "/health",
-                handlers.health,
-                "Whether the backend is up",
-                response=schemas.Health,
-                response_example=schemas.Health("ok"),
-            ),
-            Endpoint(
-                "GET",
-                "/health/ready",
-                handlers.ready,
-                "Whether the backend can serve",
-                response=schemas.Health,
-                response_example=schemas.Health("ready"),
-                errors=(_UNAVAILABLE,),
-            ),
+            *_health(handlers),
             *_auth(handlers),
             *_strava(handlers),
+            *_webhook(handlers),
             *_collection(handlers),
             *_milestones(handlers),
             *_administration(handlers),
@@ -149,79 +66,100 @@ def collect_api(handlers: Handlers) -> Api:
     )
 
 
+def _health(handlers: Handlers) -> tuple[Endpoint, ...]:
+    return (
+        Endpoint(
+            "GET",
+            "/health",
+            handlers.health,
+            "Check liveness",
+            response=responses.CollectHealth,
+            response_example=responses.CollectHealth("ok"),
+        ),
+        Endpoint(
+            "GET",
+            "/health/ready",
+            handlers.ready,
+            "Check readiness",
+            response=responses.CollectHealth,
+            response_example=responses.CollectHealth("ready"),
+            errors=(_UNAVAILABLE,),
+        ),
+    )
+
+
 def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
-    refused = Unauthenticated("The issuer did not let you in", code="login_refused")
-    away = Unavailable("Sign-in is not set up here", code="login_not_set_up")
+    rejected = Unauthenticated("The OIDC provider rejected the sign-in", code="login_refused")
+    not_configured = Unavailable("Sign-in is not configured", code="login_not_set_up")
     return (
         Endpoint(
             "GET",
             "/auth/login",
             handlers.login,
-            "Begin to sign in",
-            description="Sends the browser to the issuer. `return_to` is the path of this site to go to afterwards.",
-            query=schemas.ReturnQuery,
+            "Start signing in",
+            description="Redirects to the OIDC provider."
+            " `return_to` is the path of this site to redirect to afterwards.",
+            query=requests.ReturnQuery,
             status=302,
-            errors=(_BAD_PATH, away, _UNAVAILABLE),
+            errors=(_INVALID_PATH, not_configured, _UNAVAILABLE),
         ),
         Endpoint(
             "GET",
             "/auth/callback",
             handlers.login_callback,
             "Finish signing in",
-            description="Where the issuer sends the browser; sets the cookie `cc_session`.",
-            query=schemas.LoginAnswer,
+            description="The redirect target of the OIDC provider. Sets the cookie `cc_session`.",
+            query=requests.LoginCallbackQuery,
             status=303,
-            errors=(_BAD_STATE, refused, away, _UNAVAILABLE),
+            errors=(_INVALID_STATE, rejected, not_configured, _UNAVAILABLE),
         ),
-        Endpoint("POST", "/auth/logout", handlers.logout, "Sign out", status=204, **_changing()),
+        Endpoint("POST", "/auth/logout", handlers.logout, "Sign out", status=204, **_change()),
         Endpoint(
             "GET",
             "/me",
             handlers.me,
-            "Who I am",
-            response=schemas.Me,
-            response_example=_ME,
-            **_READING,
+            "Get my account",
+            response=responses.MeBody,
+            response_example=examples.ME,
+            **_READ,
         ),
     )
 
 
 def _strava(handlers: Handlers) -> tuple[Endpoint, ...]:
-    denied = Forbidden(
-        "Without access to activities there is nothing to collect", code="activity_access_missing"
-    )
-    taken = Conflict("This athlete is linked to another account", code="athlete_already_connected")
-    unlinked = NotFound("Strava is not linked", code="strava_not_connected")
-    common = (_NO_SESSION, _NOT_SET_UP, _UNAVAILABLE)
+    denied = Forbidden("Access to activities was not granted", code="activity_access_missing")
+    taken = Conflict("The athlete is linked to another account", code="athlete_already_connected")
+    not_linked = NotFound("Strava is not linked", code="strava_not_connected")
+    common = (_NO_SESSION, _NOT_CONFIGURED, _UNAVAILABLE)
     return (
         Endpoint(
             "GET",
             "/strava/connect",
             handlers.connect,
-            "Begin to link Strava",
-            query=schemas.ReturnQuery,
+            "Start linking Strava",
+            query=requests.ReturnQuery,
             status=302,
-            errors=(_BAD_PATH, *common),
-            security=("cc_session",),
+            errors=(_INVALID_PATH, *common),
+            **_SESSION,
         ),
         Endpoint(
             "GET",
             "/strava/callback",
             handlers.strava_callback,
             "Finish linking Strava",
-            query=schemas.StravaAnswer,
+            query=requests.StravaCallbackQuery,
             status=303,
-            errors=(_BAD_STATE, denied, taken, *common),
-            security=("cc_session",),
+            errors=(_INVALID_STATE, denied, taken, *common),
+            **_SESSION,
         ),
         Endpoint(
             "GET",
             "/strava/status",
             handlers.strava_status,
-            "Whether Strava is linked",
-            response=schemas.StravaStatus,
-            response_example=_STATUS,
-            **_READING,
+            "Get the Strava connection",
+            response=responses.StravaStatus,
+            response_example=examples.STRAVA_STATUS,
+            **_READ,
         ),
         Endpoint(
             "DELETE",
@@ -229,30 +167,37 @@ def _strava(handlers: Handlers) -> tuple[Endpoint, ...]:
             handlers.disconnect,
             "Unlink Strava",
             status=204,
-            **_changing(unlinked),
+            **_change(not_linked),
         ),
+    )
+
+
+def _webhook(handlers: Handlers) -> tuple[Endpoint, ...]:
+    return (
         Endpoint(
             "GET",
             "/webhooks/strava",
             handlers.handshake,
-            "Strava's handshake",
-            query=schemas.HandshakeQuery,
-            response=schemas.Handshake,
-            response_example=schemas.Handshake("15f7d1a91c1f40f8a748fd134752feb3"),
+            "Verify the webhook for Strava",
+            query=requests.HandshakeQuery,
+            response=responses.Handshake,
+            response_example=responses.Handshake("15f7d1a91c1f40f8a748fd134752feb3"),
             errors=(Forbidden("Invalid verify token", code="invalid_verify_token"),),
         ),
         Endpoint(
             "POST",
             "/webhooks/strava",
             handlers.event,
-            "An event of Strava's",
-            description="Answered when the event is safe in the inbox; it is applied within seconds.",
-            request=schemas.EventBody,
-            request_example=_EVENT,
-            response=schemas.Received,
-            response_example=schemas.Received(),
+            "Receive a Strava event",
+            description="Responds when the event is durable. It is applied within seconds.",
+            request=requests.StravaEventBody,
+            request_example=examples.EVENT,
+            response=responses.EventReceived,
+            response_example=responses.EventReceived(),
             errors=(
-                Forbidden("The event is of another subscription", code="foreign_subscription"),
+                Forbidden(
+                    "subscription_id belongs to another subscription", code="foreign_subscription"
+                ),
                 _UNAVAILABLE,
             ),
         ),
@@ -265,87 +210,85 @@ def _collection(handlers: Handlers) -> tuple[Endpoint, ...]:
             "GET",
             "/workouts",
             handlers.workouts,
-            "My workouts, newest first",
-            query=schemas.PageQuery,
-            response=schemas.WorkoutPage,
-            response_example=schemas.WorkoutPage([_WORKOUT], None),
-            **_READING,
+            "List my workouts, newest first",
+            query=requests.WorkoutsQuery,
+            response=responses.WorkoutPage,
+            response_example=responses.WorkoutPage([examples.WORKOUT], None),
+            **_READ,
         ),
         Endpoint(
             "GET",
             "/models",
             handlers.models,
-            "What can be collected",
-            response=schemas.ModelList,
-            response_example=schemas.ModelList([_MODEL]),
+            "List the models",
+            response=responses.ModelList,
+            response_example=responses.ModelList([examples.MODEL]),
             errors=(_UNAVAILABLE,),
         ),
         Endpoint(
             "GET",
             "/models/{model_id}",
             handlers.model,
-            "A model with its parts",
-            response=schemas.WholeModel,
-            response_example=schemas.WholeModel(
-                _MODEL.model_id, _MODEL.name, _MODEL.description, 12, [_PART]
-            ),
+            "Get a model with its parts",
+            response=responses.ModelWithParts,
+            response_example=examples.MODEL_WITH_PARTS,
             errors=(_NO_MODEL, _UNAVAILABLE),
         ),
     )
 
 
 def _milestones(handlers: Handlers) -> tuple[Endpoint, ...]:
-    full = Conflict("Nobody may have more than 50 milestones", code="too_many_milestones")
-    one: dict[str, Any] = {"response": schemas.MilestoneBody, "response_example": _MILESTONE}
-    reading: dict[str, Any] = {
-        "errors": (_NO_MILESTONE, _NO_SESSION, _UNAVAILABLE),
-        "security": ("cc_session",),
+    too_many = Conflict("An account has at most 50 milestones", code="too_many_milestones")
+    body: dict[str, Any] = {
+        "response": responses.MilestoneBody,
+        "response_example": examples.MILESTONE,
     }
-    creating = one | _changing(_NO_MODEL, full, _TOO_MANY)
-    repairing = one | _changing(_NO_MILESTONE, _TOO_MANY)
+    read: dict[str, Any] = {"errors": (_NO_MILESTONE, _NO_SESSION, _UNAVAILABLE), **_SESSION}
+    create = body | _change(_NO_MODEL, too_many, _TOO_MANY_WORKOUTS)
+    recompute = body | _change(_NO_MILESTONE, _TOO_MANY_WORKOUTS)
     return (
         Endpoint(
             "POST",
             "/milestones",
             handlers.create_milestone,
-            "Set a goal",
-            request=schemas.NewMilestone,
-            request_example=_NEW_MILESTONE,
+            "Create a milestone",
+            request=requests.NewMilestoneBody,
+            request_example=examples.NEW_MILESTONE,
             status=201,
-            **creating,
+            **create,
         ),
         Endpoint(
             "GET",
             "/milestones",
             handlers.list_milestones,
-            "My goals, the oldest first",
-            response=schemas.MilestoneList,
-            response_example=schemas.MilestoneList([_MILESTONE]),
-            **_READING,
+            "List my milestones, oldest first",
+            response=responses.MilestoneList,
+            response_example=responses.MilestoneList([examples.MILESTONE]),
+            **_READ,
         ),
         Endpoint(
             "GET",
             "/milestones/{milestone_id}",
             handlers.show_milestone,
-            "A goal, and what it has earned",
-            **one,
-            **reading,
+            "Get a milestone with its awards",
+            **body,
+            **read,
         ),
         Endpoint(
             "POST",
             "/milestones/{milestone_id}/recompute",
             handlers.recompute,
-            "Measure again, for repair",
-            **repairing,
+            "Recompute a milestone",
+            **recompute,
         ),
         Endpoint(
             "GET",
             "/milestones/{milestone_id}/events",
             handlers.stream,
-            "Progress and mints as they happen",
+            "Subscribe to progress and mints",
             description="Server-sent events: `milestone` first, then `progress` and `minted`.",
             media_type="text/event-stream",
-            **reading,
+            **read,
         ),
     )
 
@@ -357,18 +300,19 @@ def _administration(handlers: Handlers) -> tuple[Endpoint, ...]:
             "/account",
             handlers.delete_account,
             "Delete my account",
-            description="Strava, every item, every session, the identity. Safe to repeat until it answers 204.",
+            description="Deletes the Strava link, all items, all sessions and the identity."
+            " Idempotent: repeat until the response is 204.",
             status=204,
-            **_changing(),
+            **_change(),
         ),
         Endpoint(
             "GET",
             "/admin/audit",
             handlers.audit,
-            "What happened: by user, by correlation, or by event and month",
-            query=schemas.AuditQuery,
-            response=schemas.AuditPage,
-            response_example=schemas.AuditPage([_AUDIT], None),
+            "Search the audit trail by user, by correlation, or by event and month",
+            query=requests.AuditQuery,
+            response=responses.AuditPage,
+            response_example=responses.AuditPage([examples.AUDIT_EVENT], None),
             errors=(Unauthenticated("Invalid token", code="invalid_token"), _UNAVAILABLE),
             security=("admin",),
         ),

@@ -1,1 +1,1 @@
-"""Tables and accesses: `main` joins the accesses of the one big table, which stand in a file for each kind of item."""
+"""Tables and access patterns. `main` combines the patterns of the main table, one module per item."""

@@ -1,11 +1,11 @@
-"""The table `CommitCollectAudit`: what happened, by person, by correlation id, and by kind of event and month; for 90 days."""
+"""The table `CommitCollectAudit`: events by user, correlation id, and event and month, for 90 days."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from tally.collect.model import AUDIT_SECONDS, AuditEvent
+from tally.collect.model.records import AUDIT_TTL_SECONDS, AuditEvent
 from tally.store.access import PutItem, Query, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, not_exists
@@ -28,7 +28,7 @@ COMMIT_COLLECT_AUDIT = Table(
             "SK",
             "S",
             required=True,
-            about="AUDIT#{unixEpoch}#{requestId}, with #2 and up behind the first of a request",
+            about="AUDIT#{unixEpoch}#{requestId}; #2 and up for further events of a request",
         ),
         Attribute("GSI1PK", "S", required=True, about="CORR#{correlationId}"),
         Attribute("GSI1SK", "S", required=True, about="equals SK"),
@@ -39,8 +39,8 @@ COMMIT_COLLECT_AUDIT = Table(
         Attribute("requestId", "S", required=True),
         Attribute("correlationId", "S", required=True),
         Attribute("epoch", "N", required=True, about="epoch seconds"),
-        Attribute("facts", "M", required=True, about="what else is worth knowing; no secrets"),
-        Attribute("ipHash", "S", about="keyed hash of the address"),
+        Attribute("facts", "M", required=True, about="details, without secrets"),
+        Attribute("ipHash", "S", about="keyed hash of the IP address"),
         Attribute("expiresAt", "N", required=True, about="epoch seconds, 90 days later"),
     ),
 )
@@ -48,7 +48,7 @@ COMMIT_COLLECT_AUDIT = Table(
 
 @dataclass(frozen=True, slots=True)
 class AuditRepository:
-    """Audit events by their three keys."""
+    """Audit events by user, correlation and event."""
 
     store: Store
     tables: ClassVar = (COMMIT_COLLECT_AUDIT,)
@@ -63,7 +63,7 @@ class AuditRepository:
         frequency="Per event",
     )
     async def append(self, event: AuditEvent, number: int = 1) -> bool:
-        """Whether the place was free; if not, it is for the caller to try the next number."""
+        """Write an event. Return False if the number is taken and the caller must try the next."""
         try:
             await self.store.put(
                 COMMIT_COLLECT_AUDIT, _item(event, number), condition=not_exists("PK")
@@ -145,7 +145,7 @@ def _item(event: AuditEvent, number: int) -> Item:
         "correlationId": event.correlation_id,
         "epoch": event.epoch,
         "facts": dict(event.facts),
-        "expiresAt": event.epoch + AUDIT_SECONDS,
+        "expiresAt": event.epoch + AUDIT_TTL_SECONDS,
     }
     if event.ip_hash is not None:
         item["ipHash"] = event.ip_hash

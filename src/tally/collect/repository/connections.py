@@ -1,21 +1,21 @@
-"""Items `STRAVA#CONNECTION` and `OWNER`: who has linked which athlete.
+"""Items `STRAVA#CONNECTION` and `OWNER`: the links between users and athletes.
 
-An athlete has one owner, a person one athlete.
+An athlete has one owner, and a user one athlete.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from tally.collect.model import Connection
+from tally.collect.model.records import StravaConnection
 from tally.collect.repository.table import (
     COMMIT_COLLECT,
     CONNECTION,
     OWNER,
     PROFILE,
-    at,
-    athlete,
-    refuse_conflict,
-    user,
+    athlete_pk,
+    item_key,
+    raise_on_conflict,
+    user_pk,
 )
 from tally.store.access import DeleteItem, GetItem, Query, TransactWriteItems, UpdateItem, access
 from tally.store.api import Check, Delete, Put, Write
@@ -26,7 +26,7 @@ from tally.store.values import Item
 
 
 class Connections:
-    """Links to Strava."""
+    """Access patterns of Strava connections."""
 
     __slots__ = ()
     store: Store
@@ -40,8 +40,10 @@ class Connections:
         trigger="GET /strava/status, every event",
         frequency="Per request",
     )
-    async def connection(self, user_id: str) -> Connection | None:
-        item = await self.store.get(COMMIT_COLLECT, at(user(user_id), CONNECTION), consistent=True)
+    async def connection(self, user_id: str) -> StravaConnection | None:
+        item = await self.store.get(
+            COMMIT_COLLECT, item_key(user_pk(user_id), CONNECTION), consistent=True
+        )
         return None if item is None else _connection(item)
 
     @access(
@@ -54,9 +56,12 @@ class Connections:
         frequency="Per event",
     )
     async def owner(self, athlete_id: int) -> str | None:
-        """The owner as of now; an index may lag behind a link that was just made."""
+        """Return the user who linked an athlete. Strongly consistent, unlike the index."""
         item = await self.store.get(
-            COMMIT_COLLECT, at(athlete(athlete_id), OWNER), project=("userId",), consistent=True
+            COMMIT_COLLECT,
+            item_key(athlete_pk(athlete_id), OWNER),
+            project=("userId",),
+            consistent=True,
         )
         return None if item is None else str(item["userId"])
 
@@ -71,11 +76,11 @@ class Connections:
         frequency="Rare",
         bound=10,
     )
-    async def users_of(self, athlete_id: int) -> set[str]:
-        """All that are known to be linked to the athlete, also one whose OWNER is missing."""
-        there = F("GSI1PK") == athlete(athlete_id)
+    async def linked_users(self, athlete_id: int) -> set[str]:
+        """Return all users linked to an athlete, even if the OWNER item is missing."""
+        is_linked = F("GSI1PK") == athlete_pk(athlete_id)
         page = await self.store.query(
-            COMMIT_COLLECT, there, index="GSI1", project=("userId",), limit=10
+            COMMIT_COLLECT, is_linked, index="GSI1", project=("userId",), limit=10
         )
         return {str(item["userId"]) for item in page.items}
 
@@ -83,31 +88,32 @@ class Connections:
         "Link athlete",
         TransactWriteItems,
         table=COMMIT_COLLECT,
-        key="OWNER absent or mine; STRAVA#CONNECTION as it was read; PROFILE exists; the former OWNER deleted",
+        key="OWNER absent or of this user; STRAVA#CONNECTION unchanged; PROFILE exists;"
+        " deletes the former OWNER",
         by="user",
         trigger="GET /strava/callback",
         frequency="Rare",
     )
-    async def link(self, connection: Connection, former: Connection | None) -> bool:
-        """Whether all of it was done; False where the athlete is another's, or something moved since `former` was read."""
-        mine = F("userId") == connection.user_id
+    async def link(self, connection: StravaConnection, former: StravaConnection | None) -> bool:
+        """Link an athlete. Return False if another user owns it or `former` is outdated."""
+        is_own = F("userId") == connection.user_id
         writes: list[Write] = [
-            Put(COMMIT_COLLECT, _owner_item(connection), condition=not_exists("PK") | mine),
-            Put(COMMIT_COLLECT, _connection_item(connection), condition=_as_read(former)),
-            Check(COMMIT_COLLECT, at(user(connection.user_id), PROFILE), exists("PK")),
+            Put(COMMIT_COLLECT, _owner_item(connection), condition=not_exists("PK") | is_own),
+            Put(COMMIT_COLLECT, _connection_item(connection), condition=_is_unchanged(former)),
+            Check(COMMIT_COLLECT, item_key(user_pk(connection.user_id), PROFILE), exists("PK")),
         ]
         if former is not None and former.athlete_id != connection.athlete_id:
             writes.append(
                 Delete(
                     COMMIT_COLLECT,
-                    at(athlete(former.athlete_id), OWNER),
-                    condition=not_exists("PK") | mine,
+                    item_key(athlete_pk(former.athlete_id), OWNER),
+                    condition=not_exists("PK") | is_own,
                 )
             )
         try:
             await self.store.transact(writes)
         except TransactionCancelled as cancelled:
-            refuse_conflict(cancelled)
+            raise_on_conflict(cancelled)
             return False
         return True
 
@@ -115,26 +121,26 @@ class Connections:
         "Unlink athlete",
         TransactWriteItems,
         table=COMMIT_COLLECT,
-        key="OWNER if absent or mine and STRAVA#CONNECTION if of this athlete, deleted together",
+        key="OWNER if absent or of this user, and STRAVA#CONNECTION if of this athlete",
         by="both",
         trigger="DELETE /strava/connection, DELETE /account, deauthorisation",
         frequency="Rare",
     )
     async def unlink(self, user_id: str, athlete_id: int) -> bool:
-        """Whether the connection is gone and the athlete free; False where the athlete has another owner by now."""
-        is_this = not_exists("PK") | (F("athleteId") == athlete_id)
+        """Delete connection and ownership. Return False if either belongs to someone else."""
+        is_athlete = not_exists("PK") | (F("athleteId") == athlete_id)
         writes = (
             Delete(
                 COMMIT_COLLECT,
-                at(athlete(athlete_id), OWNER),
+                item_key(athlete_pk(athlete_id), OWNER),
                 condition=not_exists("PK") | (F("userId") == user_id),
             ),
-            Delete(COMMIT_COLLECT, at(user(user_id), CONNECTION), condition=is_this),
+            Delete(COMMIT_COLLECT, item_key(user_pk(user_id), CONNECTION), condition=is_athlete),
         )
         try:
             await self.store.transact(writes)
         except TransactionCancelled as cancelled:
-            refuse_conflict(cancelled)
+            raise_on_conflict(cancelled)
             return False
         return True
 
@@ -144,35 +150,37 @@ class Connections:
         table=COMMIT_COLLECT,
         key="PK=USER#{userId}, SK=STRAVA#CONNECTION with this athleteId",
         by="both",
-        trigger="DELETE /strava/connection where another owns the athlete",
-        frequency="Never, unless data was damaged",
+        trigger="DELETE /strava/connection if another user owns the athlete",
+        frequency="Never, unless data is damaged",
     )
     async def delete_connection(self, user_id: str, athlete_id: int) -> None:
         try:
             await self.store.delete(
                 COMMIT_COLLECT,
-                at(user(user_id), CONNECTION),
+                item_key(user_pk(user_id), CONNECTION),
                 condition=not_exists("PK") | (F("athleteId") == athlete_id),
             )
         except ConditionFailed:
-            return  # another athlete has been linked meanwhile: that connection is none of this call's business
+            return  # the user has linked another athlete in the meantime
 
     @access(
         "Keep refreshed tokens",
         UpdateItem.conditional,
         table=COMMIT_COLLECT,
-        key="PK=USER#{userId}, SK=STRAVA#CONNECTION with the version and athlete that were read",
+        key="PK=USER#{userId}, SK=STRAVA#CONNECTION with version = :read and athleteId = :read",
         by="system",
         trigger="An event whose token is about to expire",
         frequency="Every 6 hours per active athlete",
     )
-    async def keep_tokens(self, connection: Connection, sealed: str, expires_at: int) -> bool:
-        """Whether these are now the newest; False where somebody else was first, or the link is gone."""
+    async def store_tokens(
+        self, connection: StravaConnection, encrypted_tokens: str, expires_at: int
+    ) -> bool:
+        """Store refreshed tokens. Return False if the connection has changed or is deleted."""
         try:
             await self.store.update(
                 COMMIT_COLLECT,
-                at(user(connection.user_id), CONNECTION),
-                F("sealedTokens").set(sealed),
+                item_key(user_pk(connection.user_id), CONNECTION),
+                F("sealedTokens").set(encrypted_tokens),
                 F("tokensExpireAt").set(expires_at),
                 F("version").set(connection.version + 1),
                 condition=(F("version") == connection.version)
@@ -183,27 +191,27 @@ class Connections:
         return True
 
 
-def _as_read(former: Connection | None) -> Condition:
+def _is_unchanged(former: StravaConnection | None) -> Condition:
     if former is None:
         return not_exists("PK")
     return (F("athleteId") == former.athlete_id) & (F("version") == former.version)
 
 
-def _owner_item(connection: Connection) -> Item:
-    return at(athlete(connection.athlete_id), OWNER) | {
-        "GSI1PK": athlete(connection.athlete_id),
+def _owner_item(connection: StravaConnection) -> Item:
+    return item_key(athlete_pk(connection.athlete_id), OWNER) | {
+        "GSI1PK": athlete_pk(connection.athlete_id),
         "userId": connection.user_id,
         "athleteId": connection.athlete_id,
         "createdAtUtc": connection.connected_at,
     }
 
 
-def _connection_item(connection: Connection) -> Item:
-    return at(user(connection.user_id), CONNECTION) | {
-        "GSI1PK": athlete(connection.athlete_id),
+def _connection_item(connection: StravaConnection) -> Item:
+    return item_key(user_pk(connection.user_id), CONNECTION) | {
+        "GSI1PK": athlete_pk(connection.athlete_id),
         "userId": connection.user_id,
         "athleteId": connection.athlete_id,
-        "sealedTokens": connection.sealed,
+        "sealedTokens": connection.encrypted_tokens,
         "tokensExpireAt": connection.expires_at,
         "scope": connection.scope,
         "createdAtUtc": connection.connected_at,
@@ -211,11 +219,11 @@ def _connection_item(connection: Connection) -> Item:
     }
 
 
-def _connection(item: Mapping[str, Any]) -> Connection:
-    return Connection(
+def _connection(item: Mapping[str, Any]) -> StravaConnection:
+    return StravaConnection(
         user_id=item["userId"],
         athlete_id=item["athleteId"],
-        sealed=item["sealedTokens"],
+        encrypted_tokens=item["sealedTokens"],
         expires_at=item["tokensExpireAt"],
         scope=item["scope"],
         connected_at=item["createdAtUtc"],

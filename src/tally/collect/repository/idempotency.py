@@ -1,14 +1,13 @@
-"""The table `CommitCollectIdempotency`: which events are being applied, and which have been.
+"""The table `CommitCollectIdempotency`: claims on events in progress, and events that are done.
 
-A claim has a lease: whoever crashed with it lets go when it runs out. What is done stays for seven
-days.
+A claim has a lease, which expires after a crash. Finished events are kept for seven days.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from tally.collect.model import IDEMPOTENCY_SECONDS
+from tally.collect.model.records import IDEMPOTENCY_TTL_SECONDS
 from tally.store.access import DeleteItem, GetItem, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, not_exists
@@ -21,10 +20,12 @@ COMMIT_COLLECT_IDEMPOTENCY = Table(
     partition=S("IdempotencyKey"),
     ttl="expiresAt",
     attributes=(
-        Attribute("IdempotencyKey", "S", required=True, about="made of the event itself"),
+        Attribute(
+            "IdempotencyKey", "S", required=True, about="derived from the content of the event"
+        ),
         Attribute("status", "S", required=True, about="claimed or done"),
-        Attribute("claimedBy", "S", about="the token of the claim"),
-        Attribute("leaseUntil", "N", about="epoch seconds: from then on another may claim it"),
+        Attribute("claimedBy", "S", about="token of the claim"),
+        Attribute("leaseUntil", "N", about="epoch seconds; afterwards the claim is free"),
         Attribute(
             "expiresAt", "N", required=True, about="epoch seconds, seven days after the last change"
         ),
@@ -36,7 +37,7 @@ DONE = "done"
 
 
 class Claim(Enum):
-    """What came of an attempt to claim."""
+    """The result of a claim."""
 
     MINE = "mine"
     TAKEN = "taken"
@@ -49,16 +50,16 @@ def _key(key: str) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyRepository:
-    """Claims by key."""
+    """Claims by idempotency key."""
 
     store: Store
     tables: ClassVar = (COMMIT_COLLECT_IDEMPOTENCY,)
 
     @access(
         "Claim event",
-        UpdateItem.conditional + GetItem.noted("where it is not to be had"),
+        UpdateItem.conditional + GetItem.noted("if the claim fails"),
         table=COMMIT_COLLECT_IDEMPOTENCY,
-        key="PK=IdempotencyKey, absent, expired, or claimed with its lease run out",
+        key="PK=IdempotencyKey, absent, expired, or claimed with an expired lease",
         by="system",
         trigger="Job collect-inbox",
         frequency="Per event",
@@ -69,15 +70,15 @@ class IdempotencyRepository:
             | (F("expiresAt") <= now)
             | ((F("status") == CLAIMED) & (F("leaseUntil") <= now))
         )
-        steps = (
+        actions = (
             F("status").set(CLAIMED),
             F("claimedBy").set(token),
             F("leaseUntil").set(now + lease),
-            F("expiresAt").set(now + IDEMPOTENCY_SECONDS),
+            F("expiresAt").set(now + IDEMPOTENCY_TTL_SECONDS),
         )
         try:
             await self.store.update(
-                COMMIT_COLLECT_IDEMPOTENCY, _key(key), *steps, condition=is_free
+                COMMIT_COLLECT_IDEMPOTENCY, _key(key), *actions, condition=is_free
             )
         except ConditionFailed:
             item = await self.store.get(
@@ -96,11 +97,11 @@ class IdempotencyRepository:
         frequency="Per event",
     )
     async def finish(self, key: str, token: str, now: int) -> bool:
-        """Whether the claim was still held; if not, whoever has it now will finish it."""
-        steps = (F("status").set(DONE), F("expiresAt").set(now + IDEMPOTENCY_SECONDS))
+        """Mark an event as done. Return False if the claim was lost to another worker."""
+        actions = (F("status").set(DONE), F("expiresAt").set(now + IDEMPOTENCY_TTL_SECONDS))
         try:
             await self.store.update(
-                COMMIT_COLLECT_IDEMPOTENCY, _key(key), *steps, condition=F("claimedBy") == token
+                COMMIT_COLLECT_IDEMPOTENCY, _key(key), *actions, condition=F("claimedBy") == token
             )
         except ConditionFailed:
             return False
@@ -116,8 +117,8 @@ class IdempotencyRepository:
         frequency="Per failure",
     )
     async def release(self, key: str, token: str) -> None:
-        mine = (F("claimedBy") == token) & (F("status") == CLAIMED)
+        is_own = (F("claimedBy") == token) & (F("status") == CLAIMED)
         try:
-            await self.store.delete(COMMIT_COLLECT_IDEMPOTENCY, _key(key), condition=mine)
+            await self.store.delete(COMMIT_COLLECT_IDEMPOTENCY, _key(key), condition=is_own)
         except ConditionFailed:
-            return  # the lease ran out, and another has it: nothing is ours to release
+            return  # the lease expired and another worker has the claim

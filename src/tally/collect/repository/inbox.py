@@ -1,25 +1,31 @@
-"""Items `EVENT#{time}#{key}` of `INBOX#{shard}`: what Strava told and has not been applied yet.
+"""Items `EVENT#{time}#{key}` of `INBOX#{shard}`: webhook events that are not applied yet.
 
-The key of an item is made of the event itself, so that a second delivery stands in the same place
-as the first.
+The key is derived from the content of the event, so that repeated deliveries are one item.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from tally.collect.model import WebhookEvent
-from tally.collect.repository.table import COMMIT_COLLECT, EVENTS, at, event, inbox, shard_of
+from tally.collect.model.records import WebhookEvent
+from tally.collect.repository.table import (
+    COMMIT_COLLECT,
+    EVENT_PREFIX,
+    event_sk,
+    inbox_pk,
+    inbox_shard,
+    item_key,
+)
 from tally.store.access import DeleteItem, PutItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, exists, not_exists
 from tally.store.store import Store
 from tally.store.values import Item
 
-MAX_WAITING = 1_000
+MAX_PENDING_EVENTS = 1_000
 
 
 class Inbox:
-    """Events that wait, in the order of their time."""
+    """Access patterns of the inbox. Events are sorted by time."""
 
     __slots__ = ()
     store: Store
@@ -33,10 +39,10 @@ class Inbox:
         trigger="POST /webhooks/strava",
         frequency="Per delivery",
     )
-    async def receive(self, told: WebhookEvent) -> bool:
-        """Whether it is new here; it is durable either way."""
+    async def receive(self, event: WebhookEvent) -> bool:
+        """Store an event. Return whether it is new; it is durable either way."""
         try:
-            await self.store.put(COMMIT_COLLECT, _item(told), condition=not_exists("PK"))
+            await self.store.put(COMMIT_COLLECT, _item(event), condition=not_exists("PK"))
         except ConditionFailed:
             return False
         return True
@@ -49,11 +55,11 @@ class Inbox:
         by="system",
         trigger="Job collect-inbox",
         frequency="Every second per shard",
-        bound=MAX_WAITING,
+        bound=MAX_PENDING_EVENTS,
     )
-    async def waiting(self, shard: int) -> list[WebhookEvent]:
-        """The oldest thousand of a shard, those that have to wait included."""
-        where = (F("PK") == inbox(shard)) & F("SK").begins_with(EVENTS)
+    async def pending_events(self, shard: int) -> list[WebhookEvent]:
+        """Return the oldest 1,000 events of a shard, including postponed ones."""
+        where = (F("PK") == inbox_pk(shard)) & F("SK").begins_with(EVENT_PREFIX)
         return [
             _event(item)
             async for item in self.store.items(
@@ -70,11 +76,11 @@ class Inbox:
         trigger="An event that failed",
         frequency="Per failure",
     )
-    async def put_off(self, told: WebhookEvent, not_before: int) -> None:
-        """Count a failure, and have the event wait; nothing if another worker has applied it meanwhile."""
-        later = (F("attempts").set(told.attempts + 1), F("notBefore").set(not_before))
+    async def postpone_event(self, event: WebhookEvent, not_before: int) -> None:
+        """Count a failure and postpone the event, unless another worker has removed it."""
+        actions = (F("attempts").set(event.attempts + 1), F("notBefore").set(not_before))
         try:
-            await self.store.update(COMMIT_COLLECT, _key(told), *later, condition=exists("PK"))
+            await self.store.update(COMMIT_COLLECT, _key(event), *actions, condition=exists("PK"))
         except ConditionFailed:
             return
 
@@ -87,27 +93,27 @@ class Inbox:
         trigger="An event that is done",
         frequency="Per event",
     )
-    async def remove_event(self, told: WebhookEvent) -> None:
-        await self.store.delete(COMMIT_COLLECT, _key(told))
+    async def remove_event(self, event: WebhookEvent) -> None:
+        await self.store.delete(COMMIT_COLLECT, _key(event))
 
 
-def _key(told: WebhookEvent) -> Item:
-    return at(inbox(shard_of(told.owner_id)), event(told.event_time, told.key))
+def _key(event: WebhookEvent) -> Item:
+    return item_key(inbox_pk(inbox_shard(event.owner_id)), event_sk(event.event_time, event.key))
 
 
-def _item(told: WebhookEvent) -> Item:
-    return _key(told) | {
-        "eventKey": told.key,
-        "objectType": told.object_type,
-        "objectId": told.object_id,
-        "aspectType": told.aspect_type,
-        "ownerId": told.owner_id,
-        "eventTime": told.event_time,
-        "isDeauthorisation": told.is_deauthorisation,
-        "correlationId": told.correlation_id,
-        "receivedAtMs": told.received_ms,
-        "attempts": told.attempts,
-        "notBefore": told.not_before,
+def _item(event: WebhookEvent) -> Item:
+    return _key(event) | {
+        "eventKey": event.key,
+        "objectType": event.object_type,
+        "objectId": event.object_id,
+        "aspectType": event.aspect_type,
+        "ownerId": event.owner_id,
+        "eventTime": event.event_time,
+        "isDeauthorisation": event.is_deauthorisation,
+        "correlationId": event.correlation_id,
+        "receivedAtMs": event.received_ms,
+        "attempts": event.attempts,
+        "notBefore": event.not_before,
     }
 
 

@@ -1,4 +1,4 @@
-"""The repository of the table `CommitCollect`: one owner, whose accesses stand in a file for each kind of item."""
+"""The repository of the table `CommitCollect`, composed of one class per kind of item."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ from tally.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class CollectRepository(Profiles, Connections, Workouts, Milestones, Models, Inbox):
-    """All accesses to the one big table."""
+    """All access patterns of the main table."""
 
     store: Store
     tables: ClassVar = (COMMIT_COLLECT,)

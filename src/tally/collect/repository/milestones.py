@@ -1,18 +1,26 @@
-"""Items `MILESTONE#{id}` and `MILESTONE#{id}#AWARD#{part}`: goals, and the ledger of parts that were minted."""
+"""Items `MILESTONE#{id}` and `MILESTONE#{id}#AWARD#{part}`: milestones and their award ledgers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tally.collect.model import Award, Held, Metric, Milestone, Part, Sport, Status
+from tally.collect.model.records import (
+    Award,
+    Metric,
+    Milestone,
+    MilestoneStatus,
+    MilestoneWithAwards,
+    Part,
+    Sport,
+)
 from tally.collect.repository.table import (
     COMMIT_COLLECT,
-    MILESTONES,
+    MILESTONE_PREFIX,
     PROFILE,
-    at,
-    award,
-    milestone,
-    refuse_conflict,
-    user,
+    award_sk,
+    item_key,
+    milestone_sk,
+    raise_on_conflict,
+    user_pk,
 )
 from tally.store.access import BatchGetItem, Query, TransactWriteItems, access
 from tally.store.api import Check, Put
@@ -21,13 +29,13 @@ from tally.store.expressions import Condition, F, exists, not_exists
 from tally.store.store import Store
 from tally.store.values import Item
 
-# Fifty milestones with a ledger of twelve each, and room to spare.
-MAX_ITEMS = 6_000
-MAX_WATCHED = 10_000
+# More than 50 milestones with ledgers of 99 awards.
+MAX_MILESTONE_ITEMS = 6_000
+MAX_POLLED_MILESTONES = 10_000
 
 
 class Milestones:
-    """Goals of one person, each with its ledger."""
+    """Access patterns of milestones with their ledgers."""
 
     __slots__ = ()
     store: Store
@@ -41,16 +49,16 @@ class Milestones:
         trigger="POST /milestones",
         frequency="Rare",
     )
-    async def create_milestone(self, created: Milestone) -> bool:
-        """Whether it was made; False where the person has no profile (any more)."""
+    async def create_milestone(self, milestone: Milestone) -> bool:
+        """Create a milestone. Return False if the user has no profile (any more)."""
         writes = (
-            Put(COMMIT_COLLECT, _milestone_item(created), condition=not_exists("PK")),
-            Check(COMMIT_COLLECT, at(user(created.user_id), PROFILE), exists("PK")),
+            Put(COMMIT_COLLECT, _milestone_item(milestone), condition=not_exists("PK")),
+            Check(COMMIT_COLLECT, item_key(user_pk(milestone.user_id), PROFILE), exists("PK")),
         )
         try:
             await self.store.transact(writes)
         except TransactionCancelled as cancelled:
-            refuse_conflict(cancelled)
+            raise_on_conflict(cancelled)
             return False
         return True
 
@@ -62,12 +70,12 @@ class Milestones:
         by="both",
         trigger="GET /milestones, GET /me, every event",
         frequency="Per event",
-        bound=MAX_ITEMS,
+        bound=MAX_MILESTONE_ITEMS,
     )
-    async def milestones(self, user_id: str) -> list[Held]:
-        """All milestones, the oldest first, each with its ledger."""
-        where = (F("PK") == user(user_id)) & F("SK").begins_with(MILESTONES)
-        return _held(
+    async def milestones(self, user_id: str) -> list[MilestoneWithAwards]:
+        """Return all milestones of a user, oldest first."""
+        where = (F("PK") == user_pk(user_id)) & F("SK").begins_with(MILESTONE_PREFIX)
+        return _with_awards(
             [item async for item in self.store.items(COMMIT_COLLECT, where, consistent=True)]
         )
 
@@ -81,9 +89,9 @@ class Milestones:
         frequency="Per request",
         bound=100,
     )
-    async def milestone(self, user_id: str, milestone_id: str) -> Held | None:
-        where = (F("PK") == user(user_id)) & F("SK").begins_with(milestone(milestone_id))
-        found = _held(
+    async def milestone(self, user_id: str, milestone_id: str) -> MilestoneWithAwards | None:
+        where = (F("PK") == user_pk(user_id)) & F("SK").begins_with(milestone_sk(milestone_id))
+        found = _with_awards(
             [item async for item in self.store.items(COMMIT_COLLECT, where, consistent=True)]
         )
         return found[0] if found else None
@@ -92,20 +100,21 @@ class Milestones:
         "Look for moved milestones",
         BatchGetItem,
         table=COMMIT_COLLECT,
-        key="PK=USER#{userId}, SK=MILESTONE#{milestoneId} for all that are watched in this process, the version alone",
+        key="PK=USER#{userId}, SK=MILESTONE#{milestoneId} of all milestones subscribed to in this"
+        " process; projects version",
         by="system",
         trigger="GET /milestones/{id}/events",
-        frequency="Every second while somebody watches",
-        bound=MAX_WATCHED,
+        frequency="Every second while there are subscribers",
+        bound=MAX_POLLED_MILESTONES,
     )
     async def versions(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
-        """The versions of milestones by owner and id; beyond ten thousand, those that have been watched for longest."""
-        wanted = [
-            at(user(user_id), milestone(milestone_id))
-            for user_id, milestone_id in keys[:MAX_WATCHED]
+        """Return milestone versions by user and id, for the first 10,000 keys."""
+        item_keys = [
+            item_key(user_pk(user_id), milestone_sk(milestone_id))
+            for user_id, milestone_id in keys[:MAX_POLLED_MILESTONES]
         ]
         items = await self.store.get_many(
-            COMMIT_COLLECT, wanted, project=("userId", "milestoneId", "version")
+            COMMIT_COLLECT, item_keys, project=("userId", "milestoneId", "version")
         )
         return {(item["userId"], item["milestoneId"]): item["version"] for item in items}
 
@@ -118,28 +127,32 @@ class Milestones:
         trigger="Every event that moves a milestone, POST /milestones/{id}/recompute",
         frequency="Per event",
     )
-    async def mint(self, moved: Milestone, awards: Sequence[Award]) -> bool:
-        """Whether the milestone was still as it was read and the parts were not there: all written, or nothing."""
+    async def mint(self, milestone: Milestone, awards: Sequence[Award]) -> bool:
+        """Write a milestone and its new awards atomically. Return False if it has changed."""
         writes = [
-            Put(COMMIT_COLLECT, _milestone_item(moved), condition=_version(moved.version - 1)),
+            Put(
+                COMMIT_COLLECT,
+                _milestone_item(milestone),
+                condition=_has_version(milestone.version - 1),
+            ),
             *(
-                Put(COMMIT_COLLECT, _award_item(each), condition=not_exists("PK"))
-                for each in awards
+                Put(COMMIT_COLLECT, _award_item(award), condition=not_exists("PK"))
+                for award in awards
             ),
         ]
         try:
             await self.store.transact(writes)
         except TransactionCancelled:
-            return False  # another run was faster, or is at it: either way the caller reads again
+            return False  # another run was faster; the caller reads again
         return True
 
 
-def _version(version: int) -> Condition:
+def _has_version(version: int) -> Condition:
     return F("version") == version
 
 
-def _held(items: Iterable[Mapping[str, Any]]) -> list[Held]:
-    """In the order of their keys, a milestone is followed by its awards."""
+def _with_awards(items: Iterable[Mapping[str, Any]]) -> list[MilestoneWithAwards]:
+    """Group awards with their milestones."""
     milestones: dict[str, Milestone] = {}
     ledgers: dict[str, list[Award]] = {}
     for item in items:
@@ -147,31 +160,34 @@ def _held(items: Iterable[Mapping[str, Any]]) -> list[Held]:
             ledgers.setdefault(item["milestoneId"], []).append(_award(item))
         else:
             milestones[item["milestoneId"]] = _milestone(item)
-    return [Held(found, tuple(ledgers.get(name, ()))) for name, found in milestones.items()]
+    return [
+        MilestoneWithAwards(milestone, tuple(ledgers.get(milestone_id, ())))
+        for milestone_id, milestone in milestones.items()
+    ]
 
 
-def _milestone_item(found: Milestone) -> Item:
-    item: Item = at(user(found.user_id), milestone(found.milestone_id)) | {
-        "userId": found.user_id,
-        "milestoneId": found.milestone_id,
-        "modelId": found.model_id,
-        "sport": found.sport.value,
-        "metric": found.metric.value,
-        "totalTarget": found.total_target,
-        "partsTotal": found.parts_total,
-        "periodStartAtUtc": found.period_start,
-        "createdAtUtc": found.created_at,
-        "updatedAtUtc": found.updated_at,
-        "progress": found.progress,
-        "percent": found.percent,
-        "partsMinted": found.parts_minted,
-        "status": found.status.value,
-        "version": found.version,
+def _milestone_item(milestone: Milestone) -> Item:
+    item: Item = item_key(user_pk(milestone.user_id), milestone_sk(milestone.milestone_id)) | {
+        "userId": milestone.user_id,
+        "milestoneId": milestone.milestone_id,
+        "modelId": milestone.model_id,
+        "sport": milestone.sport.value,
+        "metric": milestone.metric.value,
+        "totalTarget": milestone.total_target,
+        "partsTotal": milestone.parts_total,
+        "periodStartAtUtc": milestone.period_start,
+        "createdAtUtc": milestone.created_at,
+        "updatedAtUtc": milestone.updated_at,
+        "progress": milestone.progress,
+        "percent": milestone.percent,
+        "partsMinted": milestone.parts_minted,
+        "status": milestone.status.value,
+        "version": milestone.version,
     }
-    if found.period_end is not None:
-        item["periodEndAtUtc"] = found.period_end
-    if found.completed_at is not None:
-        item["completedAtUtc"] = found.completed_at
+    if milestone.period_end is not None:
+        item["periodEndAtUtc"] = milestone.period_end
+    if milestone.completed_at is not None:
+        item["completedAtUtc"] = milestone.completed_at
     return item
 
 
@@ -191,27 +207,29 @@ def _milestone(item: Mapping[str, Any]) -> Milestone:
         progress=item["progress"],
         percent=item["percent"],
         parts_minted=item["partsMinted"],
-        status=Status(item["status"]),
+        status=MilestoneStatus(item["status"]),
         completed_at=item.get("completedAtUtc"),
         version=item["version"],
     )
 
 
-def _award_item(given: Award) -> Item:
-    item: Item = at(user(given.user_id), award(given.milestone_id, given.part.index)) | {
-        "userId": given.user_id,
-        "milestoneId": given.milestone_id,
-        "modelId": given.model_id,
-        "partIndex": given.part.index,
-        "name": given.part.name,
-        "description": given.part.description,
-        "mesh": [dict(primitive) for primitive in given.part.mesh],
-        "attach": dict(given.part.attach),
-        "threshold": given.threshold,
-        "awardedAtUtc": given.awarded_at,
+def _award_item(award: Award) -> Item:
+    item: Item = item_key(
+        user_pk(award.user_id), award_sk(award.milestone_id, award.part.index)
+    ) | {
+        "userId": award.user_id,
+        "milestoneId": award.milestone_id,
+        "modelId": award.model_id,
+        "partIndex": award.part.index,
+        "name": award.part.name,
+        "description": award.part.description,
+        "mesh": [dict(primitive) for primitive in award.part.mesh],
+        "attach": dict(award.part.attach),
+        "threshold": award.threshold,
+        "awardedAtUtc": award.awarded_at,
     }
-    if given.correlation_id is not None:
-        item["correlationId"] = given.correlation_id
+    if award.correlation_id is not None:
+        item["correlationId"] = award.correlation_id
     return item
 
 

@@ -1,13 +1,10 @@
-"""Items of `MODEL#{modelId}`: META and PART#01 and up.
-
-They are the same for everybody, and only change with the program.
-"""
+"""Items `META` and `PART#{index}` of `MODEL#{modelId}`: models, which change only with releases."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tally.collect.model import MAX_PARTS, Model, ModelMeta, Part
-from tally.collect.repository.table import COMMIT_COLLECT, META, at, model, part
+from tally.collect.model.records import MAX_PARTS, Model, ModelMeta, Part
+from tally.collect.repository.table import COMMIT_COLLECT, META, item_key, model_pk, part_sk
 from tally.store.access import BatchGetItem, BatchWriteItem, Query, access
 from tally.store.expressions import F
 from tally.store.store import Store
@@ -17,7 +14,7 @@ MAX_MODELS = 50
 
 
 class Models:
-    """What can be collected."""
+    """Access patterns of models."""
 
     __slots__ = ()
     store: Store
@@ -32,9 +29,9 @@ class Models:
         frequency="Per start",
         bound=MAX_PARTS + 1,
     )
-    async def put_model(self, shipped: Model) -> None:
-        """The same again and again; two servers that start together write the same."""
-        await self.store.write_many(COMMIT_COLLECT, puts=_items(shipped))
+    async def put_model(self, model: Model) -> None:
+        """Write a model with its parts. Idempotent."""
+        await self.store.write_many(COMMIT_COLLECT, puts=_items(model))
 
     @access(
         "Get model with parts",
@@ -48,7 +45,7 @@ class Models:
     )
     async def model(self, model_id: str) -> Model | None:
         items = [
-            item async for item in self.store.items(COMMIT_COLLECT, F("PK") == model(model_id))
+            item async for item in self.store.items(COMMIT_COLLECT, F("PK") == model_pk(model_id))
         ]
         metas = [_meta(item) for item in items if item["SK"] == META]
         return (
@@ -68,17 +65,17 @@ class Models:
         bound=MAX_MODELS,
     )
     async def metas(self, model_ids: Sequence[str]) -> list[ModelMeta]:
-        """Those that are there, by name."""
+        """Return the models that exist, sorted by name."""
         items = await self.store.get_many(
-            COMMIT_COLLECT, [at(model(model_id), META) for model_id in model_ids]
+            COMMIT_COLLECT, [item_key(model_pk(model_id), META) for model_id in model_ids]
         )
         return sorted((_meta(item) for item in items), key=lambda meta: meta.name)
 
 
-def _items(shipped: Model) -> list[Item]:
-    meta, partition = shipped.meta, model(shipped.meta.model_id)
+def _items(model: Model) -> list[Item]:
+    meta, partition = model.meta, model_pk(model.meta.model_id)
     return [
-        at(partition, META)
+        item_key(partition, META)
         | {
             "modelId": meta.model_id,
             "name": meta.name,
@@ -86,16 +83,16 @@ def _items(shipped: Model) -> list[Item]:
             "partsTotal": meta.parts_total,
         },
         *(
-            at(partition, part(each.index))
+            item_key(partition, part_sk(part.index))
             | {
                 "modelId": meta.model_id,
-                "partIndex": each.index,
-                "name": each.name,
-                "description": each.description,
-                "mesh": [dict(primitive) for primitive in each.mesh],
-                "attach": dict(each.attach),
+                "partIndex": part.index,
+                "name": part.name,
+                "description": part.description,
+                "mesh": [dict(primitive) for primitive in part.mesh],
+                "attach": dict(part.attach),
             }
-            for each in shipped.parts
+            for part in model.parts
         ),
     ]
 

@@ -1,19 +1,19 @@
-"""Items `PROFILE`, and a person's whole partition, when it is to go."""
+"""Items `PROFILE`, and deletion of a user's partition."""
 
-from tally.collect.model import Profile
-from tally.collect.repository.table import COMMIT_COLLECT, PROFILE, at, user
+from tally.collect.model.records import Profile
+from tally.collect.repository.table import COMMIT_COLLECT, PROFILE, item_key, user_pk
 from tally.store.access import BatchWriteItem, DeleteItem, GetItem, PutItem, Query, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, not_exists
 from tally.store.store import Store
 from tally.store.values import Item
 
-# What one call removes; whoever wants all gone calls until nothing is left.
-REMOVED_AT_ONCE = 500
+# The number of items that one call deletes.
+DELETE_BATCH_SIZE = 500
 
 
 class Profiles:
-    """Who there is."""
+    """Access patterns of profiles."""
 
     __slots__ = ()
     store: Store
@@ -28,7 +28,7 @@ class Profiles:
         frequency="Per request",
     )
     async def profile(self, user_id: str) -> Profile | None:
-        item = await self.store.get(COMMIT_COLLECT, at(user(user_id), PROFILE))
+        item = await self.store.get(COMMIT_COLLECT, item_key(user_pk(user_id), PROFILE))
         return (
             None
             if item is None
@@ -45,8 +45,8 @@ class Profiles:
         frequency="Per login",
     )
     async def create_profile(self, profile: Profile) -> bool:
-        """Whether the profile is new; one that is there stays as it is."""
-        item: Item = at(user(profile.user_id), PROFILE) | {
+        """Create a profile. Return False if it exists, which leaves it unchanged."""
+        item: Item = item_key(user_pk(profile.user_id), PROFILE) | {
             "userId": profile.user_id,
             "plan": profile.plan,
             "createdAtUtc": profile.created_at,
@@ -69,30 +69,30 @@ class Profiles:
         frequency="Rare",
     )
     async def delete_profile(self, user_id: str) -> None:
-        """First of all: without a profile nothing new can be written for this person."""
-        await self.store.delete(COMMIT_COLLECT, at(user(user_id), PROFILE))
+        """Delete the profile. Writes for the user fail from then on."""
+        await self.store.delete(COMMIT_COLLECT, item_key(user_pk(user_id), PROFILE))
 
     @access(
         "Delete a user's items",
         Query + BatchWriteItem,
         table=COMMIT_COLLECT,
-        key="PK=USER#{userId}, keys alone; deletes in batches of 25",
+        key="PK=USER#{userId}, keys only; deletes in batches of 25",
         by="user",
         trigger="DELETE /account",
         frequency="Rare",
-        bound=REMOVED_AT_ONCE,
+        bound=DELETE_BATCH_SIZE,
     )
-    async def remove_some(self, user_id: str) -> int:
-        """Remove up to 500 items of the partition, and say how many there were."""
-        mine = F("PK") == user(user_id)
+    async def delete_items(self, user_id: str) -> int:
+        """Delete up to 500 items of a user; return how many were found."""
+        is_own = F("PK") == user_pk(user_id)
         keys = [
             COMMIT_COLLECT.key_of(item)
             async for item in self.store.items(
                 COMMIT_COLLECT,
-                mine,
+                is_own,
                 project=("PK", "SK"),
                 consistent=True,
-                bound=REMOVED_AT_ONCE,
+                bound=DELETE_BATCH_SIZE,
                 overflow="stop",
             )
         ]

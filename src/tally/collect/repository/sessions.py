@@ -1,14 +1,14 @@
-"""The table `CommitCollectSessions`: who is signed in where, and sign-ins and links that were begun.
+"""The table `CommitCollectSessions`: sessions, and the OAuth states of sign-ins in progress.
 
-A session is found by the SHA-256 of its id, which only the browser has. What has expired counts as
-gone at every read, whether or not it has been swept away.
+A session is keyed by the SHA-256 of its id, which only the browser stores. Reads ignore expired
+items, whether or not TTL has deleted them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tally.collect.model import PendingState, Session
+from tally.collect.model.records import BrowserSession, PendingState
 from tally.store.access import BatchWriteItem, DeleteItem, GetItem, PutItem, Query, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, not_exists
@@ -27,26 +27,24 @@ COMMIT_COLLECT_SESSIONS = Table(
             "PK", "S", required=True, about="SESSION#{SHA-256 of the session id} or STATE#{state}"
         ),
         Attribute("SK", "S", required=True, about="always META"),
-        Attribute("userId", "S", about="of a session"),
-        Attribute("createdAtUtc", "S", about="of a session, RFC 3339"),
+        Attribute("userId", "S", about="session"),
+        Attribute("createdAtUtc", "S", about="session: RFC 3339"),
         Attribute(
-            "expiresAtUtc", "N", required=True, about="epoch seconds; also checked at every read"
+            "expiresAtUtc", "N", required=True, about="epoch seconds; also checked on every read"
         ),
-        Attribute("purpose", "S", about="of a state: login or strava"),
-        Attribute(
-            "boundTo", "S", about="of a state: a hash of what only the browser that began it has"
-        ),
-        Attribute("returnTo", "S", about="of a state: the path to go to afterwards"),
+        Attribute("purpose", "S", about="state: login or strava"),
+        Attribute("boundTo", "S", about="state: hash of a secret of the browser that started it"),
+        Attribute("returnTo", "S", about="state: path to redirect to"),
         Attribute(
             "sealed",
             "S",
-            about="encrypted: of a state, nonce and code verifier; of a session, the issuer's refresh token",
+            about="encrypted nonce and code verifier (state) or OIDC refresh token (session)",
         ),
     ),
 )
 
 META = "META"
-MAX_SESSIONS = 500
+DELETE_BATCH_SIZE = 500
 
 
 def _session_key(session_hash: str) -> Item:
@@ -58,8 +56,8 @@ def _state_key(state: str) -> Item:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRepository:
-    """Sessions by hash and by person, and states."""
+class BrowserSessionRepository:
+    """Sessions by hash and by user, and OAuth states."""
 
     store: Store
     tables: ClassVar = (COMMIT_COLLECT_SESSIONS,)
@@ -73,14 +71,14 @@ class SessionRepository:
         trigger="GET /auth/callback",
         frequency="Per login",
     )
-    async def create(self, session: Session) -> None:
+    async def create(self, session: BrowserSession) -> None:
         item: Item = _session_key(session.session_hash) | {
             "userId": session.user_id,
             "createdAtUtc": session.created_at,
             "expiresAtUtc": session.expires_at,
         }
-        if session.sealed is not None:
-            item["sealed"] = session.sealed
+        if session.encrypted_refresh_token is not None:
+            item["sealed"] = session.encrypted_refresh_token
         await self.store.put(COMMIT_COLLECT_SESSIONS, item, condition=not_exists("PK"))
 
     @access(
@@ -92,8 +90,8 @@ class SessionRepository:
         trigger="Every request with a cookie",
         frequency="Per request",
     )
-    async def find(self, session_hash: str, now: int) -> Session | None:
-        """The session, if its time is not over."""
+    async def find(self, session_hash: str, now: int) -> BrowserSession | None:
+        """Return the session unless it has expired."""
         item = await self.store.get(
             COMMIT_COLLECT_SESSIONS, _session_key(session_hash), consistent=True
         )
@@ -117,19 +115,19 @@ class SessionRepository:
         "Delete a user's sessions",
         Query.on("UserIndex") + BatchWriteItem,
         table=COMMIT_COLLECT_SESSIONS,
-        key="userId = :userId, keys alone; deletes in batches of 25",
+        key="userId = :userId, keys only; deletes in batches of 25",
         by="user",
         trigger="DELETE /account",
         frequency="Rare",
-        bound=MAX_SESSIONS,
+        bound=DELETE_BATCH_SIZE,
     )
-    async def delete_some_of(self, user_id: str) -> int:
-        """Delete up to 500 sessions of a person, and say how many there were."""
-        mine = F("userId") == user_id
+    async def delete_batch(self, user_id: str) -> int:
+        """Delete up to 500 sessions of a user; return how many were found."""
+        is_own = F("userId") == user_id
         keys = [
             COMMIT_COLLECT_SESSIONS.key_of(item)
             async for item in self.store.items(
-                COMMIT_COLLECT_SESSIONS, mine, index="UserIndex", overflow="stop"
+                COMMIT_COLLECT_SESSIONS, is_own, index="UserIndex", overflow="stop"
             )
         ]
         await self.store.write_many(COMMIT_COLLECT_SESSIONS, deletes=keys)
@@ -151,8 +149,8 @@ class SessionRepository:
             "expiresAtUtc": pending.expires_at,
             "returnTo": pending.return_to,
         }
-        if pending.sealed is not None:
-            item["sealed"] = pending.sealed
+        if pending.encrypted_secrets is not None:
+            item["sealed"] = pending.encrypted_secrets
         await self.store.put(COMMIT_COLLECT_SESSIONS, item, condition=not_exists("PK"))
 
     @access(
@@ -165,11 +163,13 @@ class SessionRepository:
         frequency="Per login or link",
     )
     async def use(self, state: str, purpose: str, bound_to: str, now: int) -> PendingState | None:
-        """The state, which is gone with this; None where it is not there, too old, or another browser's."""
-        is_mine = (F("purpose") == purpose) & (F("boundTo") == bound_to) & (F("expiresAtUtc") > now)
+        """Delete and return a state; None if it is missing, expired or of another browser."""
+        is_valid = (
+            (F("purpose") == purpose) & (F("boundTo") == bound_to) & (F("expiresAtUtc") > now)
+        )
         try:
             item = await self.store.delete(
-                COMMIT_COLLECT_SESSIONS, _state_key(state), condition=is_mine, returns="ALL_OLD"
+                COMMIT_COLLECT_SESSIONS, _state_key(state), condition=is_valid, returns="ALL_OLD"
             )
         except ConditionFailed:
             return None
@@ -180,7 +180,7 @@ class SessionRepository:
         )
 
 
-def _session(session_hash: str, item: Mapping[str, Any]) -> Session:
-    return Session(
+def _session(session_hash: str, item: Mapping[str, Any]) -> BrowserSession:
+    return BrowserSession(
         session_hash, item["userId"], item["createdAtUtc"], item["expiresAtUtc"], item.get("sealed")
     )

@@ -1,8 +1,8 @@
-"""The table `CommitCollect`: everything that belongs to a person in one partition, and what is everybody's beside it.
+"""The table `CommitCollect` and its keys: one partition per user, plus models, owners and the inbox.
 
-Indexes in sort keys have two digits and activities twelve, so that their order is that of numbers.
-Events that wait to be applied stand in a few partitions of their own (`INBOX#{shard}`), in the
-order of their time, so that they are found without a Scan.
+Sort keys pad part indexes to two digits and activity ids to twelve, so that they sort like numbers.
+Pending webhook events are in partitions of their own (`INBOX#{shard}`), sorted by time, so that
+finding them needs no Scan.
 """
 
 import hashlib
@@ -33,114 +33,118 @@ COMMIT_COLLECT = Table(
         Attribute(
             "GSI1PK", "S", about="STRAVA#ATHLETE#{athleteId}, on STRAVA#CONNECTION and OWNER"
         ),
-        Attribute("userId", "S", about="whose it is; on OWNER, who has linked the athlete"),
+        Attribute(
+            "userId", "S", about="owner of the item; on OWNER, the user who linked the athlete"
+        ),
         Attribute("createdAtUtc", "S", about="RFC 3339"),
-        Attribute("email", "S", about="of a PROFILE"),
-        Attribute("plan", "S", about="of a PROFILE"),
-        Attribute("athleteId", "N", about="Strava's, of a connection and an owner"),
-        Attribute("sealedTokens", "S", about="of a connection: both tokens, AES-GCM"),
-        Attribute("tokensExpireAt", "N", about="of a connection, epoch seconds"),
-        Attribute("scope", "S", about="of a connection: what was really granted"),
+        Attribute("email", "S", about="PROFILE"),
+        Attribute("plan", "S", about="PROFILE"),
+        Attribute("athleteId", "N", about="connection and OWNER: id at Strava"),
+        Attribute("sealedTokens", "S", about="connection: both tokens, AES-GCM"),
+        Attribute("tokensExpireAt", "N", about="connection: epoch seconds"),
+        Attribute("scope", "S", about="connection: granted scope"),
         Attribute(
             "version",
             "N",
-            about="of a milestone and of a connection's tokens: rises with every change",
+            about="milestone and connection: incremented by every change",
         ),
-        Attribute("activityId", "N", about="of a workout"),
-        Attribute("name", "S", about="of a workout, a model, a part, an award"),
-        Attribute("sportType", "S", about="of a workout, as Strava calls it"),
-        Attribute("startDateUtc", "S", about="of a workout, RFC 3339"),
-        Attribute("distanceMeters", "N", about="of a workout"),
-        Attribute("totalElevationGain", "N", about="of a workout, metres"),
-        Attribute("movingSeconds", "N", about="of a workout"),
-        Attribute("elapsedSeconds", "N", about="of a workout"),
+        Attribute("activityId", "N", about="workout"),
+        Attribute("name", "S", about="workout, model, part and award"),
+        Attribute("sportType", "S", about="workout: sport type at Strava"),
+        Attribute("startDateUtc", "S", about="workout: RFC 3339"),
+        Attribute("distanceMeters", "N", about="workout"),
+        Attribute("totalElevationGain", "N", about="workout: metres"),
+        Attribute("movingSeconds", "N", about="workout"),
+        Attribute("elapsedSeconds", "N", about="workout"),
         Attribute(
             "eventTime",
             "N",
-            about="of a workout: the event it was last written for; of an event: its own",
+            about="workout: time of the latest applied event; event: its own time",
         ),
-        Attribute("isDeleted", "BOOL", about="of a workout; everything else stays"),
-        Attribute("deletedAtUtc", "S", about="of a workout, RFC 3339"),
-        Attribute("milestoneId", "S", about="of a milestone and an award"),
-        Attribute("modelId", "S", about="of a model, a milestone, an award"),
-        Attribute("sport", "S", about="of a milestone: RIDE, RUN, SWIM, WALK"),
-        Attribute("metric", "S", about="of a milestone: DISTANCE_METERS, ELEVATION_METERS"),
-        Attribute("totalTarget", "N", about="of a milestone, metres"),
-        Attribute("partsTotal", "N", about="of a model and a milestone"),
-        Attribute("partsMinted", "N", about="of a milestone; the ledger of awards is the truth"),
-        Attribute("progress", "N", about="of a milestone, metres; never goes down"),
-        Attribute("percent", "N", about="of a milestone, 0 to 100"),
-        Attribute("status", "S", about="of a milestone: ACTIVE, COMPLETED"),
-        Attribute("periodStartAtUtc", "S", about="of a milestone, RFC 3339, included"),
-        Attribute("periodEndAtUtc", "S", about="of a milestone, RFC 3339, excluded"),
-        Attribute("partIndex", "N", about="of a part and an award, from 1"),
-        Attribute("threshold", "N", about="of an award: the progress that earned it"),
-        Attribute("mesh", "L", about="of a part and an award: primitives to draw"),
-        Attribute("attach", "M", about="of a part and an award: what it hangs on, and where"),
-        Attribute("awardedAtUtc", "S", about="of an award, RFC 3339"),
-        Attribute("correlationId", "S", about="of an event and the award that came of it"),
-        Attribute("attempts", "N", about="of an event: how often it failed"),
-        Attribute("notBefore", "N", about="of an event that failed: epoch seconds"),
+        Attribute("isDeleted", "BOOL", about="workout: tombstone flag"),
+        Attribute("deletedAtUtc", "S", about="workout: RFC 3339"),
+        Attribute("milestoneId", "S", about="milestone and award"),
+        Attribute("modelId", "S", about="model, milestone and award"),
+        Attribute("sport", "S", about="milestone: RIDE, RUN, SWIM, WALK"),
+        Attribute("metric", "S", about="milestone: DISTANCE_METERS, ELEVATION_METERS"),
+        Attribute("totalTarget", "N", about="milestone: metres"),
+        Attribute("partsTotal", "N", about="model and milestone"),
+        Attribute(
+            "partsMinted", "N", about="milestone: counter; the award ledger is the source of truth"
+        ),
+        Attribute("progress", "N", about="milestone: metres, never decreases"),
+        Attribute("percent", "N", about="milestone: 0 to 100"),
+        Attribute("status", "S", about="milestone: ACTIVE, COMPLETED"),
+        Attribute("periodStartAtUtc", "S", about="milestone: RFC 3339, inclusive"),
+        Attribute("periodEndAtUtc", "S", about="milestone: RFC 3339, exclusive"),
+        Attribute("partIndex", "N", about="part and award: from 1"),
+        Attribute("threshold", "N", about="award: progress that earned it"),
+        Attribute("mesh", "L", about="part and award: primitives"),
+        Attribute("attach", "M", about="part and award: parent part and attachment point"),
+        Attribute("awardedAtUtc", "S", about="award: RFC 3339"),
+        Attribute("correlationId", "S", about="event, and the awards it caused"),
+        Attribute("attempts", "N", about="event: number of failures"),
+        Attribute("notBefore", "N", about="event: earliest retry, epoch seconds"),
     ),
 )
 
-SHARDS: Final = 8
+INBOX_SHARDS: Final = 8
 PROFILE: Final = "PROFILE"
 CONNECTION: Final = "STRAVA#CONNECTION"
 OWNER: Final = "OWNER"
 META: Final = "META"
-WORKOUTS: Final = "WORKOUT#STRAVA#"
-MILESTONES: Final = "MILESTONE#"
-PARTS: Final = "PART#"
-EVENTS: Final = "EVENT#"
+WORKOUT_PREFIX: Final = "WORKOUT#STRAVA#"
+MILESTONE_PREFIX: Final = "MILESTONE#"
+PART_PREFIX: Final = "PART#"
+EVENT_PREFIX: Final = "EVENT#"
 
 
-def user(user_id: str) -> str:
+def user_pk(user_id: str) -> str:
     return f"USER#{user_id}"
 
 
-def athlete(athlete_id: int) -> str:
+def athlete_pk(athlete_id: int) -> str:
     return f"STRAVA#ATHLETE#{athlete_id}"
 
 
-def model(model_id: str) -> str:
+def model_pk(model_id: str) -> str:
     return f"MODEL#{model_id}"
 
 
-def part(index: int) -> str:
-    return f"{PARTS}{index:02}"
+def part_sk(index: int) -> str:
+    return f"{PART_PREFIX}{index:02}"
 
 
-def workout(activity_id: int) -> str:
-    return f"{WORKOUTS}{activity_id:012}"
+def workout_sk(activity_id: int) -> str:
+    return f"{WORKOUT_PREFIX}{activity_id:012}"
 
 
-def milestone(milestone_id: str) -> str:
-    return f"{MILESTONES}{milestone_id}"
+def milestone_sk(milestone_id: str) -> str:
+    return f"{MILESTONE_PREFIX}{milestone_id}"
 
 
-def award(milestone_id: str, index: int) -> str:
-    return f"{MILESTONES}{milestone_id}#AWARD#{index:02}"
+def award_sk(milestone_id: str, index: int) -> str:
+    return f"{MILESTONE_PREFIX}{milestone_id}#AWARD#{index:02}"
 
 
-def inbox(shard: int) -> str:
+def inbox_pk(shard: int) -> str:
     return f"INBOX#{shard}"
 
 
-def shard_of(owner_id: int) -> int:
-    """All events of one athlete wait in one shard, so that they stay in order."""
-    return hashlib.sha256(str(owner_id).encode()).digest()[0] % SHARDS
+def inbox_shard(owner_id: int) -> int:
+    """Return the shard of an athlete. One shard per athlete keeps the events in order."""
+    return hashlib.sha256(str(owner_id).encode()).digest()[0] % INBOX_SHARDS
 
 
-def event(event_time: int, key: str) -> str:
-    return f"{EVENTS}{event_time:012}#{key}"
+def event_sk(event_time: int, key: str) -> str:
+    return f"{EVENT_PREFIX}{event_time:012}#{key}"
 
 
-def at(partition: str, sort: str) -> Item:
+def item_key(partition: str, sort: str) -> Item:
     return {"PK": partition, "SK": sort}
 
 
-def refuse_conflict(cancelled: TransactionCancelled) -> None:
-    """Tell a condition that did not hold from two transactions that met, which says nothing and may be tried again."""
+def raise_on_conflict(cancelled: TransactionCancelled) -> None:
+    """Raise a retryable error if a transaction conflict, not a condition, cancelled it."""
     if not any(reason.condition_failed for reason in cancelled.reasons):
         raise StoreUnavailable(str(cancelled)) from cancelled

@@ -1,17 +1,17 @@
-"""Items `WORKOUT#STRAVA#{activityId}`: what Strava told of a person's activities, the newest state of each."""
+"""Items `WORKOUT#STRAVA#{activityId}`: the latest state of each activity."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from tally.collect.model import MAX_WORKOUTS, Effort, Workout
+from tally.collect.model.records import MAX_WORKOUTS, Workout, WorkoutProjection
 from tally.collect.repository.table import (
     COMMIT_COLLECT,
     CONNECTION,
-    WORKOUTS,
-    at,
-    refuse_conflict,
-    user,
-    workout,
+    WORKOUT_PREFIX,
+    item_key,
+    raise_on_conflict,
+    user_pk,
+    workout_sk,
 )
 from tally.errors import Conflict
 from tally.store.access import GetItem, Query, TransactWriteItems, access
@@ -21,12 +21,12 @@ from tally.store.expressions import Condition, F, not_exists
 from tally.store.store import Store
 from tally.store.values import Item, Key
 
-_COUNTED = ("sportType", "startDateUtc", "distanceMeters", "totalElevationGain", "isDeleted")
+_PROJECTION = ("sportType", "startDateUtc", "distanceMeters", "totalElevationGain", "isDeleted")
 _DELETED = True
 
 
 class Workouts:
-    """Activities of one person."""
+    """Access patterns of workouts."""
 
     __slots__ = ()
     store: Store
@@ -42,7 +42,7 @@ class Workouts:
     )
     async def workout(self, user_id: str, activity_id: int) -> Workout | None:
         item = await self.store.get(
-            COMMIT_COLLECT, at(user(user_id), workout(activity_id)), consistent=True
+            COMMIT_COLLECT, item_key(user_pk(user_id), workout_sk(activity_id)), consistent=True
         )
         return None if item is None else _workout(item)
 
@@ -50,27 +50,30 @@ class Workouts:
         "Put workout",
         TransactWriteItems,
         table=COMMIT_COLLECT,
-        key="WORKOUT#STRAVA#{activityId} absent or of an eventTime no later than this; STRAVA#CONNECTION of this athlete",
+        key="WORKOUT#STRAVA#{activityId} absent or with eventTime <= :eventTime;"
+        " STRAVA#CONNECTION of this athlete",
         by="system",
         trigger="Every event of an activity",
         frequency="Per event",
     )
-    async def put_workout(self, found: Workout, athlete_id: int) -> bool:
-        """Whether it was written; False where a newer state stands there, or the athlete is no longer linked."""
+    async def put_workout(self, workout: Workout, athlete_id: int) -> bool:
+        """Write a workout. Return False if it is outdated or the athlete is no longer linked."""
         writes = (
             Put(
                 COMMIT_COLLECT,
-                _item(found),
-                condition=not_exists("PK") | (F("eventTime") <= found.event_time),
+                _item(workout),
+                condition=not_exists("PK") | (F("eventTime") <= workout.event_time),
             ),
             Check(
-                COMMIT_COLLECT, at(user(found.user_id), CONNECTION), F("athleteId") == athlete_id
+                COMMIT_COLLECT,
+                item_key(user_pk(workout.user_id), CONNECTION),
+                F("athleteId") == athlete_id,
             ),
         )
         try:
             await self.store.transact(writes)
         except TransactionCancelled as cancelled:
-            refuse_conflict(cancelled)
+            raise_on_conflict(cancelled)
             return False
         return True
 
@@ -86,10 +89,10 @@ class Workouts:
     async def workouts(
         self, user_id: str, limit: int, start: Key | None
     ) -> tuple[list[Workout], Key | None]:
-        """A page of workouts that are not deleted, and where the next page starts."""
+        """Return a page of workouts without deleted ones, and the start key of the next page."""
         page = await self.store.query(
             COMMIT_COLLECT,
-            _of(user_id),
+            _of_user(user_id),
             filter=F("isDeleted") != _DELETED,
             forward=False,
             limit=limit,
@@ -107,14 +110,16 @@ class Workouts:
         frequency="Per event",
         bound=MAX_WORKOUTS,
     )
-    async def efforts(self, user_id: str) -> list[Effort]:
-        """What counts of all workouts; Conflict where there are more than can be looked at."""
-        counted = self.store.items(COMMIT_COLLECT, _of(user_id), project=_COUNTED, consistent=True)
+    async def workout_projections(self, user_id: str) -> list[WorkoutProjection]:
+        """Return the projections of all workouts; Conflict if there are more than 3,000."""
+        items = self.store.items(
+            COMMIT_COLLECT, _of_user(user_id), project=_PROJECTION, consistent=True
+        )
         try:
-            return [_effort(item) async for item in counted]
+            return [_workout_projection(item) async for item in items]
         except BoundExceeded as error:
             raise Conflict(
-                f"There are more than {MAX_WORKOUTS} workouts", code="too_many_workouts"
+                f"The account has more than {MAX_WORKOUTS} workouts", code="too_many_workouts"
             ) from error
 
     @access(
@@ -128,36 +133,36 @@ class Workouts:
         bound=MAX_WORKOUTS,
     )
     async def count_workouts(self, user_id: str) -> int:
-        """How many there are, those that were deleted left out; no more than 3000 are looked at."""
-        counted = 0
+        """Count the workouts that are not deleted, among the first 3,000."""
+        count = 0
         async for item in self.store.items(
-            COMMIT_COLLECT, _of(user_id), project=("isDeleted",), overflow="stop"
+            COMMIT_COLLECT, _of_user(user_id), project=("isDeleted",), overflow="stop"
         ):
-            counted += not item["isDeleted"]
-        return counted
+            count += not item["isDeleted"]
+        return count
 
 
-def _of(user_id: str) -> Condition:
-    return (F("PK") == user(user_id)) & F("SK").begins_with(WORKOUTS)
+def _of_user(user_id: str) -> Condition:
+    return (F("PK") == user_pk(user_id)) & F("SK").begins_with(WORKOUT_PREFIX)
 
 
-def _item(found: Workout) -> Item:
-    item: Item = at(user(found.user_id), workout(found.activity_id)) | {
-        "userId": found.user_id,
-        "activityId": found.activity_id,
-        "sportType": found.sport_type,
-        "startDateUtc": found.started_at,
-        "distanceMeters": found.distance,
-        "totalElevationGain": found.elevation,
-        "movingSeconds": found.moving_seconds,
-        "elapsedSeconds": found.elapsed_seconds,
-        "eventTime": found.event_time,
-        "isDeleted": found.is_deleted,
+def _item(workout: Workout) -> Item:
+    item: Item = item_key(user_pk(workout.user_id), workout_sk(workout.activity_id)) | {
+        "userId": workout.user_id,
+        "activityId": workout.activity_id,
+        "sportType": workout.sport_type,
+        "startDateUtc": workout.started_at,
+        "distanceMeters": workout.distance,
+        "totalElevationGain": workout.elevation,
+        "movingSeconds": workout.moving_seconds,
+        "elapsedSeconds": workout.elapsed_seconds,
+        "eventTime": workout.event_time,
+        "isDeleted": workout.is_deleted,
     }
-    if found.name:  # an empty text is not for every service that speaks DynamoDB
-        item["name"] = found.name
-    if found.deleted_at is not None:
-        item["deletedAtUtc"] = found.deleted_at
+    if workout.name:  # some DynamoDB-compatible services reject empty strings
+        item["name"] = workout.name
+    if workout.deleted_at is not None:
+        item["deletedAtUtc"] = workout.deleted_at
     return item
 
 
@@ -178,8 +183,8 @@ def _workout(item: Mapping[str, Any]) -> Workout:
     )
 
 
-def _effort(item: Mapping[str, Any]) -> Effort:
-    return Effort(
+def _workout_projection(item: Mapping[str, Any]) -> WorkoutProjection:
+    return WorkoutProjection(
         item["sportType"],
         item["startDateUtc"],
         item["distanceMeters"],

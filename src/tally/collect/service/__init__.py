@@ -1,1 +1,1 @@
-"""What people, Strava and time may ask for, a file for each use; `ports` says what is asked of the outside world."""
+"""The use cases of the collect backend, one module each."""

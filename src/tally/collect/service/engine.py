@@ -1,8 +1,8 @@
-"""The engine: measures what counts, moves milestones, and mints parts, each once.
+"""The progress engine: sums eligible workouts, advances milestones and mints each part once.
 
-A run reads the milestones with their ledgers, then the workouts, and writes each milestone that
-moved in one transaction with its new awards, if it is still as it was read. Whoever lost a race
-reads again: a few times, with jitter.
+A run reads the milestones with their ledgers, then the workouts. It writes each changed milestone
+in one transaction with its new awards, on the condition that its version is unchanged. A run that
+loses a race reads again, a few times, with jittered back-off.
 """
 
 import random
@@ -10,112 +10,126 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tally.collect.model import Award, Effort, Held, Milestone, Status
+from tally.collect.model.records import (
+    Award,
+    Milestone,
+    MilestoneStatus,
+    MilestoneWithAwards,
+    WorkoutProjection,
+)
+from tally.collect.model.rules import Advance, advance, part_threshold, total_progress
 from tally.collect.repository.main import CollectRepository
-from tally.collect.rules import Advance, advance, measured, threshold
 from tally.collect.service.audit import AuditTrail
-from tally.collect.service.models import ModelShelf
-from tally.collect.service.ports import Announce
+from tally.collect.service.models import ModelCatalog
+from tally.collect.service.ports import Publisher
 from tally.errors import NotFound, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.retry import full_jitter
 
-ATTEMPTS: Final = 12
-FIRST_PAUSE: Final = 0.01
-LONGEST_PAUSE: Final = 0.5
-# As long as a sortable id; anything else is no milestone of ours, and no prefix of several.
-ID_LENGTH: Final = 26
+MAX_ATTEMPTS: Final = 12
+INITIAL_BACKOFF_SECONDS: Final = 0.01
+MAX_BACKOFF_SECONDS: Final = 0.5
+# The length of a sortable id. A shorter id would be a key prefix of several milestones.
+MILESTONE_ID_LENGTH: Final = 26
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressEngine:
-    """`announce` tells those who watch a milestone of what has been written."""
+    """Advances milestones and publishes the changes."""
 
-    main: CollectRepository
-    shelf: ModelShelf
+    repository: CollectRepository
+    models: ModelCatalog
     clock: Clock
     audit: AuditTrail
-    announce: Announce
-    chance: random.Random = field(default_factory=random.SystemRandom)
+    publisher: Publisher
+    rng: random.Random = field(default_factory=random.SystemRandom)
 
-    async def move_all(self, user_id: str) -> None:
-        """Move every active milestone of a person to where the workouts have brought it."""
+    async def advance_all(self, user_id: str) -> None:
+        """Advance all active milestones of a user."""
 
-        async def read() -> list[Held]:
+        async def read() -> list[MilestoneWithAwards]:
             return [
-                held
-                for held in await self.main.milestones(user_id)
-                if held.milestone.status is Status.ACTIVE
+                current
+                for current in await self.repository.milestones(user_id)
+                if current.milestone.status is MilestoneStatus.ACTIVE
             ]
 
-        await self._settle(user_id, read)
+        await self._advance_with_retries(user_id, read)
 
-    async def recompute(self, user_id: str, milestone_id: str) -> Held:
-        """Repair one milestone, also one that is completed, and say how it stands."""
+    async def recompute(self, user_id: str, milestone_id: str) -> MilestoneWithAwards:
+        """Repair one milestone, even a completed one, and return it."""
 
-        async def read() -> list[Held]:
-            return [await self.held(user_id, milestone_id)]
+        async def read() -> list[MilestoneWithAwards]:
+            return [await self.get(user_id, milestone_id)]
 
-        await self._settle(user_id, read)
-        return await self.held(user_id, milestone_id)
+        await self._advance_with_retries(user_id, read)
+        return await self.get(user_id, milestone_id)
 
-    async def held(self, user_id: str, milestone_id: str) -> Held:
+    async def get(self, user_id: str, milestone_id: str) -> MilestoneWithAwards:
         found = (
-            await self.main.milestone(user_id, milestone_id)
+            await self.repository.milestone(user_id, milestone_id)
             if is_milestone_id(milestone_id)
             else None
         )
         if found is None:
-            raise NotFound("There is no such milestone", code="milestone_not_found")
+            raise NotFound("The milestone does not exist", code="milestone_not_found")
         return found
 
-    async def _settle(self, user_id: str, read: Callable[[], Awaitable[list[Held]]]) -> None:
-        for attempt in range(1, ATTEMPTS + 1):
-            # Milestones first: the workouts are then at least as new as what they are compared
-            # with.
-            waiting = await read()
-            if not waiting:
+    async def _advance_with_retries(
+        self, user_id: str, read: Callable[[], Awaitable[list[MilestoneWithAwards]]]
+    ) -> None:
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            # Milestones first, so that the workouts are at least as recent.
+            milestones = await read()
+            if not milestones:
                 return
-            efforts = await self.main.efforts(user_id)
-            moved = [await self._move(held, efforts) for held in waiting]
-            if all(moved):
+            workouts = await self.repository.workout_projections(user_id)
+            written = [await self._advance(current, workouts) for current in milestones]
+            if all(written):
                 return
-            await self.clock.sleep(full_jitter(attempt, FIRST_PAUSE, LONGEST_PAUSE, self.chance))
-        raise Unavailable("The milestones are changing too fast; try again", retry_after=1)
+            await self.clock.sleep(
+                full_jitter(attempt, INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, self.rng)
+            )
+        raise Unavailable("The milestones change too often; retry", retry_after=1)
 
-    async def _move(self, held: Held, efforts: Sequence[Effort]) -> bool:
-        """Whether the milestone stands where it should; False where another was faster."""
-        step = advance(held, measured(held.milestone, efforts), rfc3339(self.clock.now()))
+    async def _advance(
+        self, current: MilestoneWithAwards, workouts: Sequence[WorkoutProjection]
+    ) -> bool:
+        """Write the new state, if any. Return False if the milestone changed in the meantime."""
+        step = advance(
+            current, total_progress(current.milestone, workouts), rfc3339(self.clock.now())
+        )
         if not step.is_changed:
             return True
         awards = await self._awards(step)
-        if not await self.main.mint(step.milestone, awards):
+        if not await self.repository.mint(step.milestone, awards):
             return False
-        self._tell(held.milestone, step.milestone, awards)
+        self._report(current.milestone, step.milestone, awards)
         return True
 
     async def _awards(self, step: Advance) -> list[Award]:
         if not step.minted:
             return []
         milestone = step.milestone
-        parts = {part.index: part for part in (await self.shelf.get(milestone.model_id)).parts}
+        parts = {part.index: part for part in (await self.models.get(milestone.model_id)).parts}
         return [
             Award(
                 milestone.user_id,
                 milestone.milestone_id,
                 milestone.model_id,
                 parts[index],
-                threshold(milestone.total_target, index, milestone.parts_total),
+                part_threshold(milestone.total_target, index, milestone.parts_total),
                 milestone.updated_at,
                 logs.current_context().correlation_id,
             )
             for index in step.minted
         ]
 
-    def _tell(self, before: Milestone, after: Milestone, awards: Sequence[Award]) -> None:
+    def _report(self, before: Milestone, after: Milestone, awards: Sequence[Award]) -> None:
+        """Audit, log and publish a change."""
         for award in awards:
             facts: dict[str, str | int] = {
                 "milestone": after.milestone_id,
@@ -126,17 +140,16 @@ class ProgressEngine:
             self.audit.record(
                 "MILESTONE_COMPLETED", after.user_id, {"milestone": after.milestone_id}
             )
-        # Progress is what happens all day; a part is news.
-        tell = _log.info if awards else _log.debug
-        tell(
-            "Milestone moved",
-            action="milestone_move",
+        log = _log.info if awards else _log.debug  # progress alone is too frequent for info
+        log(
+            "Milestone advanced",
+            action="milestone_advanced",
             milestone=after.milestone_id,
             percent=after.percent,
             minted=len(awards),
         )
-        self.announce(after, awards)
+        self.publisher.publish(after, awards)
 
 
 def is_milestone_id(text: str) -> bool:
-    return len(text) == ID_LENGTH and text.isascii() and text.isalnum()
+    return len(text) == MILESTONE_ID_LENGTH and text.isascii() and text.isalnum()

@@ -1,7 +1,7 @@
-"""Links to Strava: made with consent, kept fresh, and undone.
+"""Strava connections: links an athlete with OAuth, refreshes tokens and disconnects.
 
-One athlete belongs to one person. Tokens are sealed before they are stored; when they are about to
-expire they are refreshed, and of several refreshes at once the newest tokens stay.
+An athlete belongs to one user. Tokens are encrypted before they are stored and refreshed shortly
+before they expire. Of several concurrent refreshes, the newest tokens win.
 """
 
 import secrets
@@ -10,100 +10,112 @@ from typing import Final
 
 import msgspec
 
-from tally.collect.model import STATE_SECONDS, Connection, PendingState, Session, Tokens
+from tally.collect.model.records import (
+    STATE_SECONDS,
+    BrowserSession,
+    PendingState,
+    StravaConnection,
+    StravaTokens,
+    TokensRevoked,
+)
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.sessions import SessionRepository
+from tally.collect.repository.sessions import BrowserSessionRepository
 from tally.collect.service.audit import AuditTrail
-from tally.collect.service.ports import Revoked, Strava
-from tally.collect.service.sign_in import check_return_path, use_state
+from tally.collect.service.ports import StravaClient
+from tally.collect.service.sign_in import check_return_path, consume_state
 from tally.errors import Conflict, Forbidden, NotFound, RateLimited, Unauthenticated, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.encryption import DecryptionError, Encryptor
 
-STRAVA: Final = "strava"
-FRESH_SECONDS: Final = 300
-ATTEMPTS: Final = 3
+STRAVA_PURPOSE: Final = "strava"
+REFRESH_MARGIN_SECONDS: Final = 300
+MAX_ATTEMPTS: Final = 3
 ACTIVITY_SCOPES: Final = frozenset({"activity:read", "activity:read_all"})
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Linking:
-    """Who is linked to which athlete."""
+class LinkingService:
+    """Manages the Strava connections of users."""
 
-    main: CollectRepository
-    sessions: SessionRepository
-    strava: Strava
-    sealer: Encryptor
+    repository: CollectRepository
+    sessions: BrowserSessionRepository
+    strava: StravaClient
+    encryptor: Encryptor
     audit: AuditTrail
     clock: Clock
 
-    async def begin(self, session: Session, redirect_uri: str, return_to: str) -> str:
-        """Where to send the browser for consent."""
+    async def begin(self, session: BrowserSession, redirect_uri: str, return_to: str) -> str:
+        """Start the OAuth flow and return the consent URL."""
         state, path = secrets.token_urlsafe(32), check_return_path(return_to)
         url = self.strava.authorize_url(redirect_uri, state)
         expires = self.clock.seconds() + STATE_SECONDS
-        await self.sessions.begin(PendingState(state, STRAVA, session.session_hash, expires, path))
+        await self.sessions.begin(
+            PendingState(state, STRAVA_PURPOSE, session.session_hash, expires, path)
+        )
         return url
 
     async def finish(
-        self, session: Session, *, state: str, code: str, scope: str, error: str
+        self, session: BrowserSession, *, state: str, code: str, scope: str, error: str
     ) -> str:
-        """Link, if consent was given for activities and nobody else has the athlete; the path to go to afterwards."""
-        pending = await use_state(
-            self.sessions, state, STRAVA, session.session_hash, self.clock.seconds()
+        """Link the athlete and return the path to redirect to.
+
+        Fails without the activity scope, and if another user has linked the athlete.
+        """
+        pending = await consume_state(
+            self.sessions, state, STRAVA_PURPOSE, session.session_hash, self.clock.seconds()
         )
         if error or not code:
-            raise Forbidden("Strava was not allowed to share anything", code="strava_access_denied")
+            raise Forbidden("Access to Strava was denied", code="strava_access_denied")
         granted = {part.strip() for part in scope.replace(" ", ",").split(",")}
         if not granted & ACTIVITY_SCOPES:
-            raise Forbidden(
-                "Without access to activities there is nothing to collect",
-                code="activity_access_missing",
-            )
+            raise Forbidden("Access to activities was not granted", code="activity_access_missing")
         grant = await self.strava.exchange(code)
-        tokens = self._seal(session.user_id, grant.athlete_id, grant.tokens)
-        now = rfc3339(self.clock.now())
-        told_scope = ",".join(sorted(granted))[:200]
-        wanted = Connection(
-            session.user_id, grant.athlete_id, tokens, grant.tokens.expires_at, told_scope, now
+        await self._link(
+            StravaConnection(
+                session.user_id,
+                grant.athlete_id,
+                self._encrypt(session.user_id, grant.athlete_id, grant.tokens),
+                grant.tokens.expires_at,
+                ",".join(sorted(granted))[:200],
+                rfc3339(self.clock.now()),
+            )
         )
-        await self._link(wanted)
         return pending.return_to
 
-    async def _link(self, wanted: Connection) -> None:
-        for _ in range(ATTEMPTS):
-            former = await self.main.connection(wanted.user_id)
-            linked = replace(wanted, version=1 if former is None else former.version + 1)
-            if await self.main.link(linked, former):
+    async def _link(self, connection: StravaConnection) -> None:
+        for _ in range(MAX_ATTEMPTS):
+            former = await self.repository.connection(connection.user_id)
+            linked = replace(connection, version=1 if former is None else former.version + 1)
+            if await self.repository.link(linked, former):
                 facts: dict[str, str | int] = {"athlete": linked.athlete_id}
                 self.audit.record("STRAVA_CONNECTED", linked.user_id, facts)
                 if former is not None and former.athlete_id != linked.athlete_id:
                     await self._revoke(former)
                 return
-            await self._explain(wanted)
-        raise Unavailable("The link is being changed elsewhere; try again", retry_after=1)
+            await self._raise_if_permanent(connection)
+        raise Unavailable("The connection is being changed concurrently; retry", retry_after=1)
 
-    async def _explain(self, wanted: Connection) -> None:
-        """Raise what stood in the way, if it will stand there the next time too."""
-        owner = await self.main.owner(wanted.athlete_id)
-        if owner is not None and owner != wanted.user_id:
-            facts: dict[str, str | int] = {"athlete": wanted.athlete_id}
-            self.audit.record("STRAVA_CONNECT_REFUSED", wanted.user_id, facts)
+    async def _raise_if_permanent(self, connection: StravaConnection) -> None:
+        """Raise the reason why linking failed, unless a retry may succeed."""
+        owner = await self.repository.owner(connection.athlete_id)
+        if owner is not None and owner != connection.user_id:
+            facts: dict[str, str | int] = {"athlete": connection.athlete_id}
+            self.audit.record("STRAVA_CONNECT_REFUSED", connection.user_id, facts)
             raise Conflict(
-                "This athlete is linked to another account", code="athlete_already_connected"
+                "The athlete is linked to another account", code="athlete_already_connected"
             )
-        if await self.main.profile(wanted.user_id) is None:
-            raise Unauthenticated("This account is being deleted", code="invalid_session")
+        if await self.repository.profile(connection.user_id) is None:
+            raise Unauthenticated("The account is being deleted", code="invalid_session")
 
-    async def status(self, user_id: str) -> Connection | None:
-        return await self.main.connection(user_id)
+    async def status(self, user_id: str) -> StravaConnection | None:
+        return await self.repository.connection(user_id)
 
     async def disconnect(self, user_id: str) -> None:
-        """Revoke at Strava and forget; NotFound where there is no link."""
-        connection = await self.main.connection(user_id)
+        """Revoke the tokens at Strava and delete the connection; NotFound if there is none."""
+        connection = await self.repository.connection(user_id)
         if connection is None:
             raise NotFound("Strava is not linked", code="strava_not_connected")
         await self._revoke(connection)
@@ -112,75 +124,76 @@ class Linking:
         self.audit.record("STRAVA_DISCONNECTED", user_id, facts)
 
     async def forget(self, user_id: str, athlete_id: int) -> None:
-        """Leave no connection of this person to this athlete, and no claim on the athlete; safe to run again."""
-        if not await self.main.unlink(user_id, athlete_id):
-            # The athlete is another's, or another athlete has been linked: neither is ours to
-            # touch.
-            await self.main.delete_connection(user_id, athlete_id)
+        """Delete the connection of a user to an athlete, and the ownership. Idempotent."""
+        if not await self.repository.unlink(user_id, athlete_id):
+            # Another user owns the athlete, or the user has linked another athlete: keep those.
+            await self.repository.delete_connection(user_id, athlete_id)
 
-    async def access_token(self, connection: Connection, *, stale: str | None = None) -> str:
-        """A token that works for some minutes.
+    async def access_token(self, connection: StravaConnection, *, stale: str | None = None) -> str:
+        """Return an access token that is valid for some minutes.
 
-        `stale` is one that Strava has just refused, so that it is not used again.
+        `stale` is a token that Strava has just rejected.
         """
-        for _ in range(ATTEMPTS):
-            tokens = self._open(connection)
-            is_fresh = connection.expires_at - self.clock.seconds() > FRESH_SECONDS
+        for _ in range(MAX_ATTEMPTS):
+            tokens = self._decrypt(connection)
+            is_fresh = connection.expires_at - self.clock.seconds() > REFRESH_MARGIN_SECONDS
             if is_fresh and tokens.access != stale:
                 return tokens.access
             refreshed = await self._refresh(connection, tokens)
             if refreshed is not None:
                 return refreshed
-            newer = await self.main.connection(connection.user_id)
+            newer = await self.repository.connection(connection.user_id)
             if newer is None or newer.athlete_id != connection.athlete_id:
-                raise Revoked
+                raise TokensRevoked
             connection = newer
-        raise Unavailable("The tokens are being refreshed elsewhere", retry_after=5)
+        raise Unavailable("The tokens are being refreshed concurrently", retry_after=5)
 
-    async def _refresh(self, connection: Connection, tokens: Tokens) -> str | None:
-        """The new access token, now stored; None where another refresh was first, and the connection is to be read again."""
+    async def _refresh(self, connection: StravaConnection, tokens: StravaTokens) -> str | None:
+        """Refresh and store the tokens; return the access token.
+
+        None means that another refresh was faster and the connection must be read again.
+        """
         try:
             newer = await self.strava.refresh(tokens.refresh)
-        except Revoked:
-            current = await self.main.connection(connection.user_id)
+        except TokensRevoked:
+            current = await self.repository.connection(connection.user_id)
             if current is None or current.version == connection.version:
                 raise
             return None
-        sealed = self._seal(connection.user_id, connection.athlete_id, newer)
+        encrypted = self._encrypt(connection.user_id, connection.athlete_id, newer)
         return (
             newer.access
-            if await self.main.keep_tokens(connection, sealed, newer.expires_at)
+            if await self.repository.store_tokens(connection, encrypted, newer.expires_at)
             else None
         )
 
-    async def _revoke(self, connection: Connection) -> None:
-        """Best effort: whether or not Strava hears of it, nothing of it stays here."""
+    async def _revoke(self, connection: StravaConnection) -> None:
+        """Revoke the tokens at Strava, on a best-effort basis."""
         try:
             await self.strava.deauthorize(await self.access_token(connection))
-        except (Revoked, Unavailable, RateLimited) as error:
+        except (TokensRevoked, Unavailable, RateLimited) as error:
             _log.warning(
-                "Strava was not told of the disconnect", action="strava_deauthorize", error=error
+                "Strava deauthorization failed", action="strava_deauthorize_failed", error=error
             )
 
-    def _seal(self, user_id: str, athlete_id: int, tokens: Tokens) -> str:
-        return sealed_tokens(self.sealer, user_id, athlete_id, tokens)
+    def _encrypt(self, user_id: str, athlete_id: int, tokens: StravaTokens) -> str:
+        return encrypt_tokens(self.encryptor, user_id, athlete_id, tokens)
 
-    def _open(self, connection: Connection) -> Tokens:
-        """The tokens in the clear.
-
-        What cannot be opened, since the key was changed, is as good as revoked.
-        """
+    def _decrypt(self, connection: StravaConnection) -> StravaTokens:
+        """Decrypt the tokens. After a change of the secret, they count as revoked."""
         try:
-            text = self.sealer.decrypt(
-                connection.sealed, f"{connection.user_id} {connection.athlete_id}"
+            text = self.encryptor.decrypt(
+                connection.encrypted_tokens, f"{connection.user_id} {connection.athlete_id}"
             )
         except DecryptionError as error:
-            raise Revoked from error
+            raise TokensRevoked from error
         access, refresh, expires_at = msgspec.json.decode(text, type=tuple[str, str, int])
-        return Tokens(access, refresh, expires_at)
+        return StravaTokens(access, refresh, expires_at)
 
 
-def sealed_tokens(sealer: Encryptor, user_id: str, athlete_id: int, tokens: Tokens) -> str:
-    """The tokens as they are stored: of no use without the key, nor on anybody else's connection."""
+def encrypt_tokens(
+    encryptor: Encryptor, user_id: str, athlete_id: int, tokens: StravaTokens
+) -> str:
+    """Encrypt tokens for storage, bound to one user and athlete."""
     text = msgspec.json.encode([tokens.access, tokens.refresh, tokens.expires_at]).decode()
-    return sealer.encrypt(text, f"{user_id} {athlete_id}")
+    return encryptor.encrypt(text, f"{user_id} {athlete_id}")

@@ -1,4 +1,4 @@
-"""What operators want to know of the inbox: how much waits, how long it waits, and what had to wait longer."""
+"""Prometheus metrics of the webhook inbox."""
 
 from typing import Final
 
@@ -25,24 +25,24 @@ LAG_BUCKETS: Final = (
 )
 
 
-class InboxFigures:
-    """Figures of one process's worker."""
+class InboxMetrics:
+    """Metrics of the inbox worker in this process."""
 
     def __init__(self, metrics: Metrics) -> None:
         registry = metrics.registry
         self.lag = Histogram(
             "tally_collect_event_lag_seconds",
-            "Strava's events that were applied: how long from their receipt",
+            "Time from receipt to completion of a Strava event",
             registry=registry,
             buckets=LAG_BUCKETS,
         )
-        self.put_off = Counter(
-            "tally_collect_events_put_off",
-            "Strava's events that failed, and wait",
+        self.retries = Counter(
+            "tally_collect_event_retries",
+            "Strava events that failed and were scheduled for a retry",
             registry=registry,
         )
-        self.waiting = Gauge(
-            "tally_collect_inbox_waiting",
-            "Strava's events in the inbox, at the last look",
+        self.pending = Gauge(
+            "tally_collect_inbox_events",
+            "Strava events in the inbox at the last poll",
             registry=registry,
         )

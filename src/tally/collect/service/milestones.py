@@ -1,13 +1,20 @@
-"""Milestones: made, listed and shown. What moves them is the engine."""
+"""Milestones: creates and reads them. The progress engine advances them."""
 
 from dataclasses import dataclass
 
-from tally.collect.model import MAX_MILESTONES, Held, Metric, Milestone, Sport, moment
+from tally.collect.model.records import (
+    MAX_MILESTONES,
+    Metric,
+    Milestone,
+    MilestoneWithAwards,
+    Sport,
+    parse_time,
+)
+from tally.collect.model.rules import check_goal, check_period
 from tally.collect.repository.main import CollectRepository
-from tally.collect.rules import check_goal, check_period
 from tally.collect.service.audit import AuditTrail
 from tally.collect.service.engine import ProgressEngine
-from tally.collect.service.models import ModelShelf
+from tally.collect.service.models import ModelCatalog
 from tally.errors import Conflict, Unauthenticated
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.ids import SortableIds
@@ -15,7 +22,7 @@ from tally.kit.ids import SortableIds
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What somebody sets out to do."""
+    """The parameters of a new milestone."""
 
     model_id: str
     sport: Sport
@@ -27,28 +34,30 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class MilestoneService:
-    """A person's goals."""
+    """Creates and reads the milestones of a user."""
 
-    main: CollectRepository
-    shelf: ModelShelf
+    repository: CollectRepository
+    models: ModelCatalog
     engine: ProgressEngine
     audit: AuditTrail
     clock: Clock
     ids: SortableIds
 
-    async def create(self, user_id: str, goal: Goal) -> Held:
-        """A new milestone, moved at once by the workouts that count for it already."""
+    async def create(self, user_id: str, goal: Goal) -> MilestoneWithAwards:
+        """Create a milestone. Existing workouts within its period count immediately."""
         now = rfc3339(self.clock.now())
-        model = await self.shelf.get(goal.model_id)
+        model = await self.models.get(goal.model_id)
         check_goal(goal.total_target, model.meta.parts_total)
-        start = now if goal.period_start is None else moment(goal.period_start, "periodStartAtUtc")
-        end = None if goal.period_end is None else moment(goal.period_end, "periodEndAtUtc")
+        start = (
+            now if goal.period_start is None else parse_time(goal.period_start, "periodStartAtUtc")
+        )
+        end = None if goal.period_end is None else parse_time(goal.period_end, "periodEndAtUtc")
         check_period(start, end)
-        if len(await self.main.milestones(user_id)) >= MAX_MILESTONES:
+        if len(await self.repository.milestones(user_id)) >= MAX_MILESTONES:
             raise Conflict(
-                f"Nobody may have more than {MAX_MILESTONES} milestones", code="too_many_milestones"
+                f"An account has at most {MAX_MILESTONES} milestones", code="too_many_milestones"
             )
-        made = Milestone(
+        milestone = Milestone(
             milestone_id=self.ids.next(),
             user_id=user_id,
             model_id=goal.model_id,
@@ -61,28 +70,28 @@ class MilestoneService:
             created_at=now,
             updated_at=now,
         )
-        return await self._begin(made, counts_past=start < now)
+        return await self._write(milestone, counts_past=start < now)
 
-    async def _begin(self, made: Milestone, *, counts_past: bool) -> Held:
+    async def _write(self, milestone: Milestone, *, counts_past: bool) -> MilestoneWithAwards:
         if counts_past:
-            # More workouts than can be looked at: said before anything is written.
-            await self.main.efforts(made.user_id)
-        if not await self.main.create_milestone(made):
-            raise Unauthenticated("This account is being deleted", code="invalid_session")
+            # Fails before anything is written if there are too many workouts.
+            await self.repository.workout_projections(milestone.user_id)
+        if not await self.repository.create_milestone(milestone):
+            raise Unauthenticated("The account is being deleted", code="invalid_session")
         facts: dict[str, str | int] = {
-            "milestone": made.milestone_id,
-            "model": made.model_id,
-            "target": made.total_target,
+            "milestone": milestone.milestone_id,
+            "model": milestone.model_id,
+            "target": milestone.total_target,
         }
-        self.audit.record("MILESTONE_CREATED", made.user_id, facts)
+        self.audit.record("MILESTONE_CREATED", milestone.user_id, facts)
         return (
-            await self.engine.recompute(made.user_id, made.milestone_id)
+            await self.engine.recompute(milestone.user_id, milestone.milestone_id)
             if counts_past
-            else Held(made)
+            else MilestoneWithAwards(milestone)
         )
 
-    async def all(self, user_id: str) -> list[Held]:
-        return await self.main.milestones(user_id)
+    async def all(self, user_id: str) -> list[MilestoneWithAwards]:
+        return await self.repository.milestones(user_id)
 
-    async def get(self, user_id: str, milestone_id: str) -> Held:
-        return await self.engine.held(user_id, milestone_id)
+    async def get(self, user_id: str, milestone_id: str) -> MilestoneWithAwards:
+        return await self.engine.get(user_id, milestone_id)

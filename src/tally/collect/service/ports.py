@@ -1,45 +1,50 @@
-"""What the services ask of the world outside: Strava, the issuer of identities, and those who watch."""
+"""The interfaces to external systems and to SSE subscribers that the services depend on."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from tally.collect.model import Award, Grant, Identity, Milestone, Tokens, Workout
+from tally.collect.model.records import (
+    Award,
+    Milestone,
+    OidcIdentity,
+    StravaGrant,
+    StravaTokens,
+    Workout,
+)
 
-# Tells those who watch a milestone what has just been written.
-Announce: TypeAlias = Callable[[Milestone, Sequence[Award]], None]
-# Deletes an identity at its issuer, with the refresh token that came with a sign-in.
+# Deletes an identity at the OIDC provider, authorized by a refresh token.
 DeleteIdentity: TypeAlias = Callable[[str], Awaitable[None]]
 
 
-class Revoked(Exception):
-    """Strava no longer accepts the tokens of a link."""
+class Publisher(Protocol):
+    """Notifies SSE subscribers of a milestone."""
+
+    def publish(self, milestone: Milestone, awards: Sequence[Award]) -> None:
+        """Publish a written change, with the awards that it minted."""
 
 
-class Strava(Protocol):
-    """Strava, with tokens in the clear.
-
-    Trouble is Unavailable or RateLimited; tokens that do not hold are Revoked.
-    """
+class StravaClient(Protocol):
+    """The Strava API. Failures raise Unavailable or RateLimited, rejected tokens TokensRevoked."""
 
     def authorize_url(self, redirect_uri: str, state: str) -> str: ...
 
-    def is_resting(self) -> bool:
-        """Whether activities are not to be asked for now, since a limit is used up."""
+    def is_paused(self) -> bool:
+        """Whether an exhausted rate limit forbids reading activities for now."""
 
-    async def exchange(self, code: str) -> Grant: ...
+    async def exchange(self, code: str) -> StravaGrant: ...
 
-    async def refresh(self, refresh_token: str) -> Tokens: ...
+    async def refresh(self, refresh_token: str) -> StravaTokens: ...
 
     async def deauthorize(self, access_token: str) -> None: ...
 
     async def activity(
         self, access_token: str, activity_id: int, athlete_id: int
     ) -> Workout | None:
-        """The activity as it is now, of nobody yet; None where this athlete has none like it."""
+        """Read an activity, without a user id; None if the athlete has no such activity."""
 
 
-class Issuer(Protocol):
-    """The OIDC issuer. A code or token that does not hold is Unauthenticated."""
+class IdentityProvider(Protocol):
+    """The OIDC provider. An invalid code or token raises Unauthenticated."""
 
     async def authorize_url(
         self, redirect_uri: str, state: str, nonce: str, challenge: str
@@ -47,4 +52,4 @@ class Issuer(Protocol):
 
     async def identify(
         self, code: str, redirect_uri: str, nonce: str, verifier: str
-    ) -> Identity: ...
+    ) -> OidcIdentity: ...

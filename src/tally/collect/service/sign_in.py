@@ -1,8 +1,7 @@
-"""Sign-in and sessions: the code flow against an OIDC issuer, and cookies that stand for who has gone through it.
+"""Sign-in with the OIDC authorization-code flow, and browser sessions.
 
-The id of a session is random, and stored as its hash. It changes with every sign-in, so that nobody
-can be given one in advance. A sign-in that was begun is bound to the browser that began it by a
-cookie of its own.
+A session id is random and stored as a hash. Every sign-in creates a new id, which prevents session
+fixation. A cookie binds a sign-in in progress to the browser that started it.
 """
 
 import base64
@@ -11,157 +10,172 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from tally.collect.model import SESSION_SECONDS, STATE_SECONDS, PendingState, Profile, Session
+from tally.collect.model.records import (
+    SESSION_SECONDS,
+    STATE_SECONDS,
+    BrowserSession,
+    OidcIdentity,
+    PendingState,
+    Profile,
+)
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.sessions import SessionRepository
+from tally.collect.repository.sessions import BrowserSessionRepository
 from tally.collect.service.audit import AuditTrail
-from tally.collect.service.ports import Issuer
+from tally.collect.service.ports import IdentityProvider
 from tally.errors import Invalid, Unauthenticated
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.encryption import DecryptionError, Encryptor
 
-LOGIN: Final = "login"
-FREE: Final = "free"
-MAX_STATE: Final = 128
-MAX_PATH: Final = 512
+LOGIN_PURPOSE: Final = "login"
+FREE_PLAN: Final = "free"
+MAX_STATE_LENGTH: Final = 128
+MAX_PATH_LENGTH: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """Where to send the browser, and the secret that it has to bring back."""
+class LoginRedirect:
+    """The URL of the provider, and the secret for the login cookie."""
 
     url: str
-    browser: str
+    browser_secret: str
 
 
 @dataclass(frozen=True, slots=True)
-class SignedIn:
+class LoginResult:
     session_id: str
     user_id: str
     return_to: str
 
 
 @dataclass(frozen=True, slots=True)
-class SignIn:
-    """Who is who, and since when."""
+class SignInService:
+    """Starts, finishes and resolves sign-ins."""
 
-    sessions: SessionRepository
-    main: CollectRepository
-    issuer: Issuer
-    sealer: Encryptor
+    sessions: BrowserSessionRepository
+    repository: CollectRepository
+    provider: IdentityProvider
+    encryptor: Encryptor
     audit: AuditTrail
     clock: Clock
 
-    async def begin(self, redirect_uri: str, return_to: str) -> Begun:
-        state, nonce, verifier, browser = (secrets.token_urlsafe(32) for _ in range(4))
+    async def begin(self, redirect_uri: str, return_to: str) -> LoginRedirect:
+        state, nonce, verifier, browser_secret = (secrets.token_urlsafe(32) for _ in range(4))
         path = check_return_path(return_to)
-        challenge = (
-            base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
-            .rstrip(b"=")
-            .decode()
-        )
-        url = await self.issuer.authorize_url(redirect_uri, state, nonce, challenge)
-        sealed = self.sealer.encrypt(f"{nonce} {verifier}", state)
+        digest = hashlib.sha256(verifier.encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        url = await self.provider.authorize_url(redirect_uri, state, nonce, challenge)
+        encrypted = self.encryptor.encrypt(f"{nonce} {verifier}", state)
         expires = self.clock.seconds() + STATE_SECONDS
         await self.sessions.begin(
-            PendingState(state, LOGIN, hashed(browser), expires, path, sealed)
+            PendingState(
+                state, LOGIN_PURPOSE, hash_secret(browser_secret), expires, path, encrypted
+            )
         )
-        return Begun(url, browser)
+        return LoginRedirect(url, browser_secret)
 
     async def finish(
         self,
         *,
         state: str,
         code: str,
-        browser: str | None,
+        browser_secret: str | None,
         redirect_uri: str,
-        former: str | None,
+        former_session_id: str | None,
         ip: str | None,
-    ) -> SignedIn:
-        """A new session for whoever the issuer says it is; the one that the browser had before is over."""
-        pending = await use_state(
-            self.sessions, state, LOGIN, hashed(browser or ""), self.clock.seconds()
+    ) -> LoginResult:
+        """Create a session for the user whom the provider identifies; end the former one."""
+        pending = await consume_state(
+            self.sessions,
+            state,
+            LOGIN_PURPOSE,
+            hash_secret(browser_secret or ""),
+            self.clock.seconds(),
         )
-        nonce, verifier = self._open(pending)
+        nonce, verifier = self._decrypt(pending)
         try:
-            identity = await self.issuer.identify(code, redirect_uri, nonce, verifier)
+            identity = await self.provider.identify(code, redirect_uri, nonce, verifier)
         except Unauthenticated as error:
             self.audit.record("AUTH_LOGIN_REFUSED", None, {"why": error.code}, ip=ip)
             raise
         now = rfc3339(self.clock.now())
-        is_new = await self.main.create_profile(
-            Profile(identity.user_id, identity.email, FREE, now)
+        is_new = await self.repository.create_profile(
+            Profile(identity.user_id, identity.email, FREE_PLAN, now)
         )
+        session_id = await self._create_session(identity, now)
+        if former_session_id:
+            await self.sessions.delete(hash_secret(former_session_id))
+        logs.bind(user_id=identity.user_id)
+        self.audit.record("AUTH_REGISTERED" if is_new else "AUTH_LOGIN", identity.user_id, ip=ip)
+        return LoginResult(session_id, identity.user_id, pending.return_to)
+
+    async def _create_session(self, identity: OidcIdentity, now: str) -> str:
         session_id = secrets.token_urlsafe(32)
-        kept = (
+        encrypted = (
             None
             if identity.refresh_token is None
-            else self.sealer.encrypt(identity.refresh_token, identity.user_id)
+            else self.encryptor.encrypt(identity.refresh_token, identity.user_id)
         )
         expires = self.clock.seconds() + SESSION_SECONDS
         await self.sessions.create(
-            Session(hashed(session_id), identity.user_id, now, expires, kept)
+            BrowserSession(hash_secret(session_id), identity.user_id, now, expires, encrypted)
         )
-        if former:
-            await self.sessions.delete(hashed(former))
-        logs.bind(user_id=identity.user_id)
-        self.audit.record("AUTH_REGISTERED" if is_new else "AUTH_LOGIN", identity.user_id, ip=ip)
-        return SignedIn(session_id, identity.user_id, pending.return_to)
+        return session_id
 
-    def _open(self, pending: PendingState) -> tuple[str, str]:
+    def _decrypt(self, pending: PendingState) -> tuple[str, str]:
         try:
-            nonce, _, verifier = self.sealer.decrypt(pending.sealed or "", pending.state).partition(
-                " "
-            )
+            text = self.encryptor.decrypt(pending.encrypted_secrets or "", pending.state)
         except DecryptionError as error:
-            raise _not_begun_here() from error
+            raise _invalid_state() from error
+        nonce, _, verifier = text.partition(" ")
         return nonce, verifier
 
-    async def resolve(self, session_id: str | None) -> Session:
-        """The session behind a cookie, or Unauthenticated."""
+    async def resolve(self, session_id: str | None) -> BrowserSession:
+        """Return the session for a cookie, or raise Unauthenticated."""
         found = None
-        if session_id and len(session_id) <= MAX_STATE:
-            found = await self.sessions.find(hashed(session_id), self.clock.seconds())
+        if session_id and len(session_id) <= MAX_STATE_LENGTH:
+            found = await self.sessions.find(hash_secret(session_id), self.clock.seconds())
         if found is None:
-            raise Unauthenticated("Sign in first", code="invalid_session")
+            raise Unauthenticated("Not signed in", code="invalid_session")
         logs.bind(user_id=found.user_id)
         return found
 
-    async def end(self, session: Session, ip: str | None) -> None:
+    async def end(self, session: BrowserSession, ip: str | None) -> None:
         await self.sessions.delete(session.session_hash)
         self.audit.record("AUTH_LOGOUT", session.user_id, ip=ip)
 
 
-async def use_state(
-    sessions: SessionRepository, state: str, purpose: str, bound_to: str, now: int
+async def consume_state(
+    sessions: BrowserSessionRepository, state: str, purpose: str, bound_to: str, now: int
 ) -> PendingState:
-    """The state that was begun here, used up with this; or Invalid."""
-    is_plausible = 0 < len(state) <= MAX_STATE and state.isascii()
+    """Return and delete a pending state, or raise Invalid."""
+    is_plausible = 0 < len(state) <= MAX_STATE_LENGTH and state.isascii()
     pending = await sessions.use(state, purpose, bound_to, now) if is_plausible else None
     if pending is None:
-        raise _not_begun_here()
+        raise _invalid_state()
     return pending
 
 
-def _not_begun_here() -> Invalid:
+def _invalid_state() -> Invalid:
     return Invalid(
-        "This was not begun in this browser, or too long ago; begin again",
+        "state is expired or belongs to another browser; start again",
         code="invalid_state",
         field="state",
     )
 
 
-def hashed(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def check_return_path(path: str) -> str:
-    """A path of this very site; Invalid for whatever a browser could take for another one."""
+    """Require a path of this site, which prevents open redirects."""
     is_local = path.startswith("/") and not path.startswith(("//", "/\\"))
     is_plain = path.isascii() and path.isprintable() and "\\" not in path and " " not in path
-    if len(path) > MAX_PATH or not is_local or not is_plain:
+    if len(path) > MAX_PATH_LENGTH or not is_local or not is_plain:
         raise Invalid(
-            "return_to must be a path of this site", code="invalid_field", field="return_to"
+            f"return_to must be a path of this site with at most {MAX_PATH_LENGTH} characters",
+            code="invalid_field",
+            field="return_to",
         )
     return path

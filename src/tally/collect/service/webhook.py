@@ -1,4 +1,4 @@
-"""What Strava tells by webhook: checked, put in the inbox, and answered at once."""
+"""The Strava webhook: validates events and stores them in the inbox before responding."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tally.collect.model import WebhookEvent
+from tally.collect.model.records import WebhookEvent
 from tally.collect.repository.main import CollectRepository
 from tally.errors import Forbidden, Invalid
 from tally.kit import logs
@@ -16,12 +16,12 @@ from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.settings import Secret
 
-DAY: Final = 86_400
+MAX_CLOCK_SKEW_SECONDS: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An event as it came."""
+class WebhookDelivery:
+    """An event as delivered by Strava."""
 
     object_type: str
     object_id: int
@@ -33,10 +33,10 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
-    """`subscription_id` is that of our app at Strava; 0 takes events of any."""
+class WebhookService:
+    """Receives events of one subscription; a `subscription_id` of 0 accepts any."""
 
-    main: CollectRepository
+    repository: CollectRepository
     clock: Clock
     verify_token: Secret
     subscription_id: int
@@ -45,37 +45,41 @@ class Webhook:
         if mode != "subscribe" or not matches_secret(token, self.verify_token):
             raise Forbidden("Invalid verify token", code="invalid_verify_token")
 
-    async def receive(self, told: Told) -> None:
-        """Return when the event is safe in the inbox, this time or before."""
-        if self.subscription_id and told.subscription_id != self.subscription_id:
-            raise Forbidden("The event is of another subscription", code="foreign_subscription")
-        # A later event would lose against one from the future.
-        if told.event_time > self.clock.seconds() + DAY:
-            raise Invalid("event_time lies in the future", code="invalid_field", field="event_time")
+    async def receive(self, delivered: WebhookDelivery) -> None:
+        """Return when the event is durable in the inbox, from this or an earlier delivery."""
+        if self.subscription_id and delivered.subscription_id != self.subscription_id:
+            raise Forbidden(
+                "subscription_id belongs to another subscription", code="foreign_subscription"
+            )
+        # An event from the future would make later events appear outdated.
+        if delivered.event_time > self.clock.seconds() + MAX_CLOCK_SKEW_SECONDS:
+            raise Invalid(
+                "event_time must not be in the future", code="invalid_field", field="event_time"
+            )
         event = WebhookEvent(
-            key=natural_key(told),
-            object_type=told.object_type,
-            object_id=told.object_id,
-            aspect_type=told.aspect_type,
-            owner_id=told.owner_id,
-            event_time=told.event_time,
-            is_deauthorisation=told.object_type == "athlete"
-            and str(told.updates.get("authorized")).lower() == "false",
+            key=event_key(delivered),
+            object_type=delivered.object_type,
+            object_id=delivered.object_id,
+            aspect_type=delivered.aspect_type,
+            owner_id=delivered.owner_id,
+            event_time=delivered.event_time,
+            is_deauthorisation=delivered.object_type == "athlete"
+            and str(delivered.updates.get("authorized")).lower() == "false",
             correlation_id=logs.current_context().correlation_id or new_uuid(),
             received_ms=self.clock.milliseconds(),
         )
-        await self.main.receive(event)
+        await self.repository.receive(event)
 
 
-def natural_key(told: Told) -> str:
-    """The same for every delivery of one event, and for no other event."""
-    whole = (
-        told.subscription_id,
-        told.object_type,
-        told.object_id,
-        told.aspect_type,
-        told.owner_id,
-        told.event_time,
-        sorted((name, str(value)) for name, value in told.updates.items()),
+def event_key(event: WebhookDelivery) -> str:
+    """Derive the idempotency key from the content, so that all deliveries share it."""
+    content = (
+        event.subscription_id,
+        event.object_type,
+        event.object_id,
+        event.aspect_type,
+        event.owner_id,
+        event.event_time,
+        sorted((name, str(value)) for name, value in event.updates.items()),
     )
-    return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:40]
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:40]

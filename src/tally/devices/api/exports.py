@@ -1,6 +1,6 @@
-"""Readings as files: CSV, one JSON object a line, or Parquet, made as they are read, with a few hundred rows in memory.
+"""Exports readings as CSV, newline-delimited JSON or Parquet, in constant memory.
 
-CSV and Parquet have a column for each sensor that the seed names, and one for the others as JSON.
+CSV and Parquet have one column per sensor of seed 004, and one column with all others as JSON.
 """
 
 import csv
@@ -14,8 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tally.devices.api.schemas import plain, reading_shown
-from tally.devices.model import Reading
+from tally.devices.api.schemas.responses import json_number, reading_body
+from tally.devices.model.records import Reading
 
 SENSORS: Final = (
     "bme280_temp_c",
@@ -37,8 +37,8 @@ COLUMNS: Final = (
     "firmware_version",
     "clock_ahead",
 )
-_STRIDE: Final = 500
-_ROW_GROUP: Final = 5_000
+_CHUNK_ROWS: Final = 500
+_ROW_GROUP_ROWS: Final = 5_000
 _SCHEMA: Final = pa.schema(
     [
         pa.field("time", pa.timestamp("ms", tz="UTC")),
@@ -52,8 +52,8 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-class Writer(Protocol):
-    """Takes readings and gives bytes: what is ready so far, and at the end the rest."""
+class ExportWriter(Protocol):
+    """Encodes readings incrementally; both methods return the bytes that are ready to send."""
 
     def write(self, readings: list[Reading]) -> bytes: ...
 
@@ -61,29 +61,31 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """A kind of file."""
+class ExportFormat:
+    """A file format."""
 
     media_type: str
     suffix: str
-    writer: Callable[[], Writer]
+    writer: Callable[[], ExportWriter]
 
 
-async def export(readings: AsyncIterator[Reading], writer: Writer) -> AsyncIterator[bytes]:
-    """The file, piece by piece."""
-    waiting: list[Reading] = []
+async def export(readings: AsyncIterator[Reading], writer: ExportWriter) -> AsyncIterator[bytes]:
+    """Encode readings and yield the file in chunks."""
+    pending: list[Reading] = []
     async for reading in readings:
-        waiting.append(reading)
-        if len(waiting) == _STRIDE:
-            piece = writer.write(waiting)
-            waiting = []
-            if piece:
-                yield piece
-    yield writer.write(waiting) + writer.finish()
+        pending.append(reading)
+        if len(pending) == _CHUNK_ROWS:
+            chunk = writer.write(pending)
+            pending = []
+            if chunk:
+                yield chunk
+    yield writer.write(pending) + writer.finish()
 
 
 def _row(reading: Reading) -> dict[str, Any]:
-    others = {name: plain(value) for name, value in reading.sensors.items() if name not in SENSORS}
+    others = {
+        name: json_number(value) for name, value in reading.sensors.items() if name not in SENSORS
+    }
     return {
         "timestamp_ms": reading.timestamp_ms,
         "hardware_id": reading.hardware_id,
@@ -101,7 +103,7 @@ def _row(reading: Reading) -> dict[str, Any]:
     }
 
 
-class _Csv:
+class _CsvWriter:
     def __init__(self) -> None:
         self._text = io.StringIO(newline="")
         self._rows = csv.DictWriter(self._text, COLUMNS)
@@ -109,18 +111,18 @@ class _Csv:
 
     def write(self, readings: list[Reading]) -> bytes:
         for reading in readings:
-            moment = datetime.fromtimestamp(reading.timestamp_ms / 1000, UTC).isoformat(
+            time = datetime.fromtimestamp(reading.timestamp_ms / 1000, UTC).isoformat(
                 timespec="milliseconds"
             )
             self._rows.writerow(
-                {"time": moment, **{name: _cell(value) for name, value in _row(reading).items()}}
+                {"time": time, **{name: _cell(value) for name, value in _row(reading).items()}}
             )
-        return self._take()
+        return self._drain()
 
     def finish(self) -> bytes:
-        return self._take()
+        return self._drain()
 
-    def _take(self) -> bytes:
+    def _drain(self) -> bytes:
         text = self._text.getvalue()
         self._text.seek(0)
         self._text.truncate()
@@ -128,20 +130,20 @@ class _Csv:
 
 
 def _cell(value: Any) -> Any:
-    """A name that a spreadsheet would take for a formula is shown as the text it is."""
+    """Quote text that a spreadsheet would evaluate as a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
-class _Ndjson:
+class _NdjsonWriter:
     def write(self, readings: list[Reading]) -> bytes:
-        return b"".join(msgspec.json.encode(reading_shown(reading)) + b"\n" for reading in readings)
+        return b"".join(msgspec.json.encode(reading_body(reading)) + b"\n" for reading in readings)
 
     def finish(self) -> bytes:
         return b""
 
 
-class _Parquet:
-    """Row groups go out as they are full; the index of all of them is the end of the file."""
+class _ParquetWriter:
+    """Sends each row group when it is full; the footer follows at the end."""
 
     def __init__(self) -> None:
         self._sink = _Sink()
@@ -150,14 +152,14 @@ class _Parquet:
 
     def write(self, readings: list[Reading]) -> bytes:
         self._rows += [{"time": reading.timestamp_ms, **_row(reading)} for reading in readings]
-        if len(self._rows) >= _ROW_GROUP:
+        if len(self._rows) >= _ROW_GROUP_ROWS:
             self._flush()
-        return self._sink.take()
+        return self._sink.drain()
 
     def finish(self) -> bytes:
         self._flush()
         self._file.close()
-        return self._sink.take()
+        return self._sink.drain()
 
     def _flush(self) -> None:
         if self._rows:
@@ -166,33 +168,33 @@ class _Parquet:
 
 
 class _Sink(io.RawIOBase):
-    """A file that can only be written to, and gives away what was written."""
+    """A write-only file in memory. `drain` returns and removes what was written."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiting: list[bytes] = []
+        self._pending: list[bytes] = []
         self._written = 0
 
     def writable(self) -> bool:
         return True
 
-    def write(self, piece: Any) -> int:
-        content = bytes(piece)
-        self._waiting.append(content)
+    def write(self, chunk: Any) -> int:
+        content = bytes(chunk)
+        self._pending.append(content)
         self._written += len(content)
         return len(content)
 
     def tell(self) -> int:
         return self._written
 
-    def take(self) -> bytes:
-        content = b"".join(self._waiting)
-        self._waiting.clear()
+    def drain(self) -> bytes:
+        content = b"".join(self._pending)
+        self._pending.clear()
         return content
 
 
 FORMATS: Final = {
-    "csv": Format("text/csv; charset=utf-8", "csv", _Csv),
-    "ndjson": Format("application/x-ndjson", "ndjson", _Ndjson),
-    "parquet": Format("application/vnd.apache.parquet", "parquet", _Parquet),
+    "csv": ExportFormat("text/csv; charset=utf-8", "csv", _CsvWriter),
+    "ndjson": ExportFormat("application/x-ndjson", "ndjson", _NdjsonWriter),
+    "parquet": ExportFormat("application/vnd.apache.parquet", "parquet", _ParquetWriter),
 }

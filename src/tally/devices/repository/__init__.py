@@ -1,1 +1,1 @@
-"""The four tables of the devices backend, as seed 004 locked them, each with the one repository that owns it."""
+"""The four tables of the devices backend, as locked by seed 004, each with its repository."""

@@ -1,10 +1,10 @@
-"""The table `devices`: who is out there, and when each was last heard of."""
+"""The table `devices`: registered boards and their last activity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tally.devices.model import Capabilities, Device
+from tally.devices.model.records import Capabilities, Device
 from tally.store.access import GetItem, Query, UpdateItem, access
 from tally.store.api import Page
 from tally.store.errors import ConditionFailed
@@ -22,14 +22,17 @@ DEVICES = Table(
     attributes=(
         Attribute("hardware_id", "S", required=True, about="MAC address"),
         Attribute(
-            "confirmation_id", "S", required=True, about="UUID v4, given at the first registration"
+            "confirmation_id",
+            "S",
+            required=True,
+            about="UUID v4, assigned at the first registration",
         ),
         Attribute("capabilities", "M", required=True, about="sensors and features"),
         Attribute("first_registered_at", "S", required=True, about="RFC 3339"),
         Attribute("last_seen_at", "S", required=True, about="RFC 3339"),
         Attribute("last_boot_id", "S", required=True, about="UUID v4 of the latest boot"),
         Attribute("firmware_version", "S", required=True),
-        Attribute("friendly_name", "S", about="given by a person"),
+        Attribute("friendly_name", "S", about="set by an operator"),
         Attribute("gsi1pk", "S", required=True, about='always "devices"'),
         Attribute("gsi1sk", "S", required=True, about="equals last_seen_at"),
     ),
@@ -38,7 +41,7 @@ DEVICES = Table(
 
 @dataclass(frozen=True, slots=True)
 class DeviceRepository:
-    """Devices, found by hardware id or listed by activity."""
+    """Devices by hardware id and by activity."""
 
     store: Store
     tables: ClassVar = (DEVICES,)
@@ -66,8 +69,8 @@ class DeviceRepository:
         frequency="At every boot of a board",
     )
     async def register(self, device: Device) -> Device:
-        """The device as it stands now: what it is changes, its confirmation id and first registration never do."""
-        described = (
+        """Create or update a device. Its confirmation id and first registration never change."""
+        actions = (
             F("capabilities").set(
                 {
                     "sensors": list(device.capabilities.sensors),
@@ -76,23 +79,22 @@ class DeviceRepository:
             ),
             F("last_boot_id").set(device.last_boot_id),
             F("firmware_version").set(device.firmware_version),
-            *_first_only(device),
+            *_initial_only(device),
         )
         key = {"hardware_id": device.hardware_id}
-        not_later = not_exists("last_seen_at") | (F("last_seen_at") <= device.last_seen_at)
+        is_not_older = not_exists("last_seen_at") | (F("last_seen_at") <= device.last_seen_at)
         try:
             item = await self.store.update(
                 DEVICES,
                 key,
-                *described,
-                *_seen(device.last_seen_at),
-                condition=not_later,
+                *actions,
+                *_last_seen(device.last_seen_at),
+                condition=is_not_older,
                 returns="ALL_NEW",
             )
-        except (
-            ConditionFailed
-        ):  # another server, a little ahead of us, saw it later: time does not go back
-            item = await self.store.update(DEVICES, key, *described, returns="ALL_NEW")
+        except ConditionFailed:
+            # A server whose clock is ahead recorded a later time, which must not decrease.
+            item = await self.store.update(DEVICES, key, *actions, returns="ALL_NEW")
         return _device(item or {})
 
     @access(
@@ -105,17 +107,17 @@ class DeviceRepository:
         frequency="At most every 5 minutes per device",
     )
     async def seen(self, device: Device, before: str) -> bool:
-        """Note that a device was heard of, unless that was noted after `before`; one never heard of gets a record."""
-        described = (
+        """Record activity, unless it was recorded after `before`. Creates unknown devices."""
+        actions: tuple[Action, ...] = (
             F("capabilities").set(F("capabilities").if_not_exists({"sensors": [], "features": {}})),
             F("last_boot_id").set(device.last_boot_id),
             F("firmware_version").set(device.firmware_version),
         )
-        not_lately = not_exists("hardware_id") | (F("last_seen_at") <= before)
-        steps = (*described, *_first_only(device), *_seen(device.last_seen_at))
+        is_due = not_exists("hardware_id") | (F("last_seen_at") <= before)
+        actions = (*actions, *_initial_only(device), *_last_seen(device.last_seen_at))
         try:
             await self.store.update(
-                DEVICES, {"hardware_id": device.hardware_id}, *steps, condition=not_lately
+                DEVICES, {"hardware_id": device.hardware_id}, *actions, condition=is_due
             )
         except ConditionFailed:
             return False
@@ -131,8 +133,8 @@ class DeviceRepository:
         frequency="Rare",
     )
     async def rename(self, hardware_id: str, friendly_name: str | None) -> Device | None:
-        """The device with its new name, or None where there is no such device."""
-        step = (
+        """Set or remove the friendly name. Return the device, or None if it does not exist."""
+        action = (
             F("friendly_name").remove()
             if friendly_name is None
             else F("friendly_name").set(friendly_name)
@@ -140,7 +142,7 @@ class DeviceRepository:
         key = {"hardware_id": hardware_id}
         try:
             item = await self.store.update(
-                DEVICES, key, step, condition=exists("hardware_id"), returns="ALL_NEW"
+                DEVICES, key, action, condition=exists("hardware_id"), returns="ALL_NEW"
             )
         except ConditionFailed:
             return None
@@ -157,7 +159,7 @@ class DeviceRepository:
         frequency="Per request",
     )
     async def by_activity(self, limit: int, start: Key | None) -> tuple[list[Device], Key | None]:
-        """A page of devices, the one heard of last first, and where the next page starts."""
+        """Return a page of devices, most recently seen first, and the start key of the next page."""
         page: Page = await self.store.query(
             DEVICES,
             F("gsi1pk") == ALL_DEVICES,
@@ -169,7 +171,7 @@ class DeviceRepository:
         return [_device(item) for item in page.items], page.next
 
 
-def _first_only(device: Device) -> tuple[Action, ...]:
+def _initial_only(device: Device) -> tuple[Action, ...]:
     return (
         F("confirmation_id").set(F("confirmation_id").if_not_exists(device.confirmation_id)),
         F("first_registered_at").set(
@@ -179,8 +181,8 @@ def _first_only(device: Device) -> tuple[Action, ...]:
     )
 
 
-def _seen(moment: str) -> tuple[Action, ...]:
-    return F("last_seen_at").set(moment), F("gsi1sk").set(moment)
+def _last_seen(time: str) -> tuple[Action, ...]:
+    return F("last_seen_at").set(time), F("gsi1sk").set(time)
 
 
 def _device(item: Mapping[str, Any]) -> Device:

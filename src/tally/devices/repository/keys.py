@@ -1,10 +1,10 @@
-"""The table `api_keys`: the hashes of the keys that boards send, never the keys."""
+"""The table `api_keys`: hashes of API keys, never the keys themselves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tally.devices.model import ApiKey
+from tally.devices.model.records import ApiKey
 from tally.store.access import PutItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, exists, not_exists
@@ -27,12 +27,12 @@ API_KEYS = Table(
             "api_key_hash",
             "S",
             required=True,
-            about="SHA-256 of the pepper and the key, hexadecimal",
+            about="SHA-256 of pepper and key, hexadecimal",
         ),
         Attribute("created_at", "S", required=True, about="RFC 3339"),
         Attribute("last_used_at", "S", about="RFC 3339"),
-        Attribute("is_active", "BOOL", required=True, about="false once it is revoked"),
-        Attribute("description", "S", about="given by a person"),
+        Attribute("is_active", "BOOL", required=True, about="false after revocation"),
+        Attribute("description", "S", about="set by an operator"),
         Attribute("gsi1pk", "S", required=True, about='always "api_keys"'),
         Attribute("gsi1sk", "S", required=True, about="equals created_at"),
     ),
@@ -40,8 +40,8 @@ API_KEYS = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRepository:
-    """API keys, found by hash or listed by creation."""
+class ApiKeyRepository:
+    """API keys by hash and by creation time."""
 
     store: Store
     tables: ClassVar = (API_KEYS,)
@@ -95,7 +95,7 @@ class KeyRepository:
         frequency="Rare",
     )
     async def newest_first(self, limit: int, start: Key | None) -> tuple[list[ApiKey], Key | None]:
-        """A page of keys and where the next page starts."""
+        """Return a page of keys and the start key of the next page."""
         page = await self.store.query(
             API_KEYS, F("gsi1pk") == ALL_KEYS, index="gsi1", forward=False, limit=limit, start=start
         )
@@ -110,12 +110,12 @@ class KeyRepository:
         trigger="POST /register, POST /data",
         frequency="At most every 5 minutes per key",
     )
-    async def used(self, key_id: str, moment: str, before: str) -> bool:
-        """Note that a key was used, unless that was noted after `before`."""
-        not_lately = exists("key_id") & (not_exists("last_used_at") | (F("last_used_at") <= before))
+    async def used(self, key_id: str, time: str, before: str) -> bool:
+        """Record the use of a key, unless it was recorded after `before`."""
+        is_due = exists("key_id") & (not_exists("last_used_at") | (F("last_used_at") <= before))
         try:
             await self.store.update(
-                API_KEYS, {"key_id": key_id}, F("last_used_at").set(moment), condition=not_lately
+                API_KEYS, {"key_id": key_id}, F("last_used_at").set(time), condition=is_due
             )
         except ConditionFailed:
             return False
@@ -131,7 +131,7 @@ class KeyRepository:
         frequency="Rare",
     )
     async def revoke(self, key_id: str) -> bool:
-        """Whether there was such a key."""
+        """Deactivate a key. Return whether it exists."""
         try:
             await self.store.update(
                 API_KEYS, {"key_id": key_id}, F("is_active").set(False), condition=exists("key_id")

@@ -1,1 +1,1 @@
-"""What boards and operators may ask for: `keys`, `registry` (devices), `ingestion` and `history` (readings)."""
+"""The use cases of the devices backend: API keys, registration, ingestion and queries."""

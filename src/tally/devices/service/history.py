@@ -1,4 +1,4 @@
-"""Readings go out: the latest, a page of a time range, a chart of one sensor, or all of them."""
+"""Queries over stored readings: the latest, a time range, a chart series, or an export."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -6,106 +6,127 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
 
-from tally.devices.model import (
-    LATEST_MS,
+from tally.devices.model.records import (
+    MAX_TIMESTAMP_MS,
     Bucket,
     Number,
     PageKey,
     Reading,
     Series,
-    check_hardware_id,
 )
+from tally.devices.model.validation import check_hardware_id
 from tally.devices.repository.devices import DeviceRepository
-from tally.devices.repository.readings import MAX_AT_ONCE, ReadingRepository
+from tally.devices.repository.readings import MAX_SERIES_READINGS, ReadingRepository
 from tally.errors import Invalid, NotFound
 
-Span: TypeAlias = tuple[int, int]
-# A range with fewer readings than this is charted from all of them.
-READ_WHOLE: Final = 5_000
-READ_AT_ONCE: Final = 16
+TimeRange: TypeAlias = tuple[int, int]
+# Ranges with fewer readings are charted from all of them; denser ranges are sampled.
+MAX_UNSAMPLED_READINGS: Final = 5_000
+MAX_CONCURRENT_QUERIES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What was measured."""
+class ReadingHistory:
+    """Reads what devices have measured."""
 
     readings: ReadingRepository
     devices: DeviceRepository
 
     async def latest(self, hardware_id: str) -> Reading:
-        await self._check(hardware_id)
+        await self._require_device(hardware_id)
         reading = await self.readings.latest(hardware_id)
         if reading is None:
-            raise NotFound(f"The device {hardware_id} has no readings", code="no_readings")
+            raise NotFound(f"Device {hardware_id} has no readings", code="no_readings")
         return reading
 
     async def between(
-        self, hardware_id: str, span: Span, *, forward: bool, limit: int, start: PageKey | None
+        self,
+        hardware_id: str,
+        time_range: TimeRange,
+        *,
+        forward: bool,
+        limit: int,
+        start: PageKey | None,
     ) -> tuple[list[Reading], PageKey | None]:
-        await self._check(hardware_id)
+        """Return a page of readings in a time range, and the start key of the next page."""
+        await self._require_device(hardware_id)
         return await self.readings.between(
-            hardware_id, check_span(span), forward=forward, limit=limit, start=start
+            hardware_id, check_time_range(time_range), forward=forward, limit=limit, start=start
         )
 
-    async def series(self, hardware_id: str, sensor: str, span: Span, points: int) -> Series:
-        """The sensor in at most so many buckets, with work that does not grow with the length of history."""
-        await self._check(hardware_id)
-        span = check_span(span)
-        values, is_all = await self.readings.values(hardware_id, sensor, span, READ_WHOLE)
-        if is_all:
-            return Series(sensor, tuple(_buckets(values, span, points)), sampled=False)
-        values, is_all = await self._sample(hardware_id, sensor, span, points)
-        return Series(sensor, tuple(_buckets(values, span, points)), sampled=not is_all)
+    async def series(
+        self, hardware_id: str, sensor: str, time_range: TimeRange, points: int
+    ) -> Series:
+        """Aggregate a sensor into at most `points` buckets.
+
+        The cost is bounded, however many readings the range contains.
+        """
+        await self._require_device(hardware_id)
+        time_range = check_time_range(time_range)
+        values, is_complete = await self.readings.values(
+            hardware_id, sensor, time_range, MAX_UNSAMPLED_READINGS
+        )
+        if is_complete:
+            return Series(sensor, tuple(_buckets(values, time_range, points)), sampled=False)
+        values, is_complete = await self._sample(hardware_id, sensor, time_range, points)
+        return Series(sensor, tuple(_buckets(values, time_range, points)), sampled=not is_complete)
 
     async def _sample(
-        self, hardware_id: str, sensor: str, span: Span, points: int
+        self, hardware_id: str, sensor: str, time_range: TimeRange, points: int
     ) -> tuple[list[tuple[int, Number]], bool]:
-        """The first readings of each bucket, and whether those were all; a few buckets are read at a time."""
+        """Read the first readings of each bucket; also return whether that was all of them."""
         values: list[tuple[int, Number]] = []
-        is_all, share = True, MAX_AT_ONCE // points
-        stretches = list(_stretches(span, points))
-        for start in range(0, len(stretches), READ_AT_ONCE):
-            some = stretches[start : start + READ_AT_ONCE]
-            for found, was_all in await asyncio.gather(
-                *(self.readings.values(hardware_id, sensor, stretch, share) for stretch in some)
+        is_complete, per_bucket = True, MAX_SERIES_READINGS // points
+        intervals = list(_intervals(time_range, points))
+        for start in range(0, len(intervals), MAX_CONCURRENT_QUERIES):
+            batch = intervals[start : start + MAX_CONCURRENT_QUERIES]
+            for found, was_complete in await asyncio.gather(
+                *(
+                    self.readings.values(hardware_id, sensor, interval, per_bucket)
+                    for interval in batch
+                )
             ):
                 values += found
-                is_all = is_all and was_all
-        return values, is_all
+                is_complete = is_complete and was_complete
+        return values, is_complete
 
-    async def export(self, hardware_id: str, span: Span) -> AsyncGenerator[Reading, None]:
-        """All readings of the span, streamed; what is wrong is told before the first."""
-        await self._check(hardware_id)
-        return self.readings.all_between(hardware_id, check_span(span))
+    async def export(
+        self, hardware_id: str, time_range: TimeRange
+    ) -> AsyncGenerator[Reading, None]:
+        """Stream all readings in a time range. Validation errors are raised before the first."""
+        await self._require_device(hardware_id)
+        return self.readings.all_between(hardware_id, check_time_range(time_range))
 
-    async def _check(self, hardware_id: str) -> None:
+    async def _require_device(self, hardware_id: str) -> None:
         if await self.devices.get(check_hardware_id(hardware_id)) is None:
-            raise NotFound(f"There is no device {hardware_id}", code="device_not_found")
+            raise NotFound(f"Device {hardware_id} does not exist", code="device_not_found")
 
 
-def check_span(span: Span) -> Span:
-    """A span of milliseconds, both ends included, within the time that readings can have; or Invalid."""
-    first, last = span
+def check_time_range(time_range: TimeRange) -> TimeRange:
+    """Require an inclusive range of milliseconds, and clip it to valid timestamps."""
+    first, last = time_range
     if not 0 <= first <= last:
         raise Invalid(
             "from must not be later than to, both in milliseconds since 1970",
             code="invalid_format",
             field="from",
         )
-    return min(first, LATEST_MS), min(last, LATEST_MS)
+    return min(first, MAX_TIMESTAMP_MS), min(last, MAX_TIMESTAMP_MS)
 
 
-def _stretches(span: Span, points: int) -> Iterator[Span]:
-    first, last = span
+def _intervals(time_range: TimeRange, points: int) -> Iterator[TimeRange]:
+    first, last = time_range
     width = -(-(last - first + 1) // points)
     for begin in range(first, last + 1, width):
         yield begin, min(begin + width - 1, last)
 
 
-def _buckets(values: Sequence[tuple[int, Number]], span: Span, points: int) -> Iterator[Bucket]:
-    """Stretches of equal length, without the empty ones. The values come in the order of time."""
+def _buckets(
+    values: Sequence[tuple[int, Number]], time_range: TimeRange, points: int
+) -> Iterator[Bucket]:
+    """Group values, sorted by time, into intervals of equal length. Omits empty intervals."""
     position = 0
-    for begin, end in _stretches(span, points):
+    for begin, end in _intervals(time_range, points):
         inside: list[Number] = []
         while position < len(values) and values[position][0] <= end:
             inside.append(values[position][1])

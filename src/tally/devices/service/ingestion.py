@@ -1,39 +1,44 @@
-"""Readings come in: each is stored once, however often it is sent, and a bad one never loses the good ones beside it."""
+"""Ingestion: stores each reading once and reports every invalid one without losing the others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from tally.devices.measured import Measured, Sent, check_count, check_measured, readings_of
-from tally.devices.model import Reading, Receipt, Rejection, Sender, check_sender, timestamp
+from tally.devices.model.records import Reading, Receipt, Rejection, Sender
+from tally.devices.model.submission import (
+    Submission,
+    SubmittedReading,
+    check_count,
+    check_readings,
+    to_readings,
+)
+from tally.devices.model.validation import check_sender
 from tally.devices.repository.readings import ReadingRepository
-from tally.devices.service.registry import Registry
+from tally.devices.service.ports import Publisher
+from tally.devices.service.registry import DeviceRegistry
 from tally.errors import Invalid, Unavailable
-from tally.kit.clock import Clock
-
-Announce: TypeAlias = Callable[[Sequence[Reading]], None]
+from tally.kit.clock import Clock, rfc3339
 
 
 @dataclass(frozen=True, slots=True)
-class Ingestion:
-    """`announce` tells those who watch a device what has just been stored."""
+class IngestionService:
+    """Validates, stores and publishes readings."""
 
     readings: ReadingRepository
-    registry: Registry
+    registry: DeviceRegistry
     clock: Clock
     retention_seconds: int
-    announce: Announce
+    publisher: Publisher
 
-    async def ingest(self, sender: Sender, sent: Sequence[Sent]) -> Receipt:
-        """Store what is good and new; every batch id comes back in exactly one part of the receipt."""
+    async def ingest(self, sender: Sender, submissions: Sequence[Submission]) -> Receipt:
+        """Store valid, new readings. Every batch id is in exactly one list of the receipt."""
         sender = check_sender(sender)
-        check_count(len(sent))
-        good, rejected = _sorted_out(sent)
-        if not good:
+        check_count(len(submissions))
+        valid, rejected = _partition(submissions)
+        if not valid:
             return Receipt(rejected=rejected)
-        name = await self.registry.heard_of(sender)
+        name = await self.registry.record_activity(sender)
         stored, duplicates = await self._store(
-            readings_of(sender, good, name, self.clock.milliseconds())
+            to_readings(sender, valid, name, self.clock.milliseconds())
         )
         return Receipt(
             [reading.batch_id for reading in stored],
@@ -42,11 +47,11 @@ class Ingestion:
         )
 
     async def _store(self, readings: Sequence[Reading]) -> tuple[list[Reading], list[Reading]]:
-        """The new ones and the duplicates.
+        """Store and publish readings; return the new ones and the duplicates.
 
-        All transactions run at once: on the embedded store they share a commit.
+        The transactions run concurrently and share a commit on the embedded store.
         """
-        received_at, now = timestamp(self.clock.now()), self.clock.seconds()
+        received_at, now = rfc3339(self.clock.now()), self.clock.seconds()
         outcomes = await self.readings.store_each(
             readings, received_at, now, self.retention_seconds
         )
@@ -54,42 +59,44 @@ class Ingestion:
             reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is True
         ]
         if stored:
-            self.announce(stored)
+            self.publisher.publish(stored)
         for outcome in outcomes:
             if isinstance(outcome, Unavailable):
-                # The board will send them all again; those that were stored will then be
-                # duplicates.
+                # The board retries the whole request; the stored readings become duplicates then.
                 raise outcome
         return stored, [
             reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is False
         ]
 
 
-def _sorted_out(sent: Sequence[Sent]) -> tuple[list[Measured], tuple[Rejection, ...]]:
-    """The first good one of each batch id, and what is wrong with the ids that have none."""
-    measured = [each for each in sent if not isinstance(each, Rejection)]
-    if len({each.batch_id for each in measured}) == len(sent) and _are_good(measured):
-        return measured, ()
-    good: dict[str, Measured] = {}
-    bad: list[Rejection] = []
-    for index, each in enumerate(sent):
-        if isinstance(each, Rejection):
-            bad.append(each)
+def _partition(
+    submissions: Sequence[Submission],
+) -> tuple[list[SubmittedReading], tuple[Rejection, ...]]:
+    """Return the first valid reading per batch id, and rejections of ids without a valid one."""
+    readings = [entry for entry in submissions if not isinstance(entry, Rejection)]
+    if len({reading.batch_id for reading in readings}) == len(submissions) and _are_valid(readings):
+        return readings, ()
+    valid: dict[str, SubmittedReading] = {}
+    rejections: list[Rejection] = []
+    for index, entry in enumerate(submissions):
+        if isinstance(entry, Rejection):
+            rejections.append(entry)
             continue
         try:
-            check_measured([each])
+            check_readings([entry])
         except Invalid as error:
-            bad.append(Rejection(index, str(error.details["field"]), error.message, each.batch_id))
+            field = str(error.details["field"])
+            rejections.append(Rejection(index, field, error.message, entry.batch_id))
         else:
-            good.setdefault(each.batch_id, each)
-    return list(good.values()), tuple(
-        rejection for rejection in bad if rejection.batch_id not in good
+            valid.setdefault(entry.batch_id, entry)
+    return list(valid.values()), tuple(
+        rejection for rejection in rejections if rejection.batch_id not in valid
     )
 
 
-def _are_good(measured: Sequence[Measured]) -> bool:
+def _are_valid(readings: Sequence[SubmittedReading]) -> bool:
     try:
-        check_measured(measured)
+        check_readings(readings)
     except Invalid:
         return False
     return True

@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked, and checked with every request of a board."""
+"""API keys: creates, lists and revokes them, and authenticates requests from boards."""
 
 import hashlib
 import hmac
@@ -8,43 +8,49 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from tally.devices.model import ApiKey, PageKey, check_text, check_uuid4, timestamp
-from tally.devices.repository.keys import KeyRepository
+from tally.devices.model.records import ApiKey, PageKey
+from tally.devices.model.validation import check_text, check_uuid4
+from tally.devices.repository.keys import ApiKeyRepository
 from tally.errors import NotFound, Unauthenticated, Unavailable
-from tally.kit.clock import Clock
+from tally.kit.clock import Clock, rfc3339
 from tally.kit.ids import new_uuid
 from tally.kit.rate_limiter import RateLimiter
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret
 
-USED_EVERY: Final = timedelta(minutes=5)
-# A revoked key works this much longer at most, on the servers that have just seen it.
-KNOWN_SECONDS: Final = 4.0
+LAST_USED_INTERVAL: Final = timedelta(minutes=5)
+# A server with the key in its cache accepts a revoked key for up to this long.
+KEY_CACHE_SECONDS: Final = 4.0
 
 _raw_key = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class KeyService:
-    """`known` holds keys that were looked up a moment ago, `noted` those whose use was written down lately."""
+class ApiKeyService:
+    """Manages API keys.
 
-    keys: KeyRepository
+    `cached_keys` maps hashes to keys. `recently_used` holds the ids of keys whose last use was
+    recorded within `LAST_USED_INTERVAL`.
+    """
+
+    keys: ApiKeyRepository
     clock: Clock
     pepper: Secret
     limiter: RateLimiter
-    known: TTLCache[str, ApiKey]
-    noted: TTLCache[str, bool]
+    cached_keys: TTLCache[str, ApiKey]
+    recently_used: TTLCache[str, bool]
 
     async def create(self, description: str | None) -> tuple[ApiKey, str]:
-        """A new key, and its raw form, which nobody will see again."""
+        """Create a key. Also return its raw form, which is not stored."""
         raw = secrets.token_hex(32)
-        about = None if description is None else check_text(description, "description", 256)
         key = ApiKey(
             new_uuid(),
             self._hash(raw),
-            timestamp(self.clock.now()),
+            rfc3339(self.clock.now()),
             is_active=True,
-            description=about,
+            description=None
+            if description is None
+            else check_text(description, "description", 256),
         )
         await self.keys.create(key)
         return key, raw
@@ -56,33 +62,33 @@ class KeyService:
 
     async def revoke(self, key_id: str) -> None:
         if not await self.keys.revoke(check_uuid4(key_id, "key_id")):
-            raise NotFound(f"There is no API key {key_id}", code="key_not_found")
+            raise NotFound(f"API key {key_id} does not exist", code="key_not_found")
 
     async def authenticate(self, raw: str) -> ApiKey:
-        """The key that a board sent, if it holds and has not come too often."""
+        """Return the active key for a raw key, within its rate limit."""
         if not _raw_key.fullmatch(raw):
             raise _invalid()
         hashed = self._hash(raw)
-        key = self.known.get(hashed)
+        key = self.cached_keys.get(hashed)
         if key is None:
             key = await self.keys.by_hash(hashed)
             if key is None or not hmac.compare_digest(key.api_key_hash, hashed):
                 raise _invalid()
-            self.known.put(hashed, key)
+            self.cached_keys.put(hashed, key)
         if not key.is_active:
-            raise Unauthenticated("This API key has been revoked", code="key_revoked")
+            raise Unauthenticated("The API key has been revoked", code="key_revoked")
         self.limiter.take(key.key_id)
-        if self.noted.get(key.key_id) is None:
-            self.noted.put(key.key_id, True)
-            await self._note(key)
+        if self.recently_used.get(key.key_id) is None:
+            self.recently_used.put(key.key_id, True)
+            await self._record_use(key)
         return key
 
-    async def _note(self, key: ApiKey) -> None:
+    async def _record_use(self, key: ApiKey) -> None:
         now = self.clock.now()
         try:
-            await self.keys.used(key.key_id, timestamp(now), timestamp(now - USED_EVERY))
+            await self.keys.used(key.key_id, rfc3339(now), rfc3339(now - LAST_USED_INTERVAL))
         except Unavailable:
-            self.noted.remove(key.key_id)
+            self.recently_used.remove(key.key_id)
             raise
 
     def _hash(self, raw: str) -> str:

@@ -1,7 +1,4 @@
-"""People, workouts, models, milestones and awards: frozen data and what makes it good.
-
-No input or output, and no clock.
-"""
+"""Users, workouts, models, milestones and awards as immutable records, and their validation."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from tally.errors import Invalid
 
-# Where the next page of a list starts: only the repository knows what is in it.
+# The start key of the next page. Only the repository knows its structure.
 PageKey: TypeAlias = Mapping[str, Any]
 Number: TypeAlias = int | Decimal
 
@@ -21,18 +18,18 @@ MAX_WORKOUTS: Final = 3000
 MAX_MILESTONES: Final = 50
 MAX_PARTS: Final = 99
 MAX_TARGET: Final = 1_000_000_000
-MAX_MEASURE: Final = Decimal(1_000_000_000)
+MAX_METRES: Final = Decimal(1_000_000_000)
 SESSION_SECONDS: Final = 30 * 86_400
 STATE_SECONDS: Final = 600
-AUDIT_SECONDS: Final = 90 * 86_400
-IDEMPOTENCY_SECONDS: Final = 7 * 86_400
-NOBODY: Final = "anonymous"
+AUDIT_TTL_SECONDS: Final = 90 * 86_400
+IDEMPOTENCY_TTL_SECONDS: Final = 7 * 86_400
+ANONYMOUS: Final = "anonymous"
 
 _user_id = re.compile(r"[A-Za-z0-9._:|@+-]{1,128}")
 
 
 class Sport(StrEnum):
-    """The families of sports that a milestone can be about."""
+    """The sport families that a milestone can count."""
 
     RIDE = "RIDE"
     RUN = "RUN"
@@ -45,9 +42,13 @@ class Metric(StrEnum):
     ELEVATION_METERS = "ELEVATION_METERS"
 
 
-class Status(StrEnum):
+class MilestoneStatus(StrEnum):
     ACTIVE = "ACTIVE"
     COMPLETED = "COMPLETED"
+
+
+class TokensRevoked(Exception):
+    """Strava rejected the tokens of a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +60,18 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who an issuer says that somebody is."""
+class OidcIdentity:
+    """A user as identified by the OIDC provider."""
 
     user_id: str
     email: str | None
-    # What the issuer wants to see when the identity is to be deleted; None where it is of no use.
+    # Needed to delete the identity at the provider; None if deletion is not configured.
     refresh_token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
-    """Strava's tokens, in the clear: only in memory, never in a repr."""
+class StravaTokens:
+    """Decrypted Strava tokens. Kept in memory only, and out of every repr."""
 
     access: str = field(repr=False)
     refresh: str = field(repr=False)
@@ -78,23 +79,20 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """What Strava answers when somebody has agreed: the tokens, and whose they are."""
+class StravaGrant:
+    """The result of a code exchange: the tokens and their athlete."""
 
     athlete_id: int
-    tokens: Tokens
+    tokens: StravaTokens
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """A person's link to Strava.
-
-    `sealed` holds the tokens, encrypted; `version` rises with every refresh.
-    """
+class StravaConnection:
+    """The link between a user and a Strava athlete. Every token refresh increments `version`."""
 
     user_id: str
     athlete_id: int
-    sealed: str = field(repr=False)
+    encrypted_tokens: str = field(repr=False)
     expires_at: int
     scope: str
     connected_at: str
@@ -102,33 +100,36 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """`session_hash` stands for the id, which only the browser has."""
+class BrowserSession:
+    """A signed-in session, identified by the hash of an id that only the browser stores."""
 
     session_hash: str = field(repr=False)
     user_id: str
     created_at: str
     expires_at: int
-    sealed: str | None = field(default=None, repr=False)
+    encrypted_refresh_token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingState:
-    """A sign-in or a link that was begun: good once, for ten minutes, in the browser that began it."""
+    """The OAuth state of a sign-in or link in progress.
+
+    Valid once, for ten minutes, in the browser that started it.
+    """
 
     state: str = field(repr=False)
     purpose: str
     bound_to: str = field(repr=False)
     expires_at: int
     return_to: str = "/"
-    sealed: str | None = field(default=None, repr=False)
+    encrypted_secrets: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Workout:
-    """An activity as Strava told of it.
+    """A Strava activity. `event_time` is that of the latest applied webhook event.
 
-    `event_time` is that of the event that it was last written for.
+    Flat, because it mirrors one table item.
     """
 
     user_id: str
@@ -145,8 +146,8 @@ class Workout:
     deleted_at: str | None = None
 
 
-class Effort(NamedTuple):
-    """What of a workout counts: the projection that aggregation reads, thousands at a time."""
+class WorkoutProjection(NamedTuple):
+    """The attributes of a workout that progress depends on. Read by the thousand."""
 
     sport_type: str
     started_at: str
@@ -157,7 +158,7 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a model: its name, its place in the drawing, and what it hangs on."""
+    """A part of a model: its name, its mesh, and the part that it is attached to."""
 
     index: int
     name: str
@@ -168,7 +169,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ModelMeta:
-    """A statue in parts."""
+    """A model without its parts."""
 
     model_id: str
     name: str
@@ -184,7 +185,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Milestone:
-    """A goal, and how far it has come. `version` rises with every change."""
+    """A goal and its progress. Every change increments `version`.
+
+    Flat, because it mirrors one table item.
+    """
 
     milestone_id: str
     user_id: str
@@ -200,14 +204,14 @@ class Milestone:
     progress: Number = 0
     percent: int = 0
     parts_minted: int = 0
-    status: Status = Status.ACTIVE
+    status: MilestoneStatus = MilestoneStatus.ACTIVE
     completed_at: str | None = None
     version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Award:
-    """A part that was earned, with all that is known of it copied in: models may change, awards do not."""
+    """A minted part. It contains a copy of the part, because models may change."""
 
     user_id: str
     milestone_id: str
@@ -219,8 +223,8 @@ class Award:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A milestone with its ledger."""
+class MilestoneWithAwards:
+    """A milestone with its ledger of minted parts."""
 
     milestone: Milestone
     awards: tuple[Award, ...] = ()
@@ -232,9 +236,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class WebhookEvent:
-    """What Strava told, as it waits in the inbox.
+    """A Strava event in the inbox. All deliveries of an event have the same `key`.
 
-    `key` is the same for every delivery of the event.
+    Flat, because it mirrors one table item.
     """
 
     key: str
@@ -252,7 +256,7 @@ class WebhookEvent:
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """Something that happened, for whoever has to find out later. `facts` hold no secrets."""
+    """An entry of the audit trail. `facts` contains no secrets."""
 
     event_type: str
     user_id: str
@@ -264,36 +268,40 @@ class AuditEvent:
 
 
 def check_user_id(value: object) -> str:
-    """A subject that can be part of a key; or Invalid."""
+    """Require an OIDC subject that is valid in a key."""
     if not isinstance(value, str) or not _user_id.fullmatch(value):
         raise Invalid(
-            "The issuer's subject cannot be used as a user id", code="invalid_subject", field="sub"
+            "sub must have 1 to 128 letters, digits and . _ : | @ + -",
+            code="invalid_subject",
+            field="sub",
         )
     return value
 
 
-def moment(raw: str, name: str) -> str:
-    """An RFC 3339 moment in UTC and whole seconds, whose order as text is the order of time; or Invalid."""
+def parse_time(text: str, field_name: str) -> str:
+    """Normalize an RFC 3339 time to UTC and whole seconds, so that text sorts like time."""
     try:
-        parsed = datetime.fromisoformat(raw)
+        parsed = datetime.fromisoformat(text)
     except ValueError as error:
-        raise _no_moment(name) from error
+        raise _invalid_time(field_name) from error
     if parsed.tzinfo is None:
-        raise _no_moment(name)
+        raise _invalid_time(field_name)
     try:
         return parsed.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
     except OverflowError as error:
-        raise _no_moment(name) from error
+        raise _invalid_time(field_name) from error
 
 
-def _no_moment(name: str) -> Invalid:
+def _invalid_time(field_name: str) -> Invalid:
     return Invalid(
-        f"{name} must be a moment such as 2026-01-31T09:30:00Z", code="invalid_field", field=name
+        f"{field_name} must be an RFC 3339 time such as 2026-01-31T09:30:00Z",
+        code="invalid_field",
+        field=field_name,
     )
 
 
-def measure(value: Decimal | None) -> Decimal:
-    """Metres to the millimetre, from nothing up; what makes no sense counts for nothing."""
-    if value is None or not value.is_finite() or not 0 <= value < MAX_MEASURE:
+def normalize_metres(value: Decimal | None) -> Decimal:
+    """Round metres to millimetres. Values out of range count as 0."""
+    if value is None or not value.is_finite() or not 0 <= value < MAX_METRES:
         return Decimal(0)
     return value.quantize(Decimal("0.001"))

@@ -1,0 +1,1 @@
+"""Records and rules of the collect backend, without I/O or clock."""

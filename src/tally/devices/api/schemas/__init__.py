@@ -1,0 +1,1 @@
+"""Request and response bodies of the devices API, and their conversion from and to the model."""

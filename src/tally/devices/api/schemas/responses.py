@@ -1,0 +1,191 @@
+"""Response bodies, and their construction from the model."""
+
+from typing import Literal
+
+import msgspec
+
+from tally.devices.api.schemas.requests import CapabilitiesBody
+from tally.devices.model.records import (
+    ApiKey,
+    Bucket,
+    Device,
+    Number,
+    Reading,
+    Receipt,
+    Series,
+)
+
+
+class ConfirmationBody(msgspec.Struct, frozen=True):
+    """The confirmation id of a board is the same at every registration."""
+
+    status: Literal["registered", "updated"]
+    hardware_id: str
+    confirmation_id: str
+    first_registered_at: str
+    last_seen_at: str
+
+
+class RejectionBody(msgspec.Struct, frozen=True):
+    index: int
+    field: str
+    why: str
+
+
+class ReceiptBody(msgspec.Struct, frozen=True):
+    """Every submitted reading is in exactly one list; rejected ones by their index."""
+
+    acknowledged_batch_ids: list[str]
+    duplicate_batch_ids: list[str]
+    rejected: list[RejectionBody]
+
+
+class KeyBody(msgspec.Struct, frozen=True):
+    key_id: str
+    created_at: str
+    is_active: bool
+    description: str | None
+    last_used_at: str | None
+
+
+class CreatedKeyBody(msgspec.Struct, frozen=True):
+    """The only response that contains the key itself."""
+
+    key_id: str
+    api_key: str
+    created_at: str
+    description: str | None
+
+
+class KeyPage(msgspec.Struct, frozen=True):
+    api_keys: list[KeyBody]
+    next_cursor: str | None
+
+
+class DeviceBody(msgspec.Struct, frozen=True):
+    hardware_id: str
+    confirmation_id: str
+    friendly_name: str | None
+    firmware_version: str
+    capabilities: CapabilitiesBody
+    first_registered_at: str
+    last_seen_at: str
+    last_boot_id: str
+
+
+class DevicePage(msgspec.Struct, frozen=True):
+    devices: list[DeviceBody]
+    next_cursor: str | None
+
+
+class ReadingBody(msgspec.Struct, frozen=True):
+    """A stored reading. The nine fields mirror `Reading`."""
+
+    hardware_id: str
+    batch_id: str
+    timestamp_ms: int
+    boot_id: str
+    firmware_version: str
+    friendly_name: str | None
+    sensors: dict[str, int | float]
+    sensor_status: dict[str, str]
+    clock_ahead: bool
+
+
+class ReadingPage(msgspec.Struct, frozen=True):
+    readings: list[ReadingBody]
+    next_cursor: str | None
+
+
+class BucketBody(msgspec.Struct, frozen=True):
+    from_ms: int
+    to_ms: int
+    count: int
+    min: int | float
+    max: int | float
+    mean: float
+
+
+class SeriesBody(msgspec.Struct, frozen=True):
+    """A sensor over time. `sampled` means that dense buckets contain only their first readings."""
+
+    hardware_id: str
+    sensor: str
+    sampled: bool
+    buckets: list[BucketBody]
+
+
+def json_number(value: Number) -> int | float:
+    """Convert a stored number to a JSON number."""
+    return value if isinstance(value, int) else float(value)
+
+
+def receipt_body(receipt: Receipt) -> ReceiptBody:
+    rejected = [
+        RejectionBody(rejection.index, rejection.field, rejection.why)
+        for rejection in receipt.rejected
+    ]
+    return ReceiptBody(list(receipt.acknowledged), list(receipt.duplicates), rejected)
+
+
+def confirmation_body(device: Device, *, is_new: bool) -> ConfirmationBody:
+    return ConfirmationBody(
+        "registered" if is_new else "updated",
+        device.hardware_id,
+        device.confirmation_id,
+        device.first_registered_at,
+        device.last_seen_at,
+    )
+
+
+def device_body(device: Device) -> DeviceBody:
+    return DeviceBody(
+        hardware_id=device.hardware_id,
+        confirmation_id=device.confirmation_id,
+        friendly_name=device.friendly_name,
+        firmware_version=device.firmware_version,
+        capabilities=CapabilitiesBody(
+            list(device.capabilities.sensors), dict(device.capabilities.features)
+        ),
+        first_registered_at=device.first_registered_at,
+        last_seen_at=device.last_seen_at,
+        last_boot_id=device.last_boot_id,
+    )
+
+
+def key_body(key: ApiKey) -> KeyBody:
+    return KeyBody(key.key_id, key.created_at, key.is_active, key.description, key.last_used_at)
+
+
+def reading_body(reading: Reading) -> ReadingBody:
+    return ReadingBody(
+        hardware_id=reading.hardware_id,
+        batch_id=reading.batch_id,
+        timestamp_ms=reading.timestamp_ms,
+        boot_id=reading.boot_id,
+        firmware_version=reading.firmware_version,
+        friendly_name=reading.friendly_name,
+        sensors={name: json_number(value) for name, value in reading.sensors.items()},
+        sensor_status=dict(reading.sensor_status),
+        clock_ahead=reading.clock_ahead,
+    )
+
+
+def series_body(hardware_id: str, series: Series) -> SeriesBody:
+    return SeriesBody(
+        hardware_id,
+        series.sensor,
+        series.sampled,
+        [_bucket_body(bucket) for bucket in series.buckets],
+    )
+
+
+def _bucket_body(bucket: Bucket) -> BucketBody:
+    return BucketBody(
+        bucket.from_ms,
+        bucket.to_ms,
+        bucket.count,
+        json_number(bucket.minimum),
+        json_number(bucket.maximum),
+        float(bucket.mean),
+    )
