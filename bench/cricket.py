@@ -44,7 +44,7 @@ async def cricket(seconds: int, matches: int) -> AsyncIterator[Line]:
 async def _syncs(directory: Path, world: Outside, backend: Inside) -> AsyncIterator[Line]:
     count = len(world.scheduled) + 1
     section = f"sync of {count:,} fixtures"
-    sync = backend.cricket.sync
+    sync = backend.cricket.services.sync
     await sync.sync_leagues()
     await sync.sync_teams()
     first = await _timed(sync.sync_fixtures())

@@ -11,7 +11,7 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from bench.programs import Program, started
-from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.cricket.repository.repositories import REPOSITORIES
 from tally.cricket.wiring.backend import Cricket, open_cricket
 from tally.dependencies import Dependencies
 from tally.kit.clock import SystemClock

@@ -12,16 +12,15 @@ import msgspec
 
 from tally.cricket.model.feed import LivePoll, MatchFeed
 from tally.cricket.model.records import NEUTRAL, ActivityStatus, LiveActivity
-from tally.cricket.repository.catalogue import REPOSITORIES
 from tally.cricket.repository.live_activities import LiveActivityRepository
-from tally.cricket.repository.repositories import Repositories
+from tally.cricket.repository.repositories import REPOSITORIES, Repositories
 from tally.cricket.service.live.poller import ScorePoller
 from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.ports import PushGateway
 from tally.cricket.sportmonks import payloads
 from tally.cricket.sportmonks.translation import translate_match
 from tally.cricket.wiring.live import open_live
-from tally.cricket.wiring.queries import Reading
+from tally.cricket.wiring.queries import build_queries, build_replays
 from tally.kit.clock import SystemClock
 from tally.kit.hub import Hub
 from tally.kit.metrics import Metrics
@@ -99,11 +98,12 @@ async def ground(directory: Path, apns: PushGateway, air: OnTheAir) -> AsyncIter
         for repository in REPOSITORIES:
             for table in owned_tables(repository):
                 await engine.create_table(table)
-        tables = Repositories.of(Store(engine, clock))
-        reading = Reading.of(tables, clock)
+        tables = Repositories.create(Store(engine, clock))
+        queries = build_queries(tables, clock)
+        replays = build_replays(tables, queries.feeds, clock)
         hub = Hub(clock, metrics)
         async with open_live(
-            tables, reading, air, apns, hub=hub, clock=clock, settings=Settings()
+            tables, queries, replays, air, apns, hub=hub, clock=clock, settings=Settings()
         ) as live:
             yield Ground(air, live.poller, live.workers, tables)
 

@@ -26,7 +26,7 @@ from starlette.routing import Mount
 from tally import __version__
 from tally.collect.wiring import REPOSITORIES as COLLECT_REPOSITORIES
 from tally.collect.wiring import open_collect
-from tally.cricket.repository.catalogue import REPOSITORIES as CRICKET_REPOSITORIES
+from tally.cricket.repository.repositories import REPOSITORIES as CRICKET_REPOSITORIES
 from tally.cricket.wiring.backend import open_cricket
 from tally.dependencies import Dependencies
 from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES

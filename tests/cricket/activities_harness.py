@@ -24,11 +24,11 @@ from tally.cricket.model.records import (
     format_start_time,
 )
 from tally.cricket.repository.active_matches import ActiveMatchRepository
-from tally.cricket.repository.catalogue import REPOSITORIES
 from tally.cricket.repository.devices import CRICKET_DEVICES, UserDeviceRepository
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import CRICKET_MATCH_FOLLOWS, FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
+from tally.cricket.repository.repositories import REPOSITORIES
 from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.errors import Invalid, NotFound
 from tally.kit.clock import ManualClock

@@ -27,7 +27,7 @@ class Instance:
 def make_instance(
     store: Store, apns: PushGateway, read_display: ReadDisplay, owner: str, *, uses_channels: bool
 ) -> Instance:
-    clock, repositories = store.clock, Repositories.of(store)
+    clock, repositories = store.clock, Repositories.create(store)
     factory = ActivityFactory(repositories, apns, read_display, clock, owner)
     notifier = factory.notifier()
     return Instance(

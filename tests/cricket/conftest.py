@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pytest
 import structlog
 
-from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.cricket.repository.repositories import REPOSITORIES
 from tally.kit import logs
 from tally.kit.clock import ManualClock, SystemClock
 from tally.settings import Settings

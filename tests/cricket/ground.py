@@ -120,9 +120,9 @@ class Ground:
 
     async def sync(self) -> None:
         """Bring leagues, teams and fixtures in."""
-        await self.cricket.sync.sync_leagues()
-        await self.cricket.sync.sync_teams()
-        await self.cricket.sync.sync_fixtures()
+        await self.cricket.services.sync.sync_leagues()
+        await self.cricket.services.sync.sync_teams()
+        await self.cricket.services.sync.sync_fixtures()
         self.pass_time(61)
 
     async def poll(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from tally.cricket.api.routes import cricket_api
 from tally.cricket.jobs import live_jobs, sync_jobs
-from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.cricket.repository.repositories import REPOSITORIES
 from tally.settings import Settings
 from tally.store.catalogue import owned_tables
 

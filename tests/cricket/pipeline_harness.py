@@ -80,7 +80,7 @@ async def open_instance(
     name: str = "one",
     lock_seconds: float = 10,
 ) -> AsyncIterator[PipelineInstance]:
-    repositories = Repositories.of(Store(engine, clock))
+    repositories = Repositories.create(Store(engine, clock))
     published = RecordingPublisher()
     feeds = FeedCache(repositories.cache, clock, TTLCache(clock, 1, 100))
     pipeline = Pipeline(

@@ -56,13 +56,15 @@ async def test_names_that_were_noted_with_a_match_outlive_the_tables_they_came_f
     team = (await ana.found("/matches"))["matches"][0]["teams"][0]
     await ground.operator().patch(f"/teams/{team['teamId']}", {"name": "Renamed"})
     await ground.poll()
-    cached = await ground.cricket.tables.cache.get(str(match.match.id), ground.clock.seconds())
+    cached = await ground.cricket.repositories.cache.get(
+        str(match.match.id), ground.clock.seconds()
+    )
     assert cached is not None
     assert cached.enrichment is not None
     assert cached.enrichment["teams"][team["teamId"]]["name"] == "Renamed"
     await ground.sync()
     assert (
-        await ground.cricket.tables.cache.get(str(match.match.id), ground.clock.seconds())
+        await ground.cricket.repositories.cache.get(str(match.match.id), ground.clock.seconds())
     ) == cached
 
 

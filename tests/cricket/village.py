@@ -83,7 +83,7 @@ class Village:
         fixture = made_up.fixture(
             start_time=format_start_time(self.clock.milliseconds()), **changes
         )
-        await self.cricket.tables.fixtures.write_batch([fixture])
+        await self.cricket.repositories.fixtures.write_batch([fixture])
         return fixture
 
     async def poll(
@@ -112,7 +112,7 @@ class Village:
             note="Lions won by 7 runs" if is_over else "",
             winner_team_id="1" if is_over else None,
         )
-        await self.cricket.tables.fixtures.update(
+        await self.cricket.repositories.fixtures.update(
             fixture.match_id, status=status, live_updated_at=now, updated_at=now
         )
         await self.cricket.live.workers.process(feed, is_final=is_over)
@@ -137,7 +137,7 @@ class Village:
     async def record(self, fixture: Fixture, phone: VirtualPhone) -> LiveActivity:
         owner = next(device.split("/")[0] for device, each in self.phones.items() if each is phone)
         now = self.clock.milliseconds()
-        found = await self.cricket.tables.activities.get(
+        found = await self.cricket.repositories.activities.get(
             fixture.match_id, owner, phone.device_id, now
         )
         assert found is not None

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tally.cricket.repository.catalogue import REPOSITORIES
+from tally.cricket.repository.repositories import REPOSITORIES
 from tally.cricket.wiring.backend import open_cricket
 from tally.dependencies import Dependencies
 from tally.kit import logs

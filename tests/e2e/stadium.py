@@ -73,20 +73,20 @@ class Stadium:
 
     async def sync(self) -> None:
         for work in (
-            self.cricket.sync.sync_leagues,
-            self.cricket.sync.sync_teams,
-            self.cricket.sync.sync_fixtures,
+            self.cricket.services.sync.sync_leagues,
+            self.cricket.services.sync.sync_teams,
+            self.cricket.services.sync.sync_fixtures,
         ):
             await work()
 
     async def memory(self, match_id: int) -> PipelineState:
-        record = await self.cricket.tables.matches.get(str(match_id))
+        record = await self.cricket.repositories.matches.get(str(match_id))
         assert record is not None
         return pipeline_state(record)
 
     async def heard(self, match_id: int) -> MatchFeed:
         """What people who ask are told of a match."""
-        heard = await self.cricket.reading.feeds.get(str(match_id))
+        heard = await self.cricket.services.queries.feeds.get(str(match_id))
         assert heard is not None
         return heard.feed
 

@@ -8,7 +8,7 @@ from tally.cricket.repository.teams import TeamRepository
 from tally.cricket.service.ports import ReferenceData
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.cricket.service.queries.leagues import LeagueService
-from tally.cricket.service.sync.sync import SyncService
+from tally.cricket.service.sync.reference_data import SyncService
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
 from tally.store.store import Store

@@ -65,10 +65,10 @@ async def test_a_match_that_goes_live_is_started_updated_and_ended_on_the_phone(
     await theatre.pass_time(75)
     record = await theatre.record("ana", "ana-phone")
     assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.MATCH_END)
-    match = await theatre.cricket.tables.matches.get(theatre.match_id)
+    match = await theatre.cricket.repositories.matches.get(theatre.match_id)
     assert match is not None
     assert (match.poller_state, match.expires_at is not None) == (PollerState.ENDED, True)
-    fixture = await theatre.cricket.tables.fixtures.get(theatre.match_id)
+    fixture = await theatre.cricket.repositories.fixtures.get(theatre.match_id)
     assert fixture is not None
     assert (fixture.is_live, fixture.archived_at is not None) == (False, True)
 

@@ -51,10 +51,10 @@ async def test_a_recorded_match_ends_in_its_scorecards_and_gives_its_events(
         await stadium.poll(30)
         await stadium.sync()
         expect_scorecards(await stadium.heard(match.match.id), name)
-        fixture = await stadium.cricket.tables.fixtures.get(name)
+        fixture = await stadium.cricket.repositories.fixtures.get(name)
         assert fixture is not None
         assert (fixture.is_live, fixture.archived_at is not None) == (False, True)
-        record = await stadium.cricket.tables.matches.get(name)
+        record = await stadium.cricket.repositories.matches.get(name)
         assert record is not None
         assert record.poller_state is PollerState.ENDED
 

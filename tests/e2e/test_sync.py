@@ -12,7 +12,7 @@ from tally.cricket.repository.fixtures import CRICKET_FIXTURES
 from tally.cricket.repository.leagues import CRICKET_LEAGUES
 from tally.cricket.repository.team_seasons import CRICKET_TEAM_SEASONS
 from tally.cricket.repository.teams import CRICKET_TEAMS
-from tally.cricket.service.sync.sync import Synced
+from tally.cricket.service.sync.reference_data import SyncCounts
 from tally.errors import RateLimited, Unavailable
 from tally.kit.clock import ManualClock
 from tally.sim.fault_injection import InjectedFault
@@ -114,7 +114,7 @@ async def test_a_sync_that_fails_half_way_is_completed_by_the_next(
         await scores.clock.advance(3700)
         await sync.sync_fixtures()
         assert await ids_in(engine, CRICKET_FIXTURES) == made
-        assert await sync.sync_fixtures() == Synced(unchanged=500)
+        assert await sync.sync_fixtures() == SyncCounts(unchanged=500)
 
 
 async def test_an_unreadable_fixture_stops_no_other(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ async def test_a_start_that_moved_is_followed(tmp_path: Path) -> None:
         match_id = next(iter(scores.sportmonks.scheduled))
         later = (ManualClock().now() + timedelta(days=5)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         scores.sportmonks.scheduled[match_id] |= {"starting_at": later, "status": "Delayed"}
-        assert await sync.sync_fixtures() == Synced(updated=1, unchanged=9)
+        assert await sync.sync_fixtures() == SyncCounts(updated=1, unchanged=9)
         fixture = await sync.fixtures.get(str(match_id))
         assert fixture is not None
         assert (fixture.start_time, fixture.status.value) == ("2026-01-06T00:00:00Z", "delayed")

@@ -81,7 +81,7 @@ class Theatre:
     async def until_heard(self) -> None:
         """Until the pipeline has taken the score, and whoever is to be told has been told."""
         for _ in range(120):
-            tables = self.cricket.tables
+            tables = self.cricket.repositories
             fixture, match = (
                 await tables.fixtures.get(self.match_id),
                 await tables.matches.get(self.match_id),
@@ -140,7 +140,7 @@ class Theatre:
         )
 
     async def record(self, owner: str, device: str) -> LiveActivity:
-        found = await self.cricket.tables.activities.get(
+        found = await self.cricket.repositories.activities.get(
             self.match_id, owner, device, self.clock.milliseconds()
         )
         assert found is not None
@@ -166,9 +166,9 @@ async def open_theatre(directory: Path) -> AsyncIterator[Theatre]:
             assert isinstance(cricket, Cricket)
             theatre = Theatre(clock, sportmonks, apns, cognito, cricket, client, url, broadcast)
             for sync in (
-                cricket.sync.sync_leagues,
-                cricket.sync.sync_teams,
-                cricket.sync.sync_fixtures,
+                cricket.services.sync.sync_leagues,
+                cricket.services.sync.sync_teams,
+                cricket.services.sync.sync_fixtures,
             ):
                 await theatre.sit_out(sync())
             yield theatre

@@ -10,7 +10,6 @@ from tally.console.context import ConsoleContext
 from tally.console.iphone import Iphone
 from tally.console.matches import show_match_list
 from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
-from tally.cricket.api.render import match_body
 from tally.cricket.model import ball_log
 from tally.cricket.model.display import ball_symbol
 from tally.cricket.model.event_texts import event_sentence, event_title
@@ -66,14 +65,14 @@ def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
             not_started("cricket")
             return
         try:
-            view = await cricket.reading.matches.get(match_id)
+            view = await cricket.services.queries.matches.get(match_id)
         except TallyError as error:
             heading("Match")
             empty_state(error.message)
             return
-        body = match_body(view)
         heading(
-            " v ".join(team.name for team in body.teams), f"{body.league.name}, {body.match_type}"
+            " v ".join(team.name for team in view.teams),
+            f"{view.league_name}, {view.fixture.match_type}",
         )
         await _MatchPage(context, cricket, match_id).build()
 
@@ -117,13 +116,13 @@ class _MatchPage:
 
     async def refresh(self) -> None:
         try:
-            shown = await self._cricket.reading.displays.get(self._match_id, None)
-            heard = await self._cricket.reading.feeds.get(self._match_id)
-            state = await self._cricket.reading.admin.state(self._match_id)
+            queries = self._cricket.services.queries
+            display = (await queries.displays.get(self._match_id, None)).content
+            cached = await queries.feeds.get(self._match_id)
+            state = await queries.admin.match_diagnostics(self._match_id)
         except TallyError as error:
             self._line.set_text(error.message)
             return
-        display = shown.content
         teams = [
             (team["name"], team.get("score", ""), team.get("overs", ""))
             for team in display["teams"]
@@ -135,8 +134,8 @@ class _MatchPage:
         )
         last = balls[-MAX_BALLS:]
         self._balls.show(last, lambda: _badges(last))
-        if heard is not None:
-            feed = heard.feed
+        if cached is not None:
+            feed = cached.feed
             self._cards.show(feed.innings, lambda: _scorecards(feed))
         self._show_rate(balls)
         counts = (state.followers, *(state.activities.get(status, 0) for status, _ in STATES))

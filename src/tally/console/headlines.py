@@ -4,7 +4,6 @@ Every query is bounded: it uses counters in memory or reads at most a few pages.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -14,9 +13,8 @@ from tally.console.context import ConsoleContext
 from tally.console.counter_rates import CounterRates
 from tally.console.formatting import format_rate, format_span, pluralize
 from tally.console.mint_counter import MintCounter
-from tally.cricket.api.render import match_body
 from tally.cricket.model.feed import MatchStatus
-from tally.cricket.service.queries.matches import MatchView, Wanted
+from tally.cricket.service.queries.matches import MatchFilter, MatchView
 from tally.cricket.wiring.backend import Cricket
 from tally.devices.wiring import Devices
 from tally.errors import NotFound
@@ -60,19 +58,19 @@ def headline_queries(context: ConsoleContext, rates: CounterRates) -> dict[str, 
 
 
 async def cricket_headline(cricket: Cricket, rates: CounterRates, clock: Clock) -> Headline:
-    live = await cricket.reading.matches.live()
+    live = await cricket.services.queries.matches.live()
     if not live:
         return Headline("0", "matches live", await _next_match(cricket, clock))
-    screens = await _screens(cricket, live, clock.milliseconds())
+    screens = await _screens(cricket, live)
     details = (
         _score(live[0]),
         f"on {screens} Lock Screens",
         f"{format_rate(rates.rate('pushes'))} pushes/s",
     )
     problem = ""
-    if not cricket.apns.is_configured:
+    if not cricket.push_gateway.is_configured:
         problem = "no APNs key"
-    elif any(match_body(view).is_stale for view in live):
+    elif any(view.is_stale for view in live):
         problem = "SportMonks has not responded for 60 s"
     return Headline(
         str(len(live)), pluralize(len(live), "match live", "matches live"), details, problem
@@ -80,30 +78,26 @@ async def cricket_headline(cricket: Cricket, rates: CounterRates, clock: Clock) 
 
 
 async def _next_match(cricket: Cricket, clock: Clock) -> tuple[str, ...]:
-    wanted = Wanted(since=rfc3339(clock.now()), status=MatchStatus.NOT_STARTED)
-    found, _ = await cricket.reading.matches.page(wanted, 1, None)
-    if not found:
+    upcoming = MatchFilter(since=rfc3339(clock.now()), status=MatchStatus.NOT_STARTED)
+    matches, _ = await cricket.services.queries.matches.page(upcoming, 1, None)
+    if not matches:
         return ("no match scheduled",)
-    body = match_body(found[0])
-    wait = (datetime.fromisoformat(body.start_time) - clock.now()).total_seconds()
-    return (f"next in {format_span(wait)}: {' v '.join(team.name for team in body.teams)}",)
+    match = matches[0]
+    wait = (datetime.fromisoformat(match.fixture.start_time) - clock.now()).total_seconds()
+    return (f"next in {format_span(wait)}: {' v '.join(team.name for team in match.teams)}",)
 
 
-async def _screens(cricket: Cricket, live: list[MatchView], now: int) -> str:
-    count = 0
-    for view in live:
-        async with aclosing(cricket.tables.activities.targets(view.fixture.match_id, now)) as pages:
-            async for page in pages:
-                count += len(page)
-                if count >= MAX_SCREENS:
-                    return f"more than {MAX_SCREENS:,}"
-    return str(count)
+async def _screens(cricket: Cricket, live: list[MatchView]) -> str:
+    count = await cricket.services.queries.admin.count_active_activities(
+        [view.fixture.match_id for view in live], MAX_SCREENS
+    )
+    return f"more than {MAX_SCREENS:,}" if count >= MAX_SCREENS else str(count)
 
 
 def _score(view: MatchView) -> str:
     """Format the score of the batting team, or the team names before the first innings."""
-    teams = match_body(view).teams
-    feed = view.heard.feed if view.heard is not None else None
+    teams = view.teams
+    feed = view.cached.feed if view.cached is not None else None
     batting = feed.innings[-1].team_id if feed is not None and feed.innings else None
     for team in teams:
         if team.team_id == batting and team.scores:

@@ -7,7 +7,7 @@ from tally.cricket.service.activities.orchestrator import MatchOrchestrator
 from tally.cricket.service.activities.prematch import PrematchNotifier
 from tally.cricket.service.live.poller import ScorePoller
 from tally.cricket.service.queries.leagues import LeagueService
-from tally.cricket.service.sync.sync import SyncService
+from tally.cricket.service.sync.reference_data import SyncService
 from tally.kit.clock import Clock
 from tally.kit.jobs import Job, JobFunction
 from tally.kit.locks import Locks, run_with_lock

@@ -1,4 +1,4 @@
-"""What the routes of operators do: change reference data, sync, look into the pipeline, and play a match again."""
+"""Handlers of the admin endpoints: reference data, syncs, diagnostics and replays."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,112 +8,96 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from tally.cricket.api import render, schemas
-from tally.cricket.api.auth import Callers
+from tally.cricket.api.auth import CricketAuthenticator
 from tally.cricket.api.handlers import path_id
-from tally.cricket.service.live.replays import ReplayService
-from tally.cricket.service.queries.admin import AdminService, Remembered
-from tally.cricket.service.queries.leagues import LeagueService
-from tally.cricket.service.queries.matches import MatchService
-from tally.cricket.service.queries.teams import TeamService
-from tally.cricket.service.sync.sync import SyncService
+from tally.cricket.api.schemas.admin import (
+    AdminFixtureQuery,
+    ReplayRequest,
+    SyncReport,
+    SyncRequest,
+    match_state_body,
+)
+from tally.cricket.api.schemas.matches import MatchPage, match_body
+from tally.cricket.api.schemas.reference import LeagueChange, TeamChange, league_body, team_body
+from tally.cricket.service.services import CricketServices
 from tally.kit.body import read_json, read_query
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.kit.http import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorHandlers:
-    """The handlers of operators, with all they need."""
+class AdminHandlers:
+    """One method per admin endpoint."""
 
-    callers: Callers
-    matches: MatchService
-    teams: TeamService
-    leagues: LeagueService
-    sync: SyncService
-    admin: AdminService
-    replays: ReplayService
+    auth: CricketAuthenticator
+    services: CricketServices
     cursors: Cursors
 
-    async def change_team(self, request: Request) -> ASGIApp:
-        await self.callers.require_admin(request)
-        body = await read_json(request, schemas.TeamChange)
-        return Json(
-            render.team_body(await self.teams.change(path_id(request, "team_id"), _given(body)))
+    async def update_team(self, request: Request) -> ASGIApp:
+        await self.auth.require_admin(request)
+        body = await read_json(request, TeamChange)
+        team = await self.services.queries.teams.update(
+            path_id(request, "team_id"), _set_fields(body)
         )
+        return Json(team_body(team))
 
-    async def change_league(self, request: Request) -> ASGIApp:
-        await self.callers.require_admin(request)
-        body = await read_json(request, schemas.LeagueChange)
-        return Json(
-            render.league_body(
-                await self.leagues.change(path_id(request, "league_id"), _given(body))
-            )
+    async def update_league(self, request: Request) -> ASGIApp:
+        await self.auth.require_admin(request)
+        body = await read_json(request, LeagueChange)
+        league = await self.services.queries.leagues.update(
+            path_id(request, "league_id"), _set_fields(body)
         )
+        return Json(league_body(league))
 
     async def delete_league(self, request: Request) -> ASGIApp:
-        await self.callers.require_admin(request)
-        await self.leagues.delete(path_id(request, "league_id"))
+        await self.auth.require_admin(request)
+        await self.services.queries.leagues.delete(path_id(request, "league_id"))
         return Response(status_code=204)
 
-    async def fixtures(self, request: Request) -> ASGIApp:
-        await self.callers.require_admin(request)
-        query = read_query(request, schemas.AdminFixtureQuery)
+    async def list_fixtures(self, request: Request) -> ASGIApp:
+        await self.auth.require_admin(request)
+        query = read_query(request, AdminFixtureQuery)
         purpose = query_fingerprint("cricket.admin.fixtures", league=query.league_id)
         start = None if query.cursor is None else self.cursors.decode(purpose, query.cursor)
-        found, following = await self.admin.of_league(query.league_id, query.limit, start)
-        bodies = [render.match_body(view) for view in await self.matches.views(found)]
-        return Json(
-            schemas.MatchPage(
-                bodies, None if following is None else self.cursors.encode(purpose, following)
-            )
+        fixtures, next_key = await self.services.queries.admin.league_fixtures(
+            query.league_id, query.limit, start
         )
+        views = await self.services.queries.matches.views(fixtures)
+        cursor = None if next_key is None else self.cursors.encode(purpose, next_key)
+        return Json(MatchPage([match_body(view) for view in views], cursor))
 
-    async def sync_now(self, request: Request) -> ASGIApp:
-        await self.callers.require_admin(request)
-        body = await read_json(request, schemas.SyncOrder)
-        runs = {
-            "leagues": self.sync.sync_leagues,
-            "teams": self.sync.sync_teams,
-            "fixtures": self.sync.sync_fixtures,
+    async def run_sync(self, request: Request) -> ASGIApp:
+        await self.auth.require_admin(request)
+        body = await read_json(request, SyncRequest)
+        sync = self.services.sync
+        syncs = {
+            "leagues": sync.sync_leagues,
+            "teams": sync.sync_teams,
+            "fixtures": sync.sync_fixtures,
         }
-        wanted = [name for name in runs if body.what in {"all", name}]
-        return Json(schemas.SyncReport({name: asdict(await runs[name]()) for name in wanted}))
+        selected = [name for name in syncs if body.what in {"all", name}]
+        return Json(SyncReport({name: asdict(await syncs[name]()) for name in selected}))
 
-    async def state(self, request: Request) -> ASGIApp:
-        await self.callers.require_admin(request)
-        return Json(_state_body(await self.admin.state(path_id(request, "match_id"))))
+    async def get_match_state(self, request: Request) -> ASGIApp:
+        await self.auth.require_admin(request)
+        diagnostics = await self.services.queries.admin.match_diagnostics(
+            path_id(request, "match_id")
+        )
+        return Json(match_state_body(diagnostics))
 
-    async def replay(self, request: Request) -> ASGIApp:
-        await self.callers.require_admin(request)
-        body = await read_json(request, schemas.ReplayOrder)
-        fixture = await self.replays.start(
+    async def start_replay(self, request: Request) -> ASGIApp:
+        await self.auth.require_admin(request)
+        body = await read_json(request, ReplayRequest)
+        fixture = await self.services.replays.start(
             path_id(request, "match_id"), body.speed, body.keep_minutes
         )
-        (view,) = await self.matches.views([fixture])
-        return Json(render.match_body(view), 201)
+        (view,) = await self.services.queries.matches.views([fixture])
+        return Json(match_body(view), 201)
 
 
-def _given(body: msgspec.Struct) -> dict[str, Any]:
+def _set_fields(body: msgspec.Struct) -> dict[str, Any]:
     return {
         name: value
         for name, value in msgspec.structs.asdict(body).items()
         if value is not msgspec.UNSET
     }
-
-
-def _state_body(found: Remembered) -> schemas.MatchState:
-    active, processing = found.active, found.processing
-    return schemas.MatchState(
-        match_id=found.fixture.match_id,
-        poller_state=None if active is None else active.poller_state.value,
-        owner="" if active is None else active.owner,
-        last_updated_at=None if active is None else active.last_updated_at,
-        version=0 if active is None else active.version,
-        cooldowns={} if active is None else dict(active.cooldowns),
-        last_ball_id=None if processing is None else processing.last_ball_id,
-        hashes=found.hashes,
-        activities=found.activities,
-        followers=found.followers,
-        channel_id=None if active is None else active.channel_id,
-    )

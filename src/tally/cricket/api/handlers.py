@@ -1,275 +1,274 @@
-"""What each route does: parse, call the service, render. The list of routes is in `routes.py`."""
+"""Handlers of the user endpoints: parse the request, call the service, render the response."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from tally.cricket.api import render, schemas
-from tally.cricket.api.auth import Callers
-from tally.cricket.api.events import MatchFollower, Watched, topic_of
+from tally.cricket.api.auth import CricketAuthenticator
+from tally.cricket.api.events import MatchPoller, match_topic
+from tally.cricket.api.schemas import matches as match_schemas
+from tally.cricket.api.schemas import reference, users
+from tally.cricket.api.schemas.fields import ServiceStatus
+from tally.cricket.api.schemas.matches import display_body, match_body
+from tally.cricket.model.errors import team_not_in_match
 from tally.cricket.model.records import NEUTRAL
-from tally.cricket.service.activities.devices import AppInstallation, DeviceService
-from tally.cricket.service.activities.follows import FollowService
-from tally.cricket.service.activities.lifecycle import ActivityService
-from tally.cricket.service.queries.display import DisplayService, Shown
-from tally.cricket.service.queries.leagues import LeagueService
-from tally.cricket.service.queries.matches import MatchService, Position, Wanted
-from tally.cricket.service.queries.teams import TeamService
-from tally.errors import Invalid, NotFound
+from tally.cricket.service.activities.devices import AppInstallation
+from tally.cricket.service.queries.display import DisplaySnapshot
+from tally.cricket.service.queries.matches import MatchFilter, Position
+from tally.cricket.service.services import CricketServices
+from tally.errors import NotFound
 from tally.kit.body import read_json, read_query
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.kit.event_stream import EventStream
 from tally.kit.http import Json
 from tally.kit.hub import Hub
-from tally.store.values import Key
 
-PRIVATE = {"Cache-Control": "no-store"}
+NO_STORE: Final = {"Cache-Control": "no-store"}
 
-_id = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_id_pattern = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
-    """The handlers, with all they need."""
+    """One method per user endpoint."""
 
-    callers: Callers
-    matches: MatchService
-    displays: DisplayService
-    teams: TeamService
-    leagues: LeagueService
-    devices: DeviceService
-    follows: FollowService
-    activities: ActivityService
-    follower: MatchFollower
+    auth: CricketAuthenticator
+    services: CricketServices
+    poller: MatchPoller
     cursors: Cursors
     hub: Hub
 
     async def health(self, _: Request) -> ASGIApp:
-        return Json(schemas.Health("ok"))
+        return Json(ServiceStatus("ok"))
 
     async def ready(self, _: Request) -> ASGIApp:
-        await self.leagues.all()
-        return Json(schemas.Health("ready"))
+        await self.services.queries.leagues.all()
+        return Json(ServiceStatus("ready"))
 
     async def list_matches(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
-        query = read_query(request, schemas.MatchQuery)
-        wanted = Wanted(
+        await self.auth.user_id(request)
+        query = read_query(request, match_schemas.MatchQuery)
+        match_filter = MatchFilter(
             league=query.league, since=query.start, until=query.end, status=query.status
         )
         status = None if query.status is None else query.status.value
         purpose = query_fingerprint(
             "cricket.matches", league=query.league, start=query.start, end=query.end, status=status
         )
-        opened = None if query.cursor is None else self.cursors.decode(purpose, query.cursor)
-        after = (
-            None if opened is None else Position(str(opened["startTime"]), str(opened["matchId"]))
-        )
-        found, following = await self.matches.page(wanted, query.limit, after)
-        place = (
+        start = self._decode_cursor(purpose, query.cursor)
+        after = None if start is None else Position(str(start["startTime"]), str(start["matchId"]))
+        views, position = await self.services.queries.matches.page(match_filter, query.limit, after)
+        next_key = (
             None
-            if following is None
-            else {"startTime": following.start_time, "matchId": following.match_id}
+            if position is None
+            else {"startTime": position.start_time, "matchId": position.match_id}
         )
         return Json(
-            schemas.MatchPage(
-                [render.match_body(view) for view in found], self._cursor(purpose, place)
+            match_schemas.MatchPage(
+                [match_body(view) for view in views], self._encode_cursor(purpose, next_key)
             )
         )
 
-    async def live_matches(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
-        return Json(
-            schemas.MatchPage([render.match_body(view) for view in await self.matches.live()], None)
-        )
+    async def list_live_matches(self, request: Request) -> ASGIApp:
+        await self.auth.user_id(request)
+        views = await self.services.queries.matches.live()
+        return Json(match_schemas.MatchPage([match_body(view) for view in views], None))
 
-    async def show_match(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
-        return Json(render.match_body(await self.matches.get(path_id(request, "match_id"))))
+    async def get_match(self, request: Request) -> ASGIApp:
+        await self.auth.user_id(request)
+        view = await self.services.queries.matches.get(path_id(request, "match_id"))
+        return Json(match_body(view))
 
-    async def show_display(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
-        query = read_query(request, schemas.ViewQuery)
-        return Json(
-            _display_body(await self.displays.get(path_id(request, "match_id"), query.team_id))
-        )
+    async def get_display(self, request: Request) -> ASGIApp:
+        await self.auth.user_id(request)
+        query = read_query(request, match_schemas.ViewQuery)
+        displays = self.services.queries.displays
+        return Json(display_body(await displays.get(path_id(request, "match_id"), query.team_id)))
 
-    async def stream(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
-        query = read_query(request, schemas.ViewQuery)
+    async def stream_events(self, request: Request) -> ASGIApp:
+        await self.auth.user_id(request)
+        query = read_query(request, match_schemas.ViewQuery)
         match_id = path_id(request, "match_id")
-        shown = await self.displays.get(match_id, query.team_id)
+        displays = self.services.queries.displays
+        display = await displays.get(match_id, query.team_id)
 
         async def snapshot() -> tuple[str, object]:
-            return "display", _display_body(await self.displays.get(match_id, query.team_id))
+            return "display", display_body(await displays.get(match_id, query.team_id))
 
-        key = (match_id, shown.view)
-        watching = self.follower.watch(key, await self.follower.read(key) or Watched(shown.content))
-        return EventStream(self.hub, topic_of(key), request, snapshot, watching)
+        key = (match_id, display.view)
+        watch = self.poller.watch(
+            key, await self.poller.read(key) or DisplaySnapshot(display.content)
+        )
+        return EventStream(self.hub, match_topic(key), request, snapshot, watch)
 
     async def list_teams(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
-        return Json(schemas.TeamList([render.team_body(team) for team in await self.teams.all()]))
+        await self.auth.user_id(request)
+        teams = await self.services.queries.teams.all()
+        return Json(reference.TeamList([reference.team_body(team) for team in teams]))
 
-    async def show_team(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
-        return Json(render.team_body(await self.teams.get(path_id(request, "team_id"))))
+    async def get_team(self, request: Request) -> ASGIApp:
+        await self.auth.user_id(request)
+        team = await self.services.queries.teams.get(path_id(request, "team_id"))
+        return Json(reference.team_body(team))
 
     async def list_leagues(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
+        await self.auth.user_id(request)
+        leagues = await self.services.queries.leagues.all()
+        return Json(reference.LeagueList([reference.league_body(league) for league in leagues]))
+
+    async def get_league(self, request: Request) -> ASGIApp:
+        await self.auth.user_id(request)
+        league = await self.services.queries.leagues.get(path_id(request, "league_id"))
+        return Json(reference.league_body(league))
+
+    async def list_season_teams(self, request: Request) -> ASGIApp:
+        await self.auth.user_id(request)
+        records = await self.services.queries.teams.season_teams(path_id(request, "season_id"))
         return Json(
-            schemas.LeagueList([render.league_body(league) for league in await self.leagues.all()])
+            reference.SeasonTeams([reference.season_team_body(record) for record in records])
         )
-
-    async def show_league(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
-        return Json(render.league_body(await self.leagues.get(path_id(request, "league_id"))))
-
-    async def season_teams(self, request: Request) -> ASGIApp:
-        await self.callers.person(request)
-        found = await self.teams.of_season(path_id(request, "season_id"))
-        return Json(schemas.SeasonTeams([render.season_team_body(record) for record in found]))
 
     async def list_devices(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        found = [render.device_body(device) for device in await self.devices.all(user_id)]
-        return Json(schemas.DeviceList(found), 200, PRIVATE)
+        user_id = await self.auth.user_id(request)
+        devices = await self.services.devices.all(user_id)
+        bodies = [users.user_device_body(device) for device in devices]
+        return Json(users.UserDeviceList(bodies), 200, NO_STORE)
 
     async def register_device(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        body = await read_json(request, schemas.NewDevice)
-        device = await self.devices.register(
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.NewUserDevice)
+        device = await self.services.devices.register(
             user_id, AppInstallation(**msgspec.structs.asdict(body))
         )
-        return Json(render.device_body(device), 200, PRIVATE)
+        return Json(users.user_device_body(device), 200, NO_STORE)
 
-    async def update_start_token(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        body = await read_json(request, schemas.NewStartToken)
-        device = await self.devices.update_push_to_start(
+    async def update_push_to_start_token(self, request: Request) -> ASGIApp:
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.NewPushToStartToken)
+        device = await self.services.devices.update_push_to_start(
             user_id,
             body.push_to_start_token,
             device_token=body.device_token,
             device_id=body.device_id,
         )
-        return Json(render.device_body(device), 200, PRIVATE)
+        return Json(users.user_device_body(device), 200, NO_STORE)
 
     async def delete_device(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        query = read_query(request, schemas.DeviceQuery)
-        await self.devices.delete(
+        user_id = await self.auth.user_id(request)
+        query = read_query(request, users.UserDeviceQuery)
+        await self.services.devices.delete(
             user_id, device_token=query.device_token, device_id=query.device_id
         )
         return Response(status_code=204)
 
-    async def show_follow(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        return Json(
-            render.follow_body(await self.follows.get(path_id(request, "match_id"), user_id)),
-            200,
-            PRIVATE,
-        )
+    async def get_follow(self, request: Request) -> ASGIApp:
+        user_id = await self.auth.user_id(request)
+        follow = await self.services.follows.get(path_id(request, "match_id"), user_id)
+        return Json(users.follow_body(follow), 200, NO_STORE)
 
     async def follow(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        body = await read_json(request, schemas.NewFollow)
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.NewFollow)
         return await self._follow(path_id(request, "match_id"), user_id, body.team_id)
 
     async def follow_match(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        body = await read_json(request, schemas.NewFollowOfMatch)
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.NewMatchFollow)
         return await self._follow(body.match_id, user_id, body.team_id)
 
     async def change_follow(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        body = await read_json(request, schemas.ChangedFollow)
-        follow = await self.follows.change_team(path_id(request, "match_id"), user_id, body.team_id)
-        return Json(render.follow_body(follow), 200, PRIVATE)
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.FollowChange)
+        follow = await self.services.follows.change_team(
+            path_id(request, "match_id"), user_id, body.team_id
+        )
+        return Json(users.follow_body(follow), 200, NO_STORE)
 
     async def unfollow(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        await self.follows.unfollow(path_id(request, "match_id"), user_id)
+        user_id = await self.auth.user_id(request)
+        await self.services.follows.unfollow(path_id(request, "match_id"), user_id)
         return Response(status_code=204)
 
     async def unfollow_match(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        query = read_query(request, schemas.FollowedMatchQuery)
-        await self.follows.unfollow(query.match_id, user_id)
+        user_id = await self.auth.user_id(request)
+        query = read_query(request, users.FollowedMatchQuery)
+        await self.services.follows.unfollow(query.match_id, user_id)
         return Response(status_code=204)
 
     async def list_follows(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        query = read_query(request, schemas.PageQuery)
+        user_id = await self.auth.user_id(request)
+        query = read_query(request, users.FollowListQuery)
         purpose = query_fingerprint("cricket.follows", user=user_id)
-        found, following = await self.follows.of_user(
-            user_id, query.limit, self._start(purpose, query.cursor)
+        follows, next_key = await self.services.follows.of_user(
+            user_id, query.limit, self._decode_cursor(purpose, query.cursor)
         )
-        page = schemas.FollowPage(
-            [render.follow_body(follow) for follow in found], self._cursor(purpose, following)
+        page = users.FollowPage(
+            [users.follow_body(follow) for follow in follows],
+            self._encode_cursor(purpose, next_key),
         )
-        return Json(page, 200, PRIVATE)
+        return Json(page, 200, NO_STORE)
 
     async def subscribe(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        body = await read_json(request, schemas.NewSubscription)
-        made = await self.follows.subscribe(
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.NewSubscription)
+        subscription = await self.services.follows.subscribe(
             path_id(request, "match_id"), user_id, body.push_token, body.team_id
         )
-        return Json(render.subscription_body(made), 200, PRIVATE)
+        return Json(users.subscription_body(subscription), 200, NO_STORE)
 
     async def unsubscribe(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        query = read_query(request, schemas.SubscriptionQuery)
-        await self.follows.unsubscribe(path_id(request, "match_id"), user_id, query.push_token)
+        user_id = await self.auth.user_id(request)
+        query = read_query(request, users.SubscriptionQuery)
+        await self.services.follows.unsubscribe(
+            path_id(request, "match_id"), user_id, query.push_token
+        )
         return Response(status_code=204)
 
     async def register_activity(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        body = await read_json(request, schemas.ActivityToken)
-        fixture = await self.matches.fixture(path_id(request, "match_id"))
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.NewUpdateToken)
+        fixture = await self.services.queries.matches.fixture(path_id(request, "match_id"))
         team_id = NEUTRAL if body.team_id is None else body.team_id
         if team_id not in {NEUTRAL, *fixture.team_ids}:
-            raise Invalid(
-                "This team does not play in the match", code="team_not_in_match", field="teamId"
-            )
-        activity = await self.activities.register(
+            raise team_not_in_match()
+        activity = await self.services.activities.register(
             fixture, user_id, body.device_id, body.update_token, team_id
         )
-        return Json(render.activity_body(activity), 200, PRIVATE)
+        return Json(users.activity_body(activity), 200, NO_STORE)
 
     async def dismiss_activity(self, request: Request) -> ASGIApp:
-        user_id = await self.callers.person(request)
-        body = await read_json(request, schemas.ActivityOfDevice)
-        await self.activities.dismiss(path_id(request, "match_id"), user_id, body.device_id)
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.DismissedActivity)
+        await self.services.activities.dismiss(
+            path_id(request, "match_id"), user_id, body.device_id
+        )
         return Response(status_code=204)
 
     async def _follow(self, match_id: str, user_id: str, team_id: str | None) -> ASGIApp:
-        fixture, follow = await self.follows.follow(match_id, user_id, team_id)
-        view = None if follow.team_id == NEUTRAL else follow.team_id
-        shown = (await self.displays.get(match_id, view)).content if fixture.is_live else None
-        return Json(render.follow_body(follow, shown), 200, PRIVATE)
+        fixture, follow = await self.services.follows.follow(match_id, user_id, team_id)
+        content: dict[str, Any] | None = None
+        if fixture.is_live:
+            view = None if follow.team_id == NEUTRAL else follow.team_id
+            content = (await self.services.queries.displays.get(match_id, view)).content
+        return Json(users.follow_body(follow, content), 200, NO_STORE)
 
-    def _start(self, purpose: str, cursor: str | None) -> Key | None:
+    def _decode_cursor(self, purpose: str, cursor: str | None) -> Mapping[str, Any] | None:
         return None if cursor is None else self.cursors.decode(purpose, cursor)
 
-    def _cursor(self, purpose: str, following: Key | None) -> str | None:
-        return None if following is None else self.cursors.encode(purpose, following)
+    def _encode_cursor(self, purpose: str, next_key: Mapping[str, Any] | None) -> str | None:
+        return None if next_key is None else self.cursors.encode(purpose, next_key)
 
 
 def path_id(request: Request, name: str) -> str:
-    """An id in the path: one that cannot be anybody's is not found, like any other that is nobody's."""
-    given: str = request.path_params[name]
-    if not _id.fullmatch(given):
-        what = name.removesuffix("_id")
-        raise NotFound(f"There is no such {what}", code=f"{what}_not_found")
-    return given
-
-
-def _display_body(shown: Shown) -> schemas.DisplayBody:
-    return schemas.DisplayBody(
-        shown.match_id, shown.view, shown.content, shown.computed_at, shown.is_stale
-    )
+    """Return an id from the path, or raise NotFound if no record can have it."""
+    value: str = request.path_params[name]
+    if not _id_pattern.fullmatch(value):
+        resource = name.removesuffix("_id")
+        raise NotFound(f"{resource.capitalize()} not found", code=f"{resource}_not_found")
+    return value

@@ -1,62 +1,54 @@
-"""The routes of the cricket backend as a list: matches, reference data, devices, follows, Live Activities, and operators'."""
+"""The list of the cricket backend's endpoints."""
 
 from typing import Any, Final
 
-from tally.cricket.api import examples, schemas
-from tally.cricket.api.admin import OperatorHandlers
+from tally.cricket.api import examples
+from tally.cricket.api.admin import AdminHandlers
+from tally.cricket.api.auth import ADMIN_HEADER, admin_required
 from tally.cricket.api.handlers import Handlers
-from tally.errors import (
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    TallyError,
-    Unauthenticated,
-    Unavailable,
-)
+from tally.cricket.api.schemas import admin, matches, reference, users
+from tally.cricket.api.schemas.fields import ServiceStatus
+from tally.cricket.model import errors
+from tally.errors import Conflict, Invalid, NotFound, TallyError, Unauthenticated, Unavailable
 from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import ErrorFormat, NestedError
 
 ERROR_FORMAT: Final = ErrorFormat(NestedError)
 SECURITY: Final = {
     "person": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
-    "admin_key": {"type": "apiKey", "in": "header", "name": "X-Admin-Key"},
+    "admin_key": {"type": "apiKey", "in": "header", "name": ADMIN_HEADER},
 }
 
-_UNAVAILABLE: Final = Unavailable("The store cannot answer now", retry_after=1)
-_NO_TOKEN: Final = Unauthenticated("Invalid token", code="invalid_token")
-_NOT_OPERATOR: Final = Forbidden("This is for operators", code="not_an_operator")
-_NO_MATCH: Final = NotFound("There is no such match", code="match_not_found")
-_NO_TEAM: Final = NotFound("There is no such team", code="team_not_found")
-_NO_LEAGUE: Final = NotFound("There is no such league", code="league_not_found")
-_NO_DEVICE: Final = NotFound("This device is not registered", code="device_not_found")
-_NOT_FOLLOWED: Final = NotFound("You do not follow this match", code="not_followed")
-_OTHER_TEAM: Final = Invalid(
-    "This team does not play in the match", code="team_not_in_match", field="teamId"
-)
-_OVER: Final = Conflict("This match is over", code="match_over")
-_NOTHING: Final = Invalid("There is nothing to change", code="nothing_to_change")
-_ONE_OF: Final = Invalid(
-    "Give exactly one of deviceToken and deviceId", code="invalid_field", field="deviceToken"
-)
+_UNAVAILABLE: Final = Unavailable("The store is unavailable", retry_after=1)
+_INVALID_TOKEN: Final = Unauthenticated("Invalid token", code="invalid_token")
+_ADMIN_REQUIRED: Final = admin_required()
+_MATCH_NOT_FOUND: Final = errors.match_not_found()
+_TEAM_NOT_FOUND: Final = errors.team_not_found()
+_LEAGUE_NOT_FOUND: Final = errors.league_not_found()
+_DEVICE_NOT_FOUND: Final = errors.device_not_found()
+_NOT_FOLLOWED: Final = errors.not_followed()
+_TEAM_NOT_IN_MATCH: Final = errors.team_not_in_match()
+_MATCH_OVER: Final = errors.match_over()
+_NOTHING_TO_CHANGE: Final = errors.nothing_to_change()
+_ONE_DEVICE_IDENTIFIER: Final = errors.one_device_identifier()
 
 
-def _for_people(*errors: TallyError) -> dict[str, Any]:
-    return {"errors": (*errors, _NO_TOKEN, _UNAVAILABLE), "security": ("person",)}
+def _user_endpoint(*raised: TallyError) -> dict[str, Any]:
+    return {"errors": (*raised, _INVALID_TOKEN, _UNAVAILABLE), "security": ("person",)}
 
 
-def _for_operators(*errors: TallyError) -> dict[str, Any]:
+def _admin_endpoint(*raised: TallyError) -> dict[str, Any]:
     return {
-        "errors": (*errors, _NO_TOKEN, _NOT_OPERATOR, _UNAVAILABLE),
+        "errors": (*raised, _INVALID_TOKEN, _ADMIN_REQUIRED, _UNAVAILABLE),
         "security": ("person", "admin_key"),
     }
 
 
-def cricket_api(handlers: Handlers, operators: OperatorHandlers) -> Api:
-    """The backend's operations."""
+def cricket_api(handlers: Handlers, admin_handlers: AdminHandlers) -> Api:
+    """Return the backend's endpoints and their documentation."""
     return Api(
         name="cricket",
-        description="Live scores, and Live Activities for everyone who follows a match.",
+        description="Live cricket scores, follows and Live Activities.",
         error_format=ERROR_FORMAT,
         security_schemes=SECURITY,
         endpoints=(
@@ -64,167 +56,169 @@ def cricket_api(handlers: Handlers, operators: OperatorHandlers) -> Api:
                 "GET",
                 "/health",
                 handlers.health,
-                "Whether the backend is up",
-                response=schemas.Health,
-                response_example=schemas.Health("ok"),
+                "Liveness",
+                response=ServiceStatus,
+                response_example=ServiceStatus("ok"),
             ),
             Endpoint(
                 "GET",
                 "/health/ready",
                 handlers.ready,
-                "Whether the backend can serve",
-                response=schemas.Health,
-                response_example=schemas.Health("ready"),
+                "Readiness",
+                response=ServiceStatus,
+                response_example=ServiceStatus("ready"),
                 errors=(_UNAVAILABLE,),
             ),
             *_matches(handlers),
-            *_reference(handlers, operators),
+            *_reference(handlers, admin_handlers),
             *_devices(handlers),
             *_follows(handlers),
             *_activities(handlers),
-            *_administration(operators),
+            *_administration(admin_handlers),
         ),
     )
 
 
 def _matches(handlers: Handlers) -> tuple[Endpoint, ...]:
-    bad_range = Invalid("from must be a day such as 2026-11-15", code="invalid_field", field="from")
+    bad_range = Invalid(
+        "from must be a date such as 2026-11-15", code="invalid_field", field="from"
+    )
     return (
         Endpoint(
             "GET",
             "/matches",
             handlers.list_matches,
-            "Matches of a time",
+            "List matches",
             description=(
-                "By league (its code or id) and range of start times; without a league, those of all active leagues, and without"
-                " a range, what is live and what comes."
+                "Filters by league (code or id), range of start times and status. The defaults are all"
+                " active leagues, and live and upcoming matches."
             ),
-            query=schemas.MatchQuery,
-            response=schemas.MatchPage,
-            response_example=schemas.MatchPage([examples.MATCH], None),
-            **_for_people(bad_range, _NO_LEAGUE),
+            query=matches.MatchQuery,
+            response=matches.MatchPage,
+            response_example=matches.MatchPage([examples.MATCH], None),
+            **_user_endpoint(bad_range, _LEAGUE_NOT_FOUND),
         ),
         Endpoint(
             "GET",
             "/matches/live",
-            handlers.live_matches,
-            "What is live now",
-            response=schemas.MatchPage,
-            response_example=schemas.MatchPage([examples.MATCH], None),
-            **_for_people(),
+            handlers.list_live_matches,
+            "List live matches",
+            response=matches.MatchPage,
+            response_example=matches.MatchPage([examples.MATCH], None),
+            **_user_endpoint(),
         ),
         Endpoint(
             "GET",
             "/matches/{match_id}",
-            handlers.show_match,
-            "A match",
-            response=schemas.MatchBody,
+            handlers.get_match,
+            "Get a match",
+            response=matches.MatchBody,
             response_example=examples.MATCH,
-            **_for_people(_NO_MATCH),
+            **_user_endpoint(_MATCH_NOT_FOUND),
         ),
         Endpoint(
             "GET",
             "/matches/{match_id}/display",
-            handlers.show_display,
-            "What a Lock Screen shows of a match",
-            query=schemas.ViewQuery,
-            response=schemas.DisplayBody,
+            handlers.get_display,
+            "Get the display state of a match",
+            query=matches.ViewQuery,
+            response=matches.DisplayBody,
             response_example=examples.DISPLAY,
-            **_for_people(_OTHER_TEAM, _NO_MATCH),
+            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND),
         ),
         Endpoint(
             "GET",
             "/matches/{match_id}/events",
-            handlers.stream,
-            "A match as it happens",
+            handlers.stream_events,
+            "Stream a match",
             description=(
-                "Server-sent events: `display` with the state as at `/display`, first and whenever it changes, and `event` for"
-                " each key event. `Last-Event-ID` brings what was missed."
+                "Server-sent events: `display` contains the display state, on connect and on every"
+                " change; `event` contains a key event. `Last-Event-ID` replays missed messages."
             ),
-            query=schemas.ViewQuery,
+            query=matches.ViewQuery,
             media_type="text/event-stream",
-            **_for_people(_OTHER_TEAM, _NO_MATCH),
+            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND),
         ),
     )
 
 
-def _reference(handlers: Handlers, operators: OperatorHandlers) -> tuple[Endpoint, ...]:
+def _reference(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "GET",
             "/teams",
             handlers.list_teams,
-            "All teams",
-            response=schemas.TeamList,
-            response_example=schemas.TeamList([examples.TEAM]),
-            **_for_people(),
+            "List teams",
+            response=reference.TeamList,
+            response_example=reference.TeamList([examples.TEAM]),
+            **_user_endpoint(),
         ),
         Endpoint(
             "GET",
             "/teams/{team_id}",
-            handlers.show_team,
-            "A team",
-            response=schemas.TeamBody,
+            handlers.get_team,
+            "Get a team",
+            response=reference.TeamBody,
             response_example=examples.TEAM,
-            **_for_people(_NO_TEAM),
+            **_user_endpoint(_TEAM_NOT_FOUND),
         ),
         Endpoint(
             "PATCH",
             "/teams/{team_id}",
-            operators.change_team,
-            "Change a team",
-            description="What is changed here stays: a sync leaves it alone from then on.",
-            request=schemas.TeamChange,
+            admin_handlers.update_team,
+            "Update a team",
+            description="Syncs do not overwrite the changed fields.",
+            request=reference.TeamChange,
             request_example={"name": "Rovers CC", "color": "#1b5e20"},
-            response=schemas.TeamBody,
+            response=reference.TeamBody,
             response_example=examples.TEAM,
-            **_for_operators(_NOTHING, _NO_TEAM),
+            **_admin_endpoint(_NOTHING_TO_CHANGE, _TEAM_NOT_FOUND),
         ),
         Endpoint(
             "GET",
             "/leagues",
             handlers.list_leagues,
-            "All leagues",
-            response=schemas.LeagueList,
-            response_example=schemas.LeagueList([examples.LEAGUE]),
-            **_for_people(),
+            "List leagues",
+            response=reference.LeagueList,
+            response_example=reference.LeagueList([examples.LEAGUE]),
+            **_user_endpoint(),
         ),
         Endpoint(
             "GET",
             "/leagues/{league_id}",
-            handlers.show_league,
-            "A league",
-            response=schemas.LeagueBody,
+            handlers.get_league,
+            "Get a league",
+            response=reference.LeagueBody,
             response_example=examples.LEAGUE,
-            **_for_people(_NO_LEAGUE),
+            **_user_endpoint(_LEAGUE_NOT_FOUND),
         ),
         Endpoint(
             "PATCH",
             "/leagues/{league_id}",
-            operators.change_league,
-            "Change a league",
-            request=schemas.LeagueChange,
+            admin_handlers.update_league,
+            "Update a league",
+            request=reference.LeagueChange,
             request_example={"active": False},
-            response=schemas.LeagueBody,
+            response=reference.LeagueBody,
             response_example=examples.LEAGUE,
-            **_for_operators(_NOTHING, _NO_LEAGUE),
+            **_admin_endpoint(_NOTHING_TO_CHANGE, _LEAGUE_NOT_FOUND),
         ),
         Endpoint(
             "DELETE",
             "/leagues/{league_id}",
-            operators.delete_league,
+            admin_handlers.delete_league,
             "Delete a league",
             status=204,
-            **_for_operators(_NO_LEAGUE),
+            **_admin_endpoint(_LEAGUE_NOT_FOUND),
         ),
         Endpoint(
             "GET",
             "/seasons/{season_id}/teams",
-            handlers.season_teams,
-            "The teams of a season",
-            response=schemas.SeasonTeams,
-            response_example=schemas.SeasonTeams([examples.SEASON_TEAM]),
-            **_for_people(NotFound("There is no such season", code="season_not_found")),
+            handlers.list_season_teams,
+            "List the teams of a season",
+            response=reference.SeasonTeams,
+            response_example=reference.SeasonTeams([examples.SEASON_TEAM]),
+            **_user_endpoint(NotFound("Season not found", code="season_not_found")),
         ),
     )
 
@@ -235,42 +229,42 @@ def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
             "GET",
             "/user/device",
             handlers.list_devices,
-            "My devices",
-            response=schemas.DeviceList,
-            response_example=schemas.DeviceList([examples.DEVICE]),
-            **_for_people(),
+            "List your devices",
+            response=users.UserDeviceList,
+            response_example=users.UserDeviceList([examples.USER_DEVICE]),
+            **_user_endpoint(),
         ),
         Endpoint(
             "POST",
             "/user/device",
             handlers.register_device,
-            "Register this device",
-            description="At each launch of the app. It is forgotten 90 days after the last call.",
-            request=schemas.NewDevice,
-            request_example=examples.NEW_DEVICE,
-            response=schemas.DeviceBody,
-            response_example=examples.DEVICE,
-            **_for_people(),
+            "Register a device",
+            description="Call it at every launch of the app. A registration expires after 90 days.",
+            request=users.NewUserDevice,
+            request_example=examples.NEW_USER_DEVICE,
+            response=users.UserDeviceBody,
+            response_example=examples.USER_DEVICE,
+            **_user_endpoint(),
         ),
         Endpoint(
             "DELETE",
             "/user/device",
             handlers.delete_device,
-            "Forget a device",
-            query=schemas.DeviceQuery,
+            "Delete a device",
+            query=users.UserDeviceQuery,
             status=204,
-            **_for_people(_ONE_OF, _NO_DEVICE),
+            **_user_endpoint(_ONE_DEVICE_IDENTIFIER, _DEVICE_NOT_FOUND),
         ),
         Endpoint(
             "PUT",
             "/user/device/push-to-start",
-            handlers.update_start_token,
-            "Hand in the push-to-start token",
-            request=schemas.NewStartToken,
+            handlers.update_push_to_start_token,
+            "Set the push-to-start token",
+            request=users.NewPushToStartToken,
             request_example={"pushToStartToken": "c0ffee00c0ffee", "deviceId": "A1B2-C3D4"},
-            response=schemas.DeviceBody,
-            response_example=examples.DEVICE,
-            **_for_people(_ONE_OF, _NO_DEVICE),
+            response=users.UserDeviceBody,
+            response_example=examples.USER_DEVICE,
+            **_user_endpoint(_ONE_DEVICE_IDENTIFIER, _DEVICE_NOT_FOUND),
         ),
     )
 
@@ -281,173 +275,173 @@ def _follows(handlers: Handlers) -> tuple[Endpoint, ...]:
             "GET",
             "/user/follows",
             handlers.list_follows,
-            "What I follow",
-            query=schemas.PageQuery,
-            response=schemas.FollowPage,
-            response_example=schemas.FollowPage([examples.FOLLOW], None),
-            **_for_people(),
+            "List your follows",
+            query=users.FollowListQuery,
+            response=users.FollowPage,
+            response_example=users.FollowPage([examples.FOLLOW], None),
+            **_user_endpoint(),
         ),
         Endpoint(
             "POST",
             "/user/follow/match",
             handlers.follow_match,
             "Follow a match",
-            request=schemas.NewFollowOfMatch,
+            request=users.NewMatchFollow,
             request_example={"matchId": "65001", "teamId": "5"},
-            response=schemas.FollowBody,
+            response=users.FollowBody,
             response_example=examples.FOLLOW,
-            **_for_people(_OTHER_TEAM, _NO_MATCH, _OVER),
+            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, _MATCH_OVER),
         ),
         Endpoint(
             "DELETE",
             "/user/follow/match",
             handlers.unfollow_match,
-            "Follow a match no longer",
-            query=schemas.FollowedMatchQuery,
+            "Unfollow a match",
+            query=users.FollowedMatchQuery,
             status=204,
-            **_for_people(),
+            **_user_endpoint(),
         ),
         Endpoint(
             "GET",
             "/user/follow/{match_id}",
-            handlers.show_follow,
-            "Whether I follow a match",
-            response=schemas.FollowBody,
+            handlers.get_follow,
+            "Get your follow of a match",
+            response=users.FollowBody,
             response_example=examples.FOLLOW,
-            **_for_people(_NOT_FOLLOWED),
+            **_user_endpoint(_NOT_FOLLOWED),
         ),
         Endpoint(
             "POST",
             "/user/follow/{match_id}",
             handlers.follow,
             "Follow a match",
-            description="Of a live match, the answer has its display state, so that the app has something to show at once.",
-            request=schemas.NewFollow,
+            description="For a live match, the response contains the display state.",
+            request=users.NewFollow,
             request_example={"teamId": "5"},
-            response=schemas.FollowBody,
+            response=users.FollowBody,
             response_example=examples.FOLLOW,
-            **_for_people(_OTHER_TEAM, _NO_MATCH, _OVER),
+            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, _MATCH_OVER),
         ),
         Endpoint(
             "PATCH",
             "/user/follow/{match_id}",
             handlers.change_follow,
-            "Change sides",
-            request=schemas.ChangedFollow,
+            "Change the team of a follow",
+            request=users.FollowChange,
             request_example={"teamId": None},
-            response=schemas.FollowBody,
+            response=users.FollowBody,
             response_example=examples.FOLLOW,
-            **_for_people(_OTHER_TEAM, _NO_MATCH, _NOT_FOLLOWED),
+            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, _NOT_FOLLOWED),
         ),
         Endpoint(
             "DELETE",
             "/user/follow/{match_id}",
             handlers.unfollow,
-            "Follow a match no longer",
-            description="Ends the Live Activities of the match on all of the person's devices. The same again is no error.",
+            "Unfollow a match",
+            description=(
+                "Ends the match's Live Activities on all devices of the user. The request is idempotent."
+            ),
             status=204,
-            **_for_people(_NO_MATCH),
+            **_user_endpoint(_MATCH_NOT_FOUND),
         ),
     )
 
 
 def _activities(handlers: Handlers) -> tuple[Endpoint, ...]:
-    ended = Conflict("This Live Activity has ended", code="activity_ended")
+    activity_ended = Conflict("The Live Activity has ended", code="activity_ended")
     return (
         Endpoint(
             "POST",
             "/user/activity/{match_id}",
             handlers.subscribe,
             "Subscribe a Live Activity that the app started",
-            request=schemas.NewSubscription,
+            request=users.NewSubscription,
             request_example={"pushToken": "deadbeefdeadbeef"},
-            response=schemas.SubscriptionBody,
+            response=users.SubscriptionBody,
             response_example=examples.SUBSCRIPTION,
-            **_for_people(_OTHER_TEAM, _NO_MATCH, _OVER),
+            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, _MATCH_OVER),
         ),
         Endpoint(
             "DELETE",
             "/user/activity/{match_id}",
             handlers.unsubscribe,
-            "Remove that subscription",
-            query=schemas.SubscriptionQuery,
+            "Delete the subscription of a Live Activity",
+            query=users.SubscriptionQuery,
             status=204,
-            **_for_people(
-                NotFound("There is no such subscription", code="subscription_not_found"), _NO_MATCH
-            ),
+            **_user_endpoint(errors.subscription_not_found(), _MATCH_NOT_FOUND),
         ),
         Endpoint(
             "POST",
             "/matches/{match_id}/activity-token",
             handlers.register_activity,
             "Register or rotate an update token",
-            request=schemas.ActivityToken,
+            request=users.NewUpdateToken,
             request_example={"deviceId": "A1B2-C3D4", "updateToken": "80c1f7de80c1f7de"},
-            response=schemas.ActivityBody,
+            response=users.ActivityBody,
             response_example=examples.ACTIVITY,
-            **_for_people(_OTHER_TEAM, _NO_MATCH, ended),
+            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, activity_ended),
         ),
         Endpoint(
             "POST",
             "/matches/{match_id}/activity-dismissed",
             handlers.dismiss_activity,
-            "Say that it was swiped away",
-            description="Ends this Live Activity, and the person follows the match no longer.",
-            request=schemas.ActivityOfDevice,
+            "Report a dismissed Live Activity",
+            description="Ends the Live Activity and unfollows the match.",
+            request=users.DismissedActivity,
             request_example={"deviceId": "A1B2-C3D4"},
             status=204,
-            **_for_people(_NO_MATCH),
+            **_user_endpoint(_MATCH_NOT_FOUND),
         ),
     )
 
 
-def _administration(operators: OperatorHandlers) -> tuple[Endpoint, ...]:
-    report = schemas.SyncReport({"leagues": {"created": 1, "updated": 0, "unchanged": 27}})
-    away = Unavailable("SportMonks is not called while it is failing", retry_after=30)
+def _administration(admin_handlers: AdminHandlers) -> tuple[Endpoint, ...]:
+    report = admin.SyncReport({"leagues": {"created": 1, "updated": 0, "unchanged": 27}})
+    circuit_open = Unavailable("SportMonks is unavailable", retry_after=30)
     return (
         Endpoint(
             "GET",
             "/admin/fixtures",
-            operators.fixtures,
-            "Fixtures of a league",
-            description="Looks through the whole table: rare, and for operators alone.",
-            query=schemas.AdminFixtureQuery,
-            response=schemas.MatchPage,
-            response_example=schemas.MatchPage([examples.MATCH], None),
-            **_for_operators(),
+            admin_handlers.list_fixtures,
+            "List the fixtures of a league",
+            description="Scans the whole table; use it rarely.",
+            query=admin.AdminFixtureQuery,
+            response=matches.MatchPage,
+            response_example=matches.MatchPage([examples.MATCH], None),
+            **_admin_endpoint(),
         ),
         Endpoint(
             "POST",
             "/admin/sync",
-            operators.sync_now,
-            "Sync now",
-            request=schemas.SyncOrder,
+            admin_handlers.run_sync,
+            "Run a sync",
+            request=admin.SyncRequest,
             request_example={"what": "fixtures"},
-            response=schemas.SyncReport,
+            response=admin.SyncReport,
             response_example=report,
-            **_for_operators(away),
+            **_admin_endpoint(circuit_open),
         ),
         Endpoint(
             "GET",
             "/admin/matches/{match_id}/state",
-            operators.state,
-            "What the pipeline remembers of a match",
-            response=schemas.MatchState,
-            response_example=examples.STATE,
-            **_for_operators(_NO_MATCH),
+            admin_handlers.get_match_state,
+            "Get the pipeline state of a match",
+            response=admin.MatchStateBody,
+            response_example=examples.MATCH_STATE,
+            **_admin_endpoint(_MATCH_NOT_FOUND),
         ),
         Endpoint(
             "POST",
             "/admin/matches/{match_id}/replay",
-            operators.replay,
-            "Play a recorded match again",
-            request=schemas.ReplayOrder,
+            admin_handlers.start_replay,
+            "Replay a recorded match",
+            request=admin.ReplayRequest,
             request_example={"speed": 60},
-            response=schemas.MatchBody,
+            response=matches.MatchBody,
             response_example=examples.MATCH,
             status=201,
-            **_for_operators(
-                _NO_MATCH, Conflict("The balls of this match are not kept", code="no_recording")
+            **_admin_endpoint(
+                _MATCH_NOT_FOUND, Conflict("The match has no recording", code="no_recording")
             ),
         ),
     )

@@ -1,7 +1,7 @@
-"""All repositories of cricket on one store, for those who put services together."""
+"""All repositories of the backend, in the order of the documentation."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.devices import UserDeviceRepository
@@ -20,10 +20,28 @@ from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
 from tally.store.store import Store
 
+REPOSITORIES: Final = (
+    FixtureRepository,
+    TeamRepository,
+    TeamSeasonRepository,
+    LeagueRepository,
+    UserDeviceRepository,
+    FollowRepository,
+    ActivitySubscriptionRepository,
+    NotificationRepository,
+    LockRepository,
+    StateHashRepository,
+    DisplayCacheRepository,
+    FixtureCacheRepository,
+    ProcessingRepository,
+    LiveActivityRepository,
+    ActiveMatchRepository,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repositories:
-    """One repository for each table."""
+    """One repository per table."""
 
     fixtures: FixtureRepository
     teams: TeamRepository
@@ -42,7 +60,7 @@ class Repositories:
     matches: ActiveMatchRepository
 
     @classmethod
-    def of(cls, store: Store) -> Self:
+    def create(cls, store: Store) -> Self:
         return cls(
             fixtures=FixtureRepository(store),
             teams=TeamRepository(store),

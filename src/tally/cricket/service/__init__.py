@@ -1,1 +1,1 @@
-"""The use cases of the cricket backend, one folder per area; `ports` declares the gateways."""
+"""Use cases: queries, the live pipeline, Live Activities and the sync of reference data."""

@@ -1,4 +1,4 @@
-"""Builds the cricket backend: gateways, services, handlers and jobs."""
+"""Builds and opens the backend: repositories, gateways, services, handlers and jobs."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,8 +8,8 @@ from typing import Final
 
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.cricket.api.admin import OperatorHandlers
-from tally.cricket.api.auth import Callers
+from tally.cricket.api.admin import AdminHandlers
+from tally.cricket.api.auth import CricketAuthenticator
 from tally.cricket.api.handlers import Handlers
 from tally.cricket.api.routes import cricket_api
 from tally.cricket.apns.gateway import open_apns
@@ -19,11 +19,13 @@ from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities.devices import DeviceService
 from tally.cricket.service.activities.follows import FollowService
 from tally.cricket.service.ports import PushGateway
-from tally.cricket.service.sync.sync import SyncService
+from tally.cricket.service.queries.services import QueryServices
+from tally.cricket.service.services import CricketServices
+from tally.cricket.service.sync.reference_data import SyncService
 from tally.cricket.sportmonks.client import SportMonksClient
 from tally.cricket.sportmonks.gateway import SportMonksGateway
 from tally.cricket.wiring.live import LiveServices, open_live
-from tally.cricket.wiring.queries import Reading
+from tally.cricket.wiring.queries import build_queries, build_replays
 from tally.dependencies import CRICKET_ADMIN_KEY, Dependencies
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.backend import Probe
@@ -37,24 +39,22 @@ REQUEST_TIMEOUT_SECONDS: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cricket:
-    """The open backend: its routes and jobs, and the services that the console and tests use."""
+    """The open backend: endpoints, jobs and services."""
 
     api: Api
     jobs: tuple[Job, ...]
-    tables: Repositories
-    reading: Reading
+    services: CricketServices
+    repositories: Repositories
     live: LiveServices
-    sync: SyncService
-    follows: FollowService
-    apns: PushGateway
+    push_gateway: PushGateway
     probes: tuple[Probe, ...] = ()
 
 
 @asynccontextmanager
 async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
-    """Open the backend."""
-    clock, tables = dependencies.clock, Repositories.of(dependencies.store)
-    reading = Reading.of(tables, clock)
+    """Open the backend; on exit, this instance releases its matches and connections."""
+    clock, repositories = dependencies.clock, Repositories.create(dependencies.store)
+    queries = build_queries(repositories, clock)
     builder = (
         ClientBuilder()
         .timeout(timedelta(seconds=REQUEST_TIMEOUT_SECONDS))
@@ -63,115 +63,115 @@ async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
     )
     async with (
         builder.build() as client,
-        open_apns(dependencies.settings, clock, dependencies.metrics) as apns,
+        open_apns(dependencies.settings, clock, dependencies.metrics) as push_gateway,
     ):
         scores = _sportmonks(dependencies, client)
         async with open_live(
-            tables,
-            reading,
+            repositories,
+            queries,
+            build_replays(repositories, queries.feeds, clock),
             scores,
-            apns,
+            push_gateway,
             hub=dependencies.hub,
             clock=clock,
             settings=dependencies.settings,
         ) as live:
-            yield _build(dependencies, client, tables, reading, live, scores=scores, apns=apns)
+            services = _services(dependencies, repositories, queries, live, scores)
+            yield Cricket(
+                api=_api(dependencies, client, services, live),
+                jobs=_jobs(dependencies, repositories, services, live),
+                services=services,
+                repositories=repositories,
+                live=live,
+                push_gateway=push_gateway,
+            )
 
 
-def _build(
+def _services(
     dependencies: Dependencies,
-    client: Client,
-    tables: Repositories,
-    reading: Reading,
+    repositories: Repositories,
+    queries: QueryServices,
     live: LiveServices,
-    *,
     scores: SportMonksGateway,
-    apns: PushGateway,
-) -> Cricket:
-    clock, settings = dependencies.clock, dependencies.settings
-    callers = Callers(_verifier(dependencies, client), dependencies.key(CRICKET_ADMIN_KEY))
-    sync = _sync(tables, reading, scores, clock)
-    activities = live.activities
-    follows = FollowService(
-        tables.follows,
-        tables.fixtures,
-        tables.subscriptions,
-        clock,
-        activities,
-    )
-    handlers = Handlers(
-        callers=callers,
-        matches=reading.matches,
-        displays=reading.displays,
-        teams=reading.teams,
-        leagues=reading.leagues,
+) -> CricketServices:
+    clock, activities = dependencies.clock, live.activities
+    return CricketServices(
+        queries=queries,
         devices=DeviceService(
-            tables.devices,
+            repositories.devices,
             clock,
-            is_only_one=settings.cricket_devices_per_user == "one",
+            is_only_one=dependencies.settings.cricket_devices_per_user == "one",
             activities=activities,
         ),
-        follows=follows,
+        follows=FollowService(
+            repositories.follows,
+            repositories.fixtures,
+            repositories.subscriptions,
+            clock,
+            activities,
+        ),
         activities=activities,
-        follower=live.follower,
+        replays=live.replays,
+        sync=_sync(repositories, queries, scores, clock),
+    )
+
+
+def _api(
+    dependencies: Dependencies, client: Client, services: CricketServices, live: LiveServices
+) -> Api:
+    auth = CricketAuthenticator(
+        _verifier(dependencies, client), dependencies.key(CRICKET_ADMIN_KEY)
+    )
+    handlers = Handlers(
+        auth=auth,
+        services=services,
+        poller=live.match_poller,
         cursors=dependencies.cursors,
         hub=dependencies.hub,
     )
-    operators = OperatorHandlers(
-        callers=callers,
-        matches=reading.matches,
-        teams=reading.teams,
-        leagues=reading.leagues,
-        sync=sync,
-        admin=reading.admin,
-        replays=reading.replays,
-        cursors=dependencies.cursors,
-    )
-    # Without a SportMonks token there is nothing to schedule.
-    has_scores = settings.cricket_sportmonks_token is not None
+    admin_handlers = AdminHandlers(auth=auth, services=services, cursors=dependencies.cursors)
+    return cricket_api(handlers, admin_handlers)
+
+
+def _jobs(
+    dependencies: Dependencies,
+    repositories: Repositories,
+    services: CricketServices,
+    live: LiveServices,
+) -> tuple[Job, ...]:
+    """Return the scheduled jobs; without a SportMonks token there are none."""
+    settings = dependencies.settings
+    if settings.cricket_sportmonks_token is None:
+        return ()
 
     def new_locks() -> StoreLocks:
-        return StoreLocks(tables.locks, clock, new_uuid())
+        return StoreLocks(repositories.locks, dependencies.clock, new_uuid())
 
-    jobs = (
-        (
-            *sync_jobs(sync, reading.leagues, new_locks, clock),
-            *live_jobs(live.poller, live.orchestrator, live.prematch, settings),
-        )
-        if has_scores
-        else ()
-    )
-    return Cricket(
-        api=cricket_api(handlers, operators),
-        jobs=jobs,
-        tables=tables,
-        reading=reading,
-        live=live,
-        sync=sync,
-        follows=follows,
-        apns=apns,
+    return (
+        *sync_jobs(services.sync, services.queries.leagues, new_locks, dependencies.clock),
+        *live_jobs(live.poller, live.orchestrator, live.prematch, settings),
     )
 
 
 def _sync(
-    tables: Repositories, reading: Reading, scores: SportMonksGateway, clock: Clock
+    repositories: Repositories, queries: QueryServices, scores: SportMonksGateway, clock: Clock
 ) -> SyncService:
     return SyncService(
         source=scores,
-        leagues=tables.leagues,
-        league_service=reading.leagues,
-        teams=tables.teams,
-        seasons=tables.seasons,
-        fixtures=tables.fixtures,
-        cache=tables.cache,
-        feeds=reading.feeds,
+        leagues=repositories.leagues,
+        league_service=queries.leagues,
+        teams=repositories.teams,
+        seasons=repositories.seasons,
+        fixtures=repositories.fixtures,
+        cache=repositories.cache,
+        feeds=queries.feeds,
         clock=clock,
     )
 
 
 def _sportmonks(dependencies: Dependencies, client: Client) -> SportMonksGateway:
     settings = dependencies.settings
-    asked = SportMonksClient(
+    sportmonks = SportMonksClient(
         client,
         dependencies.clock,
         dependencies.metrics,
@@ -180,10 +180,10 @@ def _sportmonks(dependencies: Dependencies, client: Client) -> SportMonksGateway
         timeout=settings.cricket_sportmonks_timeout,
         hourly=settings.cricket_sportmonks_hourly_limit,
     )
-    marquee = [
+    marquee_leagues = [
         league.strip() for league in settings.cricket_marquee_leagues.split(",") if league.strip()
     ]
-    return SportMonksGateway(asked, dependencies.clock, marquee)
+    return SportMonksGateway(sportmonks, dependencies.clock, marquee_leagues)
 
 
 def _verifier(dependencies: Dependencies, client: Client) -> TokenVerifier | None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tally.cricket.api.events import MatchFollower, MatchPublisher, match_follower
+from tally.cricket.api.events import MatchPoller, MatchPublisher, match_poller
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities import notifications, sweeps, toss
@@ -23,9 +23,10 @@ from tally.cricket.service.live.enrichment import FixtureEnricher
 from tally.cricket.service.live.pipeline import Pipeline
 from tally.cricket.service.live.poller import PollIntervals, ScorePoller
 from tally.cricket.service.live.reconciliation import Reconciliation
+from tally.cricket.service.live.replays import ReplayService
 from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.ports import LiveScores, PushGateway, ReadDisplay
-from tally.cricket.wiring.queries import Reading
+from tally.cricket.service.queries.services import QueryServices
 from tally.kit.clock import Clock
 from tally.kit.hub import Hub
 from tally.kit.ids import new_uuid
@@ -42,7 +43,8 @@ class LiveServices:
     orchestrator: MatchOrchestrator
     prematch: PrematchNotifier
     workers: MatchWorkers
-    follower: MatchFollower
+    replays: ReplayService
+    match_poller: MatchPoller
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ class ActivityFactory:
 @asynccontextmanager
 async def open_live(
     repositories: Repositories,
-    reading: Reading,
+    queries: QueryServices,
+    replays: ReplayService,
     scores: LiveScores,
     apns: PushGateway,
     *,
@@ -133,39 +136,43 @@ async def open_live(
     settings: Settings,
 ) -> AsyncIterator[LiveServices]:
     """Open the live services; closing them releases the matches of this instance."""
-    factory = ActivityFactory(repositories, apns, reading.show, clock, new_uuid())
+    factory = ActivityFactory(repositories, apns, queries.displays.content, clock, new_uuid())
     notifier = factory.notifier()
-    follower = match_follower(repositories, hub, clock)
+    changes = match_poller(queries.displays, hub, clock)
     pipeline = Pipeline(
         repositories=repositories,
         ball_logs=BallLogCache(repositories.processing, clock),
-        feeds=reading.feeds,
+        feeds=queries.feeds,
         apns=apns,
-        publisher=MatchPublisher(follower),
+        publisher=MatchPublisher(changes),
         clock=clock,
         owner=factory.owner,
     )
-    async with follower, MatchWorkers(pipeline, factory.locks(), clock) as workers:
+    async with changes, MatchWorkers(pipeline, factory.locks(), clock) as workers:
         yield LiveServices(
             activities=factory.activities(),
-            poller=_poller(factory, reading, scores, workers, notifier=notifier, settings=settings),
+            poller=_poller(
+                factory, queries, replays, scores, workers, notifier=notifier, settings=settings
+            ),
             orchestrator=factory.orchestrator(uses_channels=settings.cricket_apns_channels),
             prematch=PrematchNotifier(
                 fixtures=repositories.fixtures,
-                leagues=reading.leagues,
+                leagues=queries.leagues,
                 notifier=notifier,
-                read_display=reading.show,
+                read_display=queries.displays.content,
                 locks=factory.locks(),
                 clock=clock,
             ),
             workers=workers,
-            follower=follower,
+            replays=replays,
+            match_poller=changes,
         )
 
 
 def _poller(
     factory: ActivityFactory,
-    reading: Reading,
+    queries: QueryServices,
+    replays: ReplayService,
     scores: LiveScores,
     workers: MatchWorkers,
     *,
@@ -180,7 +187,7 @@ def _poller(
         clock=clock,
         notified=TTLCache(clock, toss.NOTIFIED_CACHE_SECONDS, toss.MAX_NOTIFIED_CACHED),
     )
-    enricher = FixtureEnricher(repositories.cache, reading.teams, reading.leagues, clock)
+    enricher = FixtureEnricher(repositories.cache, queries.teams, queries.leagues, clock)
     return ScorePoller(
         scores=scores,
         workers=workers,
@@ -188,8 +195,8 @@ def _poller(
             scores, workers, repositories.fixtures, repositories.matches, clock
         ),
         fixtures=repositories.fixtures,
-        feeds=reading.feeds,
-        replays=reading.replays,
+        feeds=queries.feeds,
+        replays=replays,
         clock=clock,
         intervals=PollIntervals(
             live=settings.cricket_poll_ms / 1000, idle=settings.cricket_idle_poll_ms / 1000

@@ -1,1 +1,1 @@
-"""Read-only use cases: matches, display states, teams, leagues and admin look-ups."""
+"""Use cases that read: matches, display states, cached feeds, teams, leagues and diagnostics."""

@@ -1,8 +1,12 @@
-"""What operators may look into: the fixtures of a league, and what the live pipeline remembers of a match."""
+"""Queries for administrators: the fixtures of a league and the pipeline state of a match."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
+from tally.cricket.model.errors import match_not_found
 from tally.cricket.model.records import NEUTRAL, ActiveMatch, Fixture, ProcessingState
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.fixtures import FixtureRepository
@@ -10,14 +14,16 @@ from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
-from tally.errors import NotFound
 from tally.kit.clock import Clock
-from tally.store.values import Key
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """A match as the pipeline remembers it: counts of followers and Live Activities, and the hash last pushed to each view."""
+class MatchDiagnostics:
+    """The stored pipeline state of a match.
+
+    `hashes` maps each view to the hash of the content last pushed to it; `activities` counts Live
+    Activities by status.
+    """
 
     fixture: Fixture
     active: ActiveMatch | None
@@ -29,7 +35,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminService:
-    """Look-ups for operators: rare, and allowed to cost something."""
+    """Rare queries that may read a whole partition or table."""
 
     fixtures: FixtureRepository
     active: ActiveMatchRepository
@@ -39,15 +45,27 @@ class AdminService:
     follows: FollowRepository
     clock: Clock
 
-    async def of_league(
-        self, league_id: str, limit: int, start: Key | None
-    ) -> tuple[list[Fixture], Key | None]:
+    async def league_fixtures(
+        self, league_id: str, limit: int, start: Mapping[str, Any] | None
+    ) -> tuple[list[Fixture], Mapping[str, Any] | None]:
+        """Return one page of a league's fixtures and the start key of the next page."""
         return await self.fixtures.by_league(league_id, limit, start)
 
-    async def state(self, match_id: str) -> Remembered:
+    async def count_active_activities(self, match_ids: Iterable[str], limit: int) -> int:
+        """Count the active Live Activities of these matches; stop at `limit`."""
+        now, count = self.clock.milliseconds(), 0
+        for match_id in match_ids:
+            async with aclosing(self.activities.targets(match_id, now)) as pages:
+                async for page in pages:
+                    count += len(page)
+                    if count >= limit:
+                        return limit
+        return count
+
+    async def match_diagnostics(self, match_id: str) -> MatchDiagnostics:
         fixture = await self.fixtures.get(match_id)
         if fixture is None:
-            raise NotFound("There is no such match", code="match_not_found")
+            raise match_not_found()
         now = self.clock.milliseconds()
         statuses = Counter(
             [activity.status.value async for activity in self.activities.of_match(match_id, now)]
@@ -58,7 +76,7 @@ class AdminService:
         hashes = {
             view: await self.hashes.get(match_id, view) for view in (NEUTRAL, *fixture.team_ids)
         }
-        return Remembered(
+        return MatchDiagnostics(
             fixture=fixture,
             active=await self.active.get(match_id),
             processing=await self.processing.get(match_id, now // 1000),

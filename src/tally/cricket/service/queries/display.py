@@ -1,10 +1,11 @@
-"""The display state of a match, for those who ask: as it was last computed, or computed now from what was last heard.
+"""Reads display states: cached by the pipeline, or computed on demand.
 
-The live pipeline computes it whenever something changes, and everyone who asks gets that. Only
-where it has nothing, for a match that has not begun or whose state has expired, it is computed
-here, and kept for the next who asks.
+The live pipeline computes and caches the display state of a match on every change. For a match that
+has not started, or whose cached state has expired, this service computes the state from the last
+cached feed and caches it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,23 +13,26 @@ import msgspec
 
 from tally.cricket.model.display import build_display
 from tally.cricket.model.display_content import display_content
+from tally.cricket.model.errors import team_not_in_match
+from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed, Side
 from tally.cricket.model.payloads import max_content_bytes
+from tally.cricket.model.pipeline import pipeline_state
 from tally.cricket.model.records import NEUTRAL, CachedDisplay, Team
+from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.service.queries.matches import MatchService, MatchView
-from tally.errors import Invalid
 from tally.kit.clock import Clock
 
-RUNNING_SECONDS: Final = 30
-RESTING_SECONDS: Final = 300
+RUNNING_TTL_SECONDS: Final = 30
+IDLE_TTL_SECONDS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A display state, and how old it is.
+class MatchDisplay:
+    """The display state of a match for one view.
 
-    `is_stale`: newer scores should have come and have not.
+    `is_stale` is set when the score service has not delivered newer scores in time.
     """
 
     match_id: str
@@ -39,54 +43,87 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class DisplaySnapshot:
+    """The cached display content of one view and the key events published so far."""
+
+    content: Mapping[str, Any]
+    events: tuple[KeyEvent, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The timestamp of the content, which increases with every visible change."""
+        return int(self.content.get("timestamp", 0))
+
+
+@dataclass(frozen=True, slots=True)
 class DisplayService:
-    """Display states by match and view."""
+    """Display states by match and view. A view is a team id or `NEUTRAL`."""
 
     matches: MatchService
     displays: DisplayCacheRepository
+    active: ActiveMatchRepository
     clock: Clock
 
-    async def get(self, match_id: str, team_id: str | None) -> Shown:
-        """The state as a side sees it, or nobody in particular."""
+    async def get(self, match_id: str, team_id: str | None) -> MatchDisplay:
+        """Return the display state for a team, or the neutral one without `team_id`."""
         match = await self.matches.get(match_id)
         view = team_id or NEUTRAL
         if view != NEUTRAL and view not in match.fixture.team_ids:
-            raise Invalid(
-                "This team does not play in the match", code="team_not_in_match", field="teamId"
-            )
-        is_stale = match.fixture.is_live and match.heard is not None and match.heard.is_stale
+            raise team_not_in_match()
         cached = await self.displays.get(match_id, view, self.clock.seconds())
         if cached is None or (
-            match.heard is not None and match.heard.at > cached.computed_at + RUNNING_SECONDS * 1000
+            match.cached is not None
+            and match.cached.cached_at > cached.computed_at + RUNNING_TTL_SECONDS * 1000
         ):
-            cached = await self._compute(match, view, is_stale=is_stale)
-        return Shown(
-            match_id, view, msgspec.json.decode(cached.content), cached.computed_at, is_stale
+            cached = await self._compute(match, view)
+        return MatchDisplay(
+            match_id, view, msgspec.json.decode(cached.content), cached.computed_at, match.is_stale
         )
 
-    async def _compute(self, match: MatchView, view: str, *, is_stale: bool) -> CachedDisplay:
-        feed = _announced(match) if match.heard is None else match.heard.feed
+    async def content(self, match_id: str, view: str) -> Mapping[str, Any]:
+        """Return the display content for a view."""
+        return (await self.get(match_id, None if view == NEUTRAL else view)).content
+
+    async def cached_content(self, match_id: str, view: str) -> Mapping[str, Any] | None:
+        """Return the cached display content without computing it."""
+        cached = await self.displays.get(match_id, view, self.clock.seconds())
+        return None if cached is None else msgspec.json.decode(cached.content, type=dict[str, Any])
+
+    async def snapshot(self, match_id: str, view: str) -> DisplaySnapshot | None:
+        """Return the cached content and the published events; None without cached content."""
+        content, record = (
+            await self.cached_content(match_id, view),
+            await self.active.get(match_id),
+        )
+        if content is None:
+            return None
+        return DisplaySnapshot(
+            content, pipeline_state(record).published_events if record is not None else ()
+        )
+
+    async def _compute(self, match: MatchView, view: str) -> CachedDisplay:
+        feed = _scheduled_feed(match) if match.cached is None else match.cached.feed
         now = self.clock.milliseconds()
-        state = build_display(feed, view, timestamp=now // 1000, is_stale=is_stale)
+        state = build_display(feed, view, timestamp=now // 1000, is_stale=match.is_stale)
+        content = display_content(state, max_content_bytes("update"))
         computed = CachedDisplay(
             match_id=feed.match_id,
             team_id=view,
-            content=msgspec.json.encode(
-                display_content(state, max_content_bytes("update"))
-            ).decode(),
+            content=msgspec.json.encode(content).decode(),
             computed_at=now,
             expires_at=now // 1000
-            + (RUNNING_SECONDS if feed.status.is_running else RESTING_SECONDS),
+            + (RUNNING_TTL_SECONDS if feed.status.is_running else IDLE_TTL_SECONDS),
         )
         await self.displays.put(computed)
         return computed
 
 
-def _announced(match: MatchView) -> MatchFeed:
-    """A match that nothing was heard of yet: who plays, and when."""
+def _scheduled_feed(match: MatchView) -> MatchFeed:
+    """Return a feed without scores, for a match that the score service has not covered yet."""
     fixture = match.fixture
     home, away = (
-        _side(team_id, team) for team_id, team in zip(fixture.team_ids, match.sides, strict=True)
+        _side(team_id, team)
+        for team_id, team in zip(fixture.team_ids, match.team_records, strict=True)
     )
     return MatchFeed(
         match_id=fixture.match_id,
@@ -106,8 +143,6 @@ def _announced(match: MatchView) -> MatchFeed:
 
 
 def _side(team_id: str, team: Team | None) -> Side:
-    return (
-        Side(team_id, "", "")
-        if team is None
-        else Side(team_id, team.name, team.code, team.image_url)
-    )
+    if team is None:
+        return Side(team_id, "", "")
+    return Side(team_id, team.name, team.code, team.image_url)

@@ -1,8 +1,8 @@
-"""What was last heard of each match, kept in `cricket-fixture-cache` for those who ask while the score service does not answer.
+"""Caches the last feed of each match in `cricket-fixture-cache`.
 
-The scorecard is kept as JSON; the balls of a match are with `match-processing-state`. A live match
-is heard of every few seconds, so its entry lives for hours only, and one that has not been renewed
-for a while is stale: it is shown, and marked.
+Requests read the cached feed, so that they do not depend on the score service. The cache stores the
+scorecard as JSON; `match-processing-state` stores the balls. A feed of a running match that was not
+renewed for 30 s is served and marked stale.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,73 +17,74 @@ from tally.cricket.repository.fixture_cache import FixtureCacheRepository
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
 
-KNOWN_SECONDS: Final = 1.0
-STALE_MS: Final = 30_000
-LIVE_SECONDS: Final = 6 * 3_600
-COMING_SECONDS: Final = 7 * 86_400
-OVER_SECONDS: Final = 30 * 86_400
+MEMORY_TTL_SECONDS: Final = 1.0
+STALE_AFTER_MS: Final = 30_000
+LIVE_TTL_SECONDS: Final = 6 * 3_600
+UPCOMING_TTL_SECONDS: Final = 7 * 86_400
+FINISHED_TTL_SECONDS: Final = 30 * 86_400
 
 _decoder: Final = msgspec.json.Decoder(MatchFeed)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A match as it was last heard of, and what was added to it.
+class CachedFeed:
+    """The last feed of a match and its enrichment.
 
-    `is_stale`: it should have been heard of since.
+    `is_stale` is set when the feed of a running match is older than 30 s.
     """
 
     feed: MatchFeed
-    at: int
+    cached_at: int
     is_stale: bool
     enrichment: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class FeedCache:
-    """`known` keeps for a moment what was read, since lists and pages ask for the same matches again and again."""
+    """Reads and writes cached feeds; `memory` keeps decoded feeds for a second."""
 
-    cache: FixtureCacheRepository
+    repository: FixtureCacheRepository
     clock: Clock
-    known: TTLCache[str, Heard]
+    memory: TTLCache[str, CachedFeed]
 
     async def put(self, feed: MatchFeed) -> None:
-        """Remember a match as it is now."""
-        await self.cache.put(entry_of(feed, self.clock.milliseconds()))
-        self.known.remove(feed.match_id)
+        await self.repository.put(feed_cache_entry(feed, self.clock.milliseconds()))
+        self.memory.remove(feed.match_id)
 
-    async def get(self, match_id: str) -> Heard | None:
-        heard = self.known.get(match_id)
-        if heard is None:
-            found = await self.cache.get(match_id, self.clock.seconds())
-            heard = None if found is None else self._heard(found)
-        return heard
+    async def get(self, match_id: str) -> CachedFeed | None:
+        cached = self.memory.get(match_id)
+        if cached is None:
+            entry = await self.repository.get(match_id, self.clock.seconds())
+            cached = None if entry is None else self._decode(entry)
+        return cached
 
-    async def get_many(self, match_ids: Iterable[str]) -> Mapping[str, Heard]:
-        """Those that were heard of, by id."""
-        wanted = list(dict.fromkeys(match_ids))
-        heard = {
-            match_id: each for match_id in wanted if (each := self.known.get(match_id)) is not None
+    async def get_many(self, match_ids: Iterable[str]) -> Mapping[str, CachedFeed]:
+        """Return the cached feeds of these matches by id, without those that have none."""
+        unique_ids = list(dict.fromkeys(match_ids))
+        feeds = {
+            match_id: cached
+            for match_id in unique_ids
+            if (cached := self.memory.get(match_id)) is not None
         }
-        missing = [match_id for match_id in wanted if match_id not in heard]
-        for found in (
-            (await self.cache.get_many(missing, self.clock.seconds())).values() if missing else ()
-        ):
-            heard[found.match_id] = self._heard(found)
-        return heard
+        missing = [match_id for match_id in unique_ids if match_id not in feeds]
+        if missing:
+            entries = await self.repository.get_many(missing, self.clock.seconds())
+            for entry in entries.values():
+                feeds[entry.match_id] = self._decode(entry)
+        return feeds
 
-    def _heard(self, found: CachedFixture) -> Heard:
-        feed = _decoder.decode(found.content)
-        is_late = found.cached_at + STALE_MS < self.clock.milliseconds()
-        heard = Heard(
-            feed, found.cached_at, feed.status.is_running and is_late, found.enrichment or {}
+    def _decode(self, entry: CachedFixture) -> CachedFeed:
+        feed = _decoder.decode(entry.content)
+        is_old = entry.cached_at + STALE_AFTER_MS < self.clock.milliseconds()
+        cached = CachedFeed(
+            feed, entry.cached_at, feed.status.is_running and is_old, entry.enrichment or {}
         )
-        self.known.put(found.match_id, heard)
-        return heard
+        self.memory.put(entry.match_id, cached)
+        return cached
 
 
-def entry_of(feed: MatchFeed, now: int) -> CachedFixture:
-    """The cache's entry for a match, without its balls; how long it lives depends on how the match stands."""
+def feed_cache_entry(feed: MatchFeed, now: int) -> CachedFixture:
+    """Return the cache entry for a feed, without its balls; the TTL depends on the match status."""
     scorecard = msgspec.structs.replace(feed, balls=None)
     return CachedFixture(
         match_id=feed.match_id,
@@ -91,11 +92,11 @@ def entry_of(feed: MatchFeed, now: int) -> CachedFixture:
         starting_at=feed.starts_at,
         content=msgspec.json.encode(scorecard).decode(),
         cached_at=now,
-        expires_at=now // 1000 + _lifetime(feed.status),
+        expires_at=now // 1000 + _ttl_seconds(feed.status),
     )
 
 
-def _lifetime(status: MatchStatus) -> int:
+def _ttl_seconds(status: MatchStatus) -> int:
     if status.is_over:
-        return OVER_SECONDS
-    return LIVE_SECONDS if status.is_running else COMING_SECONDS
+        return FINISHED_TTL_SECONDS
+    return LIVE_TTL_SECONDS if status.is_running else UPCOMING_TTL_SECONDS

@@ -1,42 +1,42 @@
-"""Competitions: all of them, one, the active ones, and what an administrator changes about one."""
+"""Reads leagues, and updates and deletes them for administrators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tally.cricket.model.errors import league_not_found, nothing_to_change
 from tally.cricket.model.records import League
 from tally.cricket.repository.leagues import LeagueRepository
-from tally.errors import Invalid, NotFound
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
 
-KNOWN_SECONDS: Final = 60.0
+CACHE_SECONDS: Final = 60.0
 ALL: Final = "*"
 ACTIVE: Final = "active"
 
 
 @dataclass(frozen=True, slots=True)
 class LeagueService:
-    """`known` holds all leagues and the active ones, read a moment ago."""
+    """`cache` contains the list of all leagues and the list of active ones."""
 
     leagues: LeagueRepository
     clock: Clock
-    known: TTLCache[str, tuple[League, ...]]
+    cache: TTLCache[str, tuple[League, ...]]
 
     async def all(self) -> tuple[League, ...]:
-        found = self.known.get(ALL)
-        if found is None:
-            found = tuple(await self.leagues.all())
-            self.known.put(ALL, found)
-        return found
+        leagues = self.cache.get(ALL)
+        if leagues is None:
+            leagues = tuple(await self.leagues.all())
+            self.cache.put(ALL, leagues)
+        return leagues
 
     async def active(self) -> tuple[League, ...]:
-        """Those whose matches are synced and announced, as they were at most a minute ago."""
-        found = self.known.get(ACTIVE)
-        if found is None:
-            found = tuple(await self.leagues.active())
-            self.known.put(ACTIVE, found)
-        return found
+        """Return the leagues whose matches are synced; up to a minute old."""
+        leagues = self.cache.get(ACTIVE)
+        if leagues is None:
+            leagues = tuple(await self.leagues.active())
+            self.cache.put(ACTIVE, leagues)
+        return leagues
 
     async def by_id(self) -> Mapping[str, League]:
         return {league.league_id: league for league in await self.all()}
@@ -44,42 +44,35 @@ class LeagueService:
     async def get(self, league_id: str) -> League:
         league = await self.leagues.get(league_id)
         if league is None:
-            raise _no_league()
+            raise league_not_found()
         return league
 
-    async def named(self, code_or_id: str) -> League:
-        """The league with this code or id: people type IPL, programs have the number."""
+    async def find(self, code_or_id: str) -> League:
+        """Return the league with this code (in any case) or id."""
         wanted = code_or_id.casefold()
-        league = next(
-            (each for each in await self.all() if wanted in {each.league_id, each.code.casefold()}),
-            None,
-        )
-        if league is None:
-            raise _no_league()
-        return league
+        for league in await self.all():
+            if wanted in {league.league_id, league.code.casefold()}:
+                return league
+        raise league_not_found()
 
-    async def change(self, league_id: str, changes: Mapping[str, Any]) -> League:
+    async def update(self, league_id: str, changes: Mapping[str, Any]) -> League:
+        """Change fields of a league; syncs do not overwrite a changed name or image."""
         if not changes:
-            raise Invalid("There is nothing to change", code="nothing_to_change")
+            raise nothing_to_change()
         now = self.clock.milliseconds()
         edited = {"edited_at": now} if {"name", "image_url"} & changes.keys() else {}
         league = await self.leagues.update(league_id, **changes, **edited, updated_at=now)
         if league is None:
-            raise _no_league()
-        self.forget()
+            raise league_not_found()
+        self.clear_cache()
         return league
 
     async def delete(self, league_id: str) -> None:
-        """Take a league away; the next sync brings it back if SportMonks still has it."""
+        """Delete a league. The next sync creates it again if SportMonks still lists it."""
         if not await self.leagues.delete(league_id):
-            raise _no_league()
-        self.forget()
+            raise league_not_found()
+        self.clear_cache()
 
-    def forget(self) -> None:
-        """Read anew at the next question."""
-        self.known.remove(ALL)
-        self.known.remove(ACTIVE)
-
-
-def _no_league() -> NotFound:
-    return NotFound("There is no such league", code="league_not_found")
+    def clear_cache(self) -> None:
+        self.cache.remove(ALL)
+        self.cache.remove(ACTIVE)

@@ -1,56 +1,56 @@
-"""Sides: all of them, one, those of a season, and what an administrator changes about one."""
+"""Reads teams, and updates them for administrators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tally.cricket.model.errors import nothing_to_change, team_not_found
 from tally.cricket.model.records import Team, TeamSeason
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
-from tally.errors import Invalid, NotFound
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
 
-KNOWN_SECONDS: Final = 60.0
+CACHE_SECONDS: Final = 60.0
 ALL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class TeamService:
-    """`known` holds the whole list, read a moment ago: there are a hundred sides, and every request wants two."""
+    """`cache` contains the map of all teams: there are about a hundred, and every match needs two."""
 
     teams: TeamRepository
     seasons: TeamSeasonRepository
     clock: Clock
-    known: TTLCache[str, Mapping[str, Team]]
+    cache: TTLCache[str, Mapping[str, Team]]
 
     async def all(self) -> list[Team]:
         return list((await self.by_id()).values())
 
     async def by_id(self) -> Mapping[str, Team]:
-        """All sides by id, as they were at most a minute ago."""
-        found = self.known.get(ALL)
-        if found is None:
-            found = {team.team_id: team for team in await self.teams.all()}
-            self.known.put(ALL, found)
-        return found
+        """Return all teams by id; up to a minute old."""
+        teams = self.cache.get(ALL)
+        if teams is None:
+            teams = {team.team_id: team for team in await self.teams.all()}
+            self.cache.put(ALL, teams)
+        return teams
 
     async def get(self, team_id: str) -> Team:
         team = await self.teams.get(team_id)
         if team is None:
-            raise NotFound("There is no such team", code="team_not_found")
+            raise team_not_found()
         return team
 
-    async def of_season(self, season_id: str) -> list[TeamSeason]:
+    async def season_teams(self, season_id: str) -> list[TeamSeason]:
         return await self.seasons.of_season(season_id)
 
-    async def change(self, team_id: str, changes: Mapping[str, Any]) -> Team:
-        """The side with these of its fields changed; from then on a sync leaves it alone."""
+    async def update(self, team_id: str, changes: Mapping[str, Any]) -> Team:
+        """Change fields of a team; later syncs do not overwrite them."""
         if not changes:
-            raise Invalid("There is nothing to change", code="nothing_to_change")
+            raise nothing_to_change()
         now = self.clock.milliseconds()
         team = await self.teams.update(team_id, **changes, updated_at=now, edited_at=now)
         if team is None:
-            raise NotFound("There is no such team", code="team_not_found")
-        self.known.remove(ALL)
+            raise team_not_found()
+        self.cache.remove(ALL)
         return team

@@ -1,1 +1,1 @@
-"""Synchronizes leagues, teams and fixtures from the score service."""
+"""Syncs reference data from the score service."""

@@ -1,0 +1,68 @@
+"""Schemas of the admin endpoints."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from tally.cricket.api.schemas.fields import CamelCaseBody, Id, PageLimit
+from tally.cricket.service.queries.admin import MatchDiagnostics
+from tally.kit.body import StrictStruct
+
+
+class AdminFixtureQuery(StrictStruct, frozen=True, rename="camel"):
+    league_id: Id
+    limit: PageLimit = 50
+    cursor: str | None = None
+
+
+class SyncRequest(StrictStruct, frozen=True):
+    what: Literal["leagues", "teams", "fixtures", "all"] = "all"
+
+
+class SyncReport(CamelCaseBody, frozen=True):
+    """The number of created, updated and unchanged records per sync."""
+
+    synced: dict[str, dict[str, int]]
+
+
+class MatchStateBody(CamelCaseBody, frozen=True):
+    """The pipeline state of a match, for diagnosing why a push was or was not sent.
+
+    It has one field per stored value.
+    """
+
+    match_id: str
+    poller_state: str | None
+    owner: str
+    last_updated_at: int | None
+    version: int
+    cooldowns: dict[str, int]
+    last_ball_id: int | None
+    hashes: dict[str, str]
+    activities: dict[str, int]
+    followers: int
+    channel_id: str | None
+
+
+class ReplayRequest(StrictStruct, frozen=True, rename="camel"):
+    """The speed factor of the replay, and how long its data is kept after it ends."""
+
+    speed: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 60
+    keep_minutes: Annotated[int, msgspec.Meta(ge=1, le=1440)] = 60
+
+
+def match_state_body(diagnostics: MatchDiagnostics) -> MatchStateBody:
+    active, processing = diagnostics.active, diagnostics.processing
+    return MatchStateBody(
+        match_id=diagnostics.fixture.match_id,
+        poller_state=None if active is None else active.poller_state.value,
+        owner="" if active is None else active.owner,
+        last_updated_at=None if active is None else active.last_updated_at,
+        version=0 if active is None else active.version,
+        cooldowns={} if active is None else dict(active.cooldowns),
+        last_ball_id=None if processing is None else processing.last_ball_id,
+        hashes=diagnostics.hashes,
+        activities=diagnostics.activities,
+        followers=diagnostics.followers,
+        channel_id=None if active is None else active.channel_id,
+    )
