@@ -109,7 +109,7 @@ def test_each_backend_answers_its_request(tmp_path: Path) -> None:
     backends = "collect,cricket,devices,scoreboard"
     with started(tmp_path, "up", "--port", "0", TALLY_BACKENDS=backends) as program:
         assert program.stdout is not None
-        output = read_until(program.stdout, "Ctrl-C stops it")
+        output = read_until(program.stdout, "Press Ctrl-C to stop")
         [url] = re.findall(r"(http://\S+)/health\b", output)[:1]
         [issuer] = re.findall(r"Sign-in for cricket.*?(http://[\d.:]+)", output)
         script = requests.replace("http://127.0.0.1:8080", url).replace(

@@ -92,7 +92,7 @@ class InstanceSettings:
         default=3_000,
         metadata=setting(
             integer(0, 10**9),
-            "Start the writer process above this write rate (transactions per second); 0 disables it.",
+            "Start the writer process above this rate of bulk transactions per second; 0 disables it.",
         ),
     )
     dynamodb_endpoint: str | None = field(
