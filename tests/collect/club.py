@@ -173,7 +173,7 @@ class Club:
 
     async def apply(self) -> None:
         """Wait for Strava to have told everything, and apply it."""
-        await self.strava.webhooks.settled()
+        await self.strava.webhooks.wait_idle()
         await self.collect.worker.run()
 
     async def sign_in(self, browser: Browser, name: str) -> Answer:

@@ -191,7 +191,7 @@ async def test_a_deleted_account_leaves_nothing_but_its_audit(club: Club) -> Non
     assert answer.status == 204
     assert ann.browser.session is None
     expect_refused(await elsewhere.get("/me"), 401, "invalid_session")
-    assert club.strava.authorizations.granted(ann.athlete_id) is None
+    assert club.strava.authorizations.access_of(ann.athlete_id) is None
     assert club.issuer.users.find(ann.user_id) is None
     assert [item for item in await club.stored(COMMIT_COLLECT) if ann.user_id in str(item)] == []
     assert (await bob.browser.get("/me")).status == 200
@@ -219,7 +219,7 @@ async def test_events_of_a_deleted_account_write_nothing(club: Club) -> None:
     """What was still on its way finds nobody."""
     ann = await club.member()
     club.strava.record(ann.athlete_id, "Ride", 9000)
-    await club.strava.webhooks.settled()
+    await club.strava.webhooks.wait_idle()
     assert (await ann.browser.send("DELETE", "/account")).status == 204
     await club.apply()
     assert [item for item in await club.stored(COMMIT_COLLECT) if ann.user_id in str(item)] == []

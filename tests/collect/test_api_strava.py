@@ -87,7 +87,7 @@ async def test_fifty_deliveries_at_once_are_one_workout_and_no_double_mint(fresh
     fresh.strava.webhooks.hold()
     ride = fresh.strava.record(ann.athlete_id, "Ride", 5000)
     fresh.strava.webhooks.redeliver(event(ann, ride.id), 50)
-    await fresh.strava.webhooks.settled()
+    await fresh.strava.webhooks.wait_idle()
     assert {delivery.status for delivery in fresh.strava.webhooks.log} == {200}
     await asyncio.gather(*(fresh.collect.worker.run() for _ in range(5)))
     first = await ann.shown(made["milestoneId"])
@@ -122,7 +122,7 @@ async def test_events_that_arrive_in_any_order_end_in_the_newest_state(club: Clu
     ann = await club.member()
     kept = club.strava.record(ann.athlete_id, "Ride", 1000, name="first")
     gone = club.strava.record(ann.athlete_id, "Ride", 2000)
-    await club.strava.webhooks.settled()
+    await club.strava.webhooks.wait_idle()
     club.strava.webhooks.hold()
     for name in ("second", "third"):
         await club.clock.advance(1)
@@ -159,7 +159,7 @@ async def test_workers_that_refresh_at_once_end_with_one_pair_that_works(club: C
         club.leap(6 * 3600)
         for _ in range(6):
             club.strava.record(ann.athlete_id, "Ride", 1000)
-        await club.strava.webhooks.settled()
+        await club.strava.webhooks.wait_idle()
         await club.meanwhile(asyncio.gather(*(club.collect.worker.run() for _ in range(5))))
         club.leap(61)
         await club.apply()
@@ -311,7 +311,7 @@ async def test_a_second_athlete_takes_the_place_of_the_first(club: Club) -> None
     second = club.strava.add_athlete("Second")
     assert (await club.link(ann.browser, second.id)).status == 303
     assert (await ann.browser.get("/strava/status")).json["athleteId"] == second.id
-    assert club.strava.authorizations.granted(ann.athlete_id) is None
+    assert club.strava.authorizations.access_of(ann.athlete_id) is None
     await club.apply()
     assert (await club.link(bob.browser, ann.athlete_id)).status == 303
     assert (await ann.browser.get("/strava/status")).json["athleteId"] == second.id
@@ -321,12 +321,12 @@ async def test_unlinking_revokes_and_forgets(club: Club) -> None:
     """A second time there is nothing to unlink; linking again works, also past the news of the first unlinking."""
     ann = await club.member()
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
-    assert club.strava.authorizations.granted(ann.athlete_id) is None
+    assert club.strava.authorizations.access_of(ann.athlete_id) is None
     assert (await ann.browser.get("/strava/status")).json["connected"] is False
     expect_refused(
         await ann.browser.send("DELETE", "/strava/connection"), 404, "strava_not_connected"
     )
-    await club.strava.webhooks.settled()
+    await club.strava.webhooks.wait_idle()
     await club.clock.advance(5)
     assert (await club.link(ann.browser, ann.athlete_id)).status == 303
     await club.apply()
@@ -340,13 +340,13 @@ async def test_unlinking_cleans_up_where_the_owner_is_missing(club: Club) -> Non
         Delete(COMMIT_COLLECT, item_key(athlete_pk(ann.athlete_id), OWNER))
     )
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
-    assert club.strava.authorizations.granted(ann.athlete_id) is None
+    assert club.strava.authorizations.access_of(ann.athlete_id) is None
     assert [
         item
         for item in await club.stored(COMMIT_COLLECT)
         if str(ann.athlete_id) in str(item.get("PK"))
     ] == []
-    await club.strava.webhooks.settled()
+    await club.strava.webhooks.wait_idle()
     await club.clock.advance(5)
     assert (await club.link(ann.browser, ann.athlete_id)).status == 303
     await club.apply()

@@ -45,7 +45,7 @@ async def test_whoever_watches_here_sees_what_was_minted_there(pair: Club) -> No
         told = [await heard_until(stream, b"event: milestone", 1) for stream in (first, second)]
         for rides in (2000, 1500):
             pair.strava.record(ann.athlete_id, "Ride", rides)
-        await pair.strava.webhooks.settled()
+        await pair.strava.webhooks.wait_idle()
         await asyncio.wait_for(until_shown(ann, milestone_id, 3), 30)
         await pair.clock.until_sleeping()
         await pair.clock.advance(POLL_SECONDS)
@@ -79,7 +79,7 @@ async def test_a_server_that_is_killed_at_work_loses_and_doubles_nothing(tmp_pat
         milestone_id = (await ann.milestone())["milestoneId"]
         for _ in range(24):
             club.strava.record(ann.athlete_id, "Ride", 500)
-        await club.strava.webhooks.settled()
+        await club.strava.webhooks.wait_idle()
         async with second_server(club):
             await asyncio.wait_for(until_shown(ann, milestone_id, 1), 60)
         club.leap(3600)
@@ -97,7 +97,7 @@ async def test_two_workers_mint_every_part_once(pair: Club) -> None:
     for _ in range(24):
         pair.strava.record(ann.athlete_id, "Ride", 500)
         pair.strava.webhooks.duplicates = 1
-    await pair.strava.webhooks.settled()
+    await pair.strava.webhooks.wait_idle()
 
     async def work_too() -> None:
         while True:

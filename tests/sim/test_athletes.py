@@ -15,16 +15,16 @@ from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
 from tally.sim.athletes.athlete import VirtualAthlete
 from tally.sim.athletes.collect_client import CollectClient
-from tally.sim.athletes.display import rendered, summary
+from tally.sim.athletes.display import athletes_line, render_athletes
 from tally.sim.athletes.fleet import AcceleratedClock, AthleteFleet, random_goal
 from tally.sim.athletes.strava_client import StravaControlClient
 from tally.sim.athletes.training import (
     DISCIPLINES,
-    WEEK,
+    WEEK_SECONDS,
     part_of_day,
     random_profile,
     random_rest_seconds,
-    random_workout,
+    random_session,
     seconds_until_daylight,
 )
 from tally.sim.oidc.keys import SigningKeys
@@ -89,7 +89,7 @@ def fleet_of(
 async def live_through(fleet: AthleteFleet, clock: ManualClock, hours: int) -> None:
     """From one who wakes to the next: time goes on only while everybody is at rest or on the way, however fast the network is."""
     end = clock.monotonic() + hours * 3600
-    async with fleet.living():
+    async with fleet.running():
         await clock.until_sleeping(len(fleet.athletes))
         while (due := clock.next_due()) is not None and due <= end:
             await clock.advance(due - clock.monotonic())
@@ -100,11 +100,11 @@ async def live_through(fleet: AthleteFleet, clock: ManualClock, hours: int) -> N
 def test_an_effort_is_one_that_people_make(seed: int, hour: int) -> None:
     """Neither too far nor too fast, with pauses, and no hills indoors or in the water."""
     rng = random.Random(seed)
-    effort = random_workout(rng, random_profile(rng, seed % 1000), hour)
+    effort = random_session(rng, random_profile(rng, seed % 1000), hour)
     (discipline,) = [
         each for each in DISCIPLINES if effort.sport_type in (*each.sport_types, each.indoor)
     ]
-    assert 0 < effort.distance <= discipline.longest
+    assert 0 < effort.distance <= discipline.max_distance
     slowest, fastest = SPEEDS[discipline.family]
     assert slowest < effort.distance / effort.moving_time < fastest
     assert effort.moving_time <= effort.elapsed_time <= effort.moving_time * 1.3
@@ -120,7 +120,7 @@ def test_the_same_seed_makes_the_same_person_and_day(seed: int) -> None:
     person = random_profile(first, 5)
     assert person == random_profile(second, 5)
     assert random_goal(first, person) == random_goal(second, person)
-    assert random_workout(first, person, 8) == random_workout(second, person, 8)
+    assert random_session(first, person, 8) == random_session(second, person, 8)
 
 
 def test_a_large_fleet_has_all_kinds_and_no_namesakes() -> None:
@@ -141,8 +141,8 @@ def test_people_go_out_about_as_often_as_they_mean_to() -> None:
         person = random_profile(rng, number)
         pauses = [random_rest_seconds(rng, person) for _ in range(2000)]
         assert min(pauses) >= 4 * 3600
-        times_a_week = WEEK * len(pauses) / sum(pauses)
-        assert 0.6 < times_a_week / person.times_a_week < 1.6
+        times_a_week = WEEK_SECONDS * len(pauses) / sum(pauses)
+        assert 0.6 < times_a_week / person.sessions_per_week < 1.6
 
 
 def test_few_set_out_at_night() -> None:
@@ -182,12 +182,12 @@ async def test_days_go_by_and_activities_come(
 ) -> None:
     """Each starts when its athlete went out and is there when they are back; the diary knows of all."""
     fleet = fleet_of(http, strava, clock)
-    await fleet.gather(5)
+    await fleet.sign_up(5)
     await live_through(fleet, clock, 14 * 24)
     by_athlete = Counter(activity.athlete_id for activity in strava.activities.values())
-    deleted = sum(athlete.diary.deletions for athlete in fleet.athletes)
+    deleted = sum(athlete.stats.deletions for athlete in fleet.athletes)
     assert by_athlete.total() + deleted == sum(
-        athlete.diary.activities for athlete in fleet.athletes
+        athlete.stats.activities for athlete in fleet.athletes
     )
     assert set(by_athlete) == set(strava.athletes)
     now, begin = clock.seconds(), round(START.timestamp())
@@ -195,7 +195,7 @@ async def test_days_go_by_and_activities_come(
         begin < each.start < each.start + each.elapsed_time <= now
         for each in strava.activities.values()
     )
-    assert all(athlete.diary.failures == 0 for athlete in fleet.athletes)
+    assert all(athlete.stats.failures == 0 for athlete in fleet.athletes)
 
 
 async def test_the_same_seed_makes_the_same_fortnight(http: Client) -> None:
@@ -205,11 +205,11 @@ async def test_the_same_seed_makes_the_same_fortnight(http: Client) -> None:
         clock = ManualClock(START)
         async with StravaSimulator(ManualClock(START)).serving() as strava:
             fleet = fleet_of(http, strava, clock)
-            await fleet.gather(3)
+            await fleet.sign_up(3)
             await live_through(fleet, clock, 14 * 24)
             lives.append(
                 [
-                    (athlete.character, athlete.diary.activities, athlete.diary.metres)
+                    (athlete.profile, athlete.stats.activities, athlete.stats.distance)
                     for athlete in fleet.athletes
                 ]
             )
@@ -221,8 +221,8 @@ async def test_people_have_second_thoughts(
 ) -> None:
     """In three months somebody renames, hides and deletes."""
     fleet = fleet_of(http, strava, clock)
-    await fleet.gather(8)
-    async with fleet.living():
+    await fleet.sign_up(8)
+    async with fleet.running():
         for _ in range(13 * 7):
             await clock.until_sleeping(len(fleet.athletes))
             await clock.advance(86_400)
@@ -231,7 +231,7 @@ async def test_people_have_second_thoughts(
     assert any(activity.name.endswith("with friends") for activity in activities)
     assert any(activity.private for activity in activities)
     edits, deletions = (
-        sum(getattr(each.diary, name) for each in fleet.athletes) for name in ("edits", "deletions")
+        sum(getattr(each.stats, name) for each in fleet.athletes) for name in ("edits", "deletions")
     )
     assert edits > 10
     assert deletions > 0
@@ -242,15 +242,15 @@ async def test_they_join_what_there_is_to_join(
 ) -> None:
     """Everybody logs in as themselves, links their own account, and sets a goal in the sport they love."""
     fleet = fleet_of(http, strava, clock, club=club)
-    await fleet.gather(10)
-    assert [athlete.diary.last for athlete in fleet.athletes] == ["joined"] * 10
+    await fleet.sign_up(10)
+    assert [athlete.stats.last_event for athlete in fleet.athletes] == ["joined"] * 10
     assert club.linked == {
-        each.character.name.replace(" ", "_"): each.athlete_id for each in fleet.athletes
+        each.profile.name.replace(" ", "_"): each.athlete_id for each in fleet.athletes
     }
     goals = dict(club.milestones)
     for athlete in fleet.athletes:
-        goal = goals[athlete.character.name.replace(" ", "_")]
-        assert goal["sport"] == athlete.character.favourite.family
+        goal = goals[athlete.profile.name.replace(" ", "_")]
+        assert goal["sport"] == athlete.profile.favourite.family
         assert goal["metric"] in {"DISTANCE_METERS", "ELEVATION_METERS"}
         assert goal["totalTarget"] > 0
 
@@ -260,9 +260,9 @@ async def test_an_issuer_that_approves_by_itself_is_fine_too(
 ) -> None:
     issuer.auto_approve = "Ana Silva"
     fleet = fleet_of(http, strava, clock, club=club)
-    await fleet.gather(3)
+    await fleet.sign_up(3)
     assert set(club.linked) == {
-        athlete.character.name.replace(" ", "_") for athlete in fleet.athletes
+        athlete.profile.name.replace(" ", "_") for athlete in fleet.athletes
     }
 
 
@@ -272,9 +272,9 @@ async def test_who_joined_is_heard_of(
     """Each activity is told by a webhook, and nothing else is."""
     await strava.webhooks.subscribe(f"{club.url}/webhooks/strava", VERIFY_TOKEN)
     fleet = fleet_of(http, strava, clock, club=club)
-    await fleet.gather(4)
+    await fleet.sign_up(4)
     await live_through(fleet, clock, 7 * 24)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     created = [event["object_id"] for event in club.events if event["aspect_type"] == "create"]
     deleted = [event["object_id"] for event in club.events if event["aspect_type"] == "delete"]
     assert len(created) > 4
@@ -290,11 +290,11 @@ async def test_who_cannot_join_trains_all_the_same(
         random.Random(7),
         CollectClient(http, f"{strava.url}/nothing"),
     )
-    await fleet.gather(1)
+    await fleet.sign_up(1)
     (athlete,) = fleet.athletes
-    assert athlete.diary.last.startswith("could not join: Expected a redirect from")
+    assert athlete.stats.last_event.startswith("could not join: Expected a redirect from")
     await live_through(fleet, clock, 14 * 24)
-    assert athlete.diary.activities > 0
+    assert athlete.stats.activities > 0
 
 
 async def test_who_cannot_upload_tries_again_another_day(
@@ -305,37 +305,37 @@ async def test_who_cannot_upload_tries_again_another_day(
     athlete = VirtualAthlete(
         person, 1, StravaControlClient(http, strava.url), clock, random.Random(1)
     )
-    fleet = AthleteFleet(athlete.accounts, clock, random.Random(1), athletes=[athlete])
+    fleet = AthleteFleet(athlete.strava, clock, random.Random(1), athletes=[athlete])
     await live_through(fleet, clock, 14 * 24)
-    assert athlete.diary.failures > 1
-    assert (athlete.diary.activities, athlete.diary.last) == (
+    assert athlete.stats.failures > 1
+    assert (athlete.stats.activities, athlete.stats.last_event) == (
         0,
-        "POST activities got 404 from the Strava simulator",
+        "The Strava simulator returned 404 for POST activities",
     )
 
 
 async def test_a_simulator_that_is_not_there_is_named(http: Client, clock: ManualClock) -> None:
     fleet = AthleteFleet(StravaControlClient(http, "http://127.0.0.1:9"), clock, random.Random(1))
     with pytest.raises(
-        Unavailable, match=r"The Strava simulator at http://127\.0\.0\.1:9 does not answer"
+        Unavailable, match=r"Cannot reach the Strava simulator at http://127\.0\.0\.1:9"
     ):
-        await fleet.gather(1)
+        await fleet.sign_up(1)
 
 
 async def test_the_display_shows_the_busiest_and_the_sums(
     http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
     fleet = fleet_of(http, strava, clock)
-    await fleet.gather(20)
-    fleet.athletes[-1].diary.metres = 42_195.0
-    fleet.athletes[-1].diary.last = "Morning Run, 42.2 km"
+    await fleet.sign_up(20)
+    fleet.athletes[-1].stats.distance = 42_195.0
+    fleet.athletes[-1].stats.last_event = "Morning Run, 42.2 km"
     console = Console(width=160, record=True)
-    console.print(rendered(fleet, await fleet.accounts.state()))
+    console.print(render_athletes(fleet, await fleet.strava.state()))
     shown = console.export_text()
-    assert "20 athletes, 2026-05-04T06:00:00Z in their world" in shown
+    assert "20 athletes, simulated time 2026-05-04T06:00:00Z" in shown
     first_row = next(line for line in shown.splitlines() if " km " in line)
-    assert fleet.athletes[-1].character.name in first_row
+    assert fleet.athletes[-1].profile.name in first_row
     assert "42.2 km" in first_row
     assert "and 5 more" in shown
     assert "0 accepted in 0 attempts" in shown
-    assert "does not answer" in summary(fleet, None)
+    assert "does not respond" in athletes_line(fleet, None)

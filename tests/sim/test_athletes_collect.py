@@ -18,7 +18,7 @@ from tests.sim.test_athletes import live_through
 
 async def milestone_of(club: Club, athlete: VirtualAthlete) -> Any:
     browser = club.browser()
-    await club.sign_in(browser, athlete.character.name)
+    await club.sign_in(browser, athlete.profile.name)
     (milestone,) = (await browser.get("/milestones")).json["milestones"]
     return milestone
 
@@ -45,12 +45,12 @@ async def test_a_week_of_training_is_a_week_of_progress(tmp_path: Path) -> None:
         fleet = AthleteFleet(
             StravaControlClient(club.client, club.strava.url), clock, random.Random(7), collect
         )
-        await fleet.gather(4)
-        assert [athlete.diary.last for athlete in fleet.athletes] == ["joined"] * 4
+        await fleet.sign_up(4)
+        assert [athlete.stats.last_event for athlete in fleet.athletes] == ["joined"] * 4
         await live_through(fleet, clock, 7 * 24)
         await club.apply()
         assert len(club.strava.activities) > 4
         for athlete in fleet.athletes:
             milestone = await milestone_of(club, athlete)
             assert milestone["progress"] == pytest.approx(done(club, athlete, milestone))
-            assert milestone["sport"] == athlete.character.favourite.family
+            assert milestone["sport"] == athlete.profile.favourite.family

@@ -128,7 +128,7 @@ def test_athletes_train_and_the_sums_are_told() -> None:
     [
         (
             ("--strava", "http://127.0.0.1:9"),
-            "The Strava simulator at http://127.0.0.1:9 does not answer",
+            "Cannot reach the Strava simulator at http://127.0.0.1:9",
         ),
         (
             ("--url", "http://127.0.0.1:9", "--strava-port", "0", "--oidc-port", "0"),

@@ -320,7 +320,7 @@ async def test_who_deauthorizes_takes_back_everything(
     assert (await refresh(strava, http, grant.refresh_token))[0] == 400
     strava.record(ana.id)
     strava.deauthorize(ana.id)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [event["object_type"] for event in subscribed.events] == ["activity", "athlete"]
     last = subscribed.events[-1]
     assert (last["object_id"], last["owner_id"], last["updates"]) == (
@@ -531,7 +531,7 @@ async def test_events_say_what_happened(
 ) -> None:
     """Creation, a change of title, type or privacy, and deletion; a corrected distance is not told."""
     ride = strava.record(ana.id, "Ride", 10_000)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     for changed in (
         {"name": "Evening"},
         {"sport_type": "TrailRun"},
@@ -539,9 +539,9 @@ async def test_events_say_what_happened(
         {"distance": 1.0},
     ):
         strava.edit(ride.id, **changed)
-        await strava.webhooks.settled()
+        await strava.webhooks.wait_idle()
     strava.delete(ride.id)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [(event["aspect_type"], event["updates"]) for event in subscribed.events] == [
         ("create", {}),
         ("update", {"title": "Evening"}),
@@ -564,11 +564,11 @@ async def test_a_world_that_runs_for_long_can_keep_the_latest_alone(
     subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     """Of activities, of what was asked, and of what was told."""
-    strava.most_activities = 2
-    strava.webhooks.remember(2)
+    strava.max_activities = 2
+    strava.webhooks.limit_log(2)
     strava.faults.limit_requests(2)
     made = [strava.record(ana.id).id for _ in range(3)]
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert list(strava.activities) == made[1:]
     assert len(strava.webhooks.log) == 2
     assert strava.faults.requests.maxlen == 2
@@ -579,12 +579,12 @@ async def test_privacy_looks_like_deletion_to_who_may_not_see(
 ) -> None:
     strava.authorizations.grant(ana.id, PUBLIC)
     ride = strava.record(ana.id)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     for private in (True, False):
         strava.edit(ride.id, private=private)
-        await strava.webhooks.settled()
+        await strava.webhooks.wait_idle()
     strava.record(ana.id, private=True)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [event["aspect_type"] for event in subscribed.events] == ["create", "delete", "create"]
 
 
@@ -594,7 +594,7 @@ async def test_nothing_is_told_of_who_did_not_allow_it(
     strava.record(strava.add_athlete("Bo").id)
     strava.authorizations.grant(ana.id, frozenset({"read"}))
     strava.record(ana.id)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert subscribed.events == []
 
 
@@ -605,16 +605,16 @@ async def test_an_event_comes_up_to_three_times(
     subscribed.statuses = [500, 503, 200]
     strava.record(ana.id)
     for attempts in (1, 2):
-        await strava.webhooks.until_attempted(attempts)
+        await strava.webhooks.wait_for_attempts(attempts)
         await clock.advance(120)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [each.status for each in strava.webhooks.log] == [500, 503, 200]
     subscribed.statuses = [204, 302, 404, 200]
     strava.record(ana.id)
     for attempts in (4, 5):
-        await strava.webhooks.until_attempted(attempts)
+        await strava.webhooks.wait_for_attempts(attempts)
         await clock.advance(120)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [each.status for each in strava.webhooks.log][3:] == [204, 302, 404]
     assert len({str(event) for event in subscribed.events}) == 2
 
@@ -627,9 +627,9 @@ async def test_an_answer_after_two_seconds_is_none(
     await clock.until_sleeping()
     await clock.advance(2)
     subscribed.answering.set()
-    await strava.webhooks.until_attempted(1)
+    await strava.webhooks.wait_for_attempts(1)
     await clock.advance(120)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [each.status for each in strava.webhooks.log] == [0, 200]
 
 
@@ -638,9 +638,9 @@ async def test_events_can_come_more_than_once(
 ) -> None:
     strava.webhooks.duplicates = 2
     strava.record(ana.id)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     strava.webhooks.redeliver(strava.webhooks.log[0].event, times=47)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert len(subscribed.events) == 50
     assert len({str(event) for event in subscribed.events}) == 1
 
@@ -657,10 +657,10 @@ async def test_events_can_come_in_another_order(
 ) -> None:
     strava.webhooks.hold()
     made = [strava.record(ana.id).id for _ in range(5)]
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert subscribed.events == []
     strava.webhooks.release(order)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [made.index(event["object_id"]) for event in subscribed.events] == expected
 
 
@@ -670,7 +670,7 @@ async def test_events_can_be_shuffled_and_none_is_lost(
     strava.webhooks.hold()
     made = [strava.record(ana.id).id for _ in range(20)]
     strava.webhooks.release("shuffled")
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     heard = [event["object_id"] for event in subscribed.events]
     assert heard != made
     assert sorted(heard) == made
@@ -686,7 +686,7 @@ async def test_events_can_be_lost_or_late(
     await clock.until_sleeping()
     assert subscribed.events == []
     await clock.advance(30)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [event["object_id"] for event in subscribed.events] == [late.id]
 
 
@@ -699,9 +699,9 @@ async def test_a_receiver_that_is_gone_is_tried_again(
         await strava.webhooks.subscribe(other.url, VERIFY_TOKEN)
     strava.record(ana.id)
     for attempts in (1, 2, 3):
-        await strava.webhooks.until_attempted(attempts)
+        await strava.webhooks.wait_for_attempts(attempts)
         await clock.advance(120)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [(each.attempt, each.status) for each in strava.webhooks.log] == [(1, 0), (2, 0), (3, 0)]
 
 
@@ -717,12 +717,12 @@ async def test_the_world_goes_on_after_a_restart(
 ) -> None:
     """Tokens hold, activities are there, new ones have new ids, and the application still hears of them."""
     before, grant = strava.record(ana.id), strava.authorizations.grant(ana.id, ALL)
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     async with StravaSimulator(clock).serving() as again:
         load_snapshot(again, dump_snapshot(strava))
         assert (await fetch(again, http, before.id, grant.access_token)).status == 200
         after = again.record(ana.id)
-        await again.webhooks.settled()
+        await again.webhooks.wait_idle()
         await clock.advance(6 * 3600)
         assert (await refresh(again, http, grant.refresh_token))[0] == 200
         assert again.add_athlete("Bo").id != ana.id
@@ -744,17 +744,17 @@ async def test_it_can_be_driven_from_another_process(
             strava, http, "POST", "activities", {"athlete_id": eve["id"], "distance": 5.5}
         )
     ).json()
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     path = f"activities/{made['id']}"
     assert (await control(strava, http, "PATCH", path, {"name": "Renamed"})).status == 200
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert strava.activities[made["id"]].name == "Renamed"
     assert (await control(strava, http, "DELETE", path, None)).status == 204
     assert (await control(strava, http, "DELETE", path, None)).status == 404
     assert (
         await control(strava, http, "POST", f"athletes/{eve['id']}/deauthorize", None)
     ).status == 204
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
     assert [event["aspect_type"] for event in subscribed.events] == [
         "create",
         "update",

@@ -1,6 +1,6 @@
-"""Made-up people who ride, run, swim and walk, day after day, on a clock that may run fast.
+"""Virtual athletes who ride, run, swim and walk on an accelerated clock.
 
-They live in the Strava simulator, which tells whoever listens; given a running collect server, they
-first log in there, link their Strava account and set themselves a goal, as people do with a
-browser. `tally sim athletes` starts a fleet.
+They have accounts in the Strava simulator, which sends their activities as webhooks. With a collect
+server, they first log in there, link their Strava account and set a goal through a browser.
+`tally sim athletes` runs a fleet of them.
 """

@@ -1,4 +1,4 @@
-"""One made-up athlete: rests, goes out, uploads, and now and then has second thoughts."""
+"""A virtual athlete: rests, trains, uploads activities and sometimes edits or deletes them."""
 
 import random
 from collections import deque
@@ -11,79 +11,86 @@ from tally.sim.athletes.training import (
     DISCIPLINES,
     AthleteProfile,
     random_rest_seconds,
-    random_workout,
+    random_session,
     seconds_until_daylight,
 )
 
-RENAMES, RETYPES, HIDES, DELETES = 0.08, 0.04, 0.03, 0.05
+# Probabilities per activity.
+RENAME, CHANGE_TYPE, MAKE_PRIVATE, DELETE = 0.08, 0.04, 0.03, 0.05
 
 
 @dataclass(slots=True)
 class AthleteStats:
-    """What came of it so far."""
+    """What an athlete did so far."""
 
     activities: int = 0
-    metres: float = 0.0
-    climbed: float = 0.0
+    distance: float = 0.0
+    elevation: float = 0.0
     edits: int = 0
     deletions: int = 0
     failures: int = 0
-    last: str = ""
+    last_event: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualAthlete:
-    character: AthleteProfile
+    """An athlete with a Strava account."""
+
+    profile: AthleteProfile
     athlete_id: int
-    accounts: StravaControlClient
+    strava: StravaControlClient
     clock: Clock
     rng: random.Random
-    diary: AthleteStats = field(default_factory=AthleteStats)
-    recent: deque[int] = field(default_factory=lambda: deque(maxlen=20))
+    stats: AthleteStats = field(default_factory=AthleteStats)
+    recent_activities: deque[int] = field(default_factory=lambda: deque(maxlen=20))
 
-    async def live(self) -> None:
-        """For ever: until the task is cancelled."""
+    async def run(self) -> None:
+        """Train until the task is cancelled."""
         while True:
-            await self.clock.sleep(random_rest_seconds(self.rng, self.character))
+            await self.clock.sleep(random_rest_seconds(self.rng, self.profile))
             await self.clock.sleep(seconds_until_daylight(self.rng, self.clock.now().hour))
-            await self._go_out()
+            await self._train()
 
-    async def _go_out(self) -> None:
+    async def _train(self) -> None:
         start = self.clock.seconds()
-        effort = random_workout(self.rng, self.character, self.clock.now().hour)
-        await self.clock.sleep(effort.elapsed_time)
+        session = random_session(self.rng, self.profile, self.clock.now().hour)
+        await self.clock.sleep(session.elapsed_time)
         try:
-            self.recent.append(await self.accounts.upload(self.athlete_id, effort, start))
-            self.diary.activities += 1
-            self.diary.metres += effort.distance
-            self.diary.climbed += effort.total_elevation_gain
-            self.diary.last = f"{effort.name}, {effort.distance / 1000:.1f} km"
-            await self._think_again(effort.name, effort.sport_type)
+            self.recent_activities.append(await self.strava.upload(self.athlete_id, session, start))
+            self.stats.activities += 1
+            self.stats.distance += session.distance
+            self.stats.elevation += session.total_elevation_gain
+            self.stats.last_event = f"{session.name}, {session.distance / 1000:.1f} km"
+            await self._maybe_edit(session.name, session.sport_type)
         except Unavailable as error:
-            # People try again another day, and so does this one; the display says what went wrong.
-            self.diary.failures += 1
-            self.diary.last = error.message
+            # The athlete tries again at the next session; the display shows the error.
+            self.stats.failures += 1
+            self.stats.last_event = error.message
 
-    async def _think_again(self, name: str, sport_type: str) -> None:
-        """Sometimes a title, a type or the privacy is changed, and sometimes an older activity is deleted."""
-        latest = self.recent[-1]
-        if self.rng.random() < RENAMES:
+    async def _maybe_edit(self, name: str, sport_type: str) -> None:
+        """Sometimes edit the title, type or privacy, or delete a recent activity."""
+        latest = self.recent_activities[-1]
+        if self.rng.random() < RENAME:
             await self._edit(latest, name=f"{name} with friends")
-        if self.rng.random() < RETYPES:
-            relatives = next(
-                (each.sport_types for each in DISCIPLINES if sport_type in each.sport_types),
+        if self.rng.random() < CHANGE_TYPE:
+            related_types = next(
+                (
+                    discipline.sport_types
+                    for discipline in DISCIPLINES
+                    if sport_type in discipline.sport_types
+                ),
                 (sport_type,),
             )
-            await self._edit(latest, sport_type=self.rng.choice(relatives))
-        if self.rng.random() < HIDES:
+            await self._edit(latest, sport_type=self.rng.choice(related_types))
+        if self.rng.random() < MAKE_PRIVATE:
             await self._edit(latest, private=True)
-        if self.rng.random() < DELETES:
-            regretted = self.rng.choice(tuple(self.recent))
-            await self.accounts.delete(regretted)
-            self.recent.remove(regretted)
-            self.diary.deletions += 1
-            self.diary.last = "deleted an activity"
+        if self.rng.random() < DELETE:
+            activity_id = self.rng.choice(tuple(self.recent_activities))
+            await self.strava.delete(activity_id)
+            self.recent_activities.remove(activity_id)
+            self.stats.deletions += 1
+            self.stats.last_event = "deleted an activity"
 
     async def _edit(self, activity_id: int, **fields: str | bool) -> None:
-        await self.accounts.edit(activity_id, **fields)
-        self.diary.edits += 1
+        await self.strava.edit(activity_id, **fields)
+        self.stats.edits += 1

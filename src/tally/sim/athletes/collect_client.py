@@ -1,4 +1,4 @@
-"""How a made-up person joins a collect server: logs in, links Strava, chooses a model and a goal, as with a browser."""
+"""Joins a collect server through a browser: login, Strava link, model and milestone."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from tally.sim.request_parsing import with_query
 
 @dataclass(frozen=True, slots=True)
 class AthleteGoal:
-    """What somebody sets out to do, and with which model."""
+    """A milestone to create."""
 
     sport: str
     metric: str
@@ -24,56 +24,56 @@ class AthleteGoal:
 
 @dataclass(frozen=True, slots=True)
 class CollectClient:
-    """The server at `url`, such as http://127.0.0.1:8000/collect."""
+    """The collect backend at `url`, for example http://127.0.0.1:8000/collect."""
 
     client: Client
     url: str
 
-    async def join(self, character: AthleteProfile, athlete_id: int, goal: AthleteGoal) -> None:
-        """From nobody to somebody with a linked account and a milestone; Unavailable says at which step it ended."""
-        visitor = Browser(self.client)
-        await self._log_in(visitor, character)
-        await self._link_strava(visitor, athlete_id)
-        await self._set_out(visitor, goal)
+    async def join(self, profile: AthleteProfile, athlete_id: int, goal: AthleteGoal) -> None:
+        """Create an account, link Strava and set a milestone; Unavailable names the failed step."""
+        browser = Browser(self.client)
+        await self._log_in(browser, profile)
+        await self._link_strava(browser, athlete_id)
+        await self._create_milestone(browser, goal)
 
-    async def _log_in(self, visitor: Browser, character: AthleteProfile) -> None:
-        leaving = await visitor.get(f"{self.url}/auth/login")
-        authorize = with_query(redirect_target(leaving, self.url), {"login_hint": character.name})
-        here = redirect_target(await visitor.get(authorize), authorize)
-        if urlsplit(here).path.endswith("/login"):
-            answered = await visitor.submit(
-                here.partition("?")[0], query_parameters(here) | {"name": character.name}
+    async def _log_in(self, browser: Browser, profile: AthleteProfile) -> None:
+        response = await browser.get(f"{self.url}/auth/login")
+        authorize = with_query(redirect_target(response, self.url), {"login_hint": profile.name})
+        callback = redirect_target(await browser.get(authorize), authorize)
+        if urlsplit(callback).path.endswith("/login"):
+            response = await browser.submit(
+                callback.partition("?")[0], query_parameters(callback) | {"name": profile.name}
             )
-            here = redirect_target(answered, here)
-        _expect(await visitor.get(here), "the way back from the login")
+            callback = redirect_target(response, callback)
+        _expect_success(await browser.get(callback), "Login callback")
 
-    async def _link_strava(self, visitor: Browser, athlete_id: int) -> None:
-        authorize = redirect_target(await visitor.get(f"{self.url}/strava/connect"), self.url)
-        asked = query_parameters(authorize)
-        ticked = {f"grant:{scope}": "on" for scope in asked.get("scope", "").split(",")}
-        answered = await visitor.submit(
-            authorize.partition("?")[0], asked | ticked | {"athlete": str(athlete_id)}
+    async def _link_strava(self, browser: Browser, athlete_id: int) -> None:
+        authorize = redirect_target(await browser.get(f"{self.url}/strava/connect"), self.url)
+        parameters = query_parameters(authorize)
+        granted = {f"grant:{scope}": "on" for scope in parameters.get("scope", "").split(",")}
+        response = await browser.submit(
+            authorize.partition("?")[0], parameters | granted | {"athlete": str(athlete_id)}
         )
-        here = redirect_target(answered, authorize)
-        _expect(await visitor.get(here), "the way back from Strava")
+        callback = redirect_target(response, authorize)
+        _expect_success(await browser.get(callback), "Strava callback")
 
-    async def _set_out(self, visitor: Browser, goal: AthleteGoal) -> None:
-        listed = await visitor.get(f"{self.url}/models")
-        _expect(listed, "the list of models")
-        models = (await listed.json())["models"]
+    async def _create_milestone(self, browser: Browser, goal: AthleteGoal) -> None:
+        response = await browser.get(f"{self.url}/models")
+        _expect_success(response, "Model list")
+        models = (await response.json())["models"]
         if not models:
-            raise Unavailable("The collect server has no models to choose from")
-        # Somebody's choice, and the same one every time.
-        chosen = models[sum(goal.sport.encode()) % len(models)]
-        wanted: dict[str, Any] = {
-            "modelId": chosen["modelId"],
+            raise Unavailable("The collect server has no models")
+        # Deterministic: the same sport always selects the same model.
+        model = models[sum(goal.sport.encode()) % len(models)]
+        body: dict[str, Any] = {
+            "modelId": model["modelId"],
             "sport": goal.sport,
             "metric": goal.metric,
             "totalTarget": goal.target,
         }
-        _expect(await visitor.post(f"{self.url}/milestones", wanted), "the milestone")
+        _expect_success(await browser.post(f"{self.url}/milestones", body), "Milestone creation")
 
 
-def _expect(response: Response, what: str) -> None:
+def _expect_success(response: Response, step: str) -> None:
     if response.status >= 400:
-        raise Unavailable(f"{what} was refused with {response.status}")
+        raise Unavailable(f"{step} failed with status {response.status}")

@@ -1,4 +1,4 @@
-"""What a person sees of a fleet: the busiest athletes, and the sums beneath."""
+"""Renders a fleet of athletes: the most active ones and the totals."""
 
 from typing import Any, Final
 
@@ -13,60 +13,59 @@ from tally.sim.athletes.fleet import AthleteFleet
 MAX_ROWS: Final = 15
 
 
-def rendered(fleet: AthleteFleet, state: Any) -> Group:
-    """The fleet now; `state` is what the Strava simulator says of itself, or None while it does not answer."""
+def render_athletes(fleet: AthleteFleet, state: Any) -> Group:
+    """The fleet now; `state` is that of the Strava simulator, None if it is unreachable."""
     table = Table(
-        title=f"{len(fleet.athletes)} athletes, {rfc3339(fleet.clock.now())} in their world"
+        title=f"{len(fleet.athletes)} athletes, simulated time {rfc3339(fleet.clock.now())}"
     )
     for column in ("Athlete", "Sport"):
         table.add_column(column)
-    for column in ("Times", "Distance", "Climb"):
+    for column in ("Activities", "Distance", "Elevation"):
         table.add_column(column, justify="right")
-    table.add_column("Last", no_wrap=True, max_width=60)
-    busiest = sorted(fleet.athletes, key=lambda athlete: athlete.diary.metres, reverse=True)[
+    table.add_column("Last event", no_wrap=True, max_width=60)
+    most_active = sorted(fleet.athletes, key=lambda athlete: athlete.stats.distance, reverse=True)[
         :MAX_ROWS
     ]
-    for athlete in busiest:
+    for athlete in most_active:
         table.add_row(*_row(athlete))
     if len(fleet.athletes) > MAX_ROWS:
         table.add_row("…", "", "", "", "", f"and {len(fleet.athletes) - MAX_ROWS} more")
-    return Group(table, Text(summary(fleet, state)))
+    return Group(table, Text(athletes_line(fleet, state)))
 
 
-def summary(fleet: AthleteFleet, state: Any) -> str:
-    """The sums in one line."""
-    sums = total(fleet)
-    told = (
-        f"{sums.activities} activities, {sums.metres / 1000:,.0f} km, {sums.climbed:,.0f} m up; "
-        f"{sums.edits} edits, {sums.deletions} deletions, {sums.failures} failures"
+def athletes_line(fleet: AthleteFleet, state: Any) -> str:
+    """The totals on one line."""
+    totals = total_stats(fleet)
+    counts = (
+        f"{totals.activities} activities, {totals.distance / 1000:,.0f} km, "
+        f"{totals.elevation:,.0f} m elevation; "
+        f"{totals.edits} edits, {totals.deletions} deletions, {totals.failures} failures"
     )
     if state is None:
-        return f"{told}; the Strava simulator does not answer"
-    deliveries = state["deliveries"]
-    return (
-        f"{told}; webhooks: {deliveries['accepted']} accepted in {deliveries['attempts']} attempts"
-    )
+        return f"{counts}; the Strava simulator does not respond"
+    accepted, attempts = state["deliveries"]["accepted"], state["deliveries"]["attempts"]
+    return f"{counts}; webhooks: {accepted} accepted in {attempts} attempts"
 
 
-def total(fleet: AthleteFleet) -> AthleteStats:
-    diaries = [athlete.diary for athlete in fleet.athletes]
+def total_stats(fleet: AthleteFleet) -> AthleteStats:
+    stats = [athlete.stats for athlete in fleet.athletes]
     return AthleteStats(
-        activities=sum(diary.activities for diary in diaries),
-        metres=sum(diary.metres for diary in diaries),
-        climbed=sum(diary.climbed for diary in diaries),
-        edits=sum(diary.edits for diary in diaries),
-        deletions=sum(diary.deletions for diary in diaries),
-        failures=sum(diary.failures for diary in diaries),
+        activities=sum(entry.activities for entry in stats),
+        distance=sum(entry.distance for entry in stats),
+        elevation=sum(entry.elevation for entry in stats),
+        edits=sum(entry.edits for entry in stats),
+        deletions=sum(entry.deletions for entry in stats),
+        failures=sum(entry.failures for entry in stats),
     )
 
 
 def _row(athlete: VirtualAthlete) -> tuple[str, ...]:
-    diary = athlete.diary
+    stats = athlete.stats
     return (
-        athlete.character.name,
-        athlete.character.favourite.family.lower(),
-        str(diary.activities),
-        f"{diary.metres / 1000:.1f} km",
-        f"{diary.climbed:.0f} m",
-        diary.last,
+        athlete.profile.name,
+        athlete.profile.favourite.family.lower(),
+        str(stats.activities),
+        f"{stats.distance / 1000:.1f} km",
+        f"{stats.elevation:.0f} m",
+        stats.last_event,
     )

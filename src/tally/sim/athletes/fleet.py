@@ -1,4 +1,4 @@
-"""Many made-up athletes at once: they sign up, join the collect server if there is one, and live."""
+"""A fleet of virtual athletes, and the accelerated clock they run on."""
 
 import asyncio
 import random
@@ -17,88 +17,87 @@ from tally.sim.athletes.strava_client import StravaControlClient
 from tally.sim.athletes.training import AthleteProfile, random_profile
 
 MAX_CONCURRENT_SIGN_UPS: Final = 8
-NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
-# What a goal of some weeks is, in the sport's own measure.
+NO_ACCOUNTS: Final[Mapping[str, int]] = MappingProxyType({})
+# Typical goals for a few weeks, in metres.
 DISTANCES: Final = {"RIDE": 500_000, "RUN": 120_000, "SWIM": 25_000, "WALK": 80_000}
 CLIMBS: Final = {"RIDE": 5_000, "RUN": 1_000, "WALK": 800}
 
 
 @dataclass(frozen=True, slots=True)
 class AthleteFleet:
-    """`clock` is the athletes' own, which may be a fast one; `collect` is None where nobody collects."""
+    """The athletes. They join the collect server, if there is one, and train on `clock`."""
 
-    accounts: StravaControlClient
+    strava: StravaControlClient
     clock: Clock
     rng: random.Random
     collect: CollectClient | None = None
     athletes: list[VirtualAthlete] = field(default_factory=list)
 
-    async def gather(self, count: int, known: Mapping[str, int] = NOBODY) -> None:
-        """Let `count` more athletes sign up, and join where there is something to join.
+    async def sign_up(self, count: int, accounts: Mapping[str, int] = NO_ACCOUNTS) -> None:
+        """Sign up `count` more athletes and join the collect server.
 
-        Those in `known`, by name, have done so before: they go on with the account of that id.
+        `accounts` maps the names of athletes who signed up earlier to their Strava ids.
         """
         first = len(self.athletes)
-        # Drawn one after the other, so that the same seed makes the same people however the network
-        # behaves.
-        drawn = [
+        # Drawn sequentially, so that a seed gives the same athletes whatever the network does.
+        profiles = [
             (random_profile(self.rng, first + number), self.rng.getrandbits(64))
             for number in range(count)
         ]
-        places = asyncio.Semaphore(MAX_CONCURRENT_SIGN_UPS)
+        slots = asyncio.Semaphore(MAX_CONCURRENT_SIGN_UPS)
 
-        async def arrive(character: AthleteProfile, seed: int) -> VirtualAthlete:
-            async with places:
-                own = random.Random(seed)  # noqa: S311  made-up workouts, not keys
-                if character.name in known:
+        async def create(profile: AthleteProfile, seed: int) -> VirtualAthlete:
+            async with slots:
+                rng = random.Random(seed)  # noqa: S311  training data, not keys
+                if profile.name in accounts:
                     return VirtualAthlete(
-                        character, known[character.name], self.accounts, self.clock, own
+                        profile, accounts[profile.name], self.strava, self.clock, rng
                     )
-                return await self._arrive(character, own)
+                return await self._create(profile, rng)
 
         self.athletes.extend(
-            await asyncio.gather(*(arrive(character, seed) for character, seed in drawn))
+            await asyncio.gather(*(create(profile, seed) for profile, seed in profiles))
         )
 
-    async def _arrive(self, character: AthleteProfile, rng: random.Random) -> VirtualAthlete:
-        athlete_id = await self.accounts.sign_up(character.firstname, character.lastname)
-        athlete = VirtualAthlete(character, athlete_id, self.accounts, self.clock, rng)
+    async def _create(self, profile: AthleteProfile, rng: random.Random) -> VirtualAthlete:
+        athlete_id = await self.strava.sign_up(profile.firstname, profile.lastname)
+        athlete = VirtualAthlete(profile, athlete_id, self.strava, self.clock, rng)
         if self.collect is not None:
             try:
-                await self.collect.join(character, athlete_id, random_goal(rng, character))
-                athlete.diary.last = "joined"
+                await self.collect.join(profile, athlete_id, random_goal(rng, profile))
+                athlete.stats.last_event = "joined"
             except Unavailable as error:
-                athlete.diary.failures += 1
-                athlete.diary.last = f"could not join: {error.message}"
+                athlete.stats.failures += 1
+                athlete.stats.last_event = f"could not join: {error.message}"
         return athlete
 
     @asynccontextmanager
-    async def living(self) -> AsyncIterator[None]:
-        """Everybody who is there lives until the block ends."""
+    async def running(self) -> AsyncIterator[None]:
+        """Run all athletes until the block ends."""
         tasks = [
-            asyncio.create_task(athlete.live(), name=athlete.character.name)
+            asyncio.create_task(athlete.run(), name=athlete.profile.name)
             for athlete in self.athletes
         ]
         try:
             yield
         finally:
             await cancel_all(tasks)
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-        for error in ended:
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        for error in results:
             if error is not None and not isinstance(error, asyncio.CancelledError):
                 raise error
 
 
-def random_goal(rng: random.Random, character: AthleteProfile) -> AthleteGoal:
-    """Mostly a distance, sometimes a climb, in the sport that the person loves."""
-    family = character.favourite.family
+def random_goal(rng: random.Random, profile: AthleteProfile) -> AthleteGoal:
+    """A goal in the favourite sport: mostly a distance, sometimes an elevation."""
+    family = profile.favourite.family
     if family in CLIMBS and rng.random() < 0.25:
         return AthleteGoal(family, "ELEVATION_METERS", round(CLIMBS[family] * rng.uniform(0.5, 2)))
     return AthleteGoal(family, "DISTANCE_METERS", round(DISTANCES[family] * rng.uniform(0.5, 2)))
 
 
 class AcceleratedClock(Clock):
-    """Starts at the moment of the clock it stands on, and runs away from it."""
+    """A clock that starts at the time of another clock and runs `speed` times as fast."""
 
     def __init__(self, clock: Clock, speed: float) -> None:
         self._clock = clock

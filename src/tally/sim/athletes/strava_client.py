@@ -1,4 +1,4 @@
-"""The Strava simulator from the athletes' side: they sign up, upload, edit and delete through its control API."""
+"""A client for the control API of the Strava simulator."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,20 +12,22 @@ from tally.sim.athletes.training import TrainingSession
 
 @dataclass(frozen=True, slots=True)
 class StravaControlClient:
-    """Anyone's account at the simulator at `url`; Unavailable says what went wrong."""
+    """Signs athletes up and manages their activities; raises Unavailable on failure."""
 
     client: Client
     url: str
 
     async def sign_up(self, firstname: str, lastname: str) -> int:
-        made = await self._send("POST", "athletes", {"firstname": firstname, "lastname": lastname})
-        return int(made["id"])
-
-    async def upload(self, athlete_id: int, effort: TrainingSession, start: int) -> int:
-        made = await self._send(
-            "POST", "activities", asdict(effort) | {"athlete_id": athlete_id, "start": start}
+        created = await self._send(
+            "POST", "athletes", {"firstname": firstname, "lastname": lastname}
         )
-        return int(made["id"])
+        return int(created["id"])
+
+    async def upload(self, athlete_id: int, session: TrainingSession, start: int) -> int:
+        created = await self._send(
+            "POST", "activities", asdict(session) | {"athlete_id": athlete_id, "start": start}
+        )
+        return int(created["id"])
 
     async def edit(self, activity_id: int, **fields: str | bool) -> None:
         await self._send("PATCH", f"activities/{activity_id}", fields)
@@ -37,17 +39,17 @@ class StravaControlClient:
         return await self._send("GET", "state", None)
 
     async def _send(self, method: str, path: str, body: object) -> Any:
-        building = self.client.request(method, f"{self.url}/_sim/{path}")
+        request = self.client.request(method, f"{self.url}/_sim/{path}")
         if body is not None:
-            building = building.body_json(body)
+            request = request.body_json(body)
         try:
-            response = await building.build().send()
+            response = await request.build().send()
             if response.status >= 400:
                 raise Unavailable(
-                    f"{method} {path} got {response.status} from the Strava simulator"
+                    f"The Strava simulator returned {response.status} for {method} {path}"
                 )
             return None if response.status == 204 else await response.json()
         except PyreqwestError as error:
             raise Unavailable(
-                f"The Strava simulator at {self.url} does not answer: {type(error).__name__}"
+                f"Cannot reach the Strava simulator at {self.url}: {type(error).__name__}"
             ) from error

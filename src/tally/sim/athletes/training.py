@@ -1,39 +1,40 @@
-"""What a made-up athlete is like, and what they do on a given day: drawn at random, and plausible.
+"""Random but plausible athlete profiles and training sessions.
 
-Distances are spread around what is usual for the sport and the person, never beyond what people do;
-speed, pauses and climbing follow from the distance. The same `random.Random` gives the same people
-and the same days.
+Distances vary around the typical distance of the sport and the athlete, up to a realistic maximum.
+Speed, pauses and elevation follow from the distance. The same seed gives the same athletes and
+sessions.
 """
 
 import random
 from dataclasses import dataclass
 from typing import Final
 
-DAY: Final = 86_400
-WEEK: Final = 7 * DAY
-# When most people begin to be on their feet, and when they no longer set out.
+WEEK_SECONDS: Final = 7 * 86_400
+# Few athletes train outside these hours.
 FIRST_HOUR, LAST_HOUR = 6, 21
 
 FIRST_NAMES: Final = (
-    "Ana", "Bo", "Chidi", "Dana", "Eve", "Femi", "Greta", "Hugo", "Ines", "Jonas", "Kaya", "Liam", "Mei", "Noor", "Otto",
-    "Priya", "Quinn", "Rosa", "Sami", "Tove", "Uma", "Viktor", "Wanda", "Ximena", "Yuki", "Zoe",
+    "Ana", "Bo", "Chidi", "Dana", "Eve", "Femi", "Greta", "Hugo", "Ines", "Jonas", "Kaya", "Liam",
+    "Mei", "Noor", "Otto", "Priya", "Quinn", "Rosa", "Sami", "Tove", "Uma", "Viktor", "Wanda",
+    "Ximena", "Yuki", "Zoe",
 )  # fmt: skip
 LAST_NAMES: Final = (
-    "Abara", "Berg", "Costa", "Dimitrov", "Eriksen", "Fontaine", "Garcia", "Haddad", "Ito", "Jansen", "Kowalski", "Lindqvist",
-    "Moreau", "Ng", "Okafor", "Petrov", "Quist", "Rossi", "Silva", "Tanaka", "Ueda", "Vargas", "Weiss", "Young", "Zhang",
+    "Abara", "Berg", "Costa", "Dimitrov", "Eriksen", "Fontaine", "Garcia", "Haddad", "Ito",
+    "Jansen", "Kowalski", "Lindqvist", "Moreau", "Ng", "Okafor", "Petrov", "Quist", "Rossi",
+    "Silva", "Tanaka", "Ueda", "Vargas", "Weiss", "Young", "Zhang",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Discipline:
-    """A sport as people do it: metres, metres a second, and metres up for each kilometre."""
+    """A sport: typical and maximum distance (m), speed (m/s) and climb (m per km)."""
 
     family: str
-    # The first is what most of it is called.
+    # The first is the most common.
     sport_types: tuple[str, ...]
     indoor: str | None
     distance: float
-    longest: float
+    max_distance: float
     speed: float
     climb: float
 
@@ -56,12 +57,12 @@ DISCIPLINES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AthleteProfile:
-    """Who somebody is: the sport they love, how often they go, how far beside others."""
+    """An athlete: favourite sport, sessions per week and distance relative to others."""
 
     firstname: str
     lastname: str
     favourite: Discipline
-    times_a_week: float
+    sessions_per_week: float
     strength: float
 
     @property
@@ -71,7 +72,7 @@ class AthleteProfile:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSession:
-    """One time out."""
+    """One activity; the fields of Strava's upload."""
 
     name: str
     sport_type: str
@@ -83,31 +84,30 @@ class TrainingSession:
 
 
 def random_profile(rng: random.Random, number: int) -> AthleteProfile:
-    """The `number`-th of a fleet; names repeat late, and then have a number."""
+    """The profile of athlete `number`; repeated names get a suffix."""
     index = number % (len(FIRST_NAMES) * len(LAST_NAMES))
     generation = number // (len(FIRST_NAMES) * len(LAST_NAMES))
-    # Seven is prime to both lengths, so that every first name meets every last one before any two
-    # meet again.
+    # 7 is coprime to both lengths, so every pair of names occurs once before one repeats.
     lastname = LAST_NAMES[(7 * index + index // len(FIRST_NAMES)) % len(LAST_NAMES)]
     return AthleteProfile(
         firstname=FIRST_NAMES[index % len(FIRST_NAMES)],
         lastname=f"{lastname} {generation + 1}" if generation else lastname,
         favourite=rng.choices(DISCIPLINES, weights=(45, 35, 8, 12))[0],
-        times_a_week=rng.uniform(2, 7),
+        sessions_per_week=rng.uniform(2, 7),
         strength=rng.lognormvariate(0, 0.25),
     )
 
 
-def random_workout(rng: random.Random, character: AthleteProfile, hour: int) -> TrainingSession:
-    """What comes of going out at this hour of the day."""
-    discipline = character.favourite if rng.random() < 0.8 else rng.choice(DISCIPLINES)
+def random_session(rng: random.Random, profile: AthleteProfile, hour: int) -> TrainingSession:
+    """A session that starts at this hour of the day."""
+    discipline = profile.favourite if rng.random() < 0.8 else rng.choice(DISCIPLINES)
     distance = min(
-        discipline.longest, discipline.distance * character.strength * rng.lognormvariate(0, 0.4)
+        discipline.max_distance, discipline.distance * profile.strength * rng.lognormvariate(0, 0.4)
     )
     is_indoor = discipline.indoor is not None and rng.random() < 0.08
     main, *others = discipline.sport_types
     sport_type = rng.choice(others) if others and rng.random() < 0.25 else main
-    # Longer is slower, a little.
+    # Longer sessions are slightly slower.
     speed = discipline.speed * rng.uniform(0.85, 1.15) * (discipline.distance / distance) ** 0.06
     moving_time = max(60, round(distance / speed))
     climb = 0.0 if is_indoor else discipline.climb * distance / 1000 * rng.lognormvariate(0, 0.5)
@@ -122,13 +122,16 @@ def random_workout(rng: random.Random, character: AthleteProfile, hour: int) -> 
     )
 
 
-def random_rest_seconds(rng: random.Random, character: AthleteProfile) -> float:
-    """Seconds of rest before the next time out: at least some hours, and as many days as the person's week has room for."""
-    return rng.uniform(4, 10) * 3600 + rng.expovariate(1.0) * WEEK / character.times_a_week * 0.7
+def random_rest_seconds(rng: random.Random, profile: AthleteProfile) -> float:
+    """Seconds of rest before the next session."""
+    return (
+        rng.uniform(4, 10) * 3600
+        + rng.expovariate(1.0) * WEEK_SECONDS / profile.sessions_per_week * 0.7
+    )
 
 
 def seconds_until_daylight(rng: random.Random, hour: int) -> float:
-    """Seconds to wait so as not to set out in the middle of the night; only few do."""
+    """Seconds to wait until morning; 0 by day and for the few who train at night."""
     is_night = hour < FIRST_HOUR or hour >= LAST_HOUR
     if not is_night or rng.random() < 0.05:
         return 0.0

@@ -88,8 +88,8 @@ class DemoClients:
             f"{athlete.firstname} {athlete.lastname}": athlete.id
             for athlete in strava.athletes.values()
         }
-        await fleet.gather(ATHLETES, known)
-        async with fleet.living():
+        await fleet.sign_up(ATHLETES, known)
+        async with fleet.running():
             await asyncio.get_running_loop().create_future()
 
     async def live_players(self) -> None:

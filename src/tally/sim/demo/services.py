@@ -99,9 +99,9 @@ async def _collect(
         outside = replace(outside, settings=settings, collect_issuer=issuer)
     if settings.collect_strava_client_secret is None:
         strava = StravaSimulator(clock, limits=RateLimits(clock, UNLIMITED, UNLIMITED))
-        strava.most_activities = MAX_ACTIVITIES
+        strava.max_activities = MAX_ACTIVITIES
         strava.faults.limit_requests(MAX_KEPT)
-        strava.webhooks.remember(MAX_KEPT)
+        strava.webhooks.limit_log(MAX_KEPT)
         kept.restore_strava(strava)
         await stack.enter_async_context(strava.serving(port=_port(STRAVA_PORT)))
         stack.callback(kept.keep_strava, strava)

@@ -1,6 +1,5 @@
-"""Strava as an application sees it: consent, tokens, activities, limits, and webhooks that insist.
+"""Simulates Strava: consent, tokens, activities, rate limits and webhooks with retries.
 
-Athletes are made up and live here; what they do is told to the one application that is registered,
-if they let it. Nothing is kept but in memory. `simulator.Strava` is the object that tests and the
-demo hold.
+Virtual athletes live in the simulator. It sends events to the one registered application, if the
+athlete authorized it. All state is in memory. Tests and the demo use `simulator.StravaSimulator`.
 """

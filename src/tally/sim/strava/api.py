@@ -1,4 +1,4 @@
-"""Where the application goes without a browser: tokens, activities, and the webhook subscription."""
+"""The Strava API: tokens, athletes, activities and the webhook subscription."""
 
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tally.kit.clock import rfc3339
-from tally.sim.request_parsing import read_parameters
+from tally.sim.request_parsing import bearer_token, read_parameters
 from tally.sim.strava.authorizations import AccessTokenInfo, StravaGrant
 from tally.sim.strava.core import StravaCore
 from tally.sim.strava.model import StravaError, bad_request, not_found, unauthorized
@@ -23,20 +23,22 @@ Handler: TypeAlias = Callable[[Self_, Request], Awaitable[Response]]
 
 
 def error_responses(handler: "Handler[Self_]") -> "Handler[Self_]":
-    """Turn a StravaError into its answer."""
+    """Decorate a handler to return a StravaError as its response."""
 
     @wraps(handler)
-    async def refuse(self: Self_, request: Request) -> Response:
+    async def handle(self: Self_, request: Request) -> Response:
         try:
             return await handler(self, request)
         except StravaError as error:
             return JSONResponse(error.body, error.status)
 
-    return refuse
+    return handle
 
 
 @dataclass(frozen=True, slots=True)
 class StravaApi:
+    """The routes that applications call."""
+
     core: StravaCore
 
     def routes(self) -> list[Route]:
@@ -57,24 +59,24 @@ class StravaApi:
 
     @error_responses
     async def token(self, request: Request) -> Response:
-        sent = await read_parameters(request)
-        self._check_application(sent)
-        kind = sent.get("grant_type")
-        if kind == "refresh_token":
+        parameters = await read_parameters(request)
+        self._check_application(parameters)
+        grant_type = parameters.get("grant_type")
+        if grant_type == "refresh_token":
             return JSONResponse(
-                self._tokens(self.core.authorizations.refresh(sent.get("refresh_token", "")))
+                self._tokens(self.core.authorizations.refresh(parameters.get("refresh_token", "")))
             )
-        if kind != "authorization_code":
+        if grant_type != "authorization_code":
             raise bad_request("Application", "grant_type")
-        grant = self.core.authorizations.redeem(sent.get("code", ""))
+        grant = self.core.authorizations.redeem(parameters.get("code", ""))
         return JSONResponse(
             self._tokens(grant) | {"athlete": self.core.athletes[grant.athlete_id].summary()}
         )
 
     @error_responses
     async def deauthorize(self, request: Request) -> Response:
-        sent = await read_parameters(request)
-        token = sent.get("access_token") or _bearer(request)
+        parameters = await read_parameters(request)
+        token = parameters.get("access_token") or bearer_token(request)
         self.core.deauthorize(self.core.authorizations.check(token).athlete_id)
         return JSONResponse({"access_token": token})
 
@@ -101,23 +103,23 @@ class StravaApi:
     @error_responses
     async def subscriptions(self, request: Request) -> Response:
         self._check_application(await read_parameters(request))
-        held = self.core.webhooks.subscription
-        return JSONResponse([] if held is None else [self._described(held)])
+        subscription = self.core.webhooks.subscription
+        return JSONResponse([] if subscription is None else [self._render(subscription)])
 
     @error_responses
     async def subscribe(self, request: Request) -> Response:
-        sent = await read_parameters(request)
-        self._check_application(sent)
-        made = await self.core.webhooks.subscribe(
-            sent.get("callback_url", ""), sent.get("verify_token", "")
+        parameters = await read_parameters(request)
+        self._check_application(parameters)
+        subscription = await self.core.webhooks.subscribe(
+            parameters.get("callback_url", ""), parameters.get("verify_token", "")
         )
-        return JSONResponse({"id": made.id}, 201)
+        return JSONResponse({"id": subscription.id}, 201)
 
     @error_responses
     async def unsubscribe(self, request: Request) -> Response:
         self._check_application(await read_parameters(request))
-        held = self.core.webhooks.subscription
-        if held is None or held.id != request.path_params["subscription_id"]:
+        subscription = self.core.webhooks.subscription
+        if subscription is None or subscription.id != request.path_params["subscription_id"]:
             raise not_found("PushSubscription")
         self.core.webhooks.unsubscribe()
         return Response(status_code=204)
@@ -125,10 +127,10 @@ class StravaApi:
     async def _limited(
         self, request: Request, read: Callable[[AccessTokenInfo], Awaitable[Mapping[str, Any]]]
     ) -> Response:
-        """A read of the API: with a token that holds, counted, and told how much is left whatever the answer."""
+        """Authenticate and count a read; every response has the rate limit headers."""
         limits = self.core.limits
         try:
-            access = self.core.authorizations.check(_bearer(request))
+            access = self.core.authorizations.check(bearer_token(request))
         except StravaError as error:
             return JSONResponse(error.body, error.status)
         try:
@@ -140,12 +142,12 @@ class StravaApi:
         except StravaError as error:
             return JSONResponse(error.body, error.status, limits.headers())
 
-    def _check_application(self, sent: Mapping[str, str]) -> None:
+    def _check_application(self, parameters: Mapping[str, str]) -> None:
         application = self.core.application
-        if sent.get("client_id") != str(application.client_id):
+        if parameters.get("client_id") != str(application.client_id):
             raise bad_request("Application", "client_id")
         if not hmac.compare_digest(
-            sent.get("client_secret", "").encode(), application.client_secret.encode()
+            parameters.get("client_secret", "").encode(), application.client_secret.encode()
         ):
             raise unauthorized("Application", "")
 
@@ -158,17 +160,12 @@ class StravaApi:
             "access_token": grant.access_token,
         }
 
-    def _described(self, held: WebhookSubscription) -> dict[str, Any]:
-        created = rfc3339(datetime.fromtimestamp(held.created_at, UTC))
+    def _render(self, subscription: WebhookSubscription) -> dict[str, Any]:
+        created = rfc3339(datetime.fromtimestamp(subscription.created_at, UTC))
         times = {"created_at": created, "updated_at": created}
         return {
-            "id": held.id,
+            "id": subscription.id,
             "resource_state": 2,
             "application_id": self.core.application.client_id,
-            "callback_url": held.callback_url,
+            "callback_url": subscription.callback_url,
         } | times
-
-
-def _bearer(request: Request) -> str:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token if scheme.lower() == "bearer" else ""

@@ -1,9 +1,9 @@
-"""Which athlete allowed the application what: codes, access tokens of six hours, refresh tokens that rotate.
+"""Authorizations of athletes: codes, access tokens and rotating refresh tokens.
 
-The rules are Strava's: a refresh with more than an hour left gives back what is there; later, it
-gives a new access token and, where `rotates` is on, a new refresh token, whereupon the old one is
-worth nothing after `grace` seconds. Older access tokens hold until they expire. Whoever takes back
-the permission takes back everything.
+The rules are Strava's. Access tokens expire after six hours. A refresh with more than an hour left
+returns the current tokens. Later it issues a new access token and, with `rotates`, a new refresh
+token; the old one expires after `grace` seconds. Older access tokens stay valid until they expire.
+Revoking an authorization revokes all of its tokens.
 """
 
 import random
@@ -16,7 +16,7 @@ from tally.sim.strava.model import bad_request, unauthorized
 
 CODE_SECONDS: Final = 600
 ACCESS_SECONDS: Final = 6 * 3600
-# With more than this left, a refresh brings nothing new.
+# A refresh returns the current tokens if they are valid for longer than this.
 FRESH_SECONDS: Final = 3600
 SCOPES: Final = frozenset(
     {
@@ -32,7 +32,7 @@ SCOPES: Final = frozenset(
 
 
 class StravaGrant(msgspec.Struct, frozen=True):
-    """What an athlete allowed, and the newest tokens for it."""
+    """An athlete's authorization and its current tokens."""
 
     athlete_id: int
     scope: frozenset[str]
@@ -42,6 +42,8 @@ class StravaGrant(msgspec.Struct, frozen=True):
 
 
 class AccessTokenInfo(msgspec.Struct, frozen=True):
+    """Owner, scope and expiry of an access token."""
+
     athlete_id: int
     scope: frozenset[str]
     expires_at: int
@@ -56,6 +58,8 @@ class AccessTokenInfo(msgspec.Struct, frozen=True):
 
 
 class AuthorizationStore:
+    """The codes, tokens and authorizations of the application."""
+
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
         self._rng = rng
@@ -64,7 +68,7 @@ class AuthorizationStore:
         self._codes: dict[str, tuple[int, frozenset[str], int]] = {}
         self._grants: dict[int, StravaGrant] = {}
         self._access: dict[str, AccessTokenInfo] = {}
-        # To whom a refresh token belongs, and from when on it is worth nothing.
+        # The athlete and the monotonic expiry of each refresh token.
         self._refresh: dict[str, tuple[int, float]] = {}
 
     def issue_code(self, athlete_id: int, scope: frozenset[str]) -> str:
@@ -79,22 +83,24 @@ class AuthorizationStore:
         return self.grant(athlete_id, scope)
 
     def grant(self, athlete_id: int, scope: frozenset[str]) -> StravaGrant:
-        """Allow it; who had allowed just this before keeps the tokens there are, as far as they are fresh."""
-        before = self._grants.get(athlete_id)
-        if before is not None and before.scope == scope:
+        """Authorize the application; an unchanged authorization keeps its current tokens."""
+        previous = self._grants.get(athlete_id)
+        if previous is not None and previous.scope == scope:
             return (
-                before if self._left(before) > FRESH_SECONDS else self._renew(before, rotates=False)
+                previous
+                if self._remaining(previous) > FRESH_SECONDS
+                else self._renew(previous, rotates=False)
             )
-        if before is not None:
-            self._outdate(before.refresh_token)
-        return self._keep(athlete_id, scope, self._new_refresh_token(athlete_id))
+        if previous is not None:
+            self._expire_refresh_token(previous.refresh_token)
+        return self._issue(athlete_id, scope, self._new_refresh_token(athlete_id))
 
     def refresh(self, refresh_token: str) -> StravaGrant:
-        athlete_id, dead_from = self._refresh.get(refresh_token, (0, 0.0))
+        athlete_id, expires_at_monotonic = self._refresh.get(refresh_token, (0, 0.0))
         grant = self._grants.get(athlete_id)
-        if grant is None or self._clock.monotonic() >= dead_from:
+        if grant is None or self._clock.monotonic() >= expires_at_monotonic:
             raise bad_request("RefreshToken", "refresh_token")
-        return grant if self._left(grant) > FRESH_SECONDS else self._renew(grant, self.rotates)
+        return grant if self._remaining(grant) > FRESH_SECONDS else self._renew(grant, self.rotates)
 
     def check(self, access_token: str) -> AccessTokenInfo:
         access = self._access.get(access_token)
@@ -102,8 +108,8 @@ class AuthorizationStore:
             raise unauthorized("Athlete", "access_token")
         return access
 
-    def granted(self, athlete_id: int) -> AccessTokenInfo | None:
-        """What the athlete allows now."""
+    def access_of(self, athlete_id: int) -> AccessTokenInfo | None:
+        """What the athlete authorizes now; None if nothing."""
         grant = self._grants.get(athlete_id)
         return (
             None
@@ -114,8 +120,8 @@ class AuthorizationStore:
     def grants(self) -> list[StravaGrant]:
         return list(self._grants.values())
 
-    def readmit(self, grant: StravaGrant) -> None:
-        """Let a grant count that was made before a restart."""
+    def restore(self, grant: StravaGrant) -> None:
+        """Restore a grant from a snapshot."""
         self._grants[grant.athlete_id] = grant
         self._access[grant.access_token] = AccessTokenInfo(
             grant.athlete_id, grant.scope, grant.expires_at
@@ -123,19 +129,19 @@ class AuthorizationStore:
         self._refresh[grant.refresh_token] = grant.athlete_id, float("inf")
 
     def revoke(self, athlete_id: int) -> bool:
-        """Take back everything; whether there was anything."""
+        """Revoke all tokens of an athlete; whether there were any."""
         self._access = {
             token: access
             for token, access in self._access.items()
             if access.athlete_id != athlete_id
         }
         self._refresh = {
-            token: kept for token, kept in self._refresh.items() if kept[0] != athlete_id
+            token: entry for token, entry in self._refresh.items() if entry[0] != athlete_id
         }
         return self._grants.pop(athlete_id, None) is not None
 
     def expire(self, athlete_id: int) -> None:
-        """Let the access tokens of an athlete be over now, whatever they said."""
+        """Expire the access tokens of an athlete now."""
         now = self._clock.seconds()
         for token, access in self._access.items():
             if access.athlete_id == athlete_id:
@@ -148,25 +154,25 @@ class AuthorizationStore:
     def _renew(self, grant: StravaGrant, rotates: bool) -> StravaGrant:
         refresh_token = grant.refresh_token
         if rotates:
-            self._outdate(refresh_token)
+            self._expire_refresh_token(refresh_token)
             refresh_token = self._new_refresh_token(grant.athlete_id)
-        return self._keep(grant.athlete_id, grant.scope, refresh_token)
+        return self._issue(grant.athlete_id, grant.scope, refresh_token)
 
-    def _keep(self, athlete_id: int, scope: frozenset[str], refresh_token: str) -> StravaGrant:
-        before = self._grants.get(athlete_id)
-        if before is not None and self._left(before) <= 0:
-            del self._access[before.access_token]
+    def _issue(self, athlete_id: int, scope: frozenset[str], refresh_token: str) -> StravaGrant:
+        previous = self._grants.get(athlete_id)
+        if previous is not None and self._remaining(previous) <= 0:
+            del self._access[previous.access_token]
         expires_at = self._clock.seconds() + ACCESS_SECONDS
         grant = StravaGrant(athlete_id, scope, self._secret(), refresh_token, expires_at)
         self._grants[athlete_id] = grant
         self._access[grant.access_token] = AccessTokenInfo(athlete_id, scope, expires_at)
         return grant
 
-    def _outdate(self, refresh_token: str) -> None:
-        athlete_id, dead_from = self._refresh[refresh_token]
+    def _expire_refresh_token(self, refresh_token: str) -> None:
+        athlete_id, expires_at_monotonic = self._refresh[refresh_token]
         self._refresh[refresh_token] = (
             athlete_id,
-            min(dead_from, self._clock.monotonic() + self.grace),
+            min(expires_at_monotonic, self._clock.monotonic() + self.grace),
         )
 
     def _new_refresh_token(self, athlete_id: int) -> str:
@@ -174,7 +180,7 @@ class AuthorizationStore:
         self._refresh[token] = athlete_id, float("inf")
         return token
 
-    def _left(self, grant: StravaGrant) -> int:
+    def _remaining(self, grant: StravaGrant) -> int:
         return grant.expires_at - self._clock.seconds()
 
     def _secret(self) -> str:

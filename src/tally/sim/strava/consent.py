@@ -1,8 +1,7 @@
-"""The page on which an athlete lets the application in: `/oauth/authorize`.
+"""The consent page at `/oauth/authorize`.
 
-One picks an athlete, or becomes a new one, and unticks what the application shall not have. What
-was really granted comes back with the code, so that an application can see it got less than it
-asked for.
+The user selects an athlete or creates one, and deselects scopes. The redirect carries the granted
+scopes next to the code, so that the application can detect a partial grant.
 """
 
 from collections.abc import Mapping
@@ -28,109 +27,117 @@ AUTHORIZE_PARAMETERS: Final = (
     "scope",
     "state",
 )
-# Cannot be unticked.
+# Cannot be deselected.
 REQUIRED_SCOPE: Final = "read"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsentPage:
+    """The routes of the consent page."""
+
     core: StravaCore
 
     def routes(self) -> list[Route]:
         return [
             Route("/oauth/authorize", self.show),
-            Route("/oauth/authorize", self.answer, methods=["POST"]),
+            Route("/oauth/authorize", self.submit, methods=["POST"]),
         ]
 
     async def show(self, request: Request) -> Response:
-        asked = _asked(request.query_params)
+        parameters = _authorize_parameters(request.query_params)
         try:
-            wanted = self._check(asked)
+            scopes = self._check(parameters)
         except StravaError as error:
             return JSONResponse(error.body, error.status)
         consent = self.core.auto_approve
         if consent is None or consent.athlete_id not in self.core.athletes:
-            return self._page(asked, wanted)
+            return self._page(parameters, scopes)
         if consent.denied:
-            return _denied(asked)
+            return _redirect_denied(parameters)
         granted = (
-            wanted
+            scopes
             if consent.scope is None
-            else [scope for scope in wanted if scope in consent.scope.split(",")]
+            else [scope for scope in scopes if scope in consent.scope.split(",")]
         )
-        return self._granted(asked, consent.athlete_id, granted)
+        return self._redirect_with_code(parameters, consent.athlete_id, granted)
 
-    async def answer(self, request: Request) -> Response:
-        sent = await read_form(request)
-        asked = _asked(sent)
+    async def submit(self, request: Request) -> Response:
+        submitted = await read_form(request)
+        parameters = _authorize_parameters(submitted)
         try:
-            wanted = self._check(asked)
+            scopes = self._check(parameters)
         except StravaError as error:
             return JSONResponse(error.body, error.status)
-        if "deny" in sent:
-            return _denied(asked)
-        name = sent.get("name", "").strip()
+        if "deny" in submitted:
+            return _redirect_denied(parameters)
+        name = submitted.get("name", "").strip()
         if name:
             firstname, _, lastname = name.partition(" ")
             athlete_id = self.core.add_athlete(firstname, lastname).id
         else:
-            chosen = sent.get("athlete", "")
+            chosen = submitted.get("athlete", "")
             athlete_id = int(chosen) if chosen.isascii() and chosen.isdigit() else 0
         if athlete_id not in self.core.athletes:
-            return self._page(asked, wanted)
-        return self._granted(
-            asked,
+            return self._page(parameters, scopes)
+        return self._redirect_with_code(
+            parameters,
             athlete_id,
-            [scope for scope in wanted if scope == REQUIRED_SCOPE or f"grant:{scope}" in sent],
+            [scope for scope in scopes if scope == REQUIRED_SCOPE or f"grant:{scope}" in submitted],
         )
 
-    def _check(self, asked: Mapping[str, str]) -> list[str]:
-        """The scopes that are asked for, if the application may ask at all."""
+    def _check(self, parameters: Mapping[str, str]) -> list[str]:
+        """Validate the request; return the requested scopes."""
         application = self.core.application
-        if asked.get("client_id") != str(application.client_id):
+        if parameters.get("client_id") != str(application.client_id):
             raise bad_request("Application", "client_id")
-        address = asked.get("redirect_uri", "")
-        if not is_local(address) and url_host(address) != application.callback_domain:
+        redirect_uri = parameters.get("redirect_uri", "")
+        if not is_local(redirect_uri) and url_host(redirect_uri) != application.callback_domain:
             raise bad_request("Application", "redirect_uri")
-        if asked.get("response_type") != "code":
+        if parameters.get("response_type") != "code":
             raise bad_request("Authorize", "response_type")
-        wanted = [scope for scope in asked.get("scope", "").split(",") if scope]
-        if not wanted or not SCOPES.issuperset(wanted):
+        scopes = [scope for scope in parameters.get("scope", "").split(",") if scope]
+        if not scopes or not SCOPES.issuperset(scopes):
             raise bad_request("Authorize", "scope")
-        return wanted
+        return scopes
 
-    def _page(self, asked: dict[str, str], wanted: list[str]) -> Response:
+    def _page(self, parameters: dict[str, str], scopes: list[str]) -> Response:
         boxes = [
-            f'<label><input type="checkbox" name="grant:{escape(scope)}" checked{_fixed(scope)}> {escape(scope)}</label>'
-            for scope in wanted
+            f'<label><input type="checkbox" name="grant:{escape(scope)}"'
+            f" checked{_disabled(scope)}> {escape(scope)}</label>"
+            for scope in scopes
         ]
-        known = (
+        athlete_choices = (
             (str(athlete.id), f"Authorize as {athlete.firstname} {athlete.lastname}")
             for athlete in self.core.athletes.values()
         )
-        athletes = choice_buttons("athlete", known)
-        new = '<label>Or be somebody new <input type="text" name="name"></label><button>Authorize as this athlete</button>'
-        inside = (*boxes, *athletes, new, html_button("deny", "yes", "Cancel"))
+        athletes = choice_buttons("athlete", athlete_choices)
+        new = (
+            '<label>New athlete <input type="text" name="name"></label>'
+            "<button>Authorize as this athlete</button>"
+        )
+        content = (*boxes, *athletes, new, html_button("deny", "yes", "Cancel"))
         return html_page(
             "Connect to Strava",
-            note_paragraph("This Strava is simulated.")
-            + html_form("/oauth/authorize", asked, inside),
+            note_paragraph("Simulated Strava: authorize as any athlete.")
+            + html_form("/oauth/authorize", parameters, content),
         )
 
-    def _granted(self, asked: Mapping[str, str], athlete_id: int, granted: list[str]) -> Response:
+    def _redirect_with_code(
+        self, parameters: Mapping[str, str], athlete_id: int, granted: list[str]
+    ) -> Response:
         code = self.core.authorizations.issue_code(athlete_id, frozenset(granted))
-        told = {"state": asked.get("state", ""), "code": code, "scope": ",".join(granted)}
-        return RedirectResponse(with_query(asked["redirect_uri"], told), 302)
+        result = {"state": parameters.get("state", ""), "code": code, "scope": ",".join(granted)}
+        return RedirectResponse(with_query(parameters["redirect_uri"], result), 302)
 
 
-def _fixed(scope: str) -> str:
+def _disabled(scope: str) -> str:
     return " disabled" if scope == REQUIRED_SCOPE else ""
 
 
-def _asked(sent: Mapping[str, str]) -> dict[str, str]:
-    return {name: sent[name] for name in AUTHORIZE_PARAMETERS if name in sent}
+def _authorize_parameters(submitted: Mapping[str, str]) -> dict[str, str]:
+    return {name: submitted[name] for name in AUTHORIZE_PARAMETERS if name in submitted}
 
 
-def _denied(asked: Mapping[str, str]) -> Response:
-    told = {"state": asked.get("state", ""), "error": "access_denied"}
-    return RedirectResponse(with_query(asked["redirect_uri"], told), 302)
+def _redirect_denied(parameters: Mapping[str, str]) -> Response:
+    result = {"state": parameters.get("state", ""), "error": "access_denied"}
+    return RedirectResponse(with_query(parameters["redirect_uri"], result), 302)

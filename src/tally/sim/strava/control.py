@@ -1,15 +1,16 @@
-"""The control API of the Strava simulator, for whoever drives it from another process.
+"""The control API of the Strava simulator, for tests and other processes.
 
-GET    /_sim/state                          athletes, totals, deliveries, what is due
+GET    /_sim/state                          athletes, totals, deliveries, pending faults
 POST   /_sim/athletes                       {"firstname": "Ana", "lastname": "Silva"}
-POST   /_sim/athletes/{id}/deauthorize      the athlete takes the permission back
-POST   /_sim/athletes/{id}/expire           the athlete's access tokens are over
-POST /_sim/activities {"athlete_id": 100001, "sport_type": "Ride", "distance": 42195} PATCH
-/_sim/activities/{id} any field of it; DELETE deletes it POST /_sim/webhooks delay, duplicates,
-drops, retry_pause, hold, release POST /_sim/limits {"overall": {"quarter": 200, "day": 2000},
-"reads": …} POST /_sim/tokens {"rotates": true, "grace": 60} POST /_sim/approval {"consent":
-{"athlete_id": 100001, "scope": "read"}} or null in its place POST /_sim/faults a fault; DELETE
-clears all
+POST   /_sim/athletes/{id}/deauthorize      the athlete revokes the authorization
+POST   /_sim/athletes/{id}/expire           expires the athlete's access tokens
+POST   /_sim/activities                     {"athlete_id": 100001, "sport_type": "Ride", …}
+PATCH  /_sim/activities/{id}                any field of the activity; DELETE deletes it
+POST   /_sim/webhooks                       delay, duplicates, drops, retry_pause, hold, release
+POST   /_sim/limits                         {"overall": {"quarter": 200, "day": 2000}, "reads": …}
+POST   /_sim/tokens                         {"rotates": true, "grace": 60}
+POST   /_sim/approval                       {"consent": {"athlete_id": 100001} or null}
+POST   /_sim/faults                         an InjectedFault; DELETE clears all
 """
 
 from dataclasses import dataclass
@@ -34,9 +35,9 @@ Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=10**9)]
 
 
 class _ControlBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A body of the control API; what is left out stays as it is."""
+    """A request body of the control API; omitted fields stay unchanged."""
 
-    def given(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, Any]:
         return {
             name: value for name, value in msgspec.structs.asdict(self).items() if value is not None
         }
@@ -92,6 +93,8 @@ class AutoConsent(_ControlBody, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StravaControl:
+    """The routes under `/_sim`."""
+
     core: StravaCore
 
     def routes(self) -> list[Route]:
@@ -114,7 +117,7 @@ class StravaControl:
 
     async def state(self, _: Request) -> Response:
         core, log = self.core, self.core.webhooks.log
-        connected = [number for number in core.athletes if core.authorizations.granted(number)]
+        connected = [number for number in core.athletes if core.authorizations.access_of(number)]
         return Json(
             {
                 "athletes": list(core.athletes.values()),
@@ -122,7 +125,7 @@ class StravaControl:
                 "activities": len(core.activities),
                 "subscription": core.webhooks.subscription,
                 "deliveries": {
-                    "accepted": sum(each.status == 200 for each in log),
+                    "accepted": sum(attempt.status == 200 for attempt in log),
                     "attempts": len(log),
                 },
                 "limits": core.limits.headers(),
@@ -133,7 +136,7 @@ class StravaControl:
 
     async def add_athlete(self, request: Request) -> Response:
         return Json(
-            self.core.add_athlete(**(await read_json_body(request, NewAthlete)).given()), 201
+            self.core.add_athlete(**(await read_json_body(request, NewAthlete)).changes()), 201
         )
 
     async def deauthorize(self, request: Request) -> Response:
@@ -145,16 +148,16 @@ class StravaControl:
         return NO_CONTENT
 
     async def record(self, request: Request) -> Response:
-        wanted = await read_json_body(request, NewActivity)
+        body = await read_json_body(request, NewActivity)
         try:
-            return Json(self.core.record(**wanted.given()), 201)
+            return Json(self.core.record(**body.changes()), 201)
         except StravaError as error:
             raise NotFound(str(error)) from error
 
     async def edit(self, request: Request) -> Response:
-        wanted = await read_json_body(request, ActivityFields)
+        body = await read_json_body(request, ActivityFields)
         try:
-            return Json(self.core.edit(request.path_params["activity_id"], **wanted.given()))
+            return Json(self.core.edit(request.path_params["activity_id"], **body.changes()))
         except StravaError as error:
             raise NotFound(str(error)) from error
 
@@ -166,27 +169,27 @@ class StravaControl:
         return NO_CONTENT
 
     async def set_network(self, request: Request) -> Response:
-        wanted = await read_json_body(request, WebhookConditions)
+        body = await read_json_body(request, WebhookConditions)
         for name in ("delay", "duplicates", "drops", "retry_pause"):
-            if getattr(wanted, name) is not None:
-                setattr(self.core.webhooks, name, getattr(wanted, name))
-        if wanted.hold:
+            if getattr(body, name) is not None:
+                setattr(self.core.webhooks, name, getattr(body, name))
+        if body.hold:
             self.core.webhooks.hold()
-        if wanted.release is not None:
-            self.core.webhooks.release(wanted.release)
+        if body.release is not None:
+            self.core.webhooks.release(body.release)
         return NO_CONTENT
 
     async def set_limits(self, request: Request) -> Response:
-        wanted = await read_json_body(request, NewLimits)
+        body = await read_json_body(request, NewLimits)
         limits = self.core.limits
         limits.overall, limits.reads = (
-            wanted.overall or limits.overall,
-            wanted.reads or limits.reads,
+            body.overall or limits.overall,
+            body.reads or limits.reads,
         )
         return NO_CONTENT
 
     async def set_token_rules(self, request: Request) -> Response:
-        for name, value in (await read_json_body(request, TokenRules)).given().items():
+        for name, value in (await read_json_body(request, TokenRules)).changes().items():
             setattr(self.core.authorizations, name, value)
         return NO_CONTENT
 

@@ -1,9 +1,9 @@
-"""The athletes, what they do, and what the application hears of it.
+"""The state and rules of the Strava simulator, without HTTP.
 
-An event goes out if the athlete allows the application to read activities: on creation, on
-deletion, and when the title, the type or the privacy changed (not when a distance was corrected,
-just as with the real service). To an application that may not read private activities, one that
-becomes private looks deleted, and one that becomes public, created.
+If the athlete authorized reading activities, Strava sends an event when an activity is created or
+deleted, or its title, type or privacy changes; other changes send none. An application that may
+not read private activities sees a change to private as a deletion and a change to public as a
+creation.
 """
 
 import random
@@ -23,15 +23,15 @@ FIRST_ACTIVITY: Final = 10_000_000_001
 
 
 class OAuthApplication(msgspec.Struct, frozen=True):
-    """The application that is registered; with no domain of its own, it must be on this machine."""
+    """The registered application. Redirect URIs on this machine are always allowed."""
 
     client_id: int = 54321
-    client_secret: str = "made-up-strava-secret"  # noqa: S105  good for nothing outside this simulator
+    client_secret: str = "made-up-strava-secret"  # noqa: S105  valid only in this simulator
     callback_domain: str = "localhost"
 
 
 class Consent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is answered without asking: who, and which of the scopes (all, unless some are named), or no."""
+    """An automatic consent: the athlete and the granted scopes (None: all), or a denial."""
 
     athlete_id: int
     scope: str | None = None
@@ -39,7 +39,7 @@ class Consent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StravaCore:
-    """What is known and what happens; HTTP is not its business."""
+    """Athletes, activities, authorizations and webhooks."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class StravaCore:
         self.faults = FaultInjector()
         self.athletes: dict[int, StravaAthlete] = {}
         self.activities: dict[int, StravaActivity] = {}
-        # The oldest are forgotten where there would be more, which nobody is told.
-        self.most_activities: int | None = None
+        # Beyond this number the oldest activities are removed, without an event.
+        self.max_activities: int | None = None
         self.auto_approve: Consent | None = None
         self.url = ""
-        self._activity_ids = FIRST_ACTIVITY
+        self._next_activity_id = FIRST_ACTIVITY
 
     def add_athlete(
         self, firstname: str, lastname: str = "", athlete_id: int | None = None
@@ -82,74 +82,71 @@ class StravaCore:
         name: str | None = None,
         **fields: Any,
     ) -> StravaActivity:
-        """An athlete finished something; `fields` are those of `StravaActivity`.
-
-        It starts now unless `start` says otherwise.
-        """
+        """Record an activity; `fields` are those of `StravaActivity`, `start` defaults to now."""
         if athlete_id not in self.athletes:
             raise not_found("Athlete")
-        number, self._activity_ids = self._activity_ids, self._activity_ids + 1
-        begun = self.clock.seconds() if start is None else start
-        about: dict[str, Any] = {
+        activity_id, self._next_activity_id = self._next_activity_id, self._next_activity_id + 1
+        started_at = self.clock.seconds() if start is None else start
+        basics: dict[str, Any] = {
             "name": name or sport_type,
             "sport_type": sport_type,
-            "start": begun,
+            "start": started_at,
             "distance": float(distance),
         }
-        activity = StravaActivity(id=number, athlete_id=athlete_id, **(about | fields))
-        self._keep(activity)
+        activity = StravaActivity(id=activity_id, athlete_id=athlete_id, **(basics | fields))
+        self._add(activity)
         if self._is_visible(activity):
-            self._tell(activity, "create")
+            self._publish_activity(activity, "create")
         return activity
 
     def edit(self, activity_id: int, **fields: Any) -> StravaActivity:
-        """An athlete changed something about an activity."""
+        """Edit an activity."""
         before = self.activity(activity_id)
         after = msgspec.structs.replace(before, **fields)
         self.activities[activity_id] = after
-        was, is_now = self._is_visible(before), self._is_visible(after)
-        if was and is_now:
+        was_visible, is_visible = self._is_visible(before), self._is_visible(after)
+        if was_visible and is_visible:
             updates = _updates(before, after)
             if updates:
-                self._tell(after, "update", updates)
-        elif was != is_now:
-            self._tell(after, "create" if is_now else "delete")
+                self._publish_activity(after, "update", updates)
+        elif was_visible != is_visible:
+            self._publish_activity(after, "create" if is_visible else "delete")
         return after
 
     def delete(self, activity_id: int) -> None:
         activity = self.activity(activity_id)
-        is_told = self._is_visible(activity)
+        was_visible = self._is_visible(activity)
         del self.activities[activity_id]
-        if is_told:
-            self._tell(activity, "delete")
+        if was_visible:
+            self._publish_activity(activity, "delete")
 
     def activity(self, activity_id: int) -> StravaActivity:
         if activity_id not in self.activities:
             raise not_found("Activity")
         return self.activities[activity_id]
 
-    def readmit(self, activity: StravaActivity) -> None:
-        """Let an activity be there that was made before a restart; nobody is told."""
-        self._keep(activity)
-        self._activity_ids = max(self._activity_ids, activity.id + 1)
+    def restore(self, activity: StravaActivity) -> None:
+        """Restore an activity from a snapshot, without an event."""
+        self._add(activity)
+        self._next_activity_id = max(self._next_activity_id, activity.id + 1)
 
     def deauthorize(self, athlete_id: int) -> None:
-        """The permission is taken back, by the athlete or by the application; the application is told."""
+        """Revoke the authorization and send the deauthorization event."""
         if self.authorizations.revoke(athlete_id):
             self._publish("athlete", athlete_id, athlete_id, "update", {"authorized": "false"})
 
-    def _keep(self, activity: StravaActivity) -> None:
+    def _add(self, activity: StravaActivity) -> None:
         self.activities[activity.id] = activity
-        while self.most_activities is not None and len(self.activities) > self.most_activities:
+        while self.max_activities is not None and len(self.activities) > self.max_activities:
             del self.activities[next(iter(self.activities))]
 
     def _is_visible(self, activity: StravaActivity) -> bool:
-        granted = self.authorizations.granted(activity.athlete_id)
-        if granted is None or not granted.reads_activities:
+        access = self.authorizations.access_of(activity.athlete_id)
+        if access is None or not access.reads_activities:
             return False
-        return granted.reads_private_activities or not activity.private
+        return access.reads_private_activities or not activity.private
 
-    def _tell(
+    def _publish_activity(
         self, activity: StravaActivity, aspect: str, updates: dict[str, str] | None = None
     ) -> None:
         self._publish("activity", activity.id, activity.athlete_id, aspect, updates or {})
@@ -174,12 +171,12 @@ class StravaCore:
 
 
 def _updates(before: StravaActivity, after: StravaActivity) -> dict[str, str]:
-    """What of a change is told, in the words of the webhook."""
-    told = {}
+    """The `updates` of a webhook event."""
+    updates = {}
     if before.name != after.name:
-        told["title"] = after.name
+        updates["title"] = after.name
     if before.sport_type != after.sport_type:
-        told["type"] = after.type
+        updates["type"] = after.type
     if before.private != after.private:
-        told["private"] = str(after.private).lower()
-    return told
+        updates["private"] = str(after.private).lower()
+    return updates

@@ -1,4 +1,4 @@
-"""Athletes, activities and events as Strava shows them."""
+"""Strava's athletes, activities, webhook events and errors."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -7,9 +7,8 @@ import msgspec
 
 from tally.kit.clock import rfc3339
 
-# `type` is the older, coarser name of what `sport_type` says; those not listed have the same in
-# both.
-COARSE_TYPES: Final = {
+# The deprecated `type` for each `sport_type`, where they differ.
+LEGACY_TYPES: Final = {
     "MountainBikeRide": "Ride",
     "GravelRide": "Ride",
     "EMountainBikeRide": "EBikeRide",
@@ -18,7 +17,7 @@ COARSE_TYPES: Final = {
 }
 
 
-# What a detailed activity has besides, and what nobody here makes anything of.
+# Constant fields of a detailed activity.
 DETAIL_DEFAULTS: Final[dict[str, Any]] = {
     "resource_state": 3,
     "workout_type": None,
@@ -39,7 +38,7 @@ DETAIL_DEFAULTS: Final[dict[str, Any]] = {
 
 
 class StravaError(Exception):
-    """A refusal in Strava's shape: a message, and what is wrong with which field of which resource."""
+    """An error response in Strava's format."""
 
     def __init__(self, status: int, message: str, resource: str, field: str, code: str) -> None:
         super().__init__(f"{message}: {resource} {field} {code}")
@@ -63,6 +62,8 @@ def not_found(resource: str) -> StravaError:
 
 
 class StravaAthlete(msgspec.Struct, frozen=True):
+    """An athlete with an account."""
+
     id: int
     firstname: str
     lastname: str
@@ -87,7 +88,10 @@ class StravaAthlete(msgspec.Struct, frozen=True):
 
 
 class StravaActivity(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in seconds, lengths in metres, `start` in seconds since 1970."""
+    """An activity: durations in seconds, distances in metres, `start` in epoch seconds.
+
+    The fields are those of Strava's API that the backends read.
+    """
 
     id: int
     athlete_id: int
@@ -106,10 +110,10 @@ class StravaActivity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def type(self) -> str:
-        return COARSE_TYPES.get(self.sport_type, self.sport_type)
+        return LEGACY_TYPES.get(self.sport_type, self.sport_type)
 
     def detail(self) -> dict[str, Any]:
-        """The detailed representation, as far as it matters to anyone who counts."""
+        """The detailed representation."""
         start = rfc3339(datetime.fromtimestamp(self.start, UTC))
         return DETAIL_DEFAULTS | {
             "id": self.id,
@@ -144,7 +148,7 @@ class StravaActivity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StravaEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a webhook says, field by field as it is posted; all values of `updates` are text."""
+    """The body of a webhook; all values of `updates` are strings."""
 
     aspect_type: str
     event_time: int

@@ -1,7 +1,7 @@
-"""How much an application may ask: by the quarter of an hour and by the day, all requests and reads counted apart.
+"""Strava's rate limits: per 15 minutes and per day, for all requests and for reads.
 
-The windows are natural ones: a quarter begins at :00, :15, :30 and :45, a day at midnight UTC. What
-is asked beyond a limit is refused and counted all the same.
+Windows are aligned: they start at :00, :15, :30 and :45, and at midnight UTC. Rejected requests
+count too.
 """
 
 from typing import Final
@@ -10,12 +10,12 @@ import msgspec
 
 from tally.kit.clock import Clock
 
-QUARTER: Final = 15 * 60
-DAY: Final = 24 * 3600
+QUARTER_HOUR_SECONDS: Final = 15 * 60
+DAY_SECONDS: Final = 24 * 3600
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """So many in a quarter of an hour, so many in a day."""
+    """The maximum number of requests per 15 minutes and per day."""
 
     quarter: int
     day: int
@@ -23,11 +23,13 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 OVERALL_LIMIT: Final = RateLimit(200, 2000)
 READ_LIMIT: Final = RateLimit(100, 1000)
-# For fleets, which would use up a day's worth in seconds.
+# For fleets, which would exhaust a daily limit within seconds.
 UNLIMITED: Final = RateLimit(10**9, 10**9)
 
 
 class RateLimits:
+    """Counts requests per window."""
+
     def __init__(
         self, clock: Clock, overall: RateLimit = OVERALL_LIMIT, reads: RateLimit = READ_LIMIT
     ) -> None:
@@ -37,7 +39,7 @@ class RateLimits:
         self._counts: dict[tuple[str, int, int], int] = {}
 
     def count(self, is_read: bool = True) -> bool:
-        """Count one more request, and say whether it is within the limits."""
+        """Count a request; whether it is within the limits."""
         for kind in ("overall", "reads") if is_read else ("overall",):
             for window in self._windows(kind):
                 self._counts[window] = self._counts.get(window, 0) + 1
@@ -45,8 +47,8 @@ class RateLimits:
         self._counts = {window: count for window, count in self._counts.items() if window in live}
         kinds = (("overall", self.overall), ("reads", self.reads))[: 2 if is_read else 1]
         return all(
-            self.usage(kind).quarter <= most.quarter and self.usage(kind).day <= most.day
-            for kind, most in kinds
+            self.usage(kind).quarter <= limit.quarter and self.usage(kind).day <= limit.day
+            for kind, limit in kinds
         )
 
     def usage(self, kind: str) -> RateLimit:
@@ -54,16 +56,20 @@ class RateLimits:
         return RateLimit(quarter, day)
 
     def headers(self) -> dict[str, str]:
-        told = {}
-        for prefix, kind, most in (
+        headers = {}
+        for prefix, kind, limit in (
             ("X-RateLimit", "overall", self.overall),
             ("X-ReadRateLimit", "reads", self.reads),
         ):
             used = self.usage(kind)
-            told[f"{prefix}-Limit"] = f"{most.quarter},{most.day}"
-            told[f"{prefix}-Usage"] = f"{used.quarter},{used.day}"
-        return told
+            headers[f"{prefix}-Limit"] = f"{limit.quarter},{limit.day}"
+            headers[f"{prefix}-Usage"] = f"{used.quarter},{used.day}"
+        return headers
 
     def _windows(self, kind: str) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
         now = self._clock.seconds()
-        return (kind, QUARTER, now // QUARTER), (kind, DAY, now // DAY)
+        return (kind, QUARTER_HOUR_SECONDS, now // QUARTER_HOUR_SECONDS), (
+            kind,
+            DAY_SECONDS,
+            now // DAY_SECONDS,
+        )

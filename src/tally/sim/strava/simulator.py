@@ -1,13 +1,13 @@
-"""The Strava simulator as tests and the demo hold it.
+"""The Strava simulator on a real socket.
 
 async with StravaSimulator(clock).serving() as strava:
     ana = strava.add_athlete("Ana", "Silva")
-    strava.auto_approve = Consent(ana.id)                    # nobody has to click
-    ride = strava.record(ana.id, "Ride", 42_195)             # and a webhook goes out, if she allowed it
+    strava.auto_approve = Consent(ana.id)                    # no consent page
+    ride = strava.record(ana.id, "Ride", 42_195)             # sends a webhook if authorized
     strava.edit(ride.id, sport_type="EBikeRide")
     strava.webhooks.duplicates = 2
     strava.faults.add(Fault(path="/api/v3/activities", status=500))
-    await strava.webhooks.settled()
+    await strava.webhooks.wait_idle()
 """
 
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ from tally.sim.strava.core import StravaCore
 
 
 class StravaSimulator(StravaCore):
-    """A world of athletes on a real socket."""
+    """Strava over HTTP."""
 
     def app(self) -> Starlette:
         def lifespan(_: Starlette) -> AbstractAsyncContextManager[None]:
@@ -38,7 +38,7 @@ class StravaSimulator(StravaCore):
 
     @asynccontextmanager
     async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Self]:
-        """Serve until the block ends; `url` is known from then on."""
+        """Serve until the block ends; sets `url`."""
         async with serving(self.app(), host, port) as url:
             self.url = url
             yield self

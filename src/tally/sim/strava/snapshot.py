@@ -1,7 +1,7 @@
-"""The world of the Strava simulator as bytes, so that a demo goes on after a restart where it stopped.
+"""Serializes the state of the Strava simulator, so that a demo survives a restart.
 
-Kept are athletes, activities, what was granted with its newest tokens, and the subscription; not
-what is under way: codes, deliveries, limits, older tokens.
+A snapshot holds athletes, activities, current grants and the subscription. Codes, deliveries in
+flight, rate limits and older tokens are lost.
 """
 
 import msgspec
@@ -13,6 +13,8 @@ from tally.sim.strava.webhooks import WebhookSubscription
 
 
 class StravaSnapshot(msgspec.Struct, frozen=True):
+    """The persistent state."""
+
     athletes: list[StravaAthlete]
     activities: list[StravaActivity]
     grants: list[StravaGrant]
@@ -31,12 +33,12 @@ def dump_snapshot(core: StravaCore) -> bytes:
 
 
 def load_snapshot(core: StravaCore, content: bytes) -> None:
-    """Make an empty world what it was; msgspec.DecodeError if these bytes are none of ours."""
-    kept = msgspec.json.decode(content, type=StravaSnapshot)
-    core.athletes.update({athlete.id: athlete for athlete in kept.athletes})
-    for activity in kept.activities:
-        core.readmit(activity)
-    for grant in kept.grants:
-        core.authorizations.readmit(grant)
-    if kept.subscription is not None:
-        core.webhooks.resume(kept.subscription)
+    """Restore an empty simulator; msgspec.DecodeError if `content` is not a snapshot."""
+    snapshot = msgspec.json.decode(content, type=StravaSnapshot)
+    core.athletes.update({athlete.id: athlete for athlete in snapshot.athletes})
+    for activity in snapshot.activities:
+        core.restore(activity)
+    for grant in snapshot.grants:
+        core.authorizations.restore(grant)
+    if snapshot.subscription is not None:
+        core.webhooks.resume(snapshot.subscription)

@@ -1,9 +1,9 @@
-"""Events on their way to the application: one subscription, and up to three deliveries until it says 200 within 2 s.
+"""Sends webhook events to the subscribed application, with up to three attempts each.
 
-What the network does to them is arranged beforehand: `delay` before each, `duplicates` of each, the
-next `drops` lost for good; `hold()` keeps them back until `release("reversed")` or
-`release("shuffled")` lets them go in another order. `log` has every attempt, `settled()` waits
-until nothing is under way, and `until_attempted(n)` for the n-th attempt.
+An attempt succeeds if the application responds with 200 within 2 s. Tests configure network
+conditions: a `delay` before each event, `duplicates` of each, `drops` of the next ones. `hold()`
+buffers events until `release()` sends them in order, reversed or shuffled. `log` has every attempt;
+`wait_idle()` and `wait_for_attempts(n)` synchronize with it.
 """
 
 import asyncio
@@ -31,13 +31,15 @@ ReleaseOrder = Literal["sent", "reversed", "shuffled"]
 
 
 class WebhookSubscription(msgspec.Struct, frozen=True):
+    """The push subscription of the application."""
+
     id: int
     callback_url: str
     created_at: int
 
 
 class WebhookAttempt(msgspec.Struct, frozen=True):
-    """One attempt: the status it got, or 0 if there was no answer in time."""
+    """A delivery attempt and its status; 0 if there was no response in time."""
 
     event: StravaEvent
     attempt: int
@@ -45,13 +47,15 @@ class WebhookAttempt(msgspec.Struct, frozen=True):
 
 
 class WebhookSender:
+    """The subscription and the events in flight."""
+
     def __init__(self, clock: Clock, rng: random.Random, first_id: int = 1) -> None:
         self._clock = clock
         self._rng = rng
         self._next_id = first_id
         self._client: Client | None = None
         self._sending: set[asyncio.Task[None]] = set()
-        self._held: list[StravaEvent] | None = None
+        self._held_events: list[StravaEvent] | None = None
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_POSTS)
         self._attempted = asyncio.Event()
         self.subscription: WebhookSubscription | None = None
@@ -61,13 +65,13 @@ class WebhookSender:
         self.duplicates = 0
         self.drops = 0
 
-    def remember(self, most: int) -> None:
-        """Keep no more attempts in the log than this."""
-        self.log = deque(self.log, maxlen=most)
+    def limit_log(self, limit: int) -> None:
+        """Log at most `limit` attempts."""
+        self.log = deque(self.log, maxlen=limit)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Deliver for as long as this lasts; what is under way at the end is given up."""
+        """Send events until the block ends; cancels the ones in flight."""
         async with ClientBuilder().follow_redirects(False).build() as self._client:
             try:
                 yield
@@ -78,7 +82,7 @@ class WebhookSender:
         self._client = None
 
     async def subscribe(self, callback_url: str, verify_token: str) -> WebhookSubscription:
-        """Ask the callback whether it means it, and send events there from now on."""
+        """Validate the callback and send events to it from now on."""
         if self.subscription is not None:
             raise bad_request("PushSubscription", "", "already exists")
         if not callback_url:
@@ -89,7 +93,7 @@ class WebhookSender:
         return self.subscription
 
     def resume(self, subscription: WebhookSubscription) -> None:
-        """Go on with a subscription that was made before a restart."""
+        """Restore a subscription from a snapshot."""
         self.subscription = subscription
         self._next_id = max(self._next_id, subscription.id + 1)
 
@@ -97,22 +101,22 @@ class WebhookSender:
         self.subscription = None
 
     def publish(self, event: StravaEvent) -> None:
-        """Send it on its way, unless nobody listens or it is to be lost."""
+        """Send an event, unless it is dropped or held."""
         if self.drops > 0:
             self.drops -= 1
-        elif self._held is not None:
-            self._held.append(event)
+        elif self._held_events is not None:
+            self._held_events.append(event)
         else:
             self._send(event)
 
     def hold(self) -> None:
-        """Keep events back from now on."""
-        if self._held is None:
-            self._held = []
+        """Buffer events from now on."""
+        if self._held_events is None:
+            self._held_events = []
 
     def release(self, order: ReleaseOrder = "sent") -> None:
-        """Let go what was kept back, in this order: each leaves when the one before has had its first answer, or none."""
-        events, self._held = self._held or [], None
+        """Send the held events in this order, one after the first attempt of the other."""
+        events, self._held_events = self._held_events or [], None
         if order == "reversed":
             events.reverse()
         elif order == "shuffled":
@@ -120,17 +124,17 @@ class WebhookSender:
         self._start(self._deliver_in_order(events))
 
     def redeliver(self, event: StravaEvent, times: int = 1) -> None:
-        """Send an event again, that many times at once."""
+        """Send an event again, `times` concurrently."""
         for _ in range(times):
             self._start(self._deliver(event))
 
-    async def settled(self) -> None:
-        """Wait until nothing is under way."""
+    async def wait_idle(self) -> None:
+        """Wait until no event is in flight."""
         while self._sending:
             await asyncio.wait(self._sending)
 
-    async def until_attempted(self, count: int) -> None:
-        """Wait until so many attempts are in the log, which is how a test knows that the next pause has begun."""
+    async def wait_for_attempts(self, count: int) -> None:
+        """Wait until `count` attempts are logged; the next retry pause has then begun."""
         while len(self.log) < count:
             self._attempted.clear()
             await self._attempted.wait()
@@ -139,8 +143,8 @@ class WebhookSender:
         for _ in range(1 + self.duplicates):
             self._start(self._deliver(event))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
@@ -148,15 +152,15 @@ class WebhookSender:
         for event in events:
             for _ in range(1 + self.duplicates):
                 if not await self._attempt(event, 1):
-                    self._start(self._insist(event))
+                    self._start(self._retry(event))
 
     async def _deliver(self, event: StravaEvent) -> None:
         if self.delay:
             await self._clock.sleep(self.delay)
         if not await self._attempt(event, 1):
-            await self._insist(event)
+            await self._retry(event)
 
-    async def _insist(self, event: StravaEvent) -> None:
+    async def _retry(self, event: StravaEvent) -> None:
         for attempt in range(2, MAX_ATTEMPTS + 1):
             await self._clock.sleep(self.retry_pause)
             if await self._attempt(event, attempt):
@@ -183,14 +187,16 @@ class WebhookSender:
 
     async def _validate(self, callback_url: str, verify_token: str) -> None:
         challenge = f"{self._rng.getrandbits(64):016x}"
-        asked = {
+        parameters = {
             "hub.verify_token": verify_token,
             "hub.challenge": challenge,
             "hub.mode": "subscribe",
         }
         try:
             status, body = await finish_within(
-                self._clock, RESPONSE_TIMEOUT_SECONDS, self._get(with_query(callback_url, asked))
+                self._clock,
+                RESPONSE_TIMEOUT_SECONDS,
+                self._get(with_query(callback_url, parameters)),
             )
         except (PyreqwestError, DeadlineExceeded) as error:
             raise bad_request("PushSubscription", "callback url", "not verifiable") from error
@@ -199,14 +205,14 @@ class WebhookSender:
                 "PushSubscription", "callback url", "GET to callback URL does not return 200"
             )
         try:
-            answer = msgspec.json.decode(body, type=dict[str, str])
+            response = msgspec.json.decode(body, type=dict[str, str])
         except msgspec.DecodeError as error:
             raise bad_request("PushSubscription", "callback url", "not verifiable") from error
-        if answer.get("hub.challenge") != challenge:
+        if response.get("hub.challenge") != challenge:
             raise bad_request("PushSubscription", "callback url", "not verifiable")
 
     async def _get(self, url: str) -> tuple[int, bytes]:
         if self._client is None:
-            raise RuntimeError("Webhooks are delivered only while they are running")
+            raise RuntimeError("WebhookSender is not running")
         response = await self._client.get(url).build().send()
         return response.status, bytes(await response.bytes())
