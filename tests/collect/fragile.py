@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tally.collect.model.records import Model, StravaGrant, StravaTokens, WebhookEvent, Workout
+from tally.collect.model.records import AthleteTokens, Model, StravaTokens, WebhookEvent, Workout
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT
 from tally.collect.service.linking import LinkingService
 from tally.collect.service.metrics import InboxMetrics
@@ -72,8 +72,8 @@ class MadeUpStrava:
     def is_paused(self) -> bool:
         return False
 
-    async def exchange(self, code: str) -> StravaGrant:
-        return StravaGrant(int(code), await self.refresh(code))
+    async def exchange(self, code: str) -> AthleteTokens:
+        return AthleteTokens(int(code), await self.refresh(code))
 
     async def refresh(self, refresh_token: str) -> StravaTokens:
         return StravaTokens("access", refresh_token + "'", 4_000_000_000)

@@ -89,8 +89,8 @@ async def test_the_collect_tile_names_the_latest_part(
 async def test_a_device_is_active_for_five_minutes_after_its_last_request(
     context: ConsoleContext, application: Application, clock: ManualClock
 ) -> None:
-    dashboard, registry = Dashboard(context), application.backends["devices"].services.registry  # type: ignore[attr-defined]
-    await registry.register("02:00:00:00:00:01", new_uuid(), "1.0", Capabilities())
+    dashboard, devices = Dashboard(context), application.backends["devices"].services.devices  # type: ignore[attr-defined]
+    await devices.register("02:00:00:00:00:01", new_uuid(), "1.0", Capabilities())
     tile = (await dashboard.tiles.get())["devices"]
     assert tile.headline is not None
     assert (tile.headline.value, tile.headline.unit) == ("1", "device active")

@@ -21,8 +21,8 @@ from tally.devices.api.schemas import requests, responses
 from tally.devices.model.records import Reading
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.readings import ReadingRepository
+from tally.devices.service.devices import FleetService
 from tally.devices.service.ingestion import IngestionService
-from tally.devices.service.registry import DeviceRegistry
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
@@ -61,7 +61,7 @@ class Server:
         """Begin with nothing in memory."""
         self._dead = asyncio.Event()
         store = Store(Faulty(self._engine, self._transact_each))
-        registry = DeviceRegistry(
+        registry = FleetService(
             DeviceRepository(store),
             self._clock,
             TTLCache(self._clock, 5, 100),

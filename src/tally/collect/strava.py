@@ -15,7 +15,7 @@ from pyreqwest.client import Client
 from pyreqwest.request import RequestBuilder
 
 from tally.collect.model.records import (
-    StravaGrant,
+    AthleteTokens,
     StravaTokens,
     TokensRevoked,
     Workout,
@@ -109,14 +109,14 @@ class StravaGateway:
     def is_paused(self) -> bool:
         return self._clock.monotonic() < self._paused_until
 
-    async def exchange(self, code: str) -> StravaGrant:
+    async def exchange(self, code: str) -> AthleteTokens:
         response = await self._request_token({"grant_type": "authorization_code", "code": code})
         if response.status in {400, 401, 403}:
             raise Invalid("Strava rejected the code", code="strava_code_refused", field="code")
         token = _require_ok(response).decode(_TokenResponse, SERVICE)
         if token.athlete is None:
             raise Unavailable("Strava's token response has no athlete")
-        return StravaGrant(token.athlete.id, _tokens(token))
+        return AthleteTokens(token.athlete.id, _tokens(token))
 
     async def refresh(self, refresh_token: str) -> StravaTokens:
         response = await self._request_token(

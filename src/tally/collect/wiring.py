@@ -68,9 +68,7 @@ async def open_collect(dependencies: Dependencies) -> AsyncIterator[Collect]:
     settings = dependencies.settings
     if settings.collect_plain_http and settings.host not in LOOPBACK:
         raise SettingsError(
-            [
-                "TALLY_COLLECT_PLAIN_HTTP requires a loopback address in TALLY_HOST, such as 127.0.0.1"
-            ]
+            ["TALLY_COLLECT_PLAIN_HTTP requires TALLY_HOST to be a loopback address"]
         )
     secret = dependencies.secret(settings.collect_secret, "collect.key")
     repository = CollectRepository(dependencies.store)

@@ -56,7 +56,7 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
             not_started("devices")
             return
         try:
-            found = await devices.services.registry.get(hardware_id)
+            found = await devices.services.devices.get(hardware_id)
         except TallyError as error:
             heading("Device")
             empty_state(error.message)
@@ -76,7 +76,7 @@ async def _device_list(context: ConsoleContext, devices: Devices) -> None:
             empty_state('No devices yet. Start some with "tally sim boards".')
 
     async def refresh() -> None:
-        page, _ = await devices.services.registry.by_activity(MAX_DEVICES, None)
+        page, _ = await devices.services.devices.by_activity(MAX_DEVICES, None)
         now = context.clock.now()
         table.rows = [_device_row(device, now) for device in page]
         table.update()
@@ -196,7 +196,7 @@ def _rename_form(devices: Devices, device: Device) -> None:
     name = ui.input("Device name", value=device.friendly_name or "").classes("w-64")
 
     async def rename() -> None:
-        await devices.services.registry.rename(device.hardware_id, name.value or None)
+        await devices.services.devices.rename(device.hardware_id, name.value or None)
         ui.notify("Renamed. The name applies from the next reading.")
 
     ui.button("Rename", on_click=rename).props("flat no-caps")

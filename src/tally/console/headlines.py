@@ -167,7 +167,7 @@ async def scoreboard_headline(scoreboard: Scoreboard) -> Headline:
 
 
 async def devices_headline(devices: Devices, rates: CounterRates) -> Headline:
-    awake = devices.services.registry.recently_seen.count()
+    awake = devices.services.devices.recently_seen.count()
     details = (
         f"{format_rate(rates.rate('readings'))} readings/s",
         f"{rates.total('readings'):,.0f} stored since start",

@@ -13,14 +13,14 @@ from tally.devices.api.routes import devices_api
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.repository.readings import ReadingRepository
+from tally.devices.service.devices import (
+    LAST_SEEN_INTERVAL,
+    NAME_CACHE_SECONDS,
+    FleetService,
+)
 from tally.devices.service.history import ReadingHistory
 from tally.devices.service.ingestion import IngestionService
 from tally.devices.service.keys import KEY_CACHE_SECONDS, LAST_USED_INTERVAL, ApiKeyService
-from tally.devices.service.registry import (
-    LAST_SEEN_INTERVAL,
-    NAME_CACHE_SECONDS,
-    DeviceRegistry,
-)
 from tally.devices.service.services import DevicesServices
 from tally.kit.backend import Probe
 from tally.kit.endpoints import Api
@@ -62,22 +62,22 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
 
 def _services(dependencies: Dependencies) -> DevicesServices:
     settings, clock, store = dependencies.settings, dependencies.clock, dependencies.store
-    devices, readings = DeviceRepository(store), ReadingRepository(store)
-    registry = DeviceRegistry(
-        devices,
+    repository, readings = DeviceRepository(store), ReadingRepository(store)
+    devices = FleetService(
+        repository,
         clock,
         TTLCache(clock, NAME_CACHE_SECONDS, MAX_CACHED),
         TTLCache(clock, LAST_SEEN_INTERVAL.total_seconds(), MAX_CACHED),
     )
     ingestion = IngestionService(
         readings,
-        registry,
+        devices,
         clock,
         settings.devices_retention_days * 86_400,
         ReadingPublisher(dependencies.hub),
     )
     return DevicesServices(
-        _keys(dependencies), registry, ingestion, ReadingHistory(readings, devices)
+        _keys(dependencies), devices, ingestion, ReadingHistory(readings, repository)
     )
 
 

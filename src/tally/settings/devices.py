@@ -1,4 +1,4 @@
-"""Settings of the devices backend."""
+"""Settings of the devices backend: secrets, retention and limits."""
 
 from dataclasses import dataclass, field
 
@@ -7,39 +7,38 @@ from tally.settings.types import SECRET, TEXT, Secret, integer, setting
 
 @dataclass(frozen=True, kw_only=True)
 class DevicesSettings:
-    """Operators, keys, retention and limits."""
+    """The variables `TALLY_DEVICES_…`."""
 
     devices_admin_token: Secret | None = field(
         default=None,
         metadata=setting(
             SECRET,
-            "Bearer token of the devices' control plane. Without it, one is made at first start, in the data directory.",
+            "Bearer token for the control plane. Default: generated at first start,"
+            " in the data directory.",
         ),
     )
     devices_key_pepper: Secret | None = field(
         default=None,
         metadata=setting(
             SECRET,
-            "Hashed together with every API key of the boards, so that the table alone gives nothing away. Without it, one is"
-            " made at first start, in the data directory; to change it makes all keys void.",
+            "Pepper for the hashes of API keys. Default: generated at first start,"
+            " in the data directory. Changing it invalidates all keys.",
         ),
     )
     devices_retention_days: int = field(
         default=90,
-        metadata=setting(
-            integer(1, 3650), "Days that a reading is kept, counted from when it was measured."
-        ),
+        metadata=setting(integer(1, 3650), "Retention of readings in days, from their timestamp."),
     )
     devices_rate_limit: int = field(
         default=2_000,
         metadata=setting(
             integer(1, 1_000_000),
-            "Requests a second that one API key may make; twice as many at once.",
+            "Requests per second for each API key, with bursts of twice as many.",
         ),
     )
     devices_cors_origins: str = field(
         default="*",
         metadata=setting(
-            TEXT, "Origins, separated by commas, whose pages may call the devices' control plane."
+            TEXT, "Comma-separated origins whose pages may call the API (CORS); * allows all."
         ),
     )

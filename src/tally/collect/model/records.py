@@ -79,7 +79,7 @@ class StravaTokens:
 
 
 @dataclass(frozen=True, slots=True)
-class StravaGrant:
+class AthleteTokens:
     """The result of a code exchange: the tokens and their athlete."""
 
     athlete_id: int

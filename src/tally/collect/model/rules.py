@@ -1,4 +1,4 @@
-"""Milestone rules: which workouts count, when a part is earned, and that progress never decreases."""
+"""Milestone rules: which workouts count, when a part is earned, and how progress advances."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

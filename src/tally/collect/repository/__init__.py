@@ -1,1 +1,1 @@
-"""Tables and access patterns. `main` combines the patterns of the main table, one module per item."""
+"""Tables and access patterns. `main` combines those of the main table, one module per item."""

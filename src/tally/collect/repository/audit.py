@@ -1,4 +1,4 @@
-"""The table `CommitCollectAudit`: events by user, correlation id, and event and month, for 90 days."""
+"""The table `CommitCollectAudit`: audit events of 90 days by user, correlation, event and month."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -122,7 +122,8 @@ class Milestones:
         "Mint parts",
         TransactWriteItems,
         table=COMMIT_COLLECT,
-        key="MILESTONE#{id} with version = :read; each MILESTONE#{id}#AWARD#{part} with attribute_not_exists(PK)",
+        key="MILESTONE#{id} with version = :read;"
+        " each MILESTONE#{id}#AWARD#{part} with attribute_not_exists(PK)",
         by="system",
         trigger="Every event that moves a milestone, POST /milestones/{id}/recompute",
         frequency="Per event",

@@ -1,4 +1,4 @@
-"""The table `CommitCollect` and its keys: one partition per user, plus models, owners and the inbox.
+"""The table `CommitCollect`: one partition per user, plus models, athletes and the inbox.
 
 Sort keys pad part indexes to two digits and activity ids to twelve, so that they sort like numbers.
 Pending webhook events are in partitions of their own (`INBOX#{shard}`), sorted by time, so that
@@ -28,7 +28,8 @@ COMMIT_COLLECT = Table(
             "SK",
             "S",
             required=True,
-            about="PROFILE, STRAVA#CONNECTION, WORKOUT#…, MILESTONE#…, META, PART#…, OWNER, EVENT#…",
+            about="PROFILE, STRAVA#CONNECTION, WORKOUT#…, MILESTONE#…, META, PART#…, OWNER,"
+            " EVENT#…",
         ),
         Attribute(
             "GSI1PK", "S", about="STRAVA#ATHLETE#{athleteId}, on STRAVA#CONNECTION and OWNER"

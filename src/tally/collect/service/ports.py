@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from tally.collect.model.records import (
+    AthleteTokens,
     Award,
     Milestone,
     OidcIdentity,
-    StravaGrant,
     StravaTokens,
     Workout,
 )
@@ -31,7 +31,7 @@ class StravaClient(Protocol):
     def is_paused(self) -> bool:
         """Whether an exhausted rate limit forbids reading activities for now."""
 
-    async def exchange(self, code: str) -> StravaGrant: ...
+    async def exchange(self, code: str) -> AthleteTokens: ...
 
     async def refresh(self, refresh_token: str) -> StravaTokens: ...
 

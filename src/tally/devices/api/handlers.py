@@ -37,7 +37,7 @@ class Handlers:
     async def register(self, request: Request) -> ASGIApp:
         await self.auth.require_board(request)
         body = await read_json(request, requests.RegistrationBody, gzip=True)
-        device, is_new = await self.services.registry.register(
+        device, is_new = await self.services.devices.register(
             body.hardware_id,
             body.boot_id,
             body.firmware_version,
@@ -77,7 +77,7 @@ class Handlers:
         self.auth.require_operator(request)
         query = read_query(request, requests.ListQuery)
         purpose = query_fingerprint("devices.devices")
-        devices, next_key = await self.services.registry.by_activity(
+        devices, next_key = await self.services.devices.by_activity(
             query.limit, self._page_key(purpose, query.cursor)
         )
         bodies = [responses.device_body(device) for device in devices]
@@ -85,13 +85,13 @@ class Handlers:
 
     async def show_device(self, request: Request) -> ASGIApp:
         self.auth.require_operator(request)
-        device = await self.services.registry.get(request.path_params["hardware_id"])
+        device = await self.services.devices.get(request.path_params["hardware_id"])
         return Json(responses.device_body(device))
 
     async def rename_device(self, request: Request) -> ASGIApp:
         self.auth.require_operator(request)
         body = await read_json(request, requests.RenameBody)
-        device = await self.services.registry.rename(
+        device = await self.services.devices.rename(
             request.path_params["hardware_id"], body.friendly_name
         )
         return Json(responses.device_body(device))
@@ -149,7 +149,7 @@ class Handlers:
 
     async def stream(self, request: Request) -> ASGIApp:
         self.auth.require_operator(request)
-        device = await self.services.registry.get(request.path_params["hardware_id"])
+        device = await self.services.devices.get(request.path_params["hardware_id"])
         return EventStream(self.hub, readings_topic(device.hardware_id), request)
 
     def _page_key(self, purpose: str, cursor: str | None) -> PageKey | None:

@@ -159,7 +159,7 @@ class DeviceRepository:
         frequency="Per request",
     )
     async def by_activity(self, limit: int, start: Key | None) -> tuple[list[Device], Key | None]:
-        """Return a page of devices, most recently seen first, and the start key of the next page."""
+        """Return a page of devices, most recently seen first, and the next start key."""
         page: Page = await self.store.query(
             DEVICES,
             F("gsi1pk") == ALL_DEVICES,

@@ -13,8 +13,8 @@ from tally.devices.model.submission import (
 )
 from tally.devices.model.validation import check_sender
 from tally.devices.repository.readings import ReadingRepository
+from tally.devices.service.devices import FleetService
 from tally.devices.service.ports import Publisher
-from tally.devices.service.registry import DeviceRegistry
 from tally.errors import Invalid, Unavailable
 from tally.kit.clock import Clock, rfc3339
 
@@ -24,7 +24,7 @@ class IngestionService:
     """Validates, stores and publishes readings."""
 
     readings: ReadingRepository
-    registry: DeviceRegistry
+    devices: FleetService
     clock: Clock
     retention_seconds: int
     publisher: Publisher
@@ -36,7 +36,7 @@ class IngestionService:
         valid, rejected = _partition(submissions)
         if not valid:
             return Receipt(rejected=rejected)
-        name = await self.registry.record_activity(sender)
+        name = await self.devices.record_activity(sender)
         stored, duplicates = await self._store(
             to_readings(sender, valid, name, self.clock.milliseconds())
         )

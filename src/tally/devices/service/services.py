@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from tally.devices.service.devices import FleetService
 from tally.devices.service.history import ReadingHistory
 from tally.devices.service.ingestion import IngestionService
 from tally.devices.service.keys import ApiKeyService
-from tally.devices.service.registry import DeviceRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,6 @@ class DevicesServices:
     """The services of one open backend."""
 
     keys: ApiKeyService
-    registry: DeviceRegistry
+    devices: FleetService
     ingestion: IngestionService
     history: ReadingHistory

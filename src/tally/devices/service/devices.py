@@ -1,4 +1,4 @@
-"""The device registry: registration, friendly names and last activity."""
+"""Devices: registration, friendly names and last activity."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,7 +23,7 @@ NAME_CACHE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceRegistry:
+class FleetService:
     """Manages devices.
 
     `cached_names` holds friendly names, "" for none. `recently_seen` holds devices whose activity
