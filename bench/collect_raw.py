@@ -89,7 +89,7 @@ class RawEvents:
         await self.engine.update(
             Update(COMMIT_COLLECT_IDEMPOTENCY, key, done, condition=F("claimedBy") == "x" * 36)
         )
-        await self.engine.delete(Delete(COMMIT_COLLECT, COMMIT_COLLECT.key_of(_event(number))))
+        await self.engine.delete(Delete(COMMIT_COLLECT, COMMIT_COLLECT.primary_key(_event(number))))
 
     @staticmethod
     async def waiting(engine: SqliteEngine, shard: int) -> int:

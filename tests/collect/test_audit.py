@@ -23,7 +23,7 @@ class Table:
     async def append(self, event: AuditEvent, number: int = 1) -> bool:
         await self.is_open.wait()
         if self.is_broken:
-            raise Unavailable("The store cannot answer now")
+            raise Unavailable("The store is unavailable")
         if any(
             (kept.request_id, kept.epoch, place) == (event.request_id, event.epoch, number)
             for kept, place in self.events

@@ -122,7 +122,7 @@ async def test_tiles_report_a_closed_store_and_the_others_stay_healthy(
     tiles = await dashboard.tiles.get()
     assert (tiles["collect"].health, tiles["collect"].status) == (
         BackendHealth.FAILING,
-        "The store cannot answer now",
+        "The store is unavailable",
     )
     assert tiles["cricket"].headline is None
     assert tiles["devices"].health is BackendHealth.HEALTHY

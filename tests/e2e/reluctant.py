@@ -65,7 +65,7 @@ class Reluctant:
         return BatchGetResult(items, operation.keys[keep:], found.capacity)
 
     async def _nothing(self, operation: BatchWrite) -> BatchGetResult:
-        key = operation.table.key_of(operation.puts[0])
+        key = operation.table.primary_key(operation.puts[0])
         return await self._behind.batch_get(BatchGet(operation.table, (key,)))
 
 

@@ -26,14 +26,14 @@ class Shelf:
     async def marks(self, names: Sequence[str]) -> Mapping[str, int]:
         self.looks.append(list(names))
         if self.is_broken:
-            raise Unavailable("The store cannot answer now")
+            raise Unavailable("The store is unavailable")
         return {name: self.numbers[name] for name in names if name in self.numbers}
 
     async def read(self, name: str) -> int | None:
         self.reads.append(name)
         await self.is_open.wait()
         if self.is_broken:
-            raise Unavailable("The store cannot answer now")
+            raise Unavailable("The store is unavailable")
         return self.numbers.get(name)
 
     def tell(self, name: str, before: int, after: int) -> None:

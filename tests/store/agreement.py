@@ -160,6 +160,6 @@ async def contents(engine: Engine, table: Table) -> Contents:
 
 async def clear(engine: Engine, table: Table, items: list[Item]) -> None:
     """Delete the items."""
-    keys = [table.key_of(item) for item in items]
+    keys = [table.primary_key(item) for item in items]
     for first in range(0, len(keys), 25):
         await engine.batch_write(BatchWrite(table, deletes=tuple(keys[first : first + 25])))

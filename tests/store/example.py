@@ -224,7 +224,7 @@ class Follows:
     )
     async def remove_all(self, match_id: str) -> int:
         keys = [
-            FOLLOWS.key_of(item)
+            FOLLOWS.primary_key(item)
             async for item in self.store.items(FOLLOWS, F("matchId") == match_id)
         ]
         await self.store.write_many(FOLLOWS, deletes=keys)

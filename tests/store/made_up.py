@@ -273,7 +273,7 @@ class MakeUp:
             return BatchWrite(
                 self.table,
                 items[deleted:],
-                tuple(self.table.key_of(item) for item in items[:deleted]),
+                tuple(self.table.primary_key(item) for item in items[:deleted]),
             )
 
         return st.builds(build, self._unique(self.items(), 4), st.integers(0, 2))

@@ -29,15 +29,16 @@ def test_a_catalogue_knows_its_tables_patterns_and_who_uses_an_index() -> None:
         "example-follows",
         "example-locks",
     ]
-    assert [entry.place for entry in CATALOGUE.entries("example")][:2] == [
+    assert [entry.qualified_name for entry in CATALOGUE.entries("example")][:2] == [
         "Fixtures.get",
         "Fixtures.get_many",
     ]
     assert CATALOGUE.entries("another") == []
-    assert [entry.place for entry in CATALOGUE.users_of("example-fixtures", "live-index")] == [
-        "Fixtures.live"
-    ]
-    assert CATALOGUE.users_of("example-follows", "live-index") == []
+    assert [
+        entry.qualified_name
+        for entry in CATALOGUE.patterns_using_index("example-fixtures", "live-index")
+    ] == ["Fixtures.live"]
+    assert CATALOGUE.patterns_using_index("example-follows", "live-index") == []
 
 
 class Plain:
@@ -57,8 +58,8 @@ def test_a_repository_owns_the_tables_of_its_patterns_unless_it_says_otherwise()
 
 def test_two_repositories_never_own_one_table() -> None:
     problems = find_problems(Catalogue({"one": (Fixtures, Follows, Locks), "two": (Plain,)}))
-    assert "table example-locks is owned by Locks and by Plain" in problems
-    assert "table example-follows is owned by Follows and by Plain" in problems
+    assert "table example-locks has two owners: Locks and Plain" in problems
+    assert "table example-follows has two owners: Follows and Plain" in problems
 
 
 class Reader:
@@ -81,7 +82,7 @@ def test_a_table_of_another_may_be_read_and_not_written() -> None:
     assert find_problems(Catalogue({"example": (Fixtures, Follows, Locks, Reader)})) == []
     assert find_problems(Catalogue({"example": (Fixtures, Follows, Locks, Meddler)})) == [
         "Meddler.update writes to table example-locks, which Meddler may only read",
-        "Meddler.put is about table example-follows, which Meddler does not own",
+        "Meddler.put uses table example-follows, which Meddler does not own",
     ]
 
 
@@ -101,7 +102,7 @@ def test_two_patterns_of_one_backend_never_have_one_name() -> None:
         async def acquire(self) -> None: ...
 
     problems = find_problems(Catalogue({"example": (Locks, Twice)}))
-    assert problems == ["example: Locks.acquire and Twice.acquire are both called 'Acquire lock'"]
+    assert problems == ["example: Locks.acquire and Twice.acquire share the name 'Acquire lock'"]
     assert find_problems(Catalogue({"example": (Locks,), "other": (Twice,)})) == []
 
 
@@ -113,7 +114,7 @@ def test_every_public_method_of_a_repository_is_a_pattern() -> None:
 
     problems = find_problems(Catalogue({"example": (Loose,)}))
     assert problems == [
-        "Loose.helper is public and no access pattern: declare it with @access, or give it a leading _",
+        "Loose.helper is public but not an access pattern: add @access or a leading underscore",
     ]
 
 
@@ -128,11 +129,12 @@ def test_one_table_is_declared_once() -> None:
         async def get(self) -> None: ...
 
     problems = find_problems(Catalogue({"example": (Locks, Other)}))
-    assert problems == ["table example-locks is declared in two ways, the second one in Other"]
+    assert problems == ["table example-locks is declared differently in Other"]
 
 
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(
-        AccessViolation, match=r"owned by Locks and by Plain\n(.*\n)*.*reads table example-fixtures"
+        AccessViolation,
+        match=r"has two owners: Locks and Plain\n(.*\n)*.*reads table example-fixtures",
     ):
         check_repositories(Catalogue({"example": (Locks, Plain, Reader)}))

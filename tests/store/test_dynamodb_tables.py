@@ -253,7 +253,7 @@ async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(setting: 
 async def test_a_table_that_never_comes_to_rest_is_given_up(setting: Setting) -> None:
     setting.service.replies.extend([answer({}), *[described(by_city="CREATING")] * 1000])
 
-    with pytest.raises(StoreUnavailable, match="plain: its index by-city is still CREATING"):
+    with pytest.raises(StoreUnavailable, match="plain: the status of index by-city is CREATING"):
         await setting.engine.create_table(PLAIN)
 
     assert 590 < setting.clock.monotonic() <= 600

@@ -71,7 +71,9 @@ def test_a_path_is_its_parts_and_a_dot_is_part_of_a_name() -> None:
     "parts", [(), (0,), ("",), ("a", ""), ("a", -1), ("a", True), ("a", 1.5), (None,), ("a", b"b")]
 )
 def test_a_path_that_leads_nowhere_is_refused(parts: Any) -> None:
-    with pytest.raises(InvalidExpression, match=r"path starts with|neither a name nor a position"):
+    with pytest.raises(
+        InvalidExpression, match=r"path must start with|neither a name nor a list position"
+    ):
         make_path(*parts)
 
 

@@ -48,7 +48,7 @@ def test_the_text_has_one_line_for_each_attribute_and_index() -> None:
     assert '\n"expiresAt" = { type = "N", required = true }\n' in text
     assert '\nttl = "expiresAt"\n' in text
     assert '\n[tables."example-fixtures".indexes]\n"league-index" = { kind = "global", ' in text
-    assert text.startswith("# The tables as they were last agreed on.")
+    assert text.startswith("# The locked tables.")
 
 
 def test_a_new_attribute_is_one_new_line() -> None:
@@ -103,7 +103,7 @@ DAMAGED = {
     "tables that are a word": ("format = 1\ntables = 1", "damaged: AttributeError"),
     "a table that contradicts itself": (
         'format = 1\n[tables."a"]\nversion = "1.0.0"\npartition = { name = "a", type = "S" }',
-        "damaged: InvalidSchema: 'a' is no table or index name",
+        "damaged: InvalidSchema: 'a' is not a valid name",
     ),
     "required that is neither true nor false": (
         'format = 1\n[tables."abc"]\nversion = "1.0.0"\npartition = { name = "a", type = "S" }\nattributes.b.required = "yes"',

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tally.kit.clock import ManualClock
 from tally.store.collector import PatternCollector
-from tally.store.meters import EDGES, Meter, Meters
+from tally.store.meters import BUCKET_BOUNDS, Meter, Meters
 from tally.store.report import PatternRow, pattern_rows, patterns_markdown
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
@@ -42,11 +42,14 @@ def test_a_quantile_is_off_by_no_more_than_the_width_of_its_bucket(
 ) -> None:
     meter = Meter()
     for seconds in durations:
-        meter.took(seconds)
+        meter.record_call(seconds)
     exact = sorted(durations)[max(0, -(-round(share * len(durations) * 1000) // 1000) - 1)]
     estimate = meter.quantile(share)
     assert 0 <= estimate <= meter.slowest
-    assert abs(bisect.bisect_left(EDGES, estimate) - bisect.bisect_left(EDGES, exact)) <= 1
+    assert (
+        abs(bisect.bisect_left(BUCKET_BOUNDS, estimate) - bisect.bisect_left(BUCKET_BOUNDS, exact))
+        <= 1
+    )
 
 
 def test_a_meter_that_was_never_used_shows_nothing() -> None:
@@ -143,15 +146,29 @@ async def test_prometheus_gets_the_same_figures(store: Store) -> None:
         for family in families.values()
         for sample in family.samples
     }
-    assert samples["tally_store_operation_seconds_count", "Get fixture by ID", "GetItem", None] == 2
     assert (
-        samples["tally_store_operation_seconds_bucket", "Get fixture by ID", "GetItem", "+Inf"] == 2
+        samples[
+            "tally_store_operation_duration_seconds_count", "Get fixture by ID", "GetItem", None
+        ]
+        == 2
+    )
+    assert (
+        samples[
+            "tally_store_operation_duration_seconds_bucket", "Get fixture by ID", "GetItem", "+Inf"
+        ]
+        == 2
     )
     assert (
         samples["tally_store_operation_items_total", "Batch write fixtures", "BatchWriteItem", None]
         == 30
     )
-    assert samples["tally_store_operation_refused_total", "Acquire lock", "PutItem", None] == 1
-    assert samples["tally_store_operation_read_total", "Get fixture by ID", "GetItem", None] == 1.0
+    assert samples["tally_store_operation_rejected_total", "Acquire lock", "PutItem", None] == 1
+    assert (
+        samples["tally_store_operation_read_units_total", "Get fixture by ID", "GetItem", None]
+        == 1.0
+    )
     operations = sum(len(entry.pattern.operation.uses) for entry in CATALOGUE.entries())
-    assert sum(name == "tally_store_operation_seconds_count" for name, *_ in samples) == operations
+    assert (
+        sum(name == "tally_store_operation_duration_seconds_count" for name, *_ in samples)
+        == operations
+    )

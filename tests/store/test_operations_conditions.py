@@ -158,9 +158,9 @@ SENSELESS: dict[str, tuple[Any, type[InvalidRequest], str]] = {
     "in itself": (F("a").is_in(1, F("a")), InvalidExpression, "itself"),
     "a float": (F("a") == 1.5, InvalidNumber, "not exact"),
     "39 digits": (F("a") == 10**38 + 1, InvalidNumber, "38"),
-    "an empty set": (F("a") == set(), InvalidValue, "at least one element"),
+    "an empty set": (F("a") == set(), InvalidValue, "must not be empty"),
     "a strange type": (F("a") == object(), InvalidValue, "object"),
-    "no condition": ("a = 1", InvalidExpression, "built with"),
+    "no condition": ("a = 1", InvalidExpression, "is not a condition"),
 }
 
 

@@ -255,7 +255,7 @@ async def test_a_local_index_fetches_what_it_does_not_carry(engine: Engine) -> N
 
 async def test_a_global_index_cannot_show_what_it_does_not_carry(engine: Engine) -> None:
     for name, where in (("by-status", F("status") == "x"), ("by-day", F("day") == 1)):
-        with pytest.raises(InvalidExpression, match=f"{name} does not carry extra"):
+        with pytest.raises(InvalidExpression, match=f"{name} does not project extra"):
             await engine.query(Query(PLAYERS, where, index=name, projection=(Path(("extra",)),)))
 
 
@@ -308,7 +308,7 @@ async def test_a_query_of_an_index_cannot_filter_by_what_it_does_not_carry(
     engine: Engine, index: str, where: Condition
 ) -> None:
     """Not even a local one, which would fetch the attribute to show it."""
-    with pytest.raises(InvalidExpression, match=f"{index} does not carry extra"):
+    with pytest.raises(InvalidExpression, match=f"{index} does not project extra"):
         await engine.query(Query(PLAYERS, where, index=index, filter=not_exists("extra")))
 
 

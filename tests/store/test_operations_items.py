@@ -236,7 +236,7 @@ async def test_a_key_is_not_part_of_a_projection_unless_asked_for(engine: Engine
 async def test_a_projection_that_overlaps_is_refused(
     engine: Engine, chosen: tuple[Path, ...]
 ) -> None:
-    with pytest.raises(InvalidRequest, match=r"overlap|map and a list"):
+    with pytest.raises(InvalidRequest, match=r"overlap|map and as a list"):
         await engine.get(Get(PLAIN, {"id": "x"}, chosen))
 
 
@@ -246,7 +246,7 @@ async def test_a_projection_that_overlaps_is_refused(
         ({}, "id is missing"),
         ({"id": 1}, "id is of type S, not N"),
         ({"id": ""}, "id is empty"),
-        ({"id": "x" * 2049}, "2049 bytes; at most 2048"),
+        ({"id": "x" * 2049}, "2049 bytes; the limit is 2048"),
         ({"id": "x", "more": 1}, "more is not part of the key"),
     ],
 )

@@ -75,7 +75,7 @@ async def test_an_item_can_be_read_until_it_is_swept(engine: Engine) -> None:
     item = {"id": fresh(), "expires": NOW - 10}
     await engine.put(Put(TOKENS, item))
     assert await stored(engine, TOKENS, {"id": item["id"]}) == item
-    assert TOKENS.expired(item, NOW)
+    assert TOKENS.is_expired(item, NOW)
 
 
 async def test_an_update_that_moves_the_time_saves_the_item(engine: Engine) -> None:

@@ -257,12 +257,12 @@ async def test_a_service_that_takes_nothing_is_given_up_on(
 ) -> None:
     """Throttled, after so many rounds in which nothing got done; whoever called the pattern learns that it may be tried later."""
     engine.takes = 0
-    with pytest.raises(Unavailable, match="The store cannot answer now") as answer:
+    with pytest.raises(Unavailable, match="The store is unavailable") as answer:
         await while_time_passes(clock, repository.get_many([key(number) for number in range(3)]))
     assert isinstance(answer.value.__cause__, Throttled)
     assert (
         str(answer.value.__cause__)
-        == f"3 items of a batch were left undone {MAX_STALLED_ATTEMPTS} times in a row"
+        == f"3 items of a batch were not processed in {MAX_STALLED_ATTEMPTS} attempts"
     )
     assert engine.batches == [3] * MAX_STALLED_ATTEMPTS
 
@@ -306,7 +306,7 @@ async def test_the_first_failure_stops_the_others_and_is_raised_as_it_is() -> No
         finished.append("ran")
 
     with pytest.raises(StorageFull, match="no room"):
-        await run_bounded([wait_for_ever, fail, never], at_once=2)
+        await run_bounded([wait_for_ever, fail, never], concurrency=2)
     assert finished == []
 
 
@@ -381,9 +381,9 @@ async def test_a_loop_takes_the_bound_of_its_pattern_when_it_states_none(
         await repository.bounded_items("m", page=4)
     assert len(await repository.bounded_items("m", page=4, overflow="stop")) == 10
     assert len(await repository.bounded_items("m", bound=3, overflow="stop")) == 3
-    with pytest.raises(AccessViolation, match="a bound of 11 is not between 1 and the declared 10"):
+    with pytest.raises(AccessViolation, match="between 1 and the declared 10, not 11"):
         await repository.bounded_items("m", bound=11)
-    with pytest.raises(AccessViolation, match="this wants a bound"):
+    with pytest.raises(AccessViolation, match="a bound is required"):
         await repository.items("m")
 
 

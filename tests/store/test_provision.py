@@ -15,7 +15,7 @@ from aiobotocore.session import get_session
 from hypothesis import given
 
 from tally.kit.clock import SystemClock
-from tally.store.descriptions import table_from
+from tally.store.descriptions import parse_description
 from tally.store.dynamodb import open_dynamodb
 from tally.store.errors import InvalidSchema, TableDiffers
 from tally.store.lockfile import normalize
@@ -46,20 +46,20 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sqli
 
 async def test_tables_are_made_once_and_then_brought_up_to_date(engine: SqliteEngine) -> None:
     declared = CATALOGUE.tables()
-    assert {made.outcome for made in await create_tables(engine, declared)} == {"made"}
+    assert {made.status for made in await create_tables(engine, declared)} == {"created"}
     assert await engine.list_tables() == [table.name for table in declared]
-    assert {made.outcome for made in await create_tables(engine, declared)} == {"as declared"}
+    assert {made.status for made in await create_tables(engine, declared)} == {"unchanged"}
 
     grown = replace(FOLLOWS, indexes=(GlobalIndex("userId-index", S("userId")),), ttl=None)
     (outcome,) = await create_tables(engine, [grown])
-    assert (outcome.table, outcome.outcome) == ("example-follows", "brought up to date")
+    assert (outcome.table, outcome.status) == ("example-follows", "updated")
     assert (await engine.describe_table("example-follows")).by_name.keys() == {"userId-index"}
 
 
 async def test_attributes_and_versions_are_no_business_of_an_engine(engine: SqliteEngine) -> None:
     await create_tables(engine, [FIXTURES])
     other = replace(FIXTURES, version="2.0.0", attributes=(Attribute("more", "S"),))
-    assert [made.outcome for made in await create_tables(engine, [other])] == ["as declared"]
+    assert [made.status for made in await create_tables(engine, [other])] == ["unchanged"]
 
 
 async def test_a_table_with_another_key_is_refused(engine: SqliteEngine) -> None:
@@ -84,7 +84,9 @@ def test_the_template_of_any_schema_holds_its_keys_indexes_and_ttl(schema: list[
     for resource in resources(cloudformation(schema, prefix="prod-")):
         properties = resource["Properties"]
         ttl = properties.get("TimeToLiveSpecification", {}).get("AttributeName")
-        found.append(table_from(properties, properties["TableName"].removeprefix("prod-"), ttl))
+        found.append(
+            parse_description(properties, properties["TableName"].removeprefix("prod-"), ttl)
+        )
     expected = [replace(normalize(table), attributes=(), version="1.0.0") for table in schema]
     assert found == sorted(expected, key=lambda table: table.name)
 
@@ -112,7 +114,7 @@ def test_two_tables_that_would_share_a_label_are_refused() -> None:
     twins = [Table("match-follows", S("id")), Table("match_follows", S("id"))]
     for write in (cloudformation, terraform):
         with pytest.raises(
-            InvalidSchema, match="match-follows and match_follows would both be called"
+            InvalidSchema, match="match-follows and match_follows would share the label"
         ):
             write(twins)
 
@@ -290,8 +292,7 @@ async def test_a_stack_of_the_template_has_the_declared_tables() -> None:
             for table in declared:
                 expected = replace(normalize(table), attributes=(), ttl=None)
                 assert normalize(await engine.describe_table(table.name)) == expected
-            outcomes = {made.table: made.outcome for made in await create_tables(engine, declared)}
+            outcomes = {made.table: made.status for made in await create_tables(engine, declared)}
             assert outcomes == {
-                table.name: "brought up to date" if table.ttl else "as declared"
-                for table in declared
+                table.name: "updated" if table.ttl else "unchanged" for table in declared
             }

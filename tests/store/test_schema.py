@@ -40,7 +40,10 @@ def test_a_table_knows_its_key_its_indexes_and_its_time_to_live() -> None:
     assert MATCHES.key == (KeyPart("league", "S"), KeyPart("start", "N"))
     assert MATCHES.key_names == ("league", "start")
     assert [index.name for index in MATCHES.by_name.values()] == ["by-team", "by-day", "by-rank"]
-    assert MATCHES.key_of({"league": "x", "start": 1, "more": 2}) == {"league": "x", "start": 1}
+    assert MATCHES.primary_key({"league": "x", "start": 1, "more": 2}) == {
+        "league": "x",
+        "start": 1,
+    }
 
 
 def test_a_local_index_takes_the_partition_of_its_table() -> None:
@@ -77,12 +80,12 @@ def declare(**changes: Any) -> Table:
                     GlobalIndex("one", partition=S("b")),
                 )
             },
-            "one name",
+            "must be unique",
         ),
-        ({"sort": S("league")}, "both partition and sort"),
+        ({"sort": S("league")}, "partition key and sort key must differ"),
         (
             {"indexes": (GlobalIndex("one", partition=S("a"), sort=S("a")),)},
-            "both partition and sort",
+            "partition key and sort key must differ",
         ),
         (
             {"indexes": (GlobalIndex("one", partition=N("league")),)},
@@ -91,7 +94,7 @@ def declare(**changes: Any) -> Table:
         ({"indexes": (LocalIndex("one", sort=S("start")),)}, "start is declared with two types"),
         (
             {"sort": None, "indexes": (LocalIndex("one", sort=S("a")),)},
-            "wants a table with a sort key",
+            "requires a table with a sort key",
         ),
         (
             {"indexes": tuple(LocalIndex(f"local-{n}", sort=S(f"a{n}")) for n in range(6))},
@@ -149,8 +152,8 @@ def test_a_table_takes_20_global_and_5_local_indexes() -> None:
         ({"league": "x", "start": "1"}, "start is of type N, not S"),
         ({"league": None, "start": 1}, "league is of type S, not NULL"),
         ({"league": "", "start": 1}, "league is empty"),
-        ({"league": "x" * 2049, "start": 1}, "2049 bytes; at most 2048"),
-        ({"league": "é" * 1025, "start": 1}, "2050 bytes; at most 2048"),
+        ({"league": "x" * 2049, "start": 1}, "2049 bytes; the limit is 2048"),
+        ({"league": "é" * 1025, "start": 1}, "2050 bytes; the limit is 2048"),
         ({"league": "x", "start": 1, "more": 2}, "more is not part of the key"),
     ],
 )
@@ -165,10 +168,10 @@ def test_a_key_that_is_not_exactly_the_tables_is_refused(key: dict[str, Any], wo
         ({"team": 1}, "by-team.*team is of type S, not N"),
         ({"team": ""}, "by-team.*team is empty"),
         ({"venue": ""}, "by-team.*venue is empty"),
-        ({"venue": "x" * 1025}, "by-team.*1025 bytes; at most 1024"),
-        ({"team": "x" * 2049}, "by-team.*2049 bytes; at most 2048"),
+        ({"venue": "x" * 1025}, "by-team.*1025 bytes; the limit is 1024"),
+        ({"team": "x" * 2049}, "by-team.*2049 bytes; the limit is 2048"),
         ({"day": "monday"}, "by-day.*day is of type N, not S"),
-        ({"rank": b"x" * 1025}, "by-rank.*1025 bytes; at most 1024"),
+        ({"rank": b"x" * 1025}, "by-rank.*1025 bytes; the limit is 1024"),
         ({"rank": None}, "by-rank.*rank is of type B, not NULL"),
     ],
 )
@@ -181,7 +184,7 @@ def test_an_item_may_lack_the_keys_of_indexes() -> None:
     item = {"league": "x", "start": 1}
     check_item_keys(MATCHES, item)
     check_key(MATCHES, item)
-    assert MATCHES.key_of(item) == item
+    assert MATCHES.primary_key(item) == item
 
 
 @pytest.mark.parametrize(
@@ -191,8 +194,8 @@ def test_an_item_may_lack_the_keys_of_indexes() -> None:
 def test_an_item_has_expired_when_its_number_of_epoch_seconds_has_passed(
     expires: Any, gone: bool
 ) -> None:
-    assert MATCHES.expired({"league": "x", "start": 1, "expires": expires}, now=100.0) is gone
-    assert MATCHES.expired({"league": "x", "start": 1}, now=100.0) is False
+    assert MATCHES.is_expired({"league": "x", "start": 1, "expires": expires}, now=100.0) is gone
+    assert MATCHES.is_expired({"league": "x", "start": 1}, now=100.0) is False
 
 
 def test_tables_of_the_same_declaration_are_equal_and_share_a_hash() -> None:

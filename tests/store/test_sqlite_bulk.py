@@ -175,7 +175,7 @@ async def test_transactions_said_to_be_alike_come_to_the_same(engine: SqliteEngi
 
 
 def test_transactions_that_are_alike_have_all_their_puts() -> None:
-    with pytest.raises(InvalidRequest, match="the same puts"):
+    with pytest.raises(InvalidRequest, match="equally many items"):
         TransactionBatch(BatchPut(PLAIN, [{"id": "a"}]), BatchPut(STRINGS, []))
 
 
@@ -220,7 +220,7 @@ def test_items_told_by_attribute_come_to_the_same(
 
 def test_columns_have_a_value_for_every_item() -> None:
     for values in ({}, {"id": ["a", "b"], "by": ["bob"]}):
-        with pytest.raises(InvalidRequest, match="the same number of values"):
+        with pytest.raises(InvalidRequest, match="columns of equal length"):
             ColumnarItems(values)
 
 

@@ -85,21 +85,21 @@ def test_a_fresh_schema_is_locked_and_then_current(tally: Tally) -> None:
     missing = tally("schema", "check")
     assert missing.exit_code == 3
     assert (
-        "schema.lock is not what the code declares. `tally schema lock --file schema.lock` brings it up to date"
+        "schema.lock does not match the code. Run `tally schema lock --file schema.lock`"
         in missing.stderr
     )
     locked = tally("schema", "lock")
     assert locked.exit_code == 0
-    assert "example-fixtures: the table is new [safe]" in locked.stdout
+    assert "example-fixtures: new table [safe]" in locked.stdout
     assert "schema.lock: 4 tables locked." in locked.stdout
     assert tally.lock.read_text(encoding="utf-8") == render_lock(CATALOGUE.tables())
     assert (tally("schema", "check").exit_code, tally("schema", "check").stdout) == (
         0,
-        "schema.lock is current: 4 tables.\n",
+        "schema.lock is up to date: 4 tables.\n",
     )
     assert (tally("schema", "diff").exit_code, tally("schema", "diff").stdout) == (
         0,
-        "No change.\n",
+        "No changes.\n",
     )
 
 
@@ -119,16 +119,16 @@ IMPOSSIBLE = replace(THINGS, partition=S("key"))
 @pytest.mark.parametrize(
     ("declared", "code", "line"),
     [
-        (THINGS, 0, "No change."),
-        (SAFE, 3, "things: optional attribute colour is new [safe]"),
-        (MIGRATION, 4, "things: attribute size was of type N and is of type S [needs a migration]"),
+        (THINGS, 0, "No changes."),
+        (SAFE, 3, "things: new optional attribute colour [safe]"),
+        (MIGRATION, 4, "things: type of attribute size changed from N to S [needs a migration]"),
         (
             replace(MIGRATION, version="2.0.0"),
             4,
-            "is of type S [needs a migration, new major version]",
+            "to S [needs a migration, new major version]",
         ),
-        (IMPOSSIBLE, 5, "things: the primary key was id (S) and is key (S) [impossible]"),
-        (None, 4, "things: the table is gone [needs a migration]"),
+        (IMPOSSIBLE, 5, "things: primary key changed from id (S) to key (S) [impossible]"),
+        (None, 4, "things: table removed [needs a migration]"),
     ],
 )
 def test_the_exit_code_of_a_diff_tells_ci_how_bad_it_is(
@@ -158,12 +158,12 @@ def test_a_migration_is_locked_only_with_a_new_major_version(tally: Tally) -> No
         tally.declare(replace(MIGRATION, version=version))
         refused = tally("schema", "lock")
         assert refused.exit_code == 4
-        assert "migrate what is there, then raise the table's major version" in refused.stdout
+        assert "migrate the data, then increase the table's major version" in refused.stdout
         assert "Nothing was locked." in refused.stderr
-        assert "Mend what is listed first." in tally("schema", "check").stderr
+        assert "Fix the listed changes first." in tally("schema", "check").stderr
     assert tally.lock.read_bytes() == before
     tally.declare(replace(MIGRATION, version="2.0.0"))
-    assert "brings it up to date" in tally("schema", "check").stderr
+    assert "Run `tally schema lock" in tally("schema", "check").stderr
     assert tally("schema", "lock").exit_code == 0
     assert [table.version for table in read_lock(tally.lock)] == ["2.0.0"]
 
@@ -176,8 +176,7 @@ def test_the_impossible_is_never_locked(tally: Tally) -> None:
     refused = tally("schema", "lock")
     assert refused.exit_code == 5
     assert (
-        "declare a table of another name, copy the items, switch over, then remove this one"
-        in refused.stdout
+        "declare a new table, copy the items, switch over, then remove this one" in refused.stdout
     )
     assert tally.lock.read_bytes() == before
 
@@ -214,7 +213,7 @@ def test_a_diff_may_be_against_any_lock_and_as_json(tally: Tally) -> None:
     assert json.loads(diff.stdout) == [
         {
             "table": "things",
-            "change": "optional attribute colour is new",
+            "change": "new optional attribute colour",
             "class": "safe",
             "advice": "",
             "accepted": False,
@@ -247,10 +246,10 @@ def test_a_version_that_is_none_is_an_error(tally: Tally) -> None:
 
 def test_create_makes_the_tables_on_the_configured_engine(tally: Tally) -> None:
     assert tally("schema", "create").stdout.splitlines() == [
-        f"{table.name}: made" for table in CATALOGUE.tables()
+        f"{table.name}: created" for table in CATALOGUE.tables()
     ]
     assert tally("schema", "create").stdout.splitlines() == [
-        f"{table.name}: as declared" for table in CATALOGUE.tables()
+        f"{table.name}: unchanged" for table in CATALOGUE.tables()
     ]
 
 
@@ -305,14 +304,14 @@ def test_patterns_are_printed_as_json_and_as_markdown(tally: Tally) -> None:
     assert tally("patterns", "--markdown").stdout.startswith("# Access patterns\n")
     tally.declare(None)
     assert json.loads(tally("patterns", "--json").stdout) == []
-    assert "There is no backend yet" in tally("patterns", "--markdown").stdout
+    assert "There are no backends." in tally("patterns", "--markdown").stdout
 
 
 def test_a_backend_that_is_not_there_is_named(tally: Tally) -> None:
     refused = tally("patterns", "cricket")
     assert (refused.exit_code, refused.stderr) == (
         2,
-        "There is no backend cricket; there are: example\n",
+        "Unknown backend cricket; available: example\n",
     )
 
 
@@ -341,7 +340,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
 
 def test_the_figures_of_a_running_server_are_shown(tally: Tally) -> None:
     meters = Meters()
-    meters.of(CATALOGUE.entries()[0].pattern).whole.took(0.002)
+    meters.of(CATALOGUE.entries()[0].pattern).whole.record_call(0.002)
     with answering(200, msgspec.json.encode(pattern_rows(CATALOGUE, meters))) as url:
         rows = json.loads(tally("patterns", "--json", "--url", url).stdout)
         assert [row["calls"] for row in rows[:2]] == [1, 0]
@@ -359,7 +358,7 @@ def test_a_server_that_does_not_answer_with_patterns_is_an_error(
         refused = tally("patterns", "--url", url)
     assert (
         refused.exit_code,
-        "/patterns does not answer with access patterns" in refused.stderr,
+        "/patterns did not return access patterns" in refused.stderr,
     ) == (1, True)
 
 
@@ -367,7 +366,7 @@ def test_a_server_that_is_not_there_is_an_error(tally: Tally) -> None:
     with answering(200, b"[]") as url:
         pass
     refused = tally("patterns", "--url", url)
-    assert (refused.exit_code, "does not answer with access patterns" in refused.stderr) == (
+    assert (refused.exit_code, "did not return access patterns" in refused.stderr) == (
         1,
         True,
     )

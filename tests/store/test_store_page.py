@@ -85,13 +85,13 @@ async def test_every_example_of_the_page_works(
 
 
 def test_the_page_of_access_patterns_is_what_the_command_prints() -> None:
-    """`tally patterns --markdown > docs/access-patterns.md` brings it up to date."""
+    """`tally patterns --markdown > docs/access-patterns.md` Run `tally schema lock."""
     page = (ROOT / "docs" / "access-patterns.md").read_text(encoding="utf-8")
     assert page == patterns_markdown(pattern_rows(CATALOGUE, Meters()))
 
 
 def test_the_schema_lock_is_current() -> None:
-    """`tally schema lock` brings it up to date, if every change may be locked."""
+    """`tally schema lock` Run `tally schema lock, if every change may be locked."""
     assert (ROOT / "schema.lock").read_text(encoding="utf-8") == render_lock(CATALOGUE.tables())
 
 

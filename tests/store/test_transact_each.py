@@ -78,7 +78,7 @@ async def test_each_is_answered_in_its_place_and_counted(batches: Batches) -> No
     meter = batches.store.meters.of(pattern)
     assert meter.whole.calls == 2
     counted = meter.operations["TransactWriteItems", None]
-    assert (counted.calls, counted.items, counted.refused, counted.errors) == (4, 3, 1, 0)
+    assert (counted.calls, counted.items, counted.rejected, counted.errors) == (4, 3, 1, 0)
     assert sum(counted.buckets) == 4
 
 
@@ -95,7 +95,7 @@ async def test_more_writes_than_the_bound_are_refused_before_the_first(batches: 
 @pytest.mark.parametrize(
     ("method", "why"),
     [
-        ("unbounded", "wants a bound"),
+        ("unbounded", "bound is required"),
         ("undeclared", "not TransactWriteItems"),
         ("elsewhere", "does not declare table"),
     ],
@@ -112,7 +112,7 @@ async def test_a_store_that_is_away_is_an_error_of_every_transaction(
     engine: SqliteEngine, batches: Batches
 ) -> None:
     await engine.close()
-    with pytest.raises(Exception, match="cannot answer") as trouble:
+    with pytest.raises(Exception, match="unavailable") as trouble:
         await batches.follow(["ann", "bob"])
     assert isinstance(trouble.value.__cause__, StoreUnavailable)
     pattern = access_pattern(Batches.follow)

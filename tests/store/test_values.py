@@ -44,8 +44,8 @@ def test_a_python_type_without_a_counterpart_is_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (set(), "at least one element"),
-        ({1, "a"}, "one type only"),
+        (set(), "must not be empty"),
+        ({1, "a"}, "values of one type"),
         ({None}, "strings, numbers or binaries"),
     ],
 )
@@ -82,13 +82,13 @@ def test_a_number_of_38_digits_within_the_range_is_taken(number: Any) -> None:
     [
         (123456789012345678901234567890123456789, "38 significant digits, not 39"),
         (Decimal("1.23456789012345678901234567890123456789"), "38 significant digits, not 39"),
-        (10**126, "magnitude is at most"),
-        (Decimal("-1E+126"), "magnitude is at most"),
-        (Decimal("9E-131"), "magnitude is at least"),
-        (Decimal("NaN"), "not a number"),
-        (Decimal("sNaN"), "not a number"),
-        (Decimal("Infinity"), "not a number"),
-        (Decimal("-Infinity"), "not a number"),
+        (10**126, "magnitude of a number must be at most"),
+        (Decimal("-1E+126"), "magnitude of a number must be at most"),
+        (Decimal("9E-131"), "magnitude of a number must be at least"),
+        (Decimal("NaN"), "not a finite number"),
+        (Decimal("sNaN"), "not a finite number"),
+        (Decimal("Infinity"), "not a finite number"),
+        (Decimal("-Infinity"), "not a finite number"),
     ],
 )
 def test_a_number_that_dynamodb_could_not_hold_is_refused(number: Any, words: str) -> None:
@@ -199,9 +199,9 @@ def test_a_string_that_is_no_unicode_is_refused() -> None:
     [
         ({"": 1}, "1 to 65535 bytes, not 0"),
         ({"n" * 65_536: 1}, "not 65536"),
-        ({1: 1}, "name is a string, not int"),
+        ({1: 1}, "name must be a string, not int"),
         ({"a": {"": 1}}, "1 to 65535 bytes, not 0"),
-        ({"a": {2: 1}}, "name is a string, not int"),
+        ({"a": {2: 1}}, "name must be a string, not int"),
         ([("a", 1)], "map of attributes, not list"),
     ],
 )

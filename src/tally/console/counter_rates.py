@@ -77,7 +77,7 @@ def program_counters(context: ConsoleContext) -> dict[str, Counter]:
     if context.backend("devices", Devices) is not None and pattern is not None:
         stored = list(context.store.meters.of(pattern).operations.values())
         counters["readings"] = lambda: sum(
-            meter.calls - meter.refused - meter.errors for meter in stored
+            meter.calls - meter.rejected - meter.errors for meter in stored
         )
     return counters
 

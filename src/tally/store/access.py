@@ -1,15 +1,15 @@
-"""How a repository's method becomes an access pattern that the store holds to its word.
+"""Declares repository methods as access patterns, which the store enforces.
 
     class Follows:
         tables = (FOLLOWS,)
 
-        @access("Get all followers for match", Query, table=FOLLOWS, key="PK=matchId", by="system",
-                trigger="TossDetectionJob, LiveActivityPushJob", frequency="every 2.5 s per live match", bound=200_000)
-        async def of_match(self, match_id: str) -> AsyncIterator[Follow]: ...
+        @access("Get all followers for match", Query, table=FOLLOWS, key="PK=matchId",
+                trigger="LiveActivityPushJob", frequency="every 2.5 s per match", bound=200_000)
+        async def list_by_match(self, match_id: str) -> AsyncIterator[Follow]: ...
 
-While the method's body runs, the store lets through the declared operations on the declared tables
-and nothing else. The decorator registers nothing anywhere: the pattern hangs on the method, and
-`access_patterns` collects them from a class.
+While the method runs, the store permits only the declared operations on the declared tables. The
+decorator stores the pattern on the method; there is no global registry. `access_patterns` collects
+the patterns of a class.
 """
 
 import inspect
@@ -67,11 +67,10 @@ R = TypeVar("R")
 
 
 class Invocation:
-    """One call of a pattern's method, from its first line to its last.
+    """One call of a pattern's method.
 
-    It is known to the store while the body runs, and to tasks that the body starts, until the body
-    ends. `meter` is set by the store on its first operation: a call that was answered from memory
-    is no access.
+    The store sees it while the body runs, also in tasks that the body starts. The store sets `meter`
+    on the first operation, so a call that a cache answers is not counted.
     """
 
     __slots__ = (
@@ -100,7 +99,7 @@ class Invocation:
         self.ended = False
 
     def attach(self, meters: Meters, clock: Clock) -> PatternMeter:
-        """Begin to measure, now that the store is reached."""
+        """Start to measure on the first operation."""
         self.meter = meters.of(self.pattern)
         self._clock = clock
         self._elapsed = 0.0
@@ -108,7 +107,7 @@ class Invocation:
         return self.meter
 
     def __enter__(self) -> None:
-        """Let the body run, from its start or from where a generator stopped."""
+        """Enter the body, at its start or where a generator was suspended."""
         self._token = _CURRENT.set(self)
         if self.meter is not None:
             self._started = self._clock.monotonic()
@@ -119,17 +118,17 @@ class Invocation:
         _CURRENT.reset(self._token)
 
     def end(self) -> None:
-        """The body has ended: count it, and let nothing more through in its name."""
+        """Count the call and reject further operations in its name."""
         self.ended = True
         if self.meter is not None:
-            self.meter.whole.took(self._elapsed)
+            self.meter.whole.record_call(self._elapsed)
 
 
 _CURRENT: ContextVar[Invocation | None] = ContextVar("tally_access", default=None)
 
 
 def current_invocation() -> Invocation | None:
-    """The call of a pattern that is running here, if any."""
+    """Return the running call of a pattern, or None."""
     return _CURRENT.get()
 
 
@@ -146,7 +145,12 @@ def access(
     bound: int | None = None,
     tables: tuple[Table, ...] = (),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare a repository's method to be this access pattern; `index` is for each Query and Scan that names none."""
+    """Declare a repository method as an access pattern.
+
+    `operation` lists the DynamoDB operations, `index` applies to each Query and Scan without one,
+    `bound` limits the items that one call may read, and the items that it may write. `tables` are
+    further tables of a transaction. `key`, `by`, `trigger` and `frequency` document the pattern.
+    """
     uses = tuple(
         PatternOperation((use,)).on(index).uses[0]
         if index and use.index is None and use.name in {"Query", "Scan"}
@@ -159,20 +163,20 @@ def access(
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
         if inspect.isasyncgenfunction(function):
-            held: Any = _hold_generator(pattern, function)
+            wrapped: Any = _wrap_generator(pattern, function)
         elif inspect.iscoroutinefunction(function):
-            held = _hold_coroutine(pattern, function)
+            wrapped = _wrap_coroutine(pattern, function)
         else:
             raise AccessViolation(
-                f"access pattern {name!r}: {function!r} is neither async nor an async generator"
+                f"access pattern {name!r}: {function!r} must be async or an async generator"
             )
-        held.__access__ = pattern
-        return cast("Callable[P, R]", held)
+        wrapped.__access__ = pattern
+        return cast("Callable[P, R]", wrapped)
 
     return declare
 
 
-def _hold_coroutine(
+def _wrap_coroutine(
     pattern: AccessPattern, function: Callable[P, Awaitable[R]]
 ) -> Callable[P, Awaitable[R]]:
     @wraps(function)
@@ -189,10 +193,10 @@ def _hold_coroutine(
     return call
 
 
-def _hold_generator(
+def _wrap_generator(
     pattern: AccessPattern, function: Callable[P, AsyncGenerator[R, None]]
 ) -> Callable[P, AsyncGenerator[R, None]]:
-    """Between two steps the consumer's code runs, in the same task: the pattern must be hidden from it."""
+    """Hide the pattern from the consumer, whose code runs in the same task between two elements."""
 
     @wraps(function)
     async def stream(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[R, None]:
@@ -217,18 +221,18 @@ def _hold_generator(
 
 
 def to_unavailable(error: StoreUnavailable) -> Unavailable:
-    """The store's trouble in the domain's words: what exactly it is, is for the log, not for a client."""
-    _log.warning("The store cannot answer", action="store_unavailable", error=error)
-    return Unavailable("The store cannot answer now", retry_after=1)
+    """Convert a store error for clients; the details go to the log only."""
+    _log.warning("Store unavailable", action="store_unavailable", error=error)
+    return Unavailable("The store is unavailable", retry_after=1)
 
 
 def access_pattern(method: Callable[..., Any]) -> AccessPattern | None:
-    """The pattern that a method was declared to be, if any."""
+    """Return the pattern of a method, or None."""
     return getattr(method, "__access__", None)
 
 
 def access_patterns(repository: type) -> dict[str, AccessPattern]:
-    """The patterns of a repository class by the names of their methods, in the order of their declaration."""
+    """Return the patterns of a repository class by method name, in declaration order."""
     found: dict[str, AccessPattern] = {}
     for base in reversed(repository.__mro__):
         for name, member in vars(base).items():

@@ -1,8 +1,8 @@
-"""The operations as data, their results, and what an engine is.
+"""The operations as data, their results, and the engine interface.
 
-An operation names its table by declaration, so every engine can check it before anything is sent or
-written. Engines answer with the consumed capacity, reported by the service or computed by
-DynamoDB's rules.
+An operation refers to its table by declaration, so every engine can validate it before sending or
+writing anything. Results carry the consumed capacity, as the service reports it or as DynamoDB's
+rules compute it.
 """
 
 from abc import abstractmethod
@@ -30,7 +30,7 @@ Returns: TypeAlias = Literal["NONE", "ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDAT
 
 
 class Get(Struct, frozen=True):
-    """One item by its key."""
+    """Read one item by its key."""
 
     table: Table
     key: Key
@@ -39,7 +39,7 @@ class Get(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True, gc=False):
-    """An item, in place of whatever stood there."""
+    """Write an item, replacing an existing one."""
 
     table: Table
     item: Item
@@ -48,7 +48,7 @@ class Put(Struct, frozen=True, gc=False):
 
 
 class Update(Struct, frozen=True):
-    """Steps that change an item, or make it where there is none and the condition lets it be."""
+    """Change an item, or create it if it does not exist and the condition allows it."""
 
     table: Table
     key: Key
@@ -58,7 +58,7 @@ class Update(Struct, frozen=True):
 
 
 class Delete(Struct, frozen=True):
-    """No item at this key; deleting nothing is no error."""
+    """Delete the item at a key; deleting a missing item is not an error."""
 
     table: Table
     key: Key
@@ -67,7 +67,7 @@ class Delete(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """A condition that must hold for the rest of a transaction to happen."""
+    """A condition that must be true for the transaction to be applied."""
 
     table: Table
     key: Key
@@ -75,9 +75,9 @@ class Check(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """A range of one partition, in the order of the sort key.
+    """Read a range of one partition in sort-key order. `limit` counts items before the filter.
 
-    `limit` counts items before the filter.
+    The fields are DynamoDB's request parameters.
     """
 
     table: Table
@@ -92,7 +92,7 @@ class Query(Struct, frozen=True):
 
 
 class Scan(Struct, frozen=True):
-    """A page of a whole table or index, in no promised order."""
+    """Read a page of a table or index, in no particular order."""
 
     table: Table
     index: str | None = None
@@ -104,7 +104,7 @@ class Scan(Struct, frozen=True):
 
 
 class BatchGet(Struct, frozen=True):
-    """Up to 100 items of one table by their keys."""
+    """Read up to 100 items of one table by their keys."""
 
     table: Table
     keys: tuple[Key, ...]
@@ -113,7 +113,7 @@ class BatchGet(Struct, frozen=True):
 
 
 class BatchWrite(Struct, frozen=True):
-    """Up to 25 puts and deletes in one table, each on its own: a batch is not a transaction."""
+    """Up to 25 puts and deletes in one table. A batch is not a transaction."""
 
     table: Table
     puts: tuple[Item, ...] = ()
@@ -121,14 +121,17 @@ class BatchWrite(Struct, frozen=True):
 
 
 class Transaction(Struct, frozen=True, gc=False):
-    """Up to 100 writes and checks that happen together or not at all; a token makes a retry within ten minutes harmless."""
+    """Up to 100 writes and checks, applied atomically.
+
+    With a token, repeating the transaction within ten minutes has no effect.
+    """
 
     writes: tuple["Write", ...]
     token: str | None = None
 
 
-class _Made(Sequence[T]):
-    """A sequence whose elements are made when they are asked for."""
+class _LazySequence(Sequence[T]):
+    """A sequence that creates its elements on access."""
 
     @overload
     def __getitem__(self, position: int) -> T: ...
@@ -136,37 +139,40 @@ class _Made(Sequence[T]):
     def __getitem__(self, position: slice) -> list[T]: ...
     def __getitem__(self, position: int | slice) -> T | list[T]:
         if isinstance(position, slice):
-            return [self._made(each) for each in range(*position.indices(len(self)))]
-        return self._made(position)
+            return [self._element(index) for index in range(*position.indices(len(self)))]
+        return self._element(position)
 
     @abstractmethod
-    def _made(self, position: int) -> T:
-        """The element at one place."""
+    def _element(self, position: int) -> T:
+        """Create one element."""
 
 
-class ColumnarItems(_Made[Item]):
-    """Items with the same attributes, told by attribute: what each of them has under a name, in their order.
+class ColumnarItems(_LazySequence[Item]):
+    """Items with the same attributes, given as one sequence of values per attribute.
 
-    It saves an engine that can check and encode an attribute of many items at once from taking
-    items apart that a caller has just put together.
+    An engine can validate and encode a whole column at once; row-wise items would have to be split into
+    columns first.
     """
 
     def __init__(self, values: Mapping[str, Sequence[Any]]) -> None:
         if len({*map(len, values.values())}) != 1:
             raise InvalidRequest(
-                "columns have the same number of values, and there is at least one"
+                "ColumnarItems needs at least one column, and columns of equal length"
             )
         self.values = values
 
     def __len__(self) -> int:
         return len(next(iter(self.values.values())))
 
-    def _made(self, position: int) -> Item:
+    def _element(self, position: int) -> Item:
         return {name: values[position] for name, values in self.values.items()}
 
 
 class BatchPut(Struct, frozen=True):
-    """A put into the same table in each of many transactions: what all the items have in common, and what each has besides."""
+    """One put per transaction of a TransactionBatch.
+
+    `common` holds the attributes that all items share, `items` the attributes of each.
+    """
 
     table: Table
     items: Sequence[Item]
@@ -174,32 +180,33 @@ class BatchPut(Struct, frozen=True):
     condition: Condition | None = None
 
 
-class TransactionBatch(_Made[Transaction]):
-    """As many transactions as each of the puts has items: the first is of everyone's first item, and so on.
+class TransactionBatch(_LazySequence[Transaction]):
+    """Transactions of the same shape: transaction *n* puts item *n* of each `BatchPut`.
 
-    It saves an engine that can write table by table from looking for what a caller knows, and says
-    once what is the same in all.
+    The shape is given once, so an engine can write table by table without analysing each transaction.
     """
 
     def __init__(self, *puts: BatchPut) -> None:
-        if len({len(each.items) for each in puts}) != 1:
-            raise InvalidRequest("transactions that are alike have the same puts, at least one")
+        if len({len(put.items) for put in puts}) != 1:
+            raise InvalidRequest(
+                "TransactionBatch needs at least one BatchPut, and equally many items in each"
+            )
         self.puts = puts
 
     def __len__(self) -> int:
         return len(self.puts[0].items)
 
-    def _made(self, position: int) -> Transaction:
+    def _element(self, position: int) -> Transaction:
         return Transaction(
             tuple(
-                Put(each.table, {**each.common, **each.items[position]}, each.condition)
-                for each in self.puts
+                Put(put.table, {**put.common, **put.items[position]}, put.condition)
+                for put in self.puts
             )
         )
 
 
 class TransactionGet(Struct, frozen=True):
-    """Up to 100 items as they stood together at one moment."""
+    """Read up to 100 items in one consistent snapshot."""
 
     gets: tuple[Get, ...]
 
@@ -220,7 +227,7 @@ Operation: TypeAlias = (
 
 
 class Capacity(Struct, frozen=True):
-    """Read and write units, as DynamoDB bills them."""
+    """Read and write capacity units, as DynamoDB bills them."""
 
     read: float = 0.0
     write: float = 0.0
@@ -230,19 +237,21 @@ class Capacity(Struct, frozen=True):
 
 
 class GetResult(Struct, frozen=True):
+    """The item, or None if it does not exist."""
+
     item: Item | None
     capacity: Capacity
 
 
 class WriteResult(Struct, frozen=True):
-    """`item` is what `returns` asked for, or None."""
+    """`item` is what `returns` requested, or None."""
 
     item: Item | None
     capacity: Capacity
 
 
 class Page(Struct, frozen=True):
-    """Items in order, how many were looked at before the filter, and the key to go on from, None at the end."""
+    """Items in order, the number of items read before the filter, and the key of the next page or None."""
 
     items: list[Item]
     next: Item | None
@@ -251,7 +260,7 @@ class Page(Struct, frozen=True):
 
 
 class BatchGetResult(Struct, frozen=True):
-    """What was found, in no promised order, and the keys that this request did not get to."""
+    """The existing items in no particular order, and the keys that were not processed."""
 
     items: list[Item]
     unprocessed: tuple[Key, ...]
@@ -259,27 +268,29 @@ class BatchGetResult(Struct, frozen=True):
 
 
 class BatchWriteResult(Struct, frozen=True):
-    """What this request did not get to."""
+    """The writes that were not processed, or None."""
 
     unprocessed: BatchWrite | None
     capacity: Capacity
 
 
 class TransactionResult(Struct, frozen=True):
+    """The cost of an applied transaction."""
+
     capacity: Capacity
 
 
 class TransactionGetResult(Struct, frozen=True):
-    """One entry for each get, in its order; None where there is no item."""
+    """One entry per get, in order; None for a missing item."""
 
     items: list[Item | None]
     capacity: Capacity
 
 
 class Engine(Protocol):
-    """What stands behind the store.
+    """The interface of a storage engine.
 
-    All operations check their request first, and raise only what `errors.py` lists.
+    Every operation validates its request first and raises only errors of `errors.py`.
     """
 
     name: str
@@ -298,41 +309,47 @@ class Engine(Protocol):
     async def transact_each(
         self, operations: Sequence[Transaction]
     ) -> list[TransactionResult | StoreError]:
-        """Many transactions at once, each on its own: what became of each, in their order.
+        """Run independent transactions; return one result or error for each, in order.
 
-        All are checked before the first.
+        All are validated before the first is run.
         """
 
     async def create_table(self, table: Table) -> None:
-        """Make the table, with its indexes and TTL, and return when it can be used.
+        """Create the table with its indexes and TTL, and wait until it is usable.
 
-        TableExists if it is there.
+        Raise TableExists if it exists.
         """
 
     async def ensure_table(self, table: Table) -> None:
-        """Make the table, or add and drop indexes and set the TTL until it is as declared; TableDiffers if the key does."""
+        """Create the table, or change its indexes and TTL to match the declaration.
+
+        Raise TableDiffers if the key differs.
+        """
 
     async def drop_table(self, name: str) -> None:
-        """Remove the table and all in it. TableNotFound if it is not there."""
+        """Delete the table with all items; raise TableNotFound if it does not exist."""
 
     async def describe_table(self, name: str) -> Table:
-        """The table as the engine knows it (without the attributes that are a contract only)."""
+        """Return the stored table, without the attributes, which only the declaration knows."""
 
     async def list_tables(self) -> list[str]:
-        """The names of all tables, sorted."""
+        """Return the names of all tables, sorted."""
 
     async def sweep(self, table: Table, now: float, limit: int) -> int:
-        """Delete up to `limit` items whose time to live has passed, and say how many; 0 where a service does it itself."""
+        """Delete up to `limit` expired items and return their number.
+
+        Return 0 if the service deletes expired items itself.
+        """
 
     async def ping(self) -> None:
-        """Raise Unavailable where the engine cannot answer."""
+        """Raise StoreUnavailable if the engine does not respond."""
 
     async def close(self) -> None:
-        """Finish what was begun and let go of everything."""
+        """Complete pending operations and release all resources."""
 
 
 def operation_name(operation: Any) -> str:
-    """DynamoDB's name of an operation, as the access patterns speak of it."""
+    """Return DynamoDB's name of an operation, as access patterns use it."""
     return _NAMES[type(operation)]
 
 

@@ -1,8 +1,8 @@
-"""Work in pieces: chunks that fit one request, a few of them at once, and what a request left undone tried again.
+"""Splits work into chunks that fit one request, runs them concurrently, and resends unprocessed work.
 
-A batch request may leave part of its work undone when the service is busy or the answer would be
-too large. `send_until_complete` sends the rest again, after a pause that grows while nothing gets done, with
-full jitter so that many clients do not come back together.
+A batch request may leave work unprocessed when the service is busy or the response would be too
+large. `send_until_complete` sends the rest again, with exponential back-off and full jitter while
+there is no progress.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ MAX_STALLED_ATTEMPTS = 8
 
 
 def chunks(work: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The work in order, in pieces of at most `size`."""
+    """Split the work into chunks of at most `size`, in order."""
     return (work[start : start + size] for start in range(0, len(work), size))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRetryPolicy:
-    """How to wait for a busy service."""
+    """Back-off between attempts of a batch."""
 
     clock: Clock
     rng: random.Random
 
-    async def pause(self, fruitless: int) -> None:
-        """Wait up to twice as long after each round in which nothing got done."""
+    async def back_off(self, stalled: int) -> None:
+        """Sleep; the maximum doubles with each attempt that made no progress."""
         await self.clock.sleep(
-            full_jitter(fruitless + 1, INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, self.rng)
+            full_jitter(stalled + 1, INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, self.rng)
         )
 
 
@@ -45,29 +45,35 @@ async def send_until_complete(
     send: Callable[[Sequence[T]], Awaitable[Sequence[T]]],
     retry_policy: BatchRetryPolicy,
 ) -> None:
-    """Send the work, and what `send` returns as undone again, until nothing is left; Throttled if it stays that way."""
-    fruitless = 0
-    while undone := await send(work):
-        fruitless = 0 if len(undone) < len(work) else fruitless + 1
-        if fruitless == MAX_STALLED_ATTEMPTS:
+    """Send the work until nothing is unprocessed.
+
+    Raise Throttled after `MAX_STALLED_ATTEMPTS` attempts without progress.
+    """
+    stalled = 0
+    while unprocessed := await send(work):
+        stalled = 0 if len(unprocessed) < len(work) else stalled + 1
+        if stalled == MAX_STALLED_ATTEMPTS:
             raise Throttled(
-                f"{len(undone)} items of a batch were left undone {fruitless} times in a row"
+                f"{len(unprocessed)} items of a batch were not processed in {stalled} attempts"
             )
-        await retry_policy.pause(fruitless)
-        work = undone
+        await retry_policy.back_off(stalled)
+        work = unprocessed
 
 
-async def run_bounded(jobs: Iterable[Callable[[], Awaitable[None]]], at_once: int) -> None:
-    """Run all jobs, at most so many at once; the first that fails stops the others, and its error is raised."""
-    waiting = iter(jobs)
+async def run_bounded(jobs: Iterable[Callable[[], Awaitable[None]]], concurrency: int) -> None:
+    """Run all jobs, at most `concurrency` at a time.
 
-    async def work_off() -> None:
-        for job in waiting:
+    The first failure cancels the others, and its error is raised.
+    """
+    pending = iter(jobs)
+
+    async def run_pending() -> None:
+        for job in pending:
             await job()
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
-                group.create_task(work_off())
+            for _ in range(concurrency):
+                group.create_task(run_pending())
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None

@@ -1,16 +1,17 @@
-"""All repositories of a program, by backend: which patterns and tables there are, and whether they keep the rules.
+"""The repositories of a program by backend, with checks of table ownership and pattern names.
 
     catalogue = Catalogue({"cricket": (Fixtures, Follows), "devices": (Readings,)})
     check_repositories(catalogue)
 
-A repository owns the tables in its `tables`, or else those of its patterns; it may read the tables
-in its `reads`, which another one owns. The composition root makes the catalogue: nothing registers
-itself.
+A repository owns the tables in its `tables`, or else those of its patterns; it may read tables of
+other repositories that it lists in `reads`. The composition root creates the catalogue; nothing
+registers itself.
 """
 
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 
 from tally.store.access import access_pattern, access_patterns
@@ -21,7 +22,7 @@ from tally.store.schema import Table
 
 @dataclass(frozen=True, slots=True)
 class PatternEntry:
-    """One pattern, and where it is declared."""
+    """One pattern and the method that declares it."""
 
     backend: str
     repository: type
@@ -29,8 +30,8 @@ class PatternEntry:
     pattern: AccessPattern
 
     @property
-    def place(self) -> str:
-        """As a person would look for it."""
+    def qualified_name(self) -> str:
+        """The repository class and method: `Follows.get`."""
         return f"{self.repository.__name__}.{self.method}"
 
 
@@ -41,7 +42,7 @@ class Catalogue:
     backends: Mapping[str, tuple[type, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def entries(self, backend: str | None = None) -> list[PatternEntry]:
-        """The patterns of all backends or of one, in the order of their declaration."""
+        """Return the patterns of all backends or of one, in declaration order."""
         return [
             PatternEntry(name, repository, method, pattern)
             for name, repositories in self.backends.items()
@@ -51,7 +52,7 @@ class Catalogue:
         ]
 
     def tables(self) -> list[Table]:
-        """Every table that a repository owns, by name."""
+        """Return every owned table, sorted by name."""
         owned = {
             table.name: table
             for repository in self._repositories()
@@ -59,8 +60,8 @@ class Catalogue:
         }
         return [owned[name] for name in sorted(owned)]
 
-    def users_of(self, table: str, index: str) -> list[PatternEntry]:
-        """The patterns that read an index."""
+    def patterns_using_index(self, table: str, index: str) -> list[PatternEntry]:
+        """Return the patterns that read an index."""
         return [
             entry
             for entry in self.entries()
@@ -73,10 +74,10 @@ class Catalogue:
 
 
 def owned_tables(repository: type) -> tuple[Table, ...]:
-    """The tables that a repository owns."""
-    stated: tuple[Table, ...] | None = getattr(repository, "tables", None)
-    if stated is not None:
-        return stated
+    """Return the tables that a repository owns."""
+    declared_tables: tuple[Table, ...] | None = getattr(repository, "tables", None)
+    if declared_tables is not None:
+        return declared_tables
     read = {table.name for table in readable_tables(repository)}
     named = {
         table.name: table
@@ -88,26 +89,26 @@ def owned_tables(repository: type) -> tuple[Table, ...]:
 
 
 def readable_tables(repository: type) -> tuple[Table, ...]:
-    """The tables of others that a repository reads."""
-    stated: tuple[Table, ...] = getattr(repository, "reads", ())
-    return stated
+    """Return the tables of other repositories that a repository may read."""
+    declared_tables: tuple[Table, ...] = getattr(repository, "reads", ())
+    return declared_tables
 
 
 def check_repositories(catalogue: Catalogue) -> None:
-    """Raise AccessViolation with all that is wrong with the repositories, if anything is."""
+    """Raise AccessViolation with all problems, if there are any."""
     problems = find_problems(catalogue)
     if problems:
         raise AccessViolation("\n".join(problems))
 
 
 def find_problems(catalogue: Catalogue) -> list[str]:
-    """What is wrong with the repositories, one sentence each."""
+    """Return one sentence per problem."""
     problems = _ownership(catalogue)
     for backend, repositories in catalogue.backends.items():
-        problems += _same_names(catalogue, backend)
+        problems += _duplicate_names(catalogue, backend)
         for repository in repositories:
-            problems += _strangers(repository)
-            problems += _undeclared(repository)
+            problems += _foreign_tables(repository)
+            problems += _undeclared_methods(repository)
     return problems
 
 
@@ -115,19 +116,19 @@ def _ownership(catalogue: Catalogue) -> list[str]:
     problems: list[str] = []
     owners: dict[str, type] = {}
     declared: dict[str, Table] = {}
-    repositories = [repository for each in catalogue.backends.values() for repository in each]
+    repositories = [*chain.from_iterable(catalogue.backends.values())]
     for repository in repositories:
         for table in owned_tables(repository):
             owner = owners.setdefault(table.name, repository)
             if owner is not repository:
                 problems.append(
-                    f"table {table.name} is owned by {owner.__name__} and by {repository.__name__}"
+                    f"table {table.name} has two owners: {owner.__name__} and {repository.__name__}"
                 )
     for repository in repositories:
         patterns = access_patterns(repository).values()
         used = [table for pattern in patterns for table in (pattern.table, *pattern.tables)]
         problems += [
-            f"table {table.name} is declared in two ways, the second one in {repository.__name__}"
+            f"table {table.name} is declared differently in {repository.__name__}"
             for table in dict.fromkeys(
                 (*owned_tables(repository), *readable_tables(repository), *used)
             )
@@ -141,40 +142,40 @@ def _ownership(catalogue: Catalogue) -> list[str]:
     return problems
 
 
-def _same_names(catalogue: Catalogue, backend: str) -> list[str]:
+def _duplicate_names(catalogue: Catalogue, backend: str) -> list[str]:
     first: dict[str, PatternEntry] = {}
     problems = []
     for entry in catalogue.entries(backend):
         other = first.setdefault(entry.pattern.name, entry)
         if other is not entry:
             problems.append(
-                f"{backend}: {other.place} and {entry.place} are both called {entry.pattern.name!r}"
+                f"{backend}: {other.qualified_name} and {entry.qualified_name} share the name {entry.pattern.name!r}"
             )
     return problems
 
 
-def _strangers(repository: type) -> list[str]:
+def _foreign_tables(repository: type) -> list[str]:
     owned = {table.name for table in owned_tables(repository)}
     read = {table.name for table in readable_tables(repository)}
     problems = []
     for method, pattern in access_patterns(repository).items():
-        place = f"{repository.__name__}.{method}"
+        qualified_name = f"{repository.__name__}.{method}"
         for name in sorted(pattern.table_names - owned):
             if name not in read:
                 problems.append(
-                    f"{place} is about table {name}, which {repository.__name__} does not own"
+                    f"{qualified_name} uses table {name}, which {repository.__name__} does not own"
                 )
             elif not pattern.reads_only:
                 problems.append(
-                    f"{place} writes to table {name}, which {repository.__name__} may only read"
+                    f"{qualified_name} writes to table {name}, which {repository.__name__} may only read"
                 )
     return problems
 
 
-def _undeclared(repository: type) -> list[str]:
+def _undeclared_methods(repository: type) -> list[str]:
     methods = inspect.getmembers_static(repository, inspect.isfunction)
     return [
-        f"{repository.__name__}.{name} is public and no access pattern: declare it with @access, or give it a leading _"
+        f"{repository.__name__}.{name} is public but not an access pattern: add @access or a leading underscore"
         for name, method in methods
         if not name.startswith("_") and access_pattern(method) is None
     ]

@@ -1,4 +1,4 @@
-"""The access patterns' figures for Prometheus, read from the meters when they are asked for.
+"""Exports the meters of all access patterns to Prometheus.
 
 metrics.registry.register(PatternCollector(catalogue, store.meters))
 """
@@ -9,44 +9,45 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from tally.store.catalogue import Catalogue
-from tally.store.meters import EDGES, Meter, Meters
+from tally.store.meters import BUCKET_BOUNDS, Meter, Meters
 
 _LABELS = ("backend", "table", "pattern", "operation", "index")
 _COUNTERS = {
-    "errors": "Operations that failed, by access pattern",
-    "refused": "Operations refused by the store, a failed condition for instance, by access pattern",
-    "items": "Items found, written or changed, by access pattern",
-    "read": "Read capacity units consumed, by access pattern",
-    "write": "Write capacity units consumed, by access pattern",
+    "errors": "Failed operations by access pattern.",
+    "rejected": "Rejected operations by access pattern, such as a failed condition.",
+    "items": "Items found, written or changed by access pattern.",
+    "read_units": "Consumed read capacity units by access pattern.",
+    "write_units": "Consumed write capacity units by access pattern.",
 }
+_ATTRIBUTES = {"read_units": "read", "write_units": "write"}  # where a meter's name differs
 
 
 class PatternCollector(Collector):
-    """All patterns of a catalogue, each operation of a pattern a series of its own."""
+    """Collects one series per operation of each pattern."""
 
     def __init__(self, catalogue: Catalogue, meters: Meters) -> None:
         self._catalogue = catalogue
         self._meters = meters
 
     def describe(self) -> list[CounterMetricFamily | HistogramMetricFamily]:
-        """Nothing beforehand: registering must not depend on what has been called."""
+        """Return nothing: registration must not depend on previous calls."""
         return []
 
     def collect(self) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
-        """The figures as they are now."""
+        """Yield the current values."""
         seconds = HistogramMetricFamily(
-            "tally_store_operation_seconds",
-            "How long operations took, by access pattern",
+            "tally_store_operation_duration_seconds",
+            "Duration of operations by access pattern.",
             labels=_LABELS,
         )
         counters = {
-            name: CounterMetricFamily(f"tally_store_operation_{name}", about, labels=_LABELS)
-            for name, about in _COUNTERS.items()
+            name: CounterMetricFamily(f"tally_store_operation_{name}", help_text, labels=_LABELS)
+            for name, help_text in _COUNTERS.items()
         }
         for labels, meter in self._series():
             seconds.add_metric(labels, _cumulative(meter), meter.seconds)
             for name, counter in counters.items():
-                counter.add_metric(labels, getattr(meter, name))
+                counter.add_metric(labels, getattr(meter, _ATTRIBUTES.get(name, name)))
         yield seconds
         yield from counters.values()
 
@@ -63,7 +64,7 @@ class PatternCollector(Collector):
 def _cumulative(meter: Meter) -> list[tuple[str, float]]:
     total = 0
     buckets: list[tuple[str, float]] = []
-    for edge, count in zip((*map(str, EDGES), "+Inf"), meter.buckets, strict=True):
+    for edge, count in zip((*map(str, BUCKET_BOUNDS), "+Inf"), meter.buckets, strict=True):
         total += count
         buckets.append((edge, total))
     return buckets

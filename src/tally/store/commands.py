@@ -1,12 +1,12 @@
-"""The commands `tally patterns` and `tally schema …`, for the command line to take in:
+"""The commands `tally patterns` and `tally schema …`.
 
     store_commands = StoreCommands(catalogue=lambda: CATALOGUE, open_engine=..., table_prefix=...)
     cli.add_typer(store_commands.patterns(), name="patterns")
     cli.add_typer(store_commands.schema(), name="schema")
 
-`schema check` and `schema diff` end with 0 if nothing has changed since the lock, 3 if all changes
-are safe, 4 if one needs a migration, 5 if one is impossible. `schema lock` ends so if it refuses,
-and then has written nothing. 1 is any other failure, 2 a command that makes no sense.
+Exit codes of `schema check` and `schema diff`: 0 no change since the lock, 3 all changes are safe,
+4 a change needs a migration, 5 a change is impossible. `schema lock` uses 4 and 5 if it rejects the
+changes and writes nothing. 1 is any other failure, 2 a usage error.
 """
 
 import asyncio
@@ -51,40 +51,39 @@ _FETCH_SECONDS = 10.0
 
 LockFile = Annotated[Path, typer.Option("--file", help="The schema lock.")]
 LOCK_FILE = Path("schema.lock")
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Prefix = Annotated[
-    str | None, typer.Option(help="Put before every table's name, instead of the configured one.")
+    str | None, typer.Option(help="Prefix of all table names, instead of the configured one.")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCommands:
-    """What the commands need to know of the program that they are part of."""
+    """The commands, with what they need from the program."""
 
     catalogue: Callable[[], Catalogue]
     open_engine: Callable[[], AbstractAsyncContextManager[Engine]]
     table_prefix: Callable[[], str] = str
 
     def patterns(self) -> typer.Typer:
-        """`tally patterns`, a single command."""
-        # Options may stand behind the name of the backend, which they may not for a group of
-        # commands.
-        single = typer.Typer(
+        """Return `tally patterns`, a single command."""
+        # A group of commands would not allow options after the name of the backend.
+        command = typer.Typer(
             invoke_without_command=True, context_settings={"allow_interspersed_args": True}
         )
 
-        @single.callback(help="Print the access patterns of all backends, or of one.")
+        @command.callback(help="Print the access patterns of all backends, or of one.")
         def patterns(
-            backend: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
+            backend: Annotated[str | None, typer.Argument(help="Show only this backend.")] = None,
             as_json: AsJson = False,
             as_markdown: Annotated[
-                bool, typer.Option("--markdown", help="As the page docs/access-patterns.md.")
+                bool, typer.Option("--markdown", help="Print the page docs/access-patterns.md.")
             ] = False,
             url: Annotated[
-                str | None, typer.Option(help="A running server, whose figures are shown.")
+                str | None, typer.Option(help="Show the metrics of this running server.")
             ] = None,
         ) -> None:
-            with _explained():
+            with _report_errors():
                 rows = self._rows(backend, url)
             if as_json:
                 typer.echo(msgspec.json.format(msgspec.json.encode(rows)))
@@ -93,7 +92,7 @@ class StoreCommands:
             else:
                 _print_patterns(rows, measured=url is not None)
 
-        return single
+        return command
 
     def _rows(self, backend: str | None, url: str | None) -> list[PatternRow]:
         if url is not None:
@@ -101,14 +100,14 @@ class StoreCommands:
         catalogue = self.catalogue()
         if backend is not None and backend not in catalogue.backends:
             _fail(
-                f"There is no backend {backend}; there are: {', '.join(catalogue.backends) or 'none yet'}",
+                f"Unknown backend {backend}; available: {', '.join(catalogue.backends) or 'none'}",
                 code=2,
             )
         return pattern_rows(catalogue, Meters(), backend)
 
     def schema(self) -> typer.Typer:
-        """`tally schema …`, a group of commands."""
-        group = typer.Typer(help="The tables: locked, compared, and made.", no_args_is_help=True)
+        """Return `tally schema …`, a group of commands."""
+        group = typer.Typer(help="Lock, compare and create the tables.", no_args_is_help=True)
         group.command("lock")(self._lock)
         group.command("check")(self._check)
         group.command("diff")(self._diff)
@@ -122,43 +121,46 @@ class StoreCommands:
         file: LockFile = LOCK_FILE,
         drop: Annotated[
             list[str] | None,
-            typer.Option(help="A table that is gone, and whose data has been moved."),
+            typer.Option(help="A removed table whose data has been moved."),
         ] = None,
     ) -> None:
-        """Agree on the tables as declared, unless a change is impossible, or needs a migration and has no new major version."""
-        with _explained():
+        """Lock the declared tables.
+
+        Fails if a change is impossible, or needs a migration and has no new major version.
+        """
+        with _report_errors():
             changes = self._changes(file)
             for table in set(drop or []) - {
                 change.table for change in changes if change.removes_table
             }:
-                _fail(f"{table} is no table that is locked and gone", code=2)
-            refused = [change for change in changes if not _may_be_locked(change, drop or [])]
-            if refused:
-                _print_changes(refused)
+                _fail(f"{table} is not a removed table", code=2)
+            rejected = [change for change in changes if not _may_be_locked(change, drop or [])]
+            if rejected:
+                _print_changes(rejected)
                 typer.echo("Nothing was locked.", err=True)
-                raise typer.Exit(_exit_code(refused))
+                raise typer.Exit(_exit_code(rejected))
             write_lock(file, self.catalogue().tables())
         _print_changes(changes)
         typer.echo(f"{file}: {_count(len(self.catalogue().tables()), 'table')} locked.")
 
     def _check(self, file: LockFile = LOCK_FILE) -> None:
-        """Fail unless the lock holds exactly the tables that the code declares."""
-        with _explained():
+        """Fail unless the lock matches the declared tables exactly."""
+        with _report_errors():
             changes = self._changes(file)
             current = file.exists() and file.read_text(encoding="utf-8") == render_lock(
                 self.catalogue().tables()
             )
         if current:
-            typer.echo(f"{file} is current: {_count(len(self.catalogue().tables()), 'table')}.")
+            typer.echo(f"{file} is up to date: {_count(len(self.catalogue().tables()), 'table')}.")
             return
         _print_changes(changes)
-        waiting = [change for change in changes if not _may_be_locked(change, [])]
+        blocking = [change for change in changes if not _may_be_locked(change, [])]
         typer.echo(
-            f"{file} is not what the code declares. "
+            f"{file} does not match the code. "
             + (
-                "Mend what is listed first."
-                if waiting
-                else f"`tally schema lock --file {file}` brings it up to date."
+                "Fix the listed changes first."
+                if blocking
+                else f"Run `tally schema lock --file {file}`."
             ),
             err=True,
         )
@@ -166,20 +168,18 @@ class StoreCommands:
 
     def _diff(
         self,
-        against: Annotated[
-            Path, typer.Option(help="A schema lock to compare the declared tables with.")
-        ] = LOCK_FILE,
+        against: Annotated[Path, typer.Option(help="The schema lock to compare with.")] = LOCK_FILE,
         as_json: AsJson = False,
     ) -> None:
-        """Say of each change since the lock whether it is safe, needs a migration, or is impossible."""
-        with _explained():
+        """Classify each change since the lock: safe, needs a migration, or impossible."""
+        with _report_errors():
             changes = self._changes(against)
         if as_json:
             rows = [
                 {
                     "table": change.table,
-                    "change": change.what,
-                    "class": change.cost.name.lower(),
+                    "change": change.description,
+                    "class": change.impact.name.lower(),
                     "advice": change.advice,
                     "accepted": change.accepted,
                 }
@@ -189,60 +189,60 @@ class StoreCommands:
         else:
             _print_changes(changes)
             if not changes:
-                typer.echo("No change.")
+                typer.echo("No changes.")
         if changes:
             raise typer.Exit(_exit_code(changes))
 
     def _create(self) -> None:
-        """Make the tables where the settings say that they live, or bring them up to their declaration."""
+        """Create the tables on the configured engine, or change them to match the declaration."""
 
         async def create() -> list[ProvisionResult]:
             async with self.open_engine() as engine:
                 return await create_tables(engine, self.catalogue().tables())
 
-        with _explained():
-            for made in asyncio.run(create()):
-                typer.echo(f"{made.table}: {made.outcome}")
+        with _report_errors():
+            for result in asyncio.run(create()):
+                typer.echo(f"{result.table}: {result.status}")
 
     def _cloudformation(self, prefix: Prefix = None) -> None:
         """Print a CloudFormation template of the tables."""
-        with _explained():
+        with _report_errors():
             typer.echo(cloudformation(self.catalogue().tables(), self._prefix(prefix)), nl=False)
 
     def _terraform(self, prefix: Prefix = None) -> None:
-        """Print Terraform's resources for the tables."""
-        with _explained():
+        """Print Terraform resources of the tables."""
+        with _report_errors():
             typer.echo(terraform(self.catalogue().tables(), self._prefix(prefix)), nl=False)
 
-    def _prefix(self, given: str | None) -> str:
-        return self.table_prefix() if given is None else given
+    def _prefix(self, override: str | None) -> str:
+        return self.table_prefix() if override is None else override
 
     def _changes(self, lock: Path) -> list[SchemaChange]:
         catalogue = self.catalogue()
 
-        def users(table: str, index: str) -> list[str]:
-            return [entry.place for entry in catalogue.users_of(table, index)]
+        def index_users(table: str, index: str) -> list[str]:
+            return [entry.qualified_name for entry in catalogue.patterns_using_index(table, index)]
 
-        return compare_schemas(read_lock(lock), catalogue.tables(), users)
+        return compare_schemas(read_lock(lock), catalogue.tables(), index_users)
 
 
 def _may_be_locked(change: SchemaChange, dropped: Sequence[str]) -> bool:
     return (
-        change.cost is ChangeImpact.SAFE
+        change.impact is ChangeImpact.SAFE
         or change.accepted
         or (change.removes_table and change.table in dropped)
     )
 
 
 def _exit_code(changes: Sequence[SchemaChange]) -> int:
-    """By the worst of them; a lock that differs in its text alone counts as a safe change."""
-    return EXIT_CODES[max((change.cost for change in changes), default=ChangeImpact.SAFE)]
+    """The code of the worst change; a lock that differs only in its text counts as a safe change."""
+    return EXIT_CODES[max((change.impact for change in changes), default=ChangeImpact.SAFE)]
 
 
 def _print_changes(changes: Sequence[SchemaChange]) -> None:
     for change in changes:
         accepted = ", new major version" if change.accepted else ""
-        typer.echo(f"{change.table}: {change.what} [{_LABELS[change.cost]}{accepted}]")
+        typer.echo(f"{change.table}: {change.description} [{_LABELS[change.impact]}{accepted}]")
         if change.advice:
             typer.echo(f"    {change.advice}")
 
@@ -265,17 +265,17 @@ def _print_patterns(rows: Sequence[PatternRow], *, measured: bool) -> None:
 
 
 def _fetch(url: str) -> list[PatternRow]:
-    place = f"{url.rstrip('/')}/patterns"
+    endpoint = f"{url.rstrip('/')}/patterns"
     try:
         response = (
-            pyreqwest_get(place)
+            pyreqwest_get(endpoint)
             .timeout(timedelta(seconds=_FETCH_SECONDS))
             .error_for_status(enable=True)
             .send()
         )
         return msgspec.json.decode(bytes(response.bytes()), type=list[PatternRow])
     except (PyreqwestError, ValueError) as error:
-        _fail(f"{place} does not answer with access patterns: {error}")
+        _fail(f"{endpoint} did not return access patterns: {error}")
 
 
 def _count(number: int, what: str) -> str:
@@ -283,14 +283,14 @@ def _count(number: int, what: str) -> str:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    """Turn what the store or the system refuses into a sentence and exit code 1."""
+def _report_errors() -> Iterator[None]:
+    """Print an error of the store or the system as one sentence and exit with 1."""
     try:
         yield
     except (StoreError, OSError) as error:
         _fail(str(error))
 
 
-def _fail(sentence: str, code: int = 1) -> NoReturn:
-    typer.echo(sentence, err=True)
+def _fail(message: str, code: int = 1) -> NoReturn:
+    typer.echo(message, err=True)
     raise typer.Exit(code)

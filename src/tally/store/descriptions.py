@@ -1,4 +1,4 @@
-"""Tables in DynamoDB's words, both ways: the requests that make and change them, and the descriptions that come back."""
+"""Translates table declarations to DynamoDB's requests, and table descriptions back."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from tally.store.schema import Index, KeyPart, Projection, Table, index_key
 
 
 def create_request(table: Table, name: str) -> dict[str, Any]:
-    """A CreateTable with all indexes."""
+    """Build a CreateTable request with all indexes."""
     indexes = table.by_name.values()
     parts = [*table.key, *(part for index in indexes for part in index_key(index))]
     request: dict[str, Any] = {
@@ -18,14 +18,14 @@ def create_request(table: Table, name: str) -> dict[str, Any]:
         "BillingMode": "PAY_PER_REQUEST",
     }
     for field, local in (("LocalSecondaryIndexes", True), ("GlobalSecondaryIndexes", False)):
-        chosen = [_index_request(index) for index in indexes if index.local is local]
-        if chosen:
-            request[field] = chosen
+        requests = [_index_request(index) for index in indexes if index.local is local]
+        if requests:
+            request[field] = requests
     return request
 
 
 def next_change(table: Table, current: Table, name: str) -> dict[str, Any] | None:
-    """The UpdateTable that brings the table one index closer to its declaration; what is in the way goes first."""
+    """Build the UpdateTable request for the next index to delete or create; None if there is none."""
     for index in current.by_name.values():
         if not index.local and not _same(index, table.by_name.get(index.name)):
             return {
@@ -43,21 +43,21 @@ def next_change(table: Table, current: Table, name: str) -> dict[str, Any] | Non
 
 
 def check_changeable(table: Table, current: Table) -> None:
-    """Refuse to go on where the declared table cannot be made of the one that is there."""
+    """Reject a declaration that the existing table cannot be changed to."""
     if table.key != current.key:
         raise TableDiffers(
             f"table {table.name} has the key {_names(current.key)}, not {_names(table.key)}"
         )
-    wanted, there = _local(table), _local(current)
-    for name in wanted.keys() | there.keys():
-        if not _same(wanted.get(name), there.get(name)):
+    declared, existing = _local(table), _local(current)
+    for name in declared.keys() | existing.keys():
+        if not _same(declared.get(name), existing.get(name)):
             raise TableDiffers(
-                f"table {table.name}: the local index {name} differs, and is made with the table only"
+                f"table {table.name}: local index {name} differs; a local index cannot be changed"
             )
 
 
-def table_from(description: Mapping[str, Any], name: str, ttl: str | None = None) -> Table:
-    """The table behind a description, its indexes in the order of their names."""
+def parse_description(description: Mapping[str, Any], name: str, ttl: str | None = None) -> Table:
+    """Build a table from its description, with indexes sorted by name."""
     types = {
         entry["AttributeName"]: entry["AttributeType"]
         for entry in description["AttributeDefinitions"]
@@ -74,13 +74,13 @@ def table_from(description: Mapping[str, Any], name: str, ttl: str | None = None
     return Table(name, partition, sort, tuple(sorted(indexes, key=lambda index: index.name)), ttl)
 
 
-def moving(description: Mapping[str, Any]) -> str | None:
-    """What of the table is not at rest, in words, if anything is."""
+def pending_status(description: Mapping[str, Any]) -> str | None:
+    """Describe why the table is not ready, or return None if it is."""
     if description["TableStatus"] != "ACTIVE":
-        return f"it is still {description['TableStatus']}"
+        return f"its status is {description['TableStatus']}"
     for index in description.get("GlobalSecondaryIndexes") or ():
         if index.get("IndexStatus", "ACTIVE") != "ACTIVE":
-            return f"its index {index['IndexName']} is still {index['IndexStatus']}"
+            return f"the status of index {index['IndexName']} is {index['IndexStatus']}"
     return None
 
 
@@ -89,10 +89,10 @@ def _local(table: Table) -> dict[str, Index]:
 
 
 def _same(one: Index | None, other: Index | None) -> bool:
-    return one is not None and other is not None and _essence(one) == _essence(other)
+    return one is not None and other is not None and _definition(one) == _definition(other)
 
 
-def _essence(index: Index) -> tuple[Any, ...]:
+def _definition(index: Index) -> tuple[Any, ...]:
     return (
         index.local,
         index.partition,

@@ -1,11 +1,10 @@
-"""Turns expression trees and values into DynamoDB's own form, and its values back into Python.
+"""Translates expression trees and values to DynamoDB's format, and values back to Python.
 
-A request has one `Placeholders`, which all of its expressions share: every attribute name becomes
-`#n0`, `#n1`, … and every value `:v0`, `:v1`, …, so no name can be a reserved word and no value can
-be read as part of an expression.
+All expressions of a request share one `Placeholders`: attribute names become `#n0`, `#n1`, … and
+values `:v0`, `:v1`, …. No name can clash with a reserved word, and no value can alter an expression.
 
     placeholders = Placeholders()
-    placeholders.condition(absent("lockKey") | (F("expiresAt") < 9))
+    placeholders.condition(not_exists("lockKey") | (F("expiresAt") < 9))
     # "attribute_not_exists(#n0) OR #n1 < :v0"
     placeholders.fields()
     # {"ExpressionAttributeNames": {"#n0": "lockKey", "#n1": "expiresAt"},
@@ -63,39 +62,39 @@ class Placeholders:
         self._known: dict[tuple[str, str | bytes], str] = {}
 
     def fields(self) -> dict[str, Any]:
-        """The fields of the request that explain the placeholders; DynamoDB refuses empty ones, so they are left out."""
+        """Return the request fields that define the placeholders; DynamoDB rejects empty ones."""
         fields: dict[str, Any] = {}
         if self._names:
             fields["ExpressionAttributeNames"] = {
-                short: name for name, short in self._names.items()
+                placeholder: name for name, placeholder in self._names.items()
             }
         if self._values:
             fields["ExpressionAttributeValues"] = self._values
         return fields
 
     def condition(self, condition: Condition) -> str:
-        """A condition, filter or key condition.
+        """Encode a condition, filter or key condition.
 
-        Written without recursion, since a chain of `&` is a deep tree.
+        It does not recurse, because a chain of `&` is a deep tree.
         """
-        done: list[str] = []
-        waiting: list[Condition | str] = [condition]
-        while waiting:
-            node = waiting.pop()
+        encoded: list[str] = []
+        pending: list[Condition | str] = [condition]
+        while pending:
+            node = pending.pop()
             if isinstance(node, str):
-                done.append(node)
+                encoded.append(node)
             elif isinstance(node, And | Or | Not):
-                waiting += reversed(_pieces(node))
+                pending += reversed(_pieces(node))
             else:
-                done.append(_TESTS[type(node)](self, node))
-        return "".join(done)
+                encoded.append(_ENCODERS[type(node)](self, node))
+        return "".join(encoded)
 
     def projection(self, paths: Sequence[Path]) -> str:
-        """The paths to return."""
+        """Encode the paths of a projection."""
         return ", ".join(self.path(path) for path in paths)
 
     def update(self, actions: Sequence[Action]) -> str:
-        """The steps of an update, each clause once."""
+        """Encode the actions of an update, grouped by clause."""
         clauses: dict[str, list[str]] = {}
         for action in actions:
             clause, text = self._action(action)
@@ -103,14 +102,14 @@ class Placeholders:
         return " ".join(f"{clause} {', '.join(texts)}" for clause, texts in clauses.items())
 
     def path(self, path: Path) -> str:
-        """A path with its names replaced: `#n0.#n1[2]`."""
+        """Encode a path with placeholders for its names: `#n0.#n1[2]`."""
         first, *rest = path.parts
         return self._name(first) + "".join(
             f"[{part}]" if isinstance(part, int) else f".{self._name(part)}" for part in rest
         )
 
     def operand(self, operand: Operand | UpdateOperand) -> str:
-        """Whatever may stand in a comparison or on the right of a SET."""
+        """Encode an operand of a comparison or the right side of a SET."""
         match operand:
             case Path():
                 return self.path(operand)
@@ -124,7 +123,7 @@ class Placeholders:
                 return f"if_not_exists({self.path(path)}, {self.operand(otherwise)})"
             case Joined(left, right):
                 return f"list_append({self.operand(left)}, {self.operand(right)})"
-        raise InvalidExpression(f"{type(operand).__name__} cannot stand in an expression")
+        raise InvalidExpression(f"{type(operand).__name__} is not an operand")
 
     def _action(self, action: Action) -> tuple[str, str]:
         path = self.path(action.path)
@@ -137,7 +136,7 @@ class Placeholders:
                 return "ADD", f"{path} {self.operand(value)}"
             case Discard(_, value):
                 return "DELETE", f"{path} {self.operand(value)}"
-        raise InvalidExpression(f"{type(action).__name__} is no step of an update")
+        raise InvalidExpression(f"{type(action).__name__} is not an update action")
 
     def _name(self, name: str | int) -> str:
         return self._names.setdefault(str(name), f"#n{len(self._names)}")
@@ -145,67 +144,73 @@ class Placeholders:
     def _value(self, value: Any) -> str:
         wire = to_wire(value)
         ((kind, content),) = wire.items()
-        short = f":v{len(self._values)}"
-        if isinstance(content, str | bytes):  # by type too: "1" and 1 are two values
-            short = self._known.setdefault((kind, content), short)
-        self._values.setdefault(short, wire)
-        return short
+        placeholder = f":v{len(self._values)}"
+        if isinstance(content, str | bytes):  # the type is part of the cache key: "1" and 1 differ
+            placeholder = self._known.setdefault((kind, content), placeholder)
+        self._values.setdefault(placeholder, wire)
+        return placeholder
 
 
 def _pieces(node: And | Or | Not) -> list[Condition | str]:
-    """NOT binds closest, then AND, then OR.
+    """Split a node by precedence: NOT binds tightest, then AND, then OR.
 
-    What stands behind a NOT is bracketed for the reader's sake.
+    The operand of NOT is parenthesised for readability.
     """
     if isinstance(node, Not):
         return ["NOT (", node.inner, ")"]
     if isinstance(node, Or):
         return [node.left, " OR ", node.right]
-    return [*_bracketed(node.left), " AND ", *_bracketed(node.right)]
+    return [*_parenthesised(node.left), " AND ", *_parenthesised(node.right)]
 
 
-def _bracketed(node: Condition) -> list[Condition | str]:
+def _parenthesised(node: Condition) -> list[Condition | str]:
     return ["(", node, ")"] if isinstance(node, Or) else [node]
 
 
-_TESTS: dict[type, Callable[[Placeholders, Any], str]] = {
-    Compare: lambda to, node: f"{to.operand(node.left)} {node.operator} {to.operand(node.right)}",
-    Between: lambda to, node: (
-        f"{to.operand(node.value)} BETWEEN {to.operand(node.low)} AND {to.operand(node.high)}"
+_ENCODERS: dict[type, Callable[[Placeholders, Any], str]] = {
+    Compare: lambda placeholders, node: (
+        f"{placeholders.operand(node.left)} {node.operator} {placeholders.operand(node.right)}"
     ),
-    In: lambda to, node: (
-        f"{to.operand(node.value)} IN ({', '.join(to.operand(option) for option in node.options)})"
+    Between: lambda placeholders, node: (
+        f"{placeholders.operand(node.value)} BETWEEN {placeholders.operand(node.low)} AND {placeholders.operand(node.high)}"
     ),
-    Exists: lambda to, node: f"attribute_exists({to.path(node.path)})",
-    Absent: lambda to, node: f"attribute_not_exists({to.path(node.path)})",
-    TypeIs: lambda to, node: (
-        f"attribute_type({to.path(node.path)}, {to.operand(Literal(node.type))})"
+    In: lambda placeholders, node: (
+        f"{placeholders.operand(node.value)} IN ({', '.join(placeholders.operand(option) for option in node.options)})"
     ),
-    BeginsWith: lambda to, node: f"begins_with({to.path(node.path)}, {to.operand(node.prefix)})",
-    Contains: lambda to, node: f"contains({to.path(node.path)}, {to.operand(node.element)})",
+    Exists: lambda placeholders, node: f"attribute_exists({placeholders.path(node.path)})",
+    Absent: lambda placeholders, node: f"attribute_not_exists({placeholders.path(node.path)})",
+    TypeIs: lambda placeholders, node: (
+        f"attribute_type({placeholders.path(node.path)}, {placeholders.operand(Literal(node.type))})"
+    ),
+    BeginsWith: lambda placeholders, node: (
+        f"begins_with({placeholders.path(node.path)}, {placeholders.operand(node.prefix)})"
+    ),
+    Contains: lambda placeholders, node: (
+        f"contains({placeholders.path(node.path)}, {placeholders.operand(node.element)})"
+    ),
 }
 
 
 def item_to_wire(item: Mapping[str, Any]) -> WireItem:
-    """An item or a key as DynamoDB takes it."""
+    """Encode an item or a key."""
     return {name: to_wire(value) for name, value in item.items()}
 
 
 def item_from_wire(item: Mapping[str, Mapping[str, Any]]) -> Item:
-    """An item or a key as DynamoDB gives it."""
+    """Decode an item or a key."""
     return {name: from_wire(value) for name, value in item.items()}
 
 
 def to_wire(value: Any) -> WireValue:
-    """One value with its type: `{"N": "38"}`."""
+    """Encode one value with its type: `{"N": "38"}`."""
     writer = _WRITERS.get(type(value))
     if writer is None:
-        raise InvalidValue(f"{type(value).__name__} is not a type the store knows")
+        raise InvalidValue(f"{type(value).__name__} is not a supported type")
     return writer(value)
 
 
 def from_wire(value: Mapping[str, Any]) -> Any:
-    """One value in Python: whole numbers as `int`, others as `Decimal`, sets as `frozenset`."""
+    """Decode one value: integers as `int`, other numbers as `Decimal`, sets as `frozenset`."""
     ((kind, content),) = value.items()
     return _READERS[kind](content)
 
@@ -218,7 +223,7 @@ def _set_to_wire(value: set[Any] | frozenset[Any]) -> WireValue:
 
 
 def _decimal_to_wire(value: Decimal) -> WireValue:
-    """One text for each number, as an int would have it: not every service knows that 1.0 and 1 are the same key."""
+    """Encode each number in one canonical form: not every service treats 1.0 and 1 as the same key."""
     try:
         return {"N": format(_EXACT.normalize(value), "f") if value else "0"}
     except Inexact:

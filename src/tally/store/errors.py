@@ -1,9 +1,9 @@
-"""Everything the store can refuse, each with a type of its own.
+"""Every error of the store.
 
-Three families: an `InvalidRequest` is the caller's mistake and is found before anything is written;
-a `RequestRejected` is the store's answer to a well-formed request (a failed condition, a cancelled
-transaction, a missing table); an `StoreUnavailable` is the machine's or the service's trouble, and may
-be tried again later.
+There are three families. `InvalidRequest`: the caller's mistake, detected before anything is
+written. `RequestRejected`: the request is valid but the store rejects it (failed condition,
+cancelled transaction, missing table). `StoreUnavailable`: the machine or the service fails; retry
+later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,27 @@ from typing import Any
 
 
 class StoreError(Exception):
-    """The root of all that the store raises."""
+    """Base class of all errors of the store."""
 
 
 class InvalidRequest(StoreError):
-    """The request is wrong in itself; nothing was read or written."""
+    """The request is invalid; nothing was read or written."""
 
 
 class InvalidValue(InvalidRequest):
-    """A value is not one of the ten types, or breaks a rule of its type."""
+    """A value is not of one of the ten types, or violates a rule of its type."""
 
 
 class InvalidNumber(InvalidValue):
-    """A number has more than 38 digits, is out of range, or is a float, which would not be exact."""
+    """A number has more than 38 digits, is out of range, or is a float, which is not exact."""
 
 
 class InvalidKey(InvalidRequest):
-    """A key attribute is missing, empty, too long, of the wrong type, or is not part of the key."""
+    """A key attribute is missing, empty, too long, of the wrong type, or not part of the key."""
 
 
 class InvalidExpression(InvalidRequest):
-    """A condition, update, projection or key condition cannot mean anything."""
+    """A condition, update, projection or key condition is invalid."""
 
 
 class ItemTooLarge(InvalidRequest):
@@ -40,47 +40,47 @@ class ItemTooLarge(InvalidRequest):
 
 
 class TooManyItems(InvalidRequest):
-    """A batch or a transaction holds more items than one request may."""
+    """A batch or a transaction has more items than one request allows."""
 
 
 class RequestTooLarge(InvalidRequest):
-    """The items of a batch or a transaction are together larger than one request may be."""
+    """The items of a batch or a transaction exceed the size limit of one request."""
 
 
 class DuplicateItem(InvalidRequest):
-    """A batch or a transaction names one item twice."""
+    """A batch or a transaction names the same item twice."""
 
 
 class UnknownIndex(InvalidRequest):
-    """The table has no index of that name."""
+    """The table has no index with this name."""
 
 
 class InvalidPageKey(InvalidRequest):
-    """A page key was not made by this query: it has other attributes, or points outside of the query's range."""
+    """A page key has the wrong attributes, or lies outside the query's range."""
 
 
 class InvalidSchema(InvalidRequest):
-    """A table's declaration contradicts itself or DynamoDB's rules."""
+    """A table declaration is inconsistent or violates DynamoDB's rules."""
 
 
 class AccessViolation(InvalidRequest):
-    """An access that no pattern declares: another table or operation, an unannounced Scan, an endless page loop."""
+    """An access that no pattern declares: wrong table or operation, undeclared Scan, unbounded paging."""
 
 
 class BoundExceeded(AccessViolation):
-    """A call read or wrote more items than its access pattern's bound, or the bound that it gave itself."""
+    """A call read or wrote more items than the bound of its access pattern, or of the call."""
 
 
 class InvalidLockFile(InvalidRequest):
-    """A schema lock file cannot be read: it is damaged, or of a newer format."""
+    """A schema lock file is damaged or has a newer format."""
 
 
 class RequestRejected(StoreError):
-    """The request was understood, and the answer is no."""
+    """The request is valid and the store rejected it."""
 
 
 class ConditionFailed(RequestRejected):
-    """The condition of a write did not hold. `item` is what stood there, where the engine tells."""
+    """The condition of a write was false. `item` is the existing item, if the engine returns it."""
 
     def __init__(self, message: str, item: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class ConditionFailed(RequestRejected):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one item of a transaction did or did not stand in its way: code "None" means that it did not."""
+    """The result of one item of a cancelled transaction; the code "None" means that it did not fail."""
 
     code: str
     message: str = ""
@@ -97,56 +97,56 @@ class Reason:
 
     @property
     def condition_failed(self) -> bool:
-        """Whether this item's own condition was the obstacle."""
+        """Whether this item's condition was false."""
         return self.code == "ConditionalCheckFailed"
 
 
 class TransactionCancelled(RequestRejected):
-    """A transaction was not applied. `reasons` line up one to one with its items."""
+    """A transaction was not applied. `reasons` correspond one to one to its items."""
 
     def __init__(self, reasons: Sequence[Reason]) -> None:
         super().__init__("transaction cancelled: " + ", ".join(reason.code for reason in reasons))
         self.reasons = tuple(reasons)
 
     def __reduce__(self) -> tuple[type["TransactionCancelled"], tuple[Sequence[Reason]]]:
-        return type(self), (self.reasons,)  # it goes from one process to another
+        return type(self), (self.reasons,)  # the writer process sends it pickled
 
 
 class TokenMismatch(RequestRejected):
-    """A client token was used before for another transaction."""
+    """The client token was used for a different transaction."""
 
 
 class TableNotFound(RequestRejected):
-    """There is no such table."""
+    """The table does not exist."""
 
 
 class TableExists(RequestRejected):
-    """There is already a table of that name."""
+    """The table already exists."""
 
 
 class TableDiffers(RequestRejected):
-    """The stored table's key differs from the declared one, and a key cannot be changed."""
+    """The stored table has a different key; a key cannot be changed."""
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot answer now."""
+    """The engine cannot serve the request now."""
 
 
 class Throttled(StoreUnavailable):
-    """The service asks to slow down, and kept asking for longer than we retried."""
+    """The service kept throttling requests until the retry policy gave up."""
 
 
 class OutcomeUnknown(StoreUnavailable):
-    """The connection broke after a write was sent and before it was answered: it may or may not have been applied."""
+    """The connection broke before the response to a write arrived: it may or may not have been applied."""
 
 
 class StorageFull(StoreUnavailable):
-    """The disk is full. What was acknowledged before is safe."""
+    """The disk is full. Acknowledged writes are safe."""
 
 
 class StorageUnwritable(StoreUnavailable):
-    """The data directory, or the database in it, cannot be written or is not a database."""
+    """The data directory or its database is not writable or not a database."""
 
 
 class StorageTooNew(StoreUnavailable):
-    """The data directory was written by a newer version of Tally."""
+    """A newer version of Tally wrote the data directory."""

@@ -1,7 +1,7 @@
-"""Runs expression trees against items: conditions, updates and projections, as DynamoDB would.
+"""Evaluates conditions, updates and projections on items by DynamoDB's rules.
 
-Nothing here changes an item in place: an update returns a new item that shares what did not change,
-so the function that computes it may run twice.
+Nothing modifies an item in place: an update returns a new item that shares unchanged parts, so it
+is safe to compute it twice.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,12 +47,12 @@ _ORDERED = ("S", "N", "B")
 
 
 def matches(condition: Condition, item: Mapping[str, Any]) -> bool:
-    """Whether the condition is true of the item; an item that is not there is an empty one."""
-    return _TESTS[type(condition)](condition, item)
+    """Whether the condition is true for the item; a missing item counts as empty."""
+    return _EVALUATORS[type(condition)](condition, item)
 
 
 def resolve_path(item: Any, path: Path) -> Any:
-    """What is at the path, or MISSING."""
+    """Return the value at the path, or MISSING."""
     value = item
     for part in path.parts:
         if isinstance(part, str):
@@ -86,7 +86,7 @@ def _size(value: Any) -> Any:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Whether two values are of one type and the same: 1 is not True, a list of both is not either."""
+    """Whether two values have the same type and are equal; 1 does not equal True, at any depth."""
     if left is MISSING or right is MISSING or type_of(left) != type_of(right):
         return False
     if isinstance(left, list | tuple):
@@ -99,7 +99,7 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def _ordered(left: Any, right: Any) -> tuple[Any, Any] | None:
-    """Both values in a form that Python orders as DynamoDB does, or None where they have no common order."""
+    """Convert both values so that Python orders them as DynamoDB does; None if they are not comparable."""
     if left is MISSING or right is MISSING:
         return None
     kind = type_of(left)
@@ -161,11 +161,11 @@ def _contains(node: Contains, item: Mapping[str, Any]) -> bool:
     if isinstance(value, bytes):
         return isinstance(element, bytes) and element in value
     return isinstance(value, list | tuple | set | frozenset) and any(
-        equal(each, element) for each in value
+        equal(member, element) for member in value
     )
 
 
-_TESTS: dict[type, Callable[[Any, Mapping[str, Any]], bool]] = {
+_EVALUATORS: dict[type, Callable[[Any, Mapping[str, Any]], bool]] = {
     And: lambda node, item: matches(node.left, item) and matches(node.right, item),
     Or: lambda node, item: matches(node.left, item) or matches(node.right, item),
     Not: lambda node, item: not matches(node.inner, item),
@@ -181,12 +181,12 @@ _TESTS: dict[type, Callable[[Any, Mapping[str, Any]], bool]] = {
 
 
 def project(item: Mapping[str, Any], paths: Sequence[Path]) -> Item:
-    """The parts of an item that the paths lead to; chosen list elements stand together, in their order."""
+    """Return the parts of an item at the paths; selected list elements are packed together in order."""
     return projector(paths)(item)
 
 
 def projector(paths: Sequence[Path]) -> Callable[[Mapping[str, Any]], Item]:
-    """The same as a function of the item, for many items: worked out once."""
+    """Compile a projection into a function, for use on many items."""
     routes = [path.parts for path in paths]
     names = [route[0] for route in routes if isinstance(route[0], str) and len(route) == 1]
 
@@ -224,7 +224,7 @@ def _pick(value: Any, routes: Iterable[_Route]) -> Any:
 
 
 def apply(actions: Sequence[Action], item: Mapping[str, Any]) -> Item:
-    """The item after an update. Every right side sees the item as it was before."""
+    """Return the item after an update. Every right side reads the item before the update."""
     changes = [(action.path.parts, _outcome(action, item)) for action in actions]
     if any(len(route) > 1 for route, _ in changes):
         return dict(_change(item, changes))
@@ -232,7 +232,7 @@ def apply(actions: Sequence[Action], item: Mapping[str, Any]) -> Item:
 
 
 def _outcome(action: Action, item: Mapping[str, Any]) -> Any:
-    """What will stand at the action's path; MISSING takes it away."""
+    """Return the new value at the action's path; MISSING removes it."""
     if isinstance(action, Set):
         return _compute(action.value, item)
     if isinstance(action, Remove):
@@ -242,7 +242,7 @@ def _outcome(action: Action, item: Mapping[str, Any]) -> Any:
         return _added(action, old)
     if isinstance(action, Discard):
         return _discarded(action, old)
-    raise InvalidExpression(f"{type(action).__name__} is no step of an update")
+    raise InvalidExpression(f"{type(action).__name__} is not an update action")
 
 
 def _added(action: Add, old: Any) -> Any:
@@ -250,7 +250,9 @@ def _added(action: Add, old: Any) -> Any:
     if old is MISSING:
         return value
     if type_of(old) != type_of(value):
-        raise InvalidExpression(f"add to {action.path}: it is {type_of(old)}, not {type_of(value)}")
+        raise InvalidExpression(
+            f"add to {action.path}: the attribute is {type_of(old)}, not {type_of(value)}"
+        )
     return _sum("+", old, value) if type_of(value) == "N" else frozenset(old) | frozenset(value)
 
 
@@ -260,7 +262,7 @@ def _discarded(action: Discard, old: Any) -> Any:
         return MISSING
     if type_of(old) != type_of(value):
         raise InvalidExpression(
-            f"discard from {action.path}: it is {type_of(old)}, not {type_of(value)}"
+            f"discard from {action.path}: the attribute is {type_of(old)}, not {type_of(value)}"
         )
     return (frozenset(old) - frozenset(value)) or MISSING
 
@@ -271,19 +273,21 @@ def _compute(operand: Any, item: Mapping[str, Any]) -> Any:
     if isinstance(operand, Path):
         value = resolve_path(item, operand)
         if value is MISSING:
-            raise InvalidExpression(f"the update refers to {operand}, which the item does not have")
+            raise InvalidExpression(
+                f"the update refers to {operand}, which does not exist in the item"
+            )
         return value
     if isinstance(operand, IfAbsent):
         value, otherwise = (
             resolve_path(item, operand.path),
             _compute(operand.otherwise, item),
-        )  # DynamoDB wants both to make sense
+        )  # DynamoDB requires both to be valid
         return otherwise if value is MISSING else value
     left, right = _compute(operand.left, item), _compute(operand.right, item)
     if isinstance(operand, Joined):
         if type_of(left) != "L" or type_of(right) != "L":
             raise InvalidExpression(
-                f"only lists can be joined, not {type_of(left)} and {type_of(right)}"
+                f"list_append requires two lists, not {type_of(left)} and {type_of(right)}"
             )
         return [*left, *right]
     return _sum(operand.operator, left, right)
@@ -292,7 +296,7 @@ def _compute(operand: Any, item: Mapping[str, Any]) -> Any:
 def _sum(operator: str, left: Any, right: Any) -> Any:
     if type_of(left) != "N" or type_of(right) != "N":
         raise InvalidExpression(
-            f"{operator} wants numbers, not {type_of(left)} and {type_of(right)}"
+            f"{operator} requires numbers, not {type_of(left)} and {type_of(right)}"
         )
     if isinstance(left, int) and isinstance(right, int):
         return left + right if operator == "+" else left - right
@@ -307,7 +311,7 @@ def _sum(operator: str, left: Any, right: Any) -> Any:
 
 
 def _change(value: Any, changes: Sequence[tuple[_Route, Any]]) -> Any:
-    """A copy of a map or list with each change made at its route."""
+    """Return a copy of a map or list with each change applied at its route."""
     heads: dict[str | int, list[tuple[_Route, Any]]] = {}
     for route, outcome in changes:
         heads.setdefault(route[0], []).append((route[1:], outcome))
@@ -321,7 +325,7 @@ def _change(value: Any, changes: Sequence[tuple[_Route, Any]]) -> Any:
         inner = resolve_path(value, Path((head,)))
         if inner is MISSING:
             raise InvalidExpression(
-                f"the path of the update leads through {head}, which is not there"
+                f"the path of the update leads through {head}, which does not exist"
             )
         outcomes[head] = _change(inner, rest)
     if isinstance(value, dict):
@@ -335,7 +339,7 @@ def _change(value: Any, changes: Sequence[tuple[_Route, Any]]) -> Any:
 
 def _change_map(value: dict[str, Any], outcomes: dict[Any, Any]) -> dict[str, Any]:
     if any(isinstance(head, int) for head in outcomes):
-        raise InvalidExpression("the path of the update takes a map for a list")
+        raise InvalidExpression("the path of the update uses a list position in a map")
     changed = {**value, **outcomes}
     for head, outcome in outcomes.items():
         if outcome is MISSING:
@@ -344,9 +348,9 @@ def _change_map(value: dict[str, Any], outcomes: dict[Any, Any]) -> dict[str, An
 
 
 def _change_list(value: Sequence[Any], outcomes: dict[Any, Any]) -> list[Any]:
-    """Positions are those of the list as it was; what is set past its end is appended in the order of positions."""
+    """Positions refer to the list before the update; values set past its end are appended in order."""
     if any(isinstance(head, str) for head in outcomes):
-        raise InvalidExpression("the path of the update takes a list for a map")
-    changed = [outcomes.get(position, each) for position, each in enumerate(value)]
+        raise InvalidExpression("the path of the update uses a name in a list")
+    changed = [outcomes.get(position, element) for position, element in enumerate(value)]
     changed += [outcomes[position] for position in sorted(outcomes) if position >= len(value)]
-    return [each for each in changed if each is not MISSING]
+    return [element for element in changed if element is not MISSING]

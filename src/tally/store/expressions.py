@@ -1,14 +1,17 @@
-"""Conditions, updates, projections and key conditions as frozen data, written in Python.
+"""Conditions, updates, projections and key conditions as immutable data, built in Python.
 
-    F("expiresAt") < now                          absent("lockKey") | (F("expiresAt") < now)
-    F("sensors", "humidity_pct").between(0, 100)  F("status").is_in("pending", "active") & ~F("tags").contains("test")
+    F("expiresAt") < now                          not_exists("lockKey") | (F("expiresAt") < now)
+    F("sensors", "humidity_pct").between(0, 100)  F("status").is_in("pending", "active")
     F("version").set(F("version") + 1)            F("createdAt").set(F("createdAt").if_not_exists(now))
     F("archivedAt").remove()                      F("views").add(1)
 
-The tree is the hub: `evaluate.py` runs it against an item, `encode.py` turns it into DynamoDB's
-strings with placeholders for all names and values, so any attribute name may be used, reserved
-words and dots included. A path is its parts: `F("a", "b", 0)` is the first element of `b` in `a`,
-while `F("a.b")` is one attribute with a dot in its name.
+`evaluate.py` evaluates the tree against an item. `encode.py` translates it to DynamoDB's strings
+with placeholders for all names and values, so reserved words and dots are allowed in names. A path
+is a sequence of parts: `F("a", "b", 0)` is the first element of `b` in `a`; `F("a.b")` is one
+attribute with a dot in its name.
+
+The SQLite engine fingerprints transactions by the class names in this module: renaming a class
+invalidates the client tokens of the last ten minutes.
 """
 
 from functools import lru_cache
@@ -21,7 +24,7 @@ from tally.store.values import Type
 
 
 class Path(Struct, frozen=True):
-    """Where a value is: an attribute, then names into maps and positions in lists."""
+    """The location of a value: an attribute, then map keys and list positions."""
 
     parts: tuple[str | int, ...]
 
@@ -33,13 +36,13 @@ class Path(Struct, frozen=True):
 
 
 class Literal(Struct, frozen=True):
-    """A value given by the caller."""
+    """A constant value."""
 
     value: Any
 
 
 class Size(Struct, frozen=True):
-    """The size of what is at a path: UTF-16 units of a string, bytes of a binary, elements of the rest."""
+    """The size of the value at a path: UTF-16 units of a string, bytes of a binary, else elements."""
 
     path: Path
 
@@ -48,10 +51,7 @@ Operand: TypeAlias = Path | Literal | Size
 
 
 class Condition(Struct, frozen=True):
-    """Something that holds of an item or does not.
-
-    It joins with `&`, `|` and `~`, and has no truth value.
-    """
+    """A predicate on an item. Combine conditions with `&`, `|` and `~`; a condition has no truth value."""
 
     def __and__(self, other: "Condition | None") -> "Condition":
         return self if other is None else And(self, _condition(other))
@@ -70,26 +70,32 @@ class Condition(Struct, frozen=True):
 
     def __bool__(self) -> NoReturn:
         raise InvalidExpression(
-            "a condition has no truth value here: join conditions with &, | and ~, in brackets"
+            "a condition has no truth value: combine conditions with &, | and ~, in parentheses"
         )
 
 
 class And(Condition, frozen=True):
+    """Both conditions are true."""
+
     left: Condition
     right: Condition
 
 
 class Or(Condition, frozen=True):
+    """At least one condition is true."""
+
     left: Condition
     right: Condition
 
 
 class Not(Condition, frozen=True):
+    """The condition is false."""
+
     inner: Condition
 
 
 class Compare(Condition, frozen=True):
-    """`operator` is one of = <> < <= > >=."""
+    """A comparison; `operator` is one of = <> < <= > >=."""
 
     operator: str
     left: Operand
@@ -97,41 +103,55 @@ class Compare(Condition, frozen=True):
 
 
 class Between(Condition, frozen=True):
+    """The value lies between two bounds, inclusive."""
+
     value: Operand
     low: Operand
     high: Operand
 
 
 class In(Condition, frozen=True):
+    """The value equals one of the options."""
+
     value: Operand
     options: tuple[Operand, ...]
 
 
 class Exists(Condition, frozen=True):
+    """The attribute exists."""
+
     path: Path
 
 
 class Absent(Condition, frozen=True):
+    """The attribute does not exist."""
+
     path: Path
 
 
 class TypeIs(Condition, frozen=True):
+    """The attribute has this type."""
+
     path: Path
     type: Type
 
 
 class BeginsWith(Condition, frozen=True):
+    """The string or binary starts with a prefix."""
+
     path: Path
     prefix: Operand
 
 
 class Contains(Condition, frozen=True):
+    """The string has a substring, or the list or set an element."""
+
     path: Path
     element: Operand
 
 
 class Sum(Struct, frozen=True):
-    """`left + right` or `left - right`, of numbers."""
+    """`left + right` or `left - right` of two numbers."""
 
     operator: str
     left: "UpdateOperand"
@@ -139,7 +159,7 @@ class Sum(Struct, frozen=True):
 
 
 class IfAbsent(Struct, frozen=True):
-    """What is at the path, or else the other operand."""
+    """DynamoDB's `if_not_exists`: the value at the path, or else the other operand."""
 
     path: Path
     otherwise: "UpdateOperand"
@@ -152,7 +172,7 @@ class IfAbsent(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """Two lists, one after the other."""
+    """DynamoDB's `list_append`: two lists, concatenated."""
 
     left: "UpdateOperand"
     right: "UpdateOperand"
@@ -162,36 +182,38 @@ UpdateOperand: TypeAlias = Path | Literal | Sum | IfAbsent | Joined
 
 
 class Action(Struct, frozen=True):
-    """One step of an update."""
+    """One action of an update."""
 
     path: Path
 
 
 class Set(Action, frozen=True):
+    """Set an attribute."""
+
     value: UpdateOperand
 
 
 class Remove(Action, frozen=True):
-    pass
+    """Remove an attribute."""
 
 
 class Add(Action, frozen=True):
-    """Add a number to a number, or elements to a set; what is missing starts empty."""
+    """Add a number to a number, or elements to a set; a missing attribute counts as 0 or empty."""
 
     value: Literal
 
 
 class Discard(Action, frozen=True):
-    """Take elements out of a set."""
+    """DynamoDB's `DELETE`: remove elements from a set."""
 
     value: Literal
 
 
 class _Comparable:
-    """What stands on the left of a comparison."""
+    """The left side of a comparison."""
 
     __slots__ = ("operand",)
-    __hash__ = None  # type: ignore[assignment]  # == builds a condition, so this can be no dictionary key
+    __hash__ = None  # type: ignore[assignment]  # == builds a condition, so instances are not hashable
 
     def __init__(self, operand: Operand) -> None:
         self.operand = operand
@@ -215,7 +237,7 @@ class _Comparable:
         return Compare(">=", self.operand, operand(other))
 
     def between(self, low: Any, high: Any) -> Between:
-        """From low to high, both included."""
+        """Between low and high, inclusive."""
         return Between(self.operand, operand(low), operand(high))
 
     def is_in(self, *options: Any) -> In:
@@ -223,7 +245,7 @@ class _Comparable:
         return In(self.operand, tuple(operand(option) for option in options))
 
     def __bool__(self) -> NoReturn:
-        raise InvalidExpression("a path has no truth value here: compare it with something")
+        raise InvalidExpression("a path has no truth value: compare it with a value")
 
 
 class F(_Comparable):
@@ -236,35 +258,35 @@ class F(_Comparable):
         super().__init__(self.path)
 
     def exists(self) -> Exists:
-        """The field is there, even as NULL."""
+        """The field exists, even as NULL."""
         return Exists(self.path)
 
     def not_exists(self) -> Absent:
-        """The field is not there."""
+        """The field does not exist."""
         return Absent(self.path)
 
     def type_is(self, kind: Type) -> TypeIs:
-        """The field is there and of that type."""
+        """The field exists and has this type."""
         return TypeIs(self.path, kind)
 
     def begins_with(self, prefix: Any) -> BeginsWith:
-        """A string or binary that starts so."""
+        """The field is a string or binary with this prefix."""
         return BeginsWith(self.path, operand(prefix))
 
     def contains(self, element: Any) -> Contains:
-        """A string with that part, or a list or set with that element."""
+        """The field is a string with this substring, or a list or set with this element."""
         return Contains(self.path, operand(element))
 
     def size(self) -> _Comparable:
-        """The size of what is there, to compare."""
+        """The size of the field, for a comparison."""
         return _Comparable(Size(self.path))
 
     def set(self, value: Any) -> Set:
-        """Put a value, another field, a sum or a joined list here."""
+        """Set the field to a value, another field, a sum or a concatenated list."""
         return Set(self.path, update_operand(value))
 
     def remove(self) -> Remove:
-        """Take the field away."""
+        """Remove the field."""
         return Remove(self.path)
 
     def add(self, value: Any) -> Add:
@@ -272,15 +294,15 @@ class F(_Comparable):
         return Add(self.path, Literal(value))
 
     def discard(self, elements: Any) -> Discard:
-        """Take elements out of a set."""
+        """Remove elements from a set."""
         return Discard(self.path, Literal(elements))
 
     def if_not_exists(self, otherwise: Any) -> IfAbsent:
-        """This field, or else the other value; for the right side of `set`."""
+        """This field, or else the given value; for the right side of `set`."""
         return IfAbsent(self.path, update_operand(otherwise))
 
     def list_append(self, other: Any) -> Joined:
-        """This list with another behind it; for the right side of `set`."""
+        """This list followed by another; for the right side of `set`."""
         return Joined(self.path, update_operand(other))
 
     def __add__(self, other: Any) -> Sum:
@@ -291,36 +313,36 @@ class F(_Comparable):
 
 
 def exists(*parts: str | int) -> Exists:
-    """The field is there, even as NULL."""
+    """The field exists, even as NULL."""
     return Exists(make_path(*parts))
 
 
 def not_exists(*parts: str | int) -> Absent:
-    """The field is not there; on a key attribute: the item is not there."""
+    """The field does not exist. On a key attribute: the item does not exist."""
     return Absent(make_path(*parts))
 
 
 def list_append(left: Any, right: Any) -> Joined:
-    """Two lists, one after the other, either of them a field or a value."""
+    """Two lists, concatenated; each is a field or a value."""
     return Joined(update_operand(left), update_operand(right))
 
 
 @lru_cache(maxsize=4096, typed=True)
 def make_path(*parts: str | int) -> Path:
-    """A path from its parts, the first of them an attribute's name.
+    """Build a path from its parts; the first is an attribute name.
 
-    Programs use few, so they are made once.
+    The cache helps because a program uses few distinct paths.
     """
     if not parts or not isinstance(parts[0], str):
-        raise InvalidExpression("a path starts with an attribute's name")
+        raise InvalidExpression("a path must start with an attribute name")
     for part in parts:
         if type(part) not in (str, int) or part == "" or (isinstance(part, int) and part < 0):
-            raise InvalidExpression(f"{part!r} is neither a name nor a position in a list")
+            raise InvalidExpression(f"{part!r} is neither a name nor a list position")
     return Path(parts)
 
 
 def operand(value: Any) -> Operand:
-    """What stands in a comparison: a field, a size, or a value."""
+    """Convert a value to an operand of a comparison."""
     if isinstance(value, _Comparable):
         return value.operand
     if isinstance(value, Condition | Action | Sum | IfAbsent | Joined):
@@ -329,7 +351,7 @@ def operand(value: Any) -> Operand:
 
 
 def update_operand(value: Any) -> UpdateOperand:
-    """What stands on the right side of a `set`."""
+    """Convert a value to the right side of a `set`."""
     if isinstance(value, F):
         return value.path
     if isinstance(value, Path | Literal | Sum | IfAbsent | Joined):

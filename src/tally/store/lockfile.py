@@ -1,8 +1,7 @@
-"""The schema lock: every table as it was last agreed on, in a file that diffs well.
+"""The schema lock: a file that records every table in a form that diffs well.
 
-It is TOML: tables, indexes and attributes each on a line of their own and in the order of their
-names, so that a change of the schema is a change of a few lines. What is not part of the contract
-is not in it: descriptions, and the order of a declaration.
+It is TOML: each table, index and attribute is on its own line, sorted by name, so a schema change
+touches few lines. Descriptions and the order of declarations are not recorded.
 
     write_lock(path, tables)        tables = read_lock(path)
 """
@@ -36,7 +35,10 @@ _HEADER = """\
 
 
 def normalize(table: Table) -> Table:
-    """The table without what means nothing: order, descriptions, and attributes that say again what the primary key says."""
+    """Return the table without insignificant parts.
+
+    These are order, descriptions, and attributes that repeat the primary key.
+    """
     indexes = sorted(table.by_name.values(), key=lambda index: index.name)
     attributes = sorted(
         (attribute for attribute in table.attributes if attribute.name not in table.key_names),
@@ -45,18 +47,18 @@ def normalize(table: Table) -> Table:
     return replace(
         table,
         indexes=tuple(
-            replace(index, projection=_normal_projection(index.projection)) for index in indexes
+            replace(index, projection=_normalize_projection(index.projection)) for index in indexes
         ),
         attributes=tuple(replace(attribute, about="") for attribute in attributes),
     )
 
 
-def _normal_projection(projection: Projection) -> Projection:
+def _normalize_projection(projection: Projection) -> Projection:
     return replace(projection, names=tuple(sorted(projection.names)))
 
 
 def render_lock(tables: Iterable[Table]) -> str:
-    """The text of a lock file."""
+    """Render the text of a lock file."""
     ordered = sorted(map(normalize, tables), key=lambda table: table.name)
     return "\n".join([_HEADER, f"format = {FORMAT}\n", *map(_table, ordered)])
 
@@ -199,7 +201,7 @@ def _string(value: Any) -> str:
 
 
 def read_lock(path: Path) -> list[Table]:
-    """The locked tables; none where there is no file yet."""
+    """Read the locked tables; an absent file means none."""
     try:
         return parse_lock(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -209,7 +211,7 @@ def read_lock(path: Path) -> list[Table]:
 
 
 def write_lock(path: Path, tables: Iterable[Table]) -> None:
-    """Lock these tables: the file is there whole, or as it was."""
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(render_lock(tables), encoding="utf-8", newline="\n")
-    fresh.replace(path)
+    """Lock these tables. The file is replaced atomically."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(render_lock(tables), encoding="utf-8", newline="\n")
+    temporary.replace(path)

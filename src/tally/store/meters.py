@@ -1,8 +1,8 @@
-"""What each access pattern costs: calls, errors, items, capacity and latency, counted as it runs.
+"""Metrics of each access pattern: calls, errors, items, capacity and latency.
 
-A `Meter` is plain numbers, changed by the event loop's one thread, so counting costs next to
-nothing. `Meters` belong to the store of one program, not to the module: two programs in one
-process, or two tests, never see each other's figures.
+A `Meter` consists of plain numbers that only the event loop's thread changes, so counting is cheap.
+`Meters` belong to one store, not to the module: programs and tests in one process do not share
+them.
 """
 
 from bisect import bisect_left
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from tally.store.api import Capacity
 from tally.store.patterns import AccessPattern, UseKey
 
-# Upper edges in seconds: from an embedded read to a request that was retried for a while.
-EDGES = (
+# Bucket upper bounds in seconds, from an embedded read to a repeatedly retried request.
+BUCKET_BOUNDS = (
     0.00001,
     0.000025,
     0.00005,
@@ -37,83 +37,90 @@ EDGES = (
 
 @dataclass(slots=True)
 class Meter:
-    """Figures of one pattern, or of one operation within it.
+    """Counters of one pattern, or of one of its operations.
 
-    `refused` counts answers such as a failed condition, which are no errors: that is how a lock
-    says that it is taken.
+    `rejected` counts results such as a failed condition, which are not errors: a taken lock is one.
+    The fields are the columns of the report.
     """
 
     calls: int = 0
     errors: int = 0
-    refused: int = 0
+    rejected: int = 0
     items: int = 0
     read: float = 0.0
     write: float = 0.0
     seconds: float = 0.0
     slowest: float = 0.0
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(EDGES) + 1))
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_BOUNDS) + 1))
 
-    def took(self, seconds: float, calls: int = 1) -> None:
-        """Count a call, or some that went together, and how long it took."""
+    def record_call(self, seconds: float, calls: int = 1) -> None:
+        """Count one call or several concurrent calls, and their duration."""
         self.calls += calls
         self.seconds += seconds * calls
         self.slowest = max(self.slowest, seconds)
-        self.buckets[bisect_left(EDGES, seconds)] += calls
+        self.buckets[bisect_left(BUCKET_BOUNDS, seconds)] += calls
 
-    def consumed(self, items: int, capacity: Capacity) -> None:
-        """Count what one answer brought and cost."""
+    def record_result(self, items: int, capacity: Capacity) -> None:
+        """Count the items and the capacity of one result."""
         self.items += items
         self.read += capacity.read
         self.write += capacity.write
 
-    def quantile(self, share: float) -> float:
-        """About how long the given share of calls took at most: exact to the width of a bucket, 0 before the first call."""
-        wanted = share * self.calls
+    def quantile(self, fraction: float) -> float:
+        """Estimate a latency quantile from the buckets; 0 before the first call."""
+        target = fraction * self.calls
         below = 0
         for position, count in enumerate(self.buckets):
-            if count and below + count >= wanted:
-                low = EDGES[position - 1] if position else 0.0
-                high = min(EDGES[position], self.slowest) if position < len(EDGES) else self.slowest
-                return low + (high - low) * (wanted - below) / count
+            if count and below + count >= target:
+                low = BUCKET_BOUNDS[position - 1] if position else 0.0
+                high = (
+                    min(BUCKET_BOUNDS[position], self.slowest)
+                    if position < len(BUCKET_BOUNDS)
+                    else self.slowest
+                )
+                return low + (high - low) * (target - below) / count
             below += count
         return self.slowest
 
 
 @dataclass(slots=True)
 class PatternMeter:
-    """A pattern's figures: of its calls as a whole, and of each operation that it makes."""
+    """The meters of a pattern: of its calls as a whole, and of each operation."""
 
     whole: Meter
     operations: dict[UseKey, Meter]
 
     @property
     def errors(self) -> int:
-        """Trouble with its operations, and accesses that it had not declared."""
+        """Failed operations and undeclared accesses."""
         return self.whole.errors + sum(meter.errors for meter in self.operations.values())
 
     @property
-    def refused(self) -> int:
-        return sum(meter.refused for meter in self.operations.values())
+    def rejected(self) -> int:
+        """Rejected operations."""
+        return sum(meter.rejected for meter in self.operations.values())
 
     @property
     def items(self) -> int:
+        """Items found, written or changed."""
         return sum(meter.items for meter in self.operations.values())
 
     @property
     def capacity(self) -> Capacity:
+        """Consumed capacity units."""
         return sum(
             (Capacity(meter.read, meter.write) for meter in self.operations.values()), Capacity()
         )
 
 
 class Meters:
-    """The meters of one program's patterns, each made when it is first asked for."""
+    """The meters of one program's patterns, created on first use."""
 
     def __init__(self) -> None:
         self._by_pattern: dict[AccessPattern, PatternMeter] = {}
 
     def of(self, pattern: AccessPattern) -> PatternMeter:
-        """The pattern's meter."""
+        """Return the pattern's meter."""
         found = self._by_pattern.get(pattern)
         if found is None:
             found = PatternMeter(Meter(), {key: Meter() for key in pattern.allowed})

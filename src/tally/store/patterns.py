@@ -1,11 +1,11 @@
-"""The words of an access pattern: which operations it makes, on which table, for whom, how often and up to what bound.
+"""Access pattern declarations: operations, table, caller, frequency and bound.
 
-    Query                          on the table           Query + DeleteItem + UpdateItem    several, in one method
-    Query.on("live-index")         on an index            PutItem.conditional                never without a condition
-    Scan.filtered                  with a filter          GetItem.noted("on cache miss")     a remark for the documents
+    Query                     on the table     Query + DeleteItem + UpdateItem      several operations
+    Query.on("live-index")    on an index      PutItem.conditional                  always conditional
+    Scan.filtered             with a filter    GetItem.with_note("on cache miss")   a remark in the docs
 
-A pattern is checked when it is declared: its indexes are there, and a Scan states its bound.
-`access.py` puts it on a repository's method; the store holds the method to it.
+A pattern is validated when it is declared: its indexes must exist, and a Scan needs a bound.
+`access.py` attaches it to a repository method.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ _CONDITIONAL = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
 
 @dataclass(frozen=True, slots=True)
 class OperationUse:
-    """One operation of a pattern, under DynamoDB's name of it."""
+    """One operation of a pattern, by DynamoDB's name."""
 
     name: str
     index: str | None = None
@@ -35,16 +35,16 @@ class OperationUse:
 
     @property
     def key(self) -> UseKey:
-        """What the store looks a call up by."""
+        """The key that the store looks a call up by."""
         return self.name, self.index
 
     @property
     def reads_only(self) -> bool:
-        """Whether this leaves everything as it was."""
+        """Whether the operation writes nothing."""
         return self.name in _READS
 
     def label(self, table: Table) -> str:
-        """As the documents write it: `Query (GSI)`, `PutItem (conditional)`, `Scan + filter`."""
+        """Format for the docs: `Query (GSI)`, `PutItem (conditional)`, `Scan + filter`."""
         remarks = [self.note] if self.note else []
         if self.conditional:
             remarks.insert(0, "conditional")
@@ -59,7 +59,7 @@ class OperationUse:
 
 @dataclass(frozen=True, slots=True)
 class PatternOperation:
-    """What a pattern does: one operation, or several joined with `+`."""
+    """The operations of a pattern; combine them with `+`."""
 
     uses: tuple[OperationUse, ...]
 
@@ -67,31 +67,33 @@ class PatternOperation:
         return PatternOperation(self.uses + other.uses)
 
     def on(self, index: str) -> "PatternOperation":
-        """The same, on an index of the table."""
-        return self._each(lambda use: replace(use, index=index), _ON_INDEX, "goes to an index")
+        """Use an index of the table."""
+        return self._replace(lambda use: replace(use, index=index), _ON_INDEX, "an index")
 
     @property
     def conditional(self) -> "PatternOperation":
-        """The same, and never without a condition."""
-        return self._each(
-            lambda use: replace(use, conditional=True), _CONDITIONAL, "takes a condition"
+        """Require a condition."""
+        return self._replace(
+            lambda use: replace(use, conditional=True), _CONDITIONAL, "a condition"
         )
 
     @property
     def filtered(self) -> "PatternOperation":
-        """The same, with a filter."""
-        return self._each(lambda use: replace(use, filtered=True), _ON_INDEX, "takes a filter")
+        """Allow a filter."""
+        return self._replace(lambda use: replace(use, filtered=True), _ON_INDEX, "a filter")
 
-    def noted(self, note: str) -> "PatternOperation":
-        """The same, with a remark for the documents."""
+    def with_note(self, note: str) -> "PatternOperation":
+        """Add a remark for the docs."""
         return PatternOperation(tuple(replace(use, note=note) for use in self.uses))
 
-    def _each(
-        self, change: Callable[[OperationUse], OperationUse], can: frozenset[str], what: str
+    def _replace(
+        self, change: Callable[[OperationUse], OperationUse], supported: frozenset[str], what: str
     ) -> "PatternOperation":
         for use in self.uses:
-            if use.name not in can:
-                raise AccessViolation(f"{use.name} never {what}; {', '.join(sorted(can))} do")
+            if use.name not in supported:
+                raise AccessViolation(
+                    f"{use.name} does not support {what}; {', '.join(sorted(supported))} do"
+                )
         return PatternOperation(tuple(change(use) for use in self.uses))
 
 
@@ -109,11 +111,11 @@ TransactGetItems = PatternOperation((OperationUse("TransactGetItems"),))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AccessPattern:
-    """An access pattern as it was declared. Two are never equal, so that each has its own counters.
+    """A declared access pattern. Instances compare by identity, so each has its own counters.
 
-    `bound` is the most items that one call may read, and the most that it may write; None where one
-    page or one item is all that there ever is. `tables` are those that a transaction touches
-    besides `table`.
+    `bound` limits the items that one call may read, and the items that it may write; None means that a
+    call touches one page or one item. `tables` are further tables of a transaction. The fields are the
+    columns of docs/access-patterns.md; `allowed` and `table_names` are computed once for the hot path.
     """
 
     name: str
@@ -137,20 +139,20 @@ class AccessPattern:
 
     @property
     def operation_label(self) -> str:
-        """As the documents write it: `Query + DeleteItem + UpdateItem`, and which other tables a transaction touches."""
+        """Format for the docs, with the further tables of a transaction."""
         others = f" with {', '.join(table.name for table in self.tables)}" if self.tables else ""
         return " + ".join(use.label(self.table) for use in self.operation.uses) + others
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """The indexes that it reads, each once."""
+        """The indexes that the pattern reads."""
         return tuple(
             dict.fromkeys(use.index for use in self.operation.uses if use.index is not None)
         )
 
     @property
     def reads_only(self) -> bool:
-        """Whether nothing is written."""
+        """Whether the pattern writes nothing."""
         return all(use.reads_only for use in self.operation.uses)
 
 
@@ -161,13 +163,13 @@ def _check_pattern(pattern: AccessPattern) -> None:
 
 def _problems(pattern: AccessPattern) -> Iterator[str]:
     if not pattern.name.strip():
-        yield "it has no name"
+        yield "the name is empty"
     if len(pattern.allowed) != len(pattern.operation.uses):
-        yield "an operation is declared twice"
+        yield "operations must be distinct"
     for index in pattern.indexes:
         if index not in pattern.table.by_name:
             yield f"table {pattern.table.name} has no index {index}"
     if pattern.bound is not None and pattern.bound < 1:
-        yield "a bound is a number of items from 1 up"
+        yield "bound must be at least 1"
     if pattern.bound is None and any(use.name == "Scan" for use in pattern.operation.uses):
-        yield "a Scan must state its bound"
+        yield "a Scan requires a bound"

@@ -1,8 +1,7 @@
-"""The declared tables where they are to live: made on an engine, or written down for the tools that make them on AWS.
+"""Creates the declared tables on an engine, or exports them for CloudFormation and Terraform.
 
-Both documents ask for the same: capacity on demand, the TTL, point-in-time recovery, and protection
-against deletion, by the service and by the tool. They are the same text for the same tables, so
-that a change of a schema is a change of a few lines.
+Both exports specify on-demand capacity, the TTL, point-in-time recovery and deletion protection.
+The output is deterministic, so a schema change touches few lines.
 """
 
 import json
@@ -20,26 +19,24 @@ from tally.store.schema import Index, Table, index_key
 
 @dataclass(frozen=True, slots=True)
 class ProvisionResult:
-    """What became of one table."""
+    """What happened to one table."""
 
     table: str
-    outcome: Literal["made", "brought up to date", "as declared"]
+    status: Literal["created", "updated", "unchanged"]
 
 
 async def create_tables(engine: Engine, tables: Iterable[Table]) -> list[ProvisionResult]:
-    """Make the tables, or bring them up to their declaration; TableDiffers where a key differs."""
-    outcomes = []
+    """Create the tables or change them to match; raise TableDiffers if a key differs."""
+    results = []
     for table in tables:
         before = await _found(engine, table.name)
         await engine.ensure_table(table)
         if before is None:
-            outcomes.append(ProvisionResult(table.name, "made"))
+            results.append(ProvisionResult(table.name, "created"))
         else:
             same = _layout(before) == _layout(table)
-            outcomes.append(
-                ProvisionResult(table.name, "as declared" if same else "brought up to date")
-            )
-    return outcomes
+            results.append(ProvisionResult(table.name, "unchanged" if same else "updated"))
+    return results
 
 
 async def _found(engine: Engine, name: str) -> Table | None:
@@ -50,15 +47,15 @@ async def _found(engine: Engine, name: str) -> Table | None:
 
 
 def _layout(table: Table) -> tuple[Any, ...]:
-    """What an engine keeps of a table."""
+    """Return the parts of a table that an engine stores."""
     ordered = normalize(table)
     return ordered.key, ordered.indexes, ordered.ttl
 
 
 def cloudformation(tables: Iterable[Table], prefix: str = "") -> str:
-    """A CloudFormation template, as JSON.
+    """Render a CloudFormation template as JSON.
 
-    Deleting the stack, or a table from it, leaves the data where it is.
+    Deleting the stack, or a table from it, retains the data.
     """
     template = {
         "AWSTemplateFormatVersion": "2010-09-09",
@@ -69,8 +66,8 @@ def cloudformation(tables: Iterable[Table], prefix: str = "") -> str:
         },
     }
     text = json.dumps(template, indent=2, ensure_ascii=False)
-    # The template is read as YAML, which wants characters that do not print escaped, and knows no
-    # surrogate pairs.
+    # CloudFormation parses the template as YAML, which requires escapes for non-printable
+    # characters and does not support surrogate pairs.
     escaped = (
         letter
         if letter.isprintable() or letter == "\n" or ord(letter) > 0xFFFF
@@ -96,31 +93,31 @@ def _resource(table: Table, name: str) -> dict[str, Any]:
 
 
 def _cloudformation_label(name: str) -> str:
-    """Letters and digits only: `match-follows` is MatchFollowsTable."""
+    """Letters and digits only: `match-follows` becomes MatchFollowsTable."""
     words = re.split(r"[^A-Za-z0-9]+", name)
     return "".join(word[:1].upper() + word[1:] for word in words) + "Table"
 
 
 def _terraform_label(name: str) -> str:
-    """Letters, digits and underscores, a letter first."""
+    """Letters, digits and underscores, starting with a letter."""
     label = re.sub(r"[^A-Za-z0-9]", "_", name)
     return label if label[0].isalpha() else f"table_{label}"
 
 
-def _labelled(tables: Iterable[Table], label_of: Callable[[str], str]) -> list[tuple[str, Table]]:
-    """Each table under its label, which depends on its name alone: another label would be another resource."""
+def _labelled(tables: Iterable[Table], make_label: Callable[[str], str]) -> list[tuple[str, Table]]:
+    """Label each table by its name alone, because a new label would mean a new resource."""
     labelled: dict[str, Table] = {}
     for table in sorted(map(normalize, tables), key=lambda table: table.name):
-        other = labelled.setdefault(label_of(table.name), table)
+        other = labelled.setdefault(make_label(table.name), table)
         if other is not table:
             raise InvalidSchema(
-                f"tables {other.name} and {table.name} would both be called {label_of(table.name)}"
+                f"tables {other.name} and {table.name} would share the label {make_label(table.name)}"
             )
     return list(labelled.items())
 
 
 def terraform(tables: Iterable[Table], prefix: str = "") -> str:
-    """Terraform's resources for the tables, in its own language."""
+    """Render the tables as Terraform resources."""
     return "\n".join(
         _terraform_table(label, table, prefix)
         for label, table in _labelled(tables, _terraform_label)
@@ -172,7 +169,7 @@ def _block(name: str, fields: dict[str, str]) -> str:
 
 
 def _aligned(fields: dict[str, str]) -> list[str]:
-    """As `terraform fmt` lays them out."""
+    """Align fields like `terraform fmt`."""
     width = max(map(len, fields))
     return [f"{name:{width}} = {value}" for name, value in fields.items()]
 
@@ -182,7 +179,7 @@ def _indented(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of Terraform's language, in which ${ and %{ would begin a template."""
+    """Quote a Terraform string, in which ${ and %{ would start a template."""
     escaped = "".join(
         _ESCAPES.get(letter) or (letter if letter.isprintable() else f"\\U{ord(letter):08x}")
         for letter in text

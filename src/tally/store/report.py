@@ -1,8 +1,8 @@
-"""The access patterns as documents: rows for programs, Markdown for the page in docs/.
+"""The access patterns as JSON rows and as the Markdown page in docs/.
 
-A row says what a pattern declares and what it has cost so far, by the `Meters` of one program; `GET
-/patterns` of a server and `tally patterns --json` are lists of them. The Markdown has the figures
-only when it is told to, so that the page in docs/ changes only when a pattern does.
+A row holds a pattern's declaration and its metrics. `GET /patterns` and `tally patterns --json`
+return lists of rows. The Markdown page contains metrics only on request, so the page in docs/
+changes only with the patterns.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from tally.store.meters import Meter, Meters
 
 
 class OperationRow(Struct, frozen=True):
-    """The figures of one operation of a pattern."""
+    """The metrics of one operation of a pattern. The fields are those of the JSON."""
 
     operation: str
     calls: int
@@ -31,7 +31,10 @@ class OperationRow(Struct, frozen=True):
 
 
 class PatternRow(Struct, frozen=True):
-    """A pattern: what it declares, and its figures, of all its operations together and of each."""
+    """A pattern's declaration and its metrics, in total and per operation.
+
+    The fields are those of the JSON.
+    """
 
     backend: str
     table: str
@@ -81,7 +84,7 @@ METRIC_COLUMNS = {
 def pattern_rows(
     catalogue: Catalogue, meters: Meters, backend: str | None = None
 ) -> list[PatternRow]:
-    """Every pattern, of all backends or of one."""
+    """Return the rows of all backends, or of one."""
     return [_row(entry, meters) for entry in catalogue.entries(backend)]
 
 
@@ -99,10 +102,10 @@ def _row(entry: PatternEntry, meters: Meters) -> PatternRow:
         trigger=pattern.trigger,
         frequency=pattern.frequency,
         bound=pattern.bound,
-        method=entry.place,
+        method=entry.qualified_name,
         calls=meter.whole.calls,
         errors=meter.errors,
-        refused=meter.refused,
+        refused=meter.rejected,
         items=meter.items,
         read_units=capacity.read,
         write_units=capacity.write,
@@ -119,7 +122,7 @@ def _operation_row(label: str, meter: Meter) -> OperationRow:
         operation=label,
         calls=meter.calls,
         errors=meter.errors,
-        refused=meter.refused,
+        refused=meter.rejected,
         items=meter.items,
         read_units=meter.read,
         write_units=meter.write,
@@ -129,29 +132,30 @@ def _operation_row(label: str, meter: Meter) -> OperationRow:
 
 def _latency(meter: Meter) -> dict[str, float]:
     mean = meter.seconds / meter.calls if meter.calls else 0.0
-    figures = {
+    latencies = {
         "mean": mean,
         "p50": meter.quantile(0.5),
         "p99": meter.quantile(0.99),
         "max": meter.slowest,
     }
-    return {f"{name}_ms": round(seconds * 1000, 3) for name, seconds in figures.items()}
+    return {f"{name}_ms": round(seconds * 1000, 3) for name, seconds in latencies.items()}
 
 
 def patterns_markdown(rows: Iterable[PatternRow], *, measured: bool = False) -> str:
-    """A page with one table for each table of each backend."""
+    """Render the page: one table per table of each backend."""
     lines = [
         "# Access patterns",
         "",
-        "Every access to the store is one of these: a method of the one repository that owns the table, held by the store to",
-        "the operation, index and bound that it declares. `tally patterns --markdown` writes this page, from the code that runs;",
-        "[store.md](store.md) says how a pattern is declared.",
+        "Every access to the store is one of these patterns.",
+        "A pattern is a method of the repository that owns the table; the store enforces its operations, index and bound.",
+        "`tally patterns --markdown` generates this page from the code.",
+        "[store.md](store.md) explains how to declare a pattern.",
     ]
     groups: dict[str, dict[str, list[PatternRow]]] = {}
     for row in rows:
         groups.setdefault(row.backend, {}).setdefault(row.table, []).append(row)
     if not groups:
-        lines += ["", "There is no backend yet, and so no pattern."]
+        lines += ["", "There are no backends."]
     for backend, tables in groups.items():
         lines += ["", f"## {backend}"]
         for table, patterns in tables.items():
@@ -165,7 +169,7 @@ def patterns_markdown(rows: Iterable[PatternRow], *, measured: bool = False) -> 
 
 
 def _table(rows: list[PatternRow], columns: dict[str, str]) -> list[str]:
-    """Columns that nobody fills are left out."""
+    """Render a table without its empty columns."""
     used = {
         name: title
         for name, title in columns.items()
@@ -179,7 +183,7 @@ def _table(rows: list[PatternRow], columns: dict[str, str]) -> list[str]:
 
 
 def format_cell(value: Any) -> str:
-    """A field of a row as a person reads it."""
+    """Format a field of a row for people."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -1,7 +1,7 @@
-"""Single requests, each held to its access pattern and metered: what the store sends is always one of these.
+"""The single requests of the store, each checked against its access pattern and metered.
 
-Each takes plain arguments, builds the operation, and returns what a repository wants to have of the
-answer. `guard.py` says whether it may go out; `meters.py` counts what it cost.
+Each method takes plain arguments, builds the operation and returns the relevant part of the result.
+`enforcement.py` decides whether an operation is allowed; `meters.py` counts what it costs.
 """
 
 import random
@@ -27,12 +27,12 @@ from tally.store.schema import Table
 from tally.store.values import Item, Key
 
 Projected: TypeAlias = Iterable[str | F]
-Sent = TypeVar("Sent", bound=api.Operation)
-Answer = TypeVar("Answer", bound="HasCapacity")
+OperationT = TypeVar("OperationT", bound=api.Operation)
+ResultT = TypeVar("ResultT", bound="HasCapacity")
 
 
 class HasCapacity(Protocol):
-    """What every answer of an engine has."""
+    """A result with its consumed capacity."""
 
     @property
     def capacity(self) -> api.Capacity: ...
@@ -40,9 +40,9 @@ class HasCapacity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreRequests:
-    """One engine, watched.
+    """One method per DynamoDB operation, on one engine.
 
-    `clock` and `chance` are for the pauses between retries; `meters` may be shared by several.
+    `clock` and `rng` time the retries of batches; several stores may share `meters`.
     """
 
     engine: Engine
@@ -53,7 +53,7 @@ class StoreRequests:
     async def get(
         self, table: Table, key: Key, *, project: Projected = (), consistent: bool = False
     ) -> Item | None:
-        """The item at this key, or None."""
+        """Return the item at this key, or None."""
         found = await self._run(
             self.engine.get, api.Get(table, key, make_paths(project), consistent)
         )
@@ -67,7 +67,7 @@ class StoreRequests:
         condition: Condition | None = None,
         returns: Returns = "NONE",
     ) -> Item | None:
-        """Put an item in place of whatever stood there; the old one if `returns` asks for it."""
+        """Write an item, replacing an existing one; return the old item if `returns` requests it."""
         written = await self._run(self.engine.put, api.Put(table, item, condition, returns))
         return written.item
 
@@ -79,7 +79,7 @@ class StoreRequests:
         condition: Condition | None = None,
         returns: Returns = "NONE",
     ) -> Item | None:
-        """Change an item, or make it where there is none and the condition lets it be; what `returns` asks for."""
+        """Change an item, or create it if the condition allows it; return what `returns` requests."""
         written = await self._run(
             self.engine.update, api.Update(table, key, actions, condition, returns)
         )
@@ -93,7 +93,7 @@ class StoreRequests:
         condition: Condition | None = None,
         returns: Returns = "NONE",
     ) -> Item | None:
-        """Leave no item at this key; the old one if `returns` asks for it."""
+        """Delete the item at this key; return it if `returns` requests it."""
         written = await self._run(self.engine.delete, api.Delete(table, key, condition, returns))
         return written.item
 
@@ -110,10 +110,7 @@ class StoreRequests:
         start: Key | None = None,
         consistent: bool = False,
     ) -> Page:
-        """One page of a partition, in the order of its sort key.
-
-        `limit` counts items before the filter.
-        """
+        """Read one page of a partition in sort-key order. `limit` counts items before the filter."""
         paths = make_paths(project)
         return await self._page(
             api.Query(table, where, index, filter, paths, forward, limit, start, consistent)
@@ -130,7 +127,7 @@ class StoreRequests:
         start: Key | None = None,
         consistent: bool = False,
     ) -> Page:
-        """One page of a whole table or index, in no promised order."""
+        """Read one page of a table or index, in no particular order."""
         return await self._page(
             api.Scan(table, index, filter, make_paths(project), limit, start, consistent)
         )
@@ -143,7 +140,7 @@ class StoreRequests:
         project: Projected = (),
         consistent: bool = False,
     ) -> api.BatchGetResult:
-        """Up to 100 items in one request, and the keys it did not get to."""
+        """Read up to 100 items in one request; the result lists unprocessed keys."""
         return await self._run(
             self.engine.batch_get, api.BatchGet(table, tuple(keys), make_paths(project), consistent)
         )
@@ -151,26 +148,26 @@ class StoreRequests:
     async def batch_write(
         self, table: Table, *, puts: Sequence[Item] = (), deletes: Sequence[Key] = ()
     ) -> api.BatchWrite | None:
-        """Up to 25 writes in one request, each on its own; what it did not get to."""
+        """Send up to 25 writes in one request, not atomically; return the unprocessed writes."""
         written = await self._run(
             self.engine.batch_write, api.BatchWrite(table, tuple(puts), tuple(deletes))
         )
         return written.unprocessed
 
     async def transact(self, writes: Sequence[api.Write], *, token: str | None = None) -> None:
-        """Up to 100 writes and checks, together or not at all.
+        """Apply up to 100 writes and checks atomically.
 
-        With a token, a retry within ten minutes is harmless.
+        With a token, repeating the transaction within ten minutes has no effect.
         """
         await self._run(self.engine.transact, api.Transaction(tuple(writes), token))
 
     async def transact_get(self, gets: Sequence[api.Get]) -> list[Item | None]:
-        """Up to 100 items as they stood together at one moment, in the order asked for."""
+        """Read up to 100 items in one consistent snapshot, in the given order."""
         found = await self._run(self.engine.transact_get, api.TransactionGet(tuple(gets)))
         return found.items
 
     async def _page(self, operation: api.Query | api.Scan, *, bounded: bool = False) -> Page:
-        invocation, _ = self._entered(operation)
+        invocation, _ = self._current(operation)
         if isinstance(operation, api.Query):
             page = await self._run(
                 self.engine.query, limit_page(invocation, operation), bounded=bounded
@@ -182,67 +179,71 @@ class StoreRequests:
         check_bound(invocation)
         return page
 
-    def _entered(self, operation: api.Operation) -> tuple[Invocation, PatternMeter]:
-        """The running call of a pattern, and its meter."""
+    def _current(self, operation: api.Operation) -> tuple[Invocation, PatternMeter]:
+        """Return the current invocation and its meter; raise AccessViolation outside of a pattern."""
         invocation = current_invocation()
         if invocation is None:
             what = operation_name(operation)
             raise AccessViolation(
-                f"{what} outside of any access pattern: put @access on the repository's method"
+                f"{what} outside of an access pattern: decorate the repository method with @access"
             )
         return invocation, invocation.meter or invocation.attach(self.meters, self.clock)
 
     async def _run(
-        self, send: Callable[[Sent], Awaitable[Answer]], operation: Sent, *, bounded: bool = False
-    ) -> Answer:
-        invocation, meter = self._entered(operation)
-        counted = meter.operations[authorize(invocation, operation, bounded=bounded)]
+        self,
+        send: Callable[[OperationT], Awaitable[ResultT]],
+        operation: OperationT,
+        *,
+        bounded: bool = False,
+    ) -> ResultT:
+        invocation, meter = self._current(operation)
+        operation_meter = meter.operations[authorize(invocation, operation, bounded=bounded)]
         monotonic = self.clock.monotonic
         started = monotonic()
         try:
-            answer = await send(operation)
+            result = await send(operation)
         except RequestRejected:
-            counted.refused += 1
+            operation_meter.rejected += 1
             raise
         except Exception:
-            counted.errors += 1
+            operation_meter.errors += 1
             raise
         finally:
-            counted.took(monotonic() - started)
-        counted.consumed(record_result(invocation, operation, answer), answer.capacity)
-        return answer
+            operation_meter.record_call(monotonic() - started)
+        operation_meter.record_result(record_result(invocation, operation, result), result.capacity)
+        return result
 
     async def _transact_each(
         self, operations: Sequence[api.Transaction]
     ) -> list[api.TransactionResult | StoreError]:
-        invocation, meter = self._entered(operations[0])
-        counted = meter.operations[authorize_batch(invocation, operations)]
+        invocation, meter = self._current(operations[0])
+        operation_meter = meter.operations[authorize_batch(invocation, operations)]
         started = self.clock.monotonic()
         try:
             outcomes = await self.engine.transact_each(operations)
         except Exception:
-            counted.errors += len(operations)
+            operation_meter.errors += len(operations)
             raise
         finally:
-            counted.took(self.clock.monotonic() - started, len(operations))
-        done = [outcome for outcome in outcomes if type(outcome) is api.TransactionResult]
-        counted.items += _items_of(operations, outcomes, len(done))
-        counted.write += sum(outcome.capacity.write for outcome in done)
-        if len(done) < len(outcomes):
-            refused = sum(isinstance(outcome, RequestRejected) for outcome in outcomes)
-            counted.refused += refused
-            counted.errors += len(outcomes) - len(done) - refused
+            operation_meter.record_call(self.clock.monotonic() - started, len(operations))
+        applied = [outcome for outcome in outcomes if type(outcome) is api.TransactionResult]
+        operation_meter.items += _count_items(operations, outcomes, len(applied))
+        operation_meter.write += sum(outcome.capacity.write for outcome in applied)
+        if len(applied) < len(outcomes):
+            rejected = sum(isinstance(outcome, RequestRejected) for outcome in outcomes)
+            operation_meter.rejected += rejected
+            operation_meter.errors += len(outcomes) - len(applied) - rejected
         return outcomes
 
 
-def _items_of(
+def _count_items(
     operations: Sequence[api.Transaction],
     outcomes: Sequence[api.TransactionResult | StoreError],
-    done: int,
+    applied: int,
 ) -> int:
-    """How many items the transactions wrote that were carried out."""
+    """Count the items that applied transactions wrote."""
     if isinstance(operations, api.TransactionBatch):
-        return done * len(operations.puts)
+        return applied * len(operations.puts)
     pairs = zip(operations, outcomes, strict=True)
     return sum(
         len(operation.writes)
@@ -252,8 +253,9 @@ def _items_of(
 
 
 def make_paths(project: Projected) -> tuple[Path, ...]:
+    """Convert a projection's names and fields to paths."""
     return (
-        tuple(one.path if isinstance(one, F) else make_path(one) for one in project)
+        tuple(field.path if isinstance(field, F) else make_path(field) for field in project)
         if project
         else ()
     )

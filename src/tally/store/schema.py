@@ -1,16 +1,16 @@
-"""How a table is declared: its key, its indexes, its time to live, and the attributes that its readers rely on.
+"""Table declarations: key, indexes, time to live, and the attributes that readers rely on.
 
     FOLLOWS = Table(
         "cricket-match-follows",
         partition=S("matchId"),
         sort=S("userId"),
-        indexes=(Global("userId-index", partition=S("userId"), sort=S("matchId"), projection=KEYS_ONLY),),
+        indexes=(GlobalIndex("userId-index", partition=S("userId"), projection=KEYS_ONLY),),
         ttl="expiresAt",
         attributes=(Attribute("teamId", "S"), Attribute("expiresAt", "N", required=True)),
     )
 
-A declaration is checked when it is made. The store enforces keys, indexes and TTL; the attributes
-are the contract that `schema.lock` keeps.
+A declaration is validated on construction. The store enforces keys, indexes and TTL; `schema.lock`
+records the attributes as a contract with readers.
 """
 
 import re
@@ -24,8 +24,8 @@ from tally.store.values import Item, Type, measure_value, type_of
 KeyType: TypeAlias = Literal["S", "N", "B"]
 MAX_PARTITION_BYTES = 2048
 MAX_SORT_BYTES = 1024
-_SURELY_SHORT = 1024
-_NOTHING: Any = object()
+_FAST_PATH_CHARACTERS = 1024
+_MISSING: Any = object()
 MAX_GLOBAL_INDEXES = 20
 MAX_LOCAL_INDEXES = 5
 MAX_INCLUDED = 100
@@ -35,30 +35,30 @@ _NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """One attribute of a key: its name and its type."""
+    """One attribute of a key: its name and type."""
 
     name: str
     type: KeyType
 
 
 def S(name: str) -> KeyPart:  # noqa: N802 - named after DynamoDB's type
-    """A string key attribute."""
+    """Declare a string key attribute."""
     return KeyPart(name, "S")
 
 
 def N(name: str) -> KeyPart:  # noqa: N802 - named after DynamoDB's type
-    """A number key attribute."""
+    """Declare a number key attribute."""
     return KeyPart(name, "N")
 
 
 def B(name: str) -> KeyPart:  # noqa: N802 - named after DynamoDB's type
-    """A binary key attribute."""
+    """Declare a binary key attribute."""
     return KeyPart(name, "B")
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What an index carries of an item besides the keys."""
+    """The attributes that an index holds besides the keys."""
 
     kind: Literal["ALL", "KEYS_ONLY", "INCLUDE"]
     names: tuple[str, ...] = ()
@@ -69,16 +69,13 @@ KEYS_ONLY = Projection("KEYS_ONLY")
 
 
 def include(*names: str) -> Projection:
-    """A projection of the keys and the named attributes."""
+    """Project the keys and the named attributes."""
     return Projection("INCLUDE", names)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A second order of the same items.
-
-    It is sparse: an item without all of its key attributes is not in it.
-    """
+    """A secondary index. It is sparse: it omits items that lack one of its key attributes."""
 
     name: str
     partition: KeyPart
@@ -87,19 +84,16 @@ class Index:
     local: bool = False
 
 
-def GlobalIndex(  # noqa: N802 - reads as a declaration
+def GlobalIndex(  # noqa: N802 - reads as a class
     name: str, partition: KeyPart, sort: KeyPart | None = None, projection: Projection = ALL
 ) -> Index:
-    """A global secondary index: its own partition key, read eventually."""
+    """Declare a global secondary index: a partition key of its own, eventually consistent reads."""
     return Index(name, partition, sort, projection)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalIndex:
-    """A local secondary index: the table's partition key with another sort key.
-
-    The table fills in the partition.
-    """
+    """A local secondary index: the table's partition key with another sort key."""
 
     name: str
     sort: KeyPart
@@ -108,7 +102,7 @@ class LocalIndex:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute that readers rely on: part of the locked contract, not enforced on write."""
+    """An attribute that readers rely on: locked in `schema.lock`, not enforced on write."""
 
     name: str
     type: Type
@@ -118,7 +112,10 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as its repository declares it."""
+    """A table as its repository declares it.
+
+    `by_name` and `key_names` are computed once, because every operation reads them.
+    """
 
     name: str
     partition: KeyPart
@@ -133,7 +130,7 @@ class Table:
     key_names: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
-        indexes = tuple(self._own(index) for index in self.indexes)
+        indexes = tuple(self._with_partition(index) for index in self.indexes)
         object.__setattr__(self, "indexes", indexes)
         object.__setattr__(self, "by_name", {index.name: index for index in indexes})
         object.__setattr__(self, "key_names", tuple(part.name for part in self.key))
@@ -142,7 +139,7 @@ class Table:
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def _own(self, index: Index | LocalIndex) -> Index:
+    def _with_partition(self, index: Index | LocalIndex) -> Index:
         if isinstance(index, Index):
             return index
         return Index(index.name, self.partition, index.sort, index.projection, local=True)
@@ -153,37 +150,37 @@ class Table:
         return (self.partition,) if self.sort is None else (self.partition, self.sort)
 
     def index(self, name: str) -> Index:
-        """The index of that name."""
+        """Return the index with this name; raise UnknownIndex if there is none."""
         found = self.by_name.get(name)
         if found is None:
-            have = ", ".join(self.by_name) or "none"
-            raise UnknownIndex(f"table {self.name} has no index {name}; it has {have}")
+            names = ", ".join(self.by_name) or "none"
+            raise UnknownIndex(f"table {self.name} has no index {name}; its indexes: {names}")
         return found
 
-    def key_of(self, item: Mapping[str, Any]) -> Item:
-        """The primary key of an item."""
+    def primary_key(self, item: Mapping[str, Any]) -> Item:
+        """Return the primary key of an item."""
         return {name: item[name] for name in self.key_names}
 
-    def expired(self, item: Mapping[str, Any], now: float) -> bool:
-        """Whether the item's time to live has passed, whether or not anyone has swept it away."""
+    def is_expired(self, item: Mapping[str, Any], now: float) -> bool:
+        """Whether the item's time to live has passed, even if the item is not deleted yet."""
         until = item.get(self.ttl) if self.ttl else None
         return until is not None and type_of(until) == "N" and until <= now
 
 
 def index_key(index: Index) -> tuple[KeyPart, ...]:
-    """The parts of an index's own key."""
+    """Return the parts of an index's key."""
     return (index.partition,) if index.sort is None else (index.partition, index.sort)
 
 
 def projected_names(table: Table, index: Index) -> frozenset[str]:
-    """The attributes that an index with a projection other than ALL carries."""
+    """Return the attributes in an index whose projection is not ALL."""
     return frozenset(
         (*table.key_names, *(part.name for part in index_key(index)), *index.projection.names)
     )
 
 
 def check_key(table: Table, key: Mapping[str, Any]) -> None:
-    """Refuse a key that is not exactly the table's primary key."""
+    """Reject a key that is not exactly the table's primary key."""
     for part in table.key:
         check_key_part(table, part, key)
     if len(key) != len(table.key_names):
@@ -192,7 +189,7 @@ def check_key(table: Table, key: Mapping[str, Any]) -> None:
 
 
 def check_item_keys(table: Table, item: Mapping[str, Any]) -> None:
-    """Refuse an item without a good primary key, or with an index key of the wrong type."""
+    """Reject an item with an invalid primary key or an invalid index key."""
     for part in table.key:
         check_key_part(table, part, item)
     for index in table.by_name.values():
@@ -204,17 +201,17 @@ def check_item_keys(table: Table, item: Mapping[str, Any]) -> None:
 def check_key_part(
     table: Table, part: KeyPart, item: Mapping[str, Any], index: str | None = None
 ) -> None:
-    """Refuse a key attribute that is missing, of the wrong type, empty or too long."""
-    value = item.get(part.name, _NOTHING)
+    """Reject a key attribute that is missing, empty, too long or of the wrong type."""
+    value = item.get(part.name, _MISSING)
     if (
         type(value) is str
         and part.type == "S"
-        and 0 < len(value) <= _SURELY_SHORT
+        and 0 < len(value) <= _FAST_PATH_CHARACTERS
         and value.isascii()
     ):
         return
     where = f"table {table.name}" if index is None else f"table {table.name}, index {index}"
-    if value is _NOTHING:
+    if value is _MISSING:
         raise InvalidKey(f"{where}: the key attribute {part.name} is missing")
     if type_of(value) != part.type:
         raise InvalidKey(
@@ -225,14 +222,14 @@ def check_key_part(
         return
     if not size:
         raise InvalidKey(f"{where}: the key attribute {part.name} is empty")
-    most = (
+    limit = (
         MAX_PARTITION_BYTES
         if part.name in (table.partition.name, _partition(table, index))
         else MAX_SORT_BYTES
     )
-    if size > most:
+    if size > limit:
         raise InvalidKey(
-            f"{where}: the key attribute {part.name} has {size} bytes; at most {most} fit"
+            f"{where}: the key attribute {part.name} has {size} bytes; the limit is {limit}"
         )
 
 
@@ -244,19 +241,19 @@ def _check_table(table: Table) -> None:
     for name in (table.name, *(index.name for index in table.indexes)):
         if not _NAME.fullmatch(name):
             raise InvalidSchema(
-                f"{name!r} is no table or index name: 3 to 255 of letters, digits, '_', '-' and '.'"
+                f"{name!r} is not a valid name: 3 to 255 letters, digits, '_', '-' or '.'"
             )
     if len(table.by_name) != len(table.indexes):
-        raise InvalidSchema(f"table {table.name}: two indexes have one name")
+        raise InvalidSchema(f"table {table.name}: index names must be unique")
     local = [index for index in table.by_name.values() if index.local]
     if len(local) > MAX_LOCAL_INDEXES or len(table.indexes) - len(local) > MAX_GLOBAL_INDEXES:
         raise InvalidSchema(
             f"table {table.name}: at most {MAX_GLOBAL_INDEXES} global and {MAX_LOCAL_INDEXES} local indexes"
         )
     if any(index.partition != table.partition for index in local):
-        raise InvalidSchema(f"table {table.name}: a local index has the table's partition key")
+        raise InvalidSchema(f"table {table.name}: a local index must use the table's partition key")
     if local and table.sort is None:
-        raise InvalidSchema(f"table {table.name}: a local index wants a table with a sort key")
+        raise InvalidSchema(f"table {table.name}: a local index requires a table with a sort key")
     types: dict[str, str] = {}
     for part in (
         *table.key,
@@ -264,7 +261,7 @@ def _check_table(table: Table) -> None:
     ):
         if not 0 < len(part.name.encode()) <= MAX_KEY_NAME_BYTES:
             raise InvalidSchema(
-                f"table {table.name}: a key attribute's name has 1 to {MAX_KEY_NAME_BYTES} bytes"
+                f"table {table.name}: a key attribute name must have 1 to {MAX_KEY_NAME_BYTES} bytes"
             )
         if types.setdefault(part.name, part.type) != part.type:
             raise InvalidSchema(
@@ -272,9 +269,7 @@ def _check_table(table: Table) -> None:
             )
     for key in (table.key, *(index_key(index) for index in table.by_name.values())):
         if len({part.name for part in key}) != len(key):
-            raise InvalidSchema(
-                f"table {table.name}: one attribute cannot be both partition and sort key"
-            )
+            raise InvalidSchema(f"table {table.name}: partition key and sort key must differ")
     _check_projections(table)
     _check_attributes(table, types)
 
@@ -283,13 +278,13 @@ def _check_projections(table: Table) -> None:
     included = [name for index in table.by_name.values() for name in index.projection.names]
     if len(included) > MAX_INCLUDED:
         raise InvalidSchema(
-            f"table {table.name}: its indexes include at most {MAX_INCLUDED} attributes together"
+            f"table {table.name}: its indexes may include at most {MAX_INCLUDED} attributes in total"
         )
     for index in table.by_name.values():
         names = index.projection.names
         if (index.projection.kind == "INCLUDE") != bool(names):
             raise InvalidSchema(
-                f"table {table.name}, index {index.name}: INCLUDE names attributes, ALL and KEYS_ONLY do not"
+                f"table {table.name}, index {index.name}: only INCLUDE takes attribute names"
             )
         if len(set(names)) != len(names):
             raise InvalidSchema(

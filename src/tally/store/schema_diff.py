@@ -1,12 +1,13 @@
-"""What has changed between the locked tables and the declared ones, and what each change costs.
+"""Classifies the differences between the locked and the declared tables.
 
-- **safe**: no data has to be touched. A new table, a new optional attribute, an attribute that is no longer required, a new
-  global index, a global index removed that no pattern uses.
-- **migration**: data that is there has to be brought along, or readers of it have to be ready first. An attribute removed,
-  of another type, or required from now on; a TTL that starts, stops or moves; another projection (the index is built anew); a
-  new major version, which says that something means something else; a table removed.
-- **impossible**: DynamoDB cannot do it to a table that is there. Another primary key, another key of an index of the same name,
-  local indexes added, removed or changed, a version that goes back, an index removed that a pattern still uses.
+- **safe**: no data changes. A new table, a new optional attribute, an attribute that is no longer
+  required, a new global index, removal of a global index that no pattern uses.
+- **migration**: existing data or readers must be adapted first. An attribute is removed, changes its
+  type or becomes required; a TTL starts, stops or moves; a projection changes (the index is rebuilt);
+  a new major version, which states that meanings changed; a table is removed.
+- **impossible**: DynamoDB cannot change an existing table this way. Another primary key, another key
+  of an index, a local index added, removed or changed, a decreased version, removal of an index that
+  a pattern still uses.
 """
 
 import re
@@ -22,7 +23,7 @@ _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 
 
 class ChangeImpact(IntEnum):
-    """How much a change asks for, from little to too much."""
+    """The class of a change, in increasing order."""
 
     SAFE = 1
     MIGRATION = 2
@@ -31,14 +32,14 @@ class ChangeImpact(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One difference, what it costs, and what to do about it.
+    """One difference, its class, and advice.
 
-    `accepted`: the major version was raised for it.
+    `accepted`: the major version was increased for it.
     """
 
     table: str
-    what: str
-    cost: ChangeImpact
+    description: str
+    impact: ChangeImpact
     advice: str = ""
     accepted: bool = False
     removes_table: bool = False
@@ -48,26 +49,26 @@ InUse = Callable[[str, str], list[str]]
 
 
 def no_index_users(_table: str, _index: str) -> list[str]:
-    """No pattern uses any index."""
+    """No pattern uses the index."""
     return []
 
 
 def compare_schemas(
     locked: Iterable[Table], declared: Iterable[Table], in_use: InUse = no_index_users
 ) -> list[SchemaChange]:
-    """All changes, table by table; `in_use` tells which patterns use an index of a table."""
+    """Return all changes by table; `in_use` returns the patterns that use an index."""
     before = {table.name: normalize(table) for table in locked}
     after = {table.name: normalize(table) for table in declared}
     changes: list[SchemaChange] = []
     for name in sorted(before.keys() | after.keys()):
         if name not in before:
-            version_of(after[name])
-            changes.append(SchemaChange(name, "the table is new", ChangeImpact.SAFE))
+            parse_version(after[name])
+            changes.append(SchemaChange(name, "new table", ChangeImpact.SAFE))
         elif name not in after:
-            advice = f"move what is needed elsewhere, then lock with --drop {name}; its data stays until you delete it"
+            advice = f"move the data you need, then lock with --drop {name}; the data remains until you delete it"
             changes.append(
                 SchemaChange(
-                    name, "the table is gone", ChangeImpact.MIGRATION, advice, removes_table=True
+                    name, "table removed", ChangeImpact.MIGRATION, advice, removes_table=True
                 )
             )
         else:
@@ -75,58 +76,62 @@ def compare_schemas(
     return changes
 
 
-def version_of(table: Table) -> tuple[int, int, int]:
-    """The schema version of a table in numbers."""
-    found = _VERSION.fullmatch(table.version)
-    if found is None:
+def parse_version(table: Table) -> tuple[int, int, int]:
+    """Parse the schema version of a table."""
+    differences = _VERSION.fullmatch(table.version)
+    if differences is None:
         raise InvalidSchema(
-            f"table {table.name}: the version is three numbers such as 1.0.0, not {table.version!r}"
+            f"table {table.name}: version must be three numbers such as 1.0.0, not {table.version!r}"
         )
-    major, minor, patch = map(int, found.groups())
+    major, minor, patch = map(int, differences.groups())
     return major, minor, patch
 
 
 def _compare_tables(before: Table, after: Table, in_use: InUse) -> Iterator[SchemaChange]:
-    raised = version_of(after)[0] > version_of(before)[0]
-    found = (
+    is_new_major = parse_version(after)[0] > parse_version(before)[0]
+    differences = (
         *_versions(before, after),
         *_keys(before, after),
         *_indexes(before, after, in_use),
         *_ttl(before, after),
         *_attributes(before, after),
     )
-    for what, cost, advice in found:
+    for description, impact, advice in differences:
         yield SchemaChange(
-            before.name, what, cost, advice, accepted=raised and cost is ChangeImpact.MIGRATION
+            before.name,
+            description,
+            impact,
+            advice,
+            accepted=is_new_major and impact is ChangeImpact.MIGRATION,
         )
 
 
-_Found = tuple[str, ChangeImpact, str]
-_MIGRATE = "migrate what is there, then raise the table's major version"
-_REBUILD = "declare a table of another name, copy the items, switch over, then remove this one"
-_ANOTHER = "declare an index of another name, move its readers over, then remove this one"
+_Difference = tuple[str, ChangeImpact, str]
+_MIGRATE = "migrate the data, then increase the table's major version"
+_REBUILD = "declare a new table, copy the items, switch over, then remove this one"
+_ANOTHER = "declare a new index, move its readers, then remove this one"
 
 
-def _versions(before: Table, after: Table) -> Iterator[_Found]:
+def _versions(before: Table, after: Table) -> Iterator[_Difference]:
     if before.version == after.version:
         return
-    what = f"the version went from {before.version} to {after.version}"
-    if version_of(after) < version_of(before):
-        yield what, ChangeImpact.IMPOSSIBLE, "a version never goes back"
-    elif version_of(after)[0] > version_of(before)[0]:
+    description = f"version changed from {before.version} to {after.version}"
+    if parse_version(after) < parse_version(before):
+        yield description, ChangeImpact.IMPOSSIBLE, "a version cannot decrease"
+    elif parse_version(after)[0] > parse_version(before)[0]:
         yield (
-            what,
+            description,
             ChangeImpact.MIGRATION,
-            "a new major version: something means something else now, and data must follow",
+            "a new major version: meanings changed, so migrate the data",
         )
     else:
-        yield what, ChangeImpact.SAFE, ""
+        yield description, ChangeImpact.SAFE, ""
 
 
-def _keys(before: Table, after: Table) -> Iterator[_Found]:
+def _keys(before: Table, after: Table) -> Iterator[_Difference]:
     if before.key != after.key:
         yield (
-            f"the primary key was {_key(before)} and is {_key(after)}",
+            f"primary key changed from {_key(before)} to {_key(after)}",
             ChangeImpact.IMPOSSIBLE,
             _REBUILD,
         )
@@ -137,7 +142,7 @@ def _key(keyed: Table | Index) -> str:
     return " + ".join(f"{part.name} ({part.type})" for part in parts)
 
 
-def _indexes(before: Table, after: Table, in_use: InUse) -> Iterator[_Found]:
+def _indexes(before: Table, after: Table, in_use: InUse) -> Iterator[_Difference]:
     for name in sorted(before.by_name.keys() | after.by_name.keys()):
         old, new = before.by_name.get(name), after.by_name.get(name)
         if old is not None and new is not None:
@@ -148,69 +153,69 @@ def _indexes(before: Table, after: Table, in_use: InUse) -> Iterator[_Found]:
             yield from _removed_index(old, in_use(before.name, name))
 
 
-def _added_index(index: Index) -> Iterator[_Found]:
+def _added_index(index: Index) -> Iterator[_Difference]:
     if index.local:
         yield (
-            f"local index {index.name} is new",
+            f"new local index {index.name}",
             ChangeImpact.IMPOSSIBLE,
-            "a local index is made with its table: use a global one",
+            "a local index is created with its table: use a global index",
         )
     else:
         yield (
-            f"global index {index.name} is new",
+            f"new global index {index.name}",
             ChangeImpact.SAFE,
-            "DynamoDB fills it by itself; one index per deployment",
+            "DynamoDB fills it; deploy one index at a time",
         )
 
 
-def _removed_index(index: Index, users: list[str]) -> Iterator[_Found]:
+def _removed_index(index: Index, users: list[str]) -> Iterator[_Difference]:
     if index.local:
         yield (
-            f"local index {index.name} is gone",
+            f"local index {index.name} removed",
             ChangeImpact.IMPOSSIBLE,
-            "a local index lives as long as its table",
+            "a local index cannot be removed from its table",
         )
     elif users:
         yield (
-            f"global index {index.name} is gone",
+            f"global index {index.name} removed",
             ChangeImpact.IMPOSSIBLE,
             f"still used by {', '.join(users)}",
         )
     else:
-        yield f"global index {index.name} is gone", ChangeImpact.SAFE, "no pattern uses it"
+        yield f"global index {index.name} removed", ChangeImpact.SAFE, "no pattern uses it"
 
 
-def _changed_index(old: Index, new: Index) -> Iterator[_Found]:
+def _changed_index(old: Index, new: Index) -> Iterator[_Difference]:
     if old.local != new.local:
         kinds = ("local", "global") if old.local else ("global", "local")
         yield (
-            f"index {old.name} was {kinds[0]} and is {kinds[1]}",
+            f"index {old.name} changed from {kinds[0]} to {kinds[1]}",
             ChangeImpact.IMPOSSIBLE,
             _ANOTHER,
         )
     elif not old.local and (old.partition, old.sort) != (new.partition, new.sort):
         yield (
-            f"the key of index {old.name} was {_key(old)} and is {_key(new)}",
+            f"key of index {old.name} changed from {_key(old)} to {_key(new)}",
             ChangeImpact.IMPOSSIBLE,
             _ANOTHER,
         )
     elif old.local and old.sort != new.sort:
         yield (
-            f"the sort key of local index {old.name} has changed",
+            f"sort key of local index {old.name} changed",
             ChangeImpact.IMPOSSIBLE,
-            "a local index never changes",
+            "a local index cannot change",
         )
     elif old.projection != new.projection:
-        what = (
-            f"the projection of index {old.name} was {_projection(old)} and is {_projection(new)}"
+        description = (
+            f"projection of index {old.name} changed from {_projection(old)} to {_projection(new)}"
         )
         if old.local:
-            yield what, ChangeImpact.IMPOSSIBLE, "a local index never changes"
+            yield description, ChangeImpact.IMPOSSIBLE, "a local index cannot change"
         else:
             yield (
-                what,
+                description,
                 ChangeImpact.MIGRATION,
-                f"the index is built anew and cannot be read meanwhile; {_MIGRATE}",
+                f"the index is rebuilt and unavailable meanwhile; {_MIGRATE}",
             )
 
 
@@ -219,34 +224,32 @@ def _projection(index: Index) -> str:
     return f"{', '.join(names)}" if names else index.projection.kind
 
 
-def _ttl(before: Table, after: Table) -> Iterator[_Found]:
+def _ttl(before: Table, after: Table) -> Iterator[_Difference]:
     if before.ttl == after.ttl:
         return
     if before.ttl is None:
         known = after.ttl in {attribute.name for attribute in before.attributes}
-        advice = (
-            f"items that carry {after.ttl} already begin to expire; {_MIGRATE}" if known else ""
-        )
+        advice = f"existing items with {after.ttl} start to expire; {_MIGRATE}" if known else ""
         yield (
-            f"items expire by {after.ttl}",
+            f"TTL enabled on {after.ttl}",
             ChangeImpact.MIGRATION if known else ChangeImpact.SAFE,
             advice,
         )
     elif after.ttl is None:
         yield (
-            f"items no longer expire by {before.ttl}",
+            f"TTL on {before.ttl} disabled",
             ChangeImpact.MIGRATION,
-            f"what has expired stays; {_MIGRATE}",
+            f"expired items remain; {_MIGRATE}",
         )
     else:
         yield (
-            f"items expire by {after.ttl} instead of {before.ttl}",
+            f"TTL moved from {before.ttl} to {after.ttl}",
             ChangeImpact.MIGRATION,
             _MIGRATE,
         )
 
 
-def _attributes(before: Table, after: Table) -> Iterator[_Found]:
+def _attributes(before: Table, after: Table) -> Iterator[_Difference]:
     old = {attribute.name: attribute for attribute in before.attributes}
     new = {attribute.name: attribute for attribute in after.attributes}
     for name in sorted(old.keys() | new.keys()):
@@ -254,41 +257,41 @@ def _attributes(before: Table, after: Table) -> Iterator[_Found]:
             yield _added_attribute(new[name])
         elif name not in new:
             yield (
-                f"attribute {name} is gone",
+                f"attribute {name} removed",
                 ChangeImpact.MIGRATION,
-                f"items still have it, and readers may want it; {_MIGRATE}",
+                f"items still have it, and readers may need it; {_MIGRATE}",
             )
         else:
             yield from _changed_attribute(old[name], new[name])
 
 
-def _added_attribute(attribute: Attribute) -> _Found:
+def _added_attribute(attribute: Attribute) -> _Difference:
     if attribute.required:
-        what = f"required attribute {attribute.name} is new"
+        description = f"new required attribute {attribute.name}"
         return (
-            what,
+            description,
             ChangeImpact.MIGRATION,
-            f"items that are there lack it: make it optional, or {_MIGRATE}",
+            f"existing items lack it: make it optional, or {_MIGRATE}",
         )
-    return f"optional attribute {attribute.name} is new", ChangeImpact.SAFE, ""
+    return f"new optional attribute {attribute.name}", ChangeImpact.SAFE, ""
 
 
-def _changed_attribute(old: Attribute, new: Attribute) -> Iterator[_Found]:
+def _changed_attribute(old: Attribute, new: Attribute) -> Iterator[_Difference]:
     if old.type != new.type:
         yield (
-            f"attribute {old.name} was of type {old.type} and is of type {new.type}",
+            f"type of attribute {old.name} changed from {old.type} to {new.type}",
             ChangeImpact.MIGRATION,
             _MIGRATE,
         )
     if new.required and not old.required:
         yield (
-            f"attribute {old.name} is required from now on",
+            f"attribute {old.name} became required",
             ChangeImpact.MIGRATION,
-            f"some items may lack it; {_MIGRATE}",
+            f"existing items may lack it; {_MIGRATE}",
         )
     if old.required and not new.required:
         yield (
-            f"attribute {old.name} is no longer required",
+            f"attribute {old.name} became optional",
             ChangeImpact.SAFE,
-            "let readers that can do without it go first",
+            "deploy readers that tolerate its absence first",
         )

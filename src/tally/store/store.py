@@ -1,13 +1,12 @@
-"""The store as a repository sees it: operations that take plain arguments and return plain things.
+"""The store as repositories use it.
 
     follow = await store.get(FOLLOWS, {"matchId": match_id, "userId": user_id})
-    await store.update(FOLLOWS, key, F("teamId").set(team_id), condition=present("matchId"))
+    await store.update(FOLLOWS, key, F("teamId").set(team_id), condition=exists("matchId"))
     async for follow in store.items(FOLLOWS, F("matchId") == match_id, bound=200_000): ...
 
-It holds every call to the access pattern whose method is running, and counts what the call cost; a
-call from anywhere else is refused. The single requests (`requests.py`) have DynamoDB's limits;
-`get_many`, `write_many`, `items` and `scan_items` go on over as many requests as their bound
-allows.
+It checks every call against the access pattern of the running method and meters it; calls outside
+of a pattern are rejected. The single requests (`requests.py`) have DynamoDB's limits; `get_many`,
+`write_many`, `items` and `scan_items` send as many requests as their bound allows.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -35,9 +34,9 @@ MAX_CONCURRENT_REQUESTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Store(StoreRequests):
-    """What repositories hold.
+    """Reads and writes items within access patterns.
 
-    A helper's bound is the one it is given, at most the pattern's, or else the pattern's.
+    Methods with a `bound` use the pattern's bound by default; a given bound must not exceed it.
     """
 
     async def get_many(
@@ -49,10 +48,10 @@ class Store(StoreRequests):
         consistent: bool = False,
         bound: int | None = None,
     ) -> list[Item]:
-        """All items at these keys that there are, in no promised order; a key given twice is read once."""
-        wanted = _distinct(table, keys)
+        """Read the items at these keys, in no particular order; duplicate keys are read once."""
+        distinct_keys = _distinct(table, keys)
         paths, found = make_paths(project), list[Item]()
-        self._check_bound(api.BatchGet(table, tuple(wanted)), len(wanted), bound)
+        self._check_bound(api.BatchGet(table, tuple(distinct_keys)), len(distinct_keys), bound)
 
         async def send(keys: Sequence[Key]) -> Sequence[Key]:
             answer = await self._run(
@@ -61,7 +60,7 @@ class Store(StoreRequests):
             found.extend(answer.items)
             return answer.unprocessed
 
-        await self._in_chunks(wanted, api.MAX_BATCH_GET, send)
+        await self._send_in_chunks(distinct_keys, api.MAX_BATCH_GET, send)
         return found
 
     async def write_many(
@@ -72,10 +71,7 @@ class Store(StoreRequests):
         deletes: Iterable[Key] = (),
         bound: int | None = None,
     ) -> None:
-        """Put and delete all of these, each on its own.
-
-        All are checked before the first is sent.
-        """
+        """Put and delete items, not atomically. All are validated before the first is sent."""
         changes: list[Change] = [
             *(("put", item) for item in puts),
             *(("delete", key) for key in deletes),
@@ -83,25 +79,27 @@ class Store(StoreRequests):
         self._check_bound(_batch(table, changes), len(changes), bound)
         for chunk in chunks(changes, api.MAX_BATCH_WRITE):
             check_batch_write(_batch(table, chunk))
-        check_distinct((table, table.key_of(content)) for _, content in changes)
+        check_distinct((table, table.primary_key(key_or_item)) for _, key_or_item in changes)
 
-        async def send(undone: Sequence[Change]) -> Sequence[Change]:
-            rest = (await self._run(self.engine.batch_write, _batch(table, undone))).unprocessed
-            if rest is None:
+        async def send(batch: Sequence[Change]) -> Sequence[Change]:
+            unprocessed = (
+                await self._run(self.engine.batch_write, _batch(table, batch))
+            ).unprocessed
+            if unprocessed is None:
                 return ()
             return [
-                *(("put", item) for item in rest.puts),
-                *(("delete", key) for key in rest.deletes),
+                *(("put", item) for item in unprocessed.puts),
+                *(("delete", key) for key in unprocessed.deletes),
             ]
 
-        await self._in_chunks(changes, api.MAX_BATCH_WRITE, send)
+        await self._send_in_chunks(changes, api.MAX_BATCH_WRITE, send)
 
     async def transact_each(
         self, operations: Sequence[api.Transaction], *, bound: int | None = None
     ) -> list[StoreError | None]:
-        """Many transactions at once, each on its own: for each of them None if it happened, or why it did not.
+        """Run independent transactions; return None for each that was applied, or its error.
 
-        Those that only put new items of the same tables are best given as `Alike`.
+        For puts of new items into the same tables, `TransactionBatch` is fastest.
         """
         if not operations:
             return []
@@ -130,13 +128,13 @@ class Store(StoreRequests):
         bound: int | None = None,
         overflow: Overflow = "raise",
     ) -> AsyncGenerator[Item, None]:
-        """All items of a range, `page` at a time.
+        """Iterate over a range, `page` items per request.
 
-        At most `bound` are looked at, before the filter: then it raises or stops.
+        At most `bound` items are read, before the filter; then the iteration raises or stops.
         """
         paths = make_paths(project)
         query = api.Query(table, where, index, filter, paths, forward, page, start, consistent)
-        return self._all(query, bound, overflow)
+        return self._iterate(query, bound, overflow)
 
     def scan_items(
         self,
@@ -150,28 +148,28 @@ class Store(StoreRequests):
         bound: int | None = None,
         overflow: Overflow = "raise",
     ) -> AsyncGenerator[Item, None]:
-        """All items of a table or index, `page` at a time.
+        """Iterate over a table or index, `page` items per request.
 
-        At most `bound` are looked at: then it raises or stops.
+        At most `bound` items are read, before the filter; then the iteration raises or stops.
         """
         scan = api.Scan(table, index, filter, make_paths(project), page, None, consistent)
-        return self._all(scan, bound, overflow)
+        return self._iterate(scan, bound, overflow)
 
-    async def _all(
+    async def _iterate(
         self, operation: api.Query | api.Scan, bound: int | None, overflow: Overflow
     ) -> AsyncGenerator[Item, None]:
-        invocation, _ = self._entered(operation)
-        left = most = resolve_bound(invocation, bound, invocation.read)
+        invocation, _ = self._current(operation)
+        remaining = allowed = resolve_bound(invocation, bound, invocation.read)
         check_bound(invocation)
-        # One item past the bound tells "that was all" from "there is more".
-        spare = 1 if overflow == "raise" else 0
+        # One item past the bound distinguishes the end from an overflow.
+        extra = 1 if overflow == "raise" else 0
         size = operation.limit
-        while left + spare > 0:
-            limit = left + spare if size is None else min(size, left + spare)
+        while remaining + extra > 0:
+            limit = remaining + extra if size is None else min(size, remaining + extra)
             page = await self._page(replace(operation, limit=limit), bounded=True)
-            left -= page.scanned
-            if left < 0:
-                raise bound_exceeded(invocation, "read", most)
+            remaining -= page.scanned
+            if remaining < 0:
+                raise bound_exceeded(invocation, "read", allowed)
             for item in page.items:
                 yield item
             if page.next is None:
@@ -184,13 +182,13 @@ class Store(StoreRequests):
         count: int,
         bound: int | None,
     ) -> None:
-        invocation, _ = self._entered(operation)
+        invocation, _ = self._current(operation)
         reads = isinstance(operation, api.BatchGet)
-        most = resolve_bound(invocation, bound, invocation.read if reads else invocation.written)
-        if count > most:
-            raise bound_exceeded(invocation, "read" if reads else "written", most)
+        limit = resolve_bound(invocation, bound, invocation.read if reads else invocation.written)
+        if count > limit:
+            raise bound_exceeded(invocation, "read" if reads else "written", limit)
 
-    async def _in_chunks(
+    async def _send_in_chunks(
         self, work: Sequence[T], size: int, send: Callable[[Sequence[T]], Awaitable[Sequence[T]]]
     ) -> None:
         retry_policy = BatchRetryPolicy(self.clock, self.rng)
@@ -212,6 +210,6 @@ def _distinct(table: Table, keys: Iterable[Key]) -> list[Key]:
 
 
 def _batch(table: Table, changes: Sequence[Change]) -> api.BatchWrite:
-    puts = tuple(content for kind, content in changes if kind == "put")
-    deletes = tuple(content for kind, content in changes if kind == "delete")
+    puts = tuple(key_or_item for kind, key_or_item in changes if kind == "put")
+    deletes = tuple(key_or_item for kind, key_or_item in changes if kind == "delete")
     return api.BatchWrite(table, puts, deletes)

@@ -1,10 +1,8 @@
-"""What makes a request wrong in itself, by DynamoDB's rules.
+"""Validates requests by DynamoDB's rules.
 
-Every engine asks here first, so all refuse the same things.
-
-Each `check_…` raises a subclass of `InvalidRequest` that names what is wrong. `check_query` returns
-the range it understood, and `check_update` nothing but peace of mind: what an update does to an
-item is only known once the item is.
+Every engine calls these checks first, so all engines reject the same requests. Each `check_…`
+raises a subclass of `InvalidRequest`. `check_query` also returns the key range. An update's effect
+on the item is checked by `check_updated`, once the item is known.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -78,11 +76,14 @@ from tally.store.values import (
     type_of,
 )
 
-_MAX_TOKEN = 36
+_MAX_TOKEN_CHARACTERS = 36
 
 
 class KeyRange(Struct, frozen=True):
-    """One partition, and what the sort key must be: `operator` is one of = < <= > >= between begins_with, or None for all."""
+    """One partition and a condition on the sort key.
+
+    `operator` is one of = < <= > >= between begins_with, or None for the whole partition.
+    """
 
     partition: Any
     operator: str | None = None
@@ -91,13 +92,13 @@ class KeyRange(Struct, frozen=True):
 
 
 def check_get(operation: Get) -> None:
-    """A get wants exactly the table's key, and a projection without overlaps."""
+    """Require exactly the table's key and a projection without overlaps."""
     check_key(operation.table, operation.key)
     check_projection(operation.projection)
 
 
 def check_put(operation: Put) -> int:
-    """The size of the item that is to be put."""
+    """Return the size of the item."""
     size = _check_item(operation.table, operation.item)
     if operation.condition is not None:
         check_condition(operation.condition)
@@ -106,7 +107,7 @@ def check_put(operation: Put) -> int:
 
 
 def check_update(operation: Update) -> None:
-    """An update leaves the key alone, and no two of its steps touch the same place."""
+    """Require exactly the table's key and actions that do not touch the key or overlap."""
     check_key(operation.table, operation.key)
     check_actions(operation.table, operation.actions)
     if operation.condition is not None:
@@ -115,7 +116,7 @@ def check_update(operation: Update) -> None:
 
 
 def check_delete(operation: Delete) -> None:
-    """A delete wants exactly the table's key."""
+    """Require exactly the table's key."""
     check_key(operation.table, operation.key)
     if operation.condition is not None:
         check_condition(operation.condition)
@@ -123,16 +124,16 @@ def check_delete(operation: Delete) -> None:
 
 
 def check_check(operation: Check) -> None:
-    """A check wants exactly the table's key, and a condition."""
+    """Require exactly the table's key and a condition."""
     check_key(operation.table, operation.key)
     check_condition(operation.condition)
 
 
 def check_query(operation: Query) -> KeyRange:
-    """The range that the key condition describes."""
+    """Return the key range that the key condition describes."""
     index = _index(operation)
     partition, sort = (index or operation.table).partition, (index or operation.table).sort
-    wanted = _key_range(operation.where, partition, sort)
+    key_range = _key_range(operation.where, partition, sort)
     if operation.filter is not None:
         check_condition(operation.filter)
         taken = attribute_names(operation.filter) & {
@@ -140,16 +141,16 @@ def check_query(operation: Query) -> KeyRange:
         }
         if taken:
             raise InvalidExpression(
-                f"a filter cannot use the key attribute {min(taken)}: put it in the key condition"
+                f"a filter cannot use the key attribute {min(taken)}: use the key condition"
             )
     _check_page(operation, index)
     if operation.start is not None:
-        _check_start_in_range(operation.start, wanted, partition, sort)
-    return wanted
+        _check_start_in_range(operation.start, key_range, partition, sort)
+    return key_range
 
 
 def check_scan(operation: Scan) -> None:
-    """A scan wants an index that is there and a page key of its own."""
+    """Require an existing index and a valid page key."""
     index = _index(operation)
     if operation.filter is not None:
         check_condition(operation.filter)
@@ -157,7 +158,7 @@ def check_scan(operation: Scan) -> None:
 
 
 def check_batch_get(operation: BatchGet) -> None:
-    """A batch names 1 to 100 different keys."""
+    """Require 1 to 100 distinct keys."""
     _check_count("a batch get", len(operation.keys), MAX_BATCH_GET)
     for key in operation.keys:
         check_key(operation.table, key)
@@ -166,18 +167,18 @@ def check_batch_get(operation: BatchGet) -> None:
 
 
 def check_batch_write(operation: BatchWrite) -> list[int]:
-    """The sizes of the puts of a batch of 1 to 25 different items."""
+    """Require 1 to 25 distinct items; return the sizes of the puts."""
     _check_count("a batch write", len(operation.puts) + len(operation.deletes), MAX_BATCH_WRITE)
     sizes = [_check_item(operation.table, item) for item in operation.puts]
     for key in operation.deletes:
         check_key(operation.table, key)
-    keys = [operation.table.key_of(item) for item in operation.puts] + list(operation.deletes)
+    keys = [operation.table.primary_key(item) for item in operation.puts] + list(operation.deletes)
     check_distinct((operation.table, key) for key in keys)
     return sizes
 
 
 def check_transaction(operation: Transaction) -> list[int]:
-    """The sizes of the items or keys that a transaction of 1 to 100 writes of different items holds, 4 MB together."""
+    """Require 1 to 100 writes of distinct items, 4 MB in total; return the sizes of the items or keys."""
     _check_count("a transaction", len(operation.writes), MAX_TRANSACTION)
     sizes = [_check_write(write) for write in operation.writes]
     total = sum(sizes)
@@ -188,16 +189,18 @@ def check_transaction(operation: Transaction) -> list[int]:
         )
     if total > MAX_TRANSACTION_BYTES:
         raise RequestTooLarge(
-            f"the transaction has {total} bytes; at most {MAX_TRANSACTION_BYTES} fit"
+            f"the transaction has {total} bytes; the limit is {MAX_TRANSACTION_BYTES}"
         )
     token = operation.token
-    if token is not None and not (isinstance(token, str) and 0 < len(token) <= _MAX_TOKEN):
-        raise InvalidRequest(f"a client token has 1 to {_MAX_TOKEN} characters")
+    if token is not None and not (
+        isinstance(token, str) and 0 < len(token) <= _MAX_TOKEN_CHARACTERS
+    ):
+        raise InvalidRequest(f"a client token must have 1 to {_MAX_TOKEN_CHARACTERS} characters")
     return sizes
 
 
 def check_transaction_get(operation: TransactionGet) -> None:
-    """A transaction reads 1 to 100 different items."""
+    """Require 1 to 100 distinct items."""
     _check_count("a transaction", len(operation.gets), MAX_TRANSACTION)
     for get in operation.gets:
         check_get(get)
@@ -205,13 +208,13 @@ def check_transaction_get(operation: TransactionGet) -> None:
 
 
 def check_distinct(contents: Iterable[tuple[Table, Key]]) -> None:
-    """Refuse a request that names one item twice, be it by its key or with all that is in it."""
+    """Reject a request that names an item twice; each content is a key or a whole item."""
     seen: set[tuple[Any, ...]] = set()
     for table, content in contents:
         identity = (table.name, *[content[name] for name in table.key_names])
         if identity in seen:
             raise DuplicateItem(
-                f"table {table.name}: the item {table.key_of(content)} is named twice in one request"
+                f"table {table.name}: the request names the item {table.primary_key(content)} twice"
             )
         seen.add(identity)
 
@@ -219,10 +222,7 @@ def check_distinct(contents: Iterable[tuple[Table, Key]]) -> None:
 def check_updated(
     table: Table, before: Item, size: int, after: Item, actions: Iterable[Action]
 ) -> int:
-    """The size of what an update made of an item, found good.
-
-    Only what it touched is looked at again.
-    """
+    """Validate an updated item and return its size; only changed attributes are measured again."""
     for name in {str(action.path.parts[0]) for action in actions}:
         if name in before:
             size -= measure_attribute(name, before[name])
@@ -242,7 +242,7 @@ def _check_item(table: Table, item: Item) -> int:
 
 def _check_write(write: Write) -> int:
     if getattr(write, "returns", "NONE") != "NONE":
-        raise InvalidRequest("a transaction returns no items")
+        raise InvalidRequest("a write in a transaction cannot return an item")
     if isinstance(write, Put):
         return check_put(write)
     if isinstance(write, Update):
@@ -253,21 +253,21 @@ def _check_write(write: Write) -> int:
         check_check(write)
     else:
         raise InvalidRequest(
-            f"a transaction holds Put, Update, Delete and Check, not {type(write).__name__}"
+            f"a transaction may contain Put, Update, Delete and Check, not {type(write).__name__}"
         )
     return measure_item(dict(write.key))
 
 
-def _check_count(what: str, count: int, most: int) -> None:
+def _check_count(what: str, count: int, limit: int) -> None:
     if not count:
         raise InvalidRequest(f"{what} is empty")
-    if count > most:
-        raise TooManyItems(f"{what} holds at most {most} items, not {count}")
+    if count > limit:
+        raise TooManyItems(f"{what} may have at most {limit} items, not {count}")
 
 
 def _check_returns(returns: Returns, allowed: tuple[Returns, ...]) -> None:
     if returns not in allowed:
-        raise InvalidRequest(f"this operation returns one of {', '.join(allowed)}, not {returns}")
+        raise InvalidRequest(f"this operation may return {', '.join(allowed)}, not {returns}")
 
 
 def _index(operation: Query | Scan) -> Index | None:
@@ -275,22 +275,25 @@ def _index(operation: Query | Scan) -> Index | None:
         return None
     index = operation.table.index(operation.index)
     if operation.consistent and not index.local:
-        raise InvalidRequest(f"index {index.name} is global: it cannot be read consistently")
+        raise InvalidRequest(f"global index {index.name} does not support consistent reads")
     return index
 
 
 def _check_page(operation: Query | Scan, index: Index | None) -> None:
     if operation.limit is not None and (type(operation.limit) is not int or operation.limit < 1):
-        raise InvalidRequest(f"a limit is a whole number from 1 up, not {operation.limit!r}")
+        raise InvalidRequest(f"limit must be an integer of at least 1, not {operation.limit!r}")
     check_projection(operation.projection)
     if index is not None and index.projection.kind != "ALL":
-        _check_carried(operation, index)
+        _check_projected(operation, index)
     if operation.start is not None:
         _check_start(operation.table, index, operation.start)
 
 
-def _check_carried(operation: Query | Scan, index: Index) -> None:
-    """A global index shows only what it carries; a query filters only by that, while a scan takes the rest for missing."""
+def _check_projected(operation: Query | Scan, index: Index) -> None:
+    """Reject attributes that a projected index lacks.
+
+    A query's filter may use projected attributes only; a scan's filter treats others as missing.
+    """
     used: set[str] = set()
     if not index.local:
         used |= {str(path.parts[0]) for path in operation.projection}
@@ -298,41 +301,41 @@ def _check_carried(operation: Query | Scan, index: Index) -> None:
         used |= attribute_names(operation.filter)
     missing = used - projected_names(operation.table, index)
     if missing:
-        raise InvalidExpression(f"index {index.name} does not carry {min(missing)}")
+        raise InvalidExpression(f"index {index.name} does not project {min(missing)}")
 
 
 def _check_start(table: Table, index: Index | None, start: Key) -> None:
     parts = {part.name: part for part in (*table.key, *(index_key(index) if index else ()))}
     if not isinstance(start, Mapping) or set(start) != set(parts):
         raise InvalidPageKey(
-            f"the page key of table {table.name} must hold exactly {', '.join(parts)}"
+            f"the page key of table {table.name} must have exactly {', '.join(parts)}"
         )
     for part in parts.values():
         try:
             check_key_part(table, part, start)
         except InvalidRequest as error:
-            raise InvalidPageKey(f"the page key is not one of this query: {error}") from None
+            raise InvalidPageKey(f"the page key does not belong to this query: {error}") from None
 
 
 def _check_start_in_range(
-    start: Key, wanted: KeyRange, partition: KeyPart, sort: KeyPart | None
+    start: Key, key_range: KeyRange, partition: KeyPart, sort: KeyPart | None
 ) -> None:
-    if start[partition.name] != wanted.partition:
+    if start[partition.name] != key_range.partition:
         raise InvalidPageKey("the page key belongs to another partition")
-    if sort is not None and not in_range(start[sort.name], wanted):
-        raise InvalidPageKey("the page key lies outside of the key condition")
+    if sort is not None and not in_range(start[sort.name], key_range):
+        raise InvalidPageKey("the page key lies outside the key condition")
 
 
-def in_range(value: Any, wanted: KeyRange) -> bool:
-    """Whether a sort key's value is in the range."""
-    if wanted.operator is None:
+def in_range(value: Any, key_range: KeyRange) -> bool:
+    """Whether a sort-key value is in the range."""
+    if key_range.operator is None:
         return True
-    value, low, high = (_ordered(each) for each in (value, wanted.low, wanted.high))
-    if wanted.operator == "begins_with":
+    value, low, high = map(_ordered, (value, key_range.low, key_range.high))
+    if key_range.operator == "begins_with":
         return bool(value.startswith(low))
-    if wanted.operator == "between":
+    if key_range.operator == "between":
         return bool(low <= value <= high)
-    return _COMPARE[wanted.operator](value, low)
+    return _COMPARE[key_range.operator](value, low)
 
 
 def _ordered(value: Any) -> Any:
@@ -361,11 +364,11 @@ def _key_range(where: Condition, partition: KeyPart, sort: KeyPart | None) -> Ke
         else:
             raise InvalidExpression(f"a key condition cannot use {name} here")
     if first is None:
-        raise InvalidExpression(f"a key condition must name the partition key {partition.name}")
+        raise InvalidExpression(f"a key condition must include the partition key {partition.name}")
     if second is None:
         return KeyRange(first)
     if second[0] == "between" and _ordered(second[1]) > _ordered(second[2]):
-        raise InvalidExpression("between wants its lower bound first")
+        raise InvalidExpression("between requires the lower bound first")
     return KeyRange(first, *second)
 
 
@@ -378,7 +381,7 @@ def _key_test(part: Any) -> tuple[str, str, Any, Any]:
         return _key_name(part.path), "begins_with", _key_literal(part.prefix), None
     what = type(part).__name__
     raise InvalidExpression(
-        f"a key condition is = on the partition key and one test of the sort key, not {what}"
+        f"a key condition is = on the partition key and one condition on the sort key, not {what}"
     )
 
 
@@ -401,7 +404,7 @@ def _key_value(part: KeyPart, value: Any, operator: str = "=") -> Any:
             f"the key attribute {part.name} is of type {part.type}, not {type_of(value)}"
         )
     if operator == "begins_with" and part.type == "N":
-        raise InvalidExpression(f"begins_with wants a string or binary; {part.name} is a number")
+        raise InvalidExpression(f"begins_with requires a string or binary; {part.name} is a number")
     if value in ("", b""):
         raise InvalidExpression(
             f"the key attribute {part.name} cannot be compared with an empty value"

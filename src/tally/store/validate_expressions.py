@@ -1,6 +1,6 @@
-"""Whether an expression tree can mean anything: operand types, overlaps, counts.
+"""Validates expression trees: operand types, overlapping paths and size limits.
 
-What `validate.py` asks of each tree.
+`validate.py` calls these checks for the expressions of each request.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,60 +39,60 @@ from tally.store.values import measure_value, type_of
 MAX_OPERATORS = 300
 MAX_OPTIONS = 100
 MAX_EXPRESSION_BYTES = 4096
-_SURELY_SHORT = 100  # parts: even the longest, a function with its name, fits forty bytes
+_ALWAYS_SHORT_PARTS = 100  # an encoded part has at most forty bytes
 _ORDERED = ("S", "N", "B")
 _SETS = ("SS", "NS", "BS")
 _TYPES = ("S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS)
 
 
 def check_condition(condition: Condition) -> None:
-    """Refuse a tree with operands that can never fit, or with too many operators."""
+    """Reject a tree with invalid operands or too many operators."""
     if not isinstance(condition, Condition):
         raise InvalidExpression(
-            f"a condition is built with F(…), present(…), absent(…); {condition!r} is none"
+            f"{condition!r} is not a condition; use F(…), exists(…) or not_exists(…)"
         )
     if type(condition) is Absent or type(condition) is Exists:
-        return  # by far the most common, and there is nothing to be wrong in it
+        return  # the most common conditions, always valid
     parts = 0
     for count, node in enumerate(nodes(condition), 1):
         if count > MAX_OPERATORS:
-            raise InvalidExpression(f"an expression has at most {MAX_OPERATORS} operators")
+            raise InvalidExpression(f"an expression may have at most {MAX_OPERATORS} operators")
         parts += 1 + len(_operands(node))
         _check_node(node)
-    if parts > _SURELY_SHORT:
+    if parts > _ALWAYS_SHORT_PARTS:
         _check_length(Placeholders().condition(condition))
 
 
 def nodes(condition: Condition) -> Iterator[Condition]:
-    """Every condition in the tree."""
-    waiting: list[Condition] = [condition]
-    while waiting:
-        node = waiting.pop()
+    """Yield every condition in the tree."""
+    pending: list[Condition] = [condition]
+    while pending:
+        node = pending.pop()
         if isinstance(node, And | Or):
-            waiting += (node.left, node.right)
+            pending += (node.left, node.right)
         elif isinstance(node, Not):
-            waiting.append(node.inner)
+            pending.append(node.inner)
         yield node
 
 
 def attribute_names(condition: Condition) -> set[str]:
-    """The top-level attributes that the tree speaks of."""
+    """Return the top-level attributes in the tree."""
     return {str(path.parts[0]) for node in nodes(condition) for path in _paths(node)}
 
 
 def check_projection(paths: Sequence[Path]) -> None:
-    """Refuse a projection that asks for one place twice."""
+    """Reject a projection with overlapping paths."""
     if len(paths) > 1:
         _check_overlap(paths)
 
 
 def check_actions(table: Table, actions: Iterable[Action]) -> None:
-    """Refuse an update that touches the key, or one place twice, or adds what cannot be added."""
+    """Reject an update of the key, overlapping paths, and invalid operands."""
     actions = tuple(actions)
     for action in actions:
         if not isinstance(action, Action):
             raise InvalidExpression(
-                f"an update is made of F(…).set, remove, add and discard; {action!r} is none"
+                f"{action!r} is not an update action; use F(…).set, remove, add or discard"
             )
         if action.path.parts[0] in table.key_names:
             raise InvalidExpression(
@@ -101,14 +101,14 @@ def check_actions(table: Table, actions: Iterable[Action]) -> None:
         _check_action(action)
     if len(actions) > 1:
         _check_overlap([action.path for action in actions])
-    if len(actions) > _SURELY_SHORT // 8:
+    if len(actions) > _ALWAYS_SHORT_PARTS // 8:
         _check_length(Placeholders().update(actions))
 
 
 def _check_length(expression: str) -> None:
     if len(expression) > MAX_EXPRESSION_BYTES:
         raise InvalidExpression(
-            f"an expression has at most {MAX_EXPRESSION_BYTES} bytes as it is sent, not {len(expression)}"
+            f"an encoded expression may have at most {MAX_EXPRESSION_BYTES} bytes, not {len(expression)}"
         )
 
 
@@ -118,15 +118,15 @@ def _check_action(action: Action) -> None:
     elif isinstance(action, Add):
         if _literal_type(action.value, str(action.path)) not in ("N", *_SETS):
             raise InvalidExpression(
-                f"add to {action.path}: a number or a set, not {type_of(action.value.value)}"
+                f"add to {action.path} requires a number or a set, not {type_of(action.value.value)}"
             )
     elif isinstance(action, Discard):
         if _literal_type(action.value, str(action.path)) not in _SETS:
             raise InvalidExpression(
-                f"discard from {action.path}: a set, not {type_of(action.value.value)}"
+                f"discard from {action.path} requires a set, not {type_of(action.value.value)}"
             )
     elif not isinstance(action, Remove):
-        raise InvalidExpression(f"{type(action).__name__} is no step of an update")
+        raise InvalidExpression(f"{type(action).__name__} is not an update action")
 
 
 def _check_update_operand(operand: Any) -> None:
@@ -137,28 +137,28 @@ def _check_update_operand(operand: Any) -> None:
             _check_update_operand(side)
             if isinstance(side, Literal) and type_of(side.value) != "N":
                 raise InvalidExpression(
-                    f"{operand.operator} wants numbers, not {type_of(side.value)}"
+                    f"{operand.operator} requires numbers, not {type_of(side.value)}"
                 )
             if isinstance(side, Joined | Sum):
                 raise InvalidExpression(
-                    f"{operand.operator} takes fields and numbers, not a nested expression"
+                    f"{operand.operator} requires fields and numbers, not a nested expression"
                 )
     elif isinstance(operand, Joined):
         for side in (operand.left, operand.right):
             _check_update_operand(side)
             if isinstance(side, Literal) and type_of(side.value) != "L":
-                raise InvalidExpression(
-                    f"a list can only be joined with a list, not {type_of(side.value)}"
-                )
+                raise InvalidExpression(f"list_append requires lists, not {type_of(side.value)}")
             if isinstance(side, Joined | Sum):
                 raise InvalidExpression(
-                    "a joined list takes fields and lists, not a nested expression"
+                    "list_append requires fields and lists, not a nested expression"
                 )
     elif isinstance(operand, IfAbsent):
         _check_update_operand(operand.otherwise)
         _check_distinct(operand.path, operand.otherwise)
         if isinstance(operand.otherwise, Sum | Joined):
-            raise InvalidExpression("if_absent takes a field or a value, not a nested expression")
+            raise InvalidExpression(
+                "if_not_exists requires a field or a value, not a nested expression"
+            )
 
 
 def _check_node(node: Condition) -> None:
@@ -172,20 +172,22 @@ def _check_node(node: Condition) -> None:
 def _check_compare(node: Compare) -> None:
     _check_distinct(node.left, node.right)
     if node.operator not in ("=", "<>"):
-        _want_ordered(node.operator, node.left, node.right)
+        _require_ordered(node.operator, node.left, node.right)
 
 
 def _check_in(node: In) -> None:
     _check_distinct(node.value, *node.options)
     if not 0 < len(node.options) <= MAX_OPTIONS:
-        raise InvalidExpression(f"in takes 1 to {MAX_OPTIONS} options, not {len(node.options)}")
+        raise InvalidExpression(
+            f"is_in requires 1 to {MAX_OPTIONS} options, not {len(node.options)}"
+        )
 
 
 def _check_begins_with(node: BeginsWith) -> None:
     _check_distinct(node.path, node.prefix)
     if isinstance(node.prefix, Literal) and type_of(node.prefix.value) not in ("S", "B"):
         raise InvalidExpression(
-            f"begins_with wants a string or binary, not {type_of(node.prefix.value)}"
+            f"begins_with requires a string or binary, not {type_of(node.prefix.value)}"
         )
 
 
@@ -195,20 +197,20 @@ def _check_contains(node: Contains) -> None:
 
 def _check_type_is(node: TypeIs) -> None:
     if node.type not in _TYPES:
-        raise InvalidExpression(f"{node.type!r} is not one of the types {', '.join(_TYPES)}")
+        raise InvalidExpression(f"{node.type!r} is not a type; the types are {', '.join(_TYPES)}")
 
 
 def _check_between(node: Between) -> None:
     _check_distinct(node.value, node.low, node.high)
-    _want_ordered("between", node.value, node.low, node.high)
+    _require_ordered("between", node.value, node.low, node.high)
     if isinstance(node.low, Literal) and isinstance(node.high, Literal):
         low, high = node.low.value, node.high.value
         if type_of(low) != type_of(high):
-            raise InvalidExpression("between wants two bounds of one type")
+            raise InvalidExpression("between requires two bounds of one type")
         if isinstance(low, str):
             low, high = low.encode(), high.encode()
         if low > high:
-            raise InvalidExpression("between wants its lower bound first")
+            raise InvalidExpression("between requires the lower bound first")
 
 
 _NODE_CHECKS: dict[type, Callable[[Any], None]] = {
@@ -221,11 +223,11 @@ _NODE_CHECKS: dict[type, Callable[[Any], None]] = {
 }
 
 
-def _want_ordered(operator: str, *operands: Any) -> None:
+def _require_ordered(operator: str, *operands: Any) -> None:
     for operand in operands:
         if isinstance(operand, Literal) and type_of(operand.value) not in _ORDERED:
             raise InvalidExpression(
-                f"{operator} compares strings, numbers and binaries, not {type_of(operand.value)}"
+                f"{operator} requires strings, numbers or binaries, not {type_of(operand.value)}"
             )
 
 
@@ -268,7 +270,7 @@ def _literal_type(literal: Literal, where: str) -> str:
 
 
 def _check_overlap(paths: Sequence[Path]) -> None:
-    """Two paths collide where one leads through the other, or where one place would be both a map and a list."""
+    """Reject paths where one is a prefix of another, or where one uses a map and the other a list."""
     ordered = [path.parts for path in paths]
     for position, left in enumerate(ordered):
         for right in ordered[position + 1 :]:
@@ -281,5 +283,5 @@ def _check_overlap(paths: Sequence[Path]) -> None:
                 raise InvalidExpression(f"the paths {Path(left)} and {Path(right)} overlap")
             if shared and isinstance(left[shared], int) != isinstance(right[shared], int):
                 raise InvalidExpression(
-                    f"the paths {Path(left)} and {Path(right)} take one place for a map and a list"
+                    f"the paths {Path(left)} and {Path(right)} use the same value as a map and as a list"
                 )

@@ -57,7 +57,7 @@ class IdempotencyRepository:
 
     @access(
         "Claim event",
-        UpdateItem.conditional + GetItem.noted("if the claim fails"),
+        UpdateItem.conditional + GetItem.with_note("if the claim fails"),
         table=COMMIT_COLLECT_IDEMPOTENCY,
         key="PK=IdempotencyKey, absent, expired, or claimed with an expired lease",
         by="system",

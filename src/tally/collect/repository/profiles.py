@@ -86,7 +86,7 @@ class Profiles:
         """Delete up to 500 items of a user; return how many were found."""
         is_own = F("PK") == user_pk(user_id)
         keys = [
-            COMMIT_COLLECT.key_of(item)
+            COMMIT_COLLECT.primary_key(item)
             async for item in self.store.items(
                 COMMIT_COLLECT,
                 is_own,

@@ -125,7 +125,7 @@ class BrowserSessionRepository:
         """Delete up to 500 sessions of a user; return how many were found."""
         is_own = F("userId") == user_id
         keys = [
-            COMMIT_COLLECT_SESSIONS.key_of(item)
+            COMMIT_COLLECT_SESSIONS.primary_key(item)
             async for item in self.store.items(
                 COMMIT_COLLECT_SESSIONS, is_own, index="UserIndex", overflow="stop"
             )

@@ -156,7 +156,7 @@ class FixtureCacheRepository:
 
     @access(
         "Put single fixture",
-        PutItem + GetItem.noted("where something was added meanwhile"),
+        PutItem + GetItem.with_note("where something was added meanwhile"),
         table=CRICKET_FIXTURE_CACHE,
         key="PK=matchId, absent or with the enrichment that the entry carries",
         by="system",
@@ -185,7 +185,7 @@ class FixtureCacheRepository:
 
     @access(
         "Batch put fixtures",
-        BatchGetItem + BatchWriteItem + UpdateItem.noted("around the match"),
+        BatchGetItem + BatchWriteItem + UpdateItem.with_note("around the match"),
         table=CRICKET_FIXTURE_CACHE,
         key="PK=matchId (batches of 25, with retry)",
         by="system",

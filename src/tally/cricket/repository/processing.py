@@ -44,7 +44,7 @@ class ProcessingRepository:
 
     @access(
         "Get last processed ball ID",
-        GetItem.noted("on cache miss"),
+        GetItem.with_note("on cache miss"),
         table=MATCH_PROCESSING_STATE,
         key="PK=matchId",
         by="system",
@@ -56,7 +56,7 @@ class ProcessingRepository:
 
     @access(
         "Set last processed ball ID",
-        PutItem.noted("async write-through"),
+        PutItem.with_note("async write-through"),
         table=MATCH_PROCESSING_STATE,
         key="PK=matchId with 7-day TTL",
         by="system",
@@ -84,7 +84,7 @@ class ProcessingRepository:
 
     @access(
         "Hydrate cache from DynamoDB",
-        GetItem.noted("per match") + Scan,
+        GetItem.with_note("per match") + Scan,
         table=MATCH_PROCESSING_STATE,
         key="PK=matchId per active match, or full scan",
         by="system",

@@ -69,7 +69,7 @@ class ActivitySubscriptionRepository:
 
     @access(
         "Register LA subscription",
-        UpdateItem.noted("upsert"),
+        UpdateItem.with_note("upsert"),
         table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
         key="PK=matchId, SK=pushToken, SET userId, teamId, expiresAt, createdAt = if_not_exists(...)",
         by="user",

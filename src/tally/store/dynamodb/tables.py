@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tally.store.descriptions import (
     check_changeable,
     create_request,
-    moving,
     next_change,
-    table_from,
+    parse_description,
+    pending_status,
 )
 from tally.store.dynamodb.error_mapping import OperationNotSupported
 from tally.store.dynamodb.retry_policy import RequestKind, RequestSender
@@ -79,7 +79,7 @@ class TableManager:
 
     async def describe(self, name: str) -> Table:
         """The table as the service knows it."""
-        return table_from(await self._description(name), name, await self._ttl(name))
+        return parse_description(await self._description(name), name, await self._ttl(name))
 
     async def names(self) -> list[str]:
         """The names of all tables with our prefix, without it."""
@@ -130,12 +130,12 @@ class TableManager:
             await self._until(name, lambda: self._unrest(name))
             description = await self._description(name)
             if (
-                moving(description) is None
+                pending_status(description) is None
             ):  # else another program has begun its next change between the two looks
-                return table_from(description, name)
+                return parse_description(description, name)
 
     async def _unrest(self, name: str) -> str | None:
-        return moving(await self._description(name))
+        return pending_status(await self._description(name))
 
     async def _gone(self, name: str) -> str | None:
         try:

@@ -23,7 +23,7 @@ from tally.store.schema import (
     Table,
     include,
 )
-from tally.store.schema_diff import ChangeImpact, SchemaChange, compare_schemas, version_of
+from tally.store.schema_diff import ChangeImpact, SchemaChange, compare_schemas, parse_version
 from tests.store.example import CATALOGUE, FIXTURES, FOLLOWS
 from tests.store.schemas import schemas, tables
 
@@ -56,121 +56,121 @@ def attributes(**types: str) -> tuple[Attribute, ...]:
 
 
 CHANGES: dict[str, tuple[Table, Table, ChangeImpact]] = {
-    "optional attribute more is new": (
+    "new optional attribute more": (
         BASE,
         replace(BASE, attributes=(*BASE.attributes, Attribute("more", "L"))),
         ChangeImpact.SAFE,
     ),
-    "required attribute more is new": (
+    "new required attribute more": (
         BASE,
         replace(BASE, attributes=(*BASE.attributes, Attribute("more", "L", required=True))),
         ChangeImpact.MIGRATION,
     ),
-    "attribute note is gone": (
+    "attribute note removed": (
         BASE,
         replace(BASE, attributes=attributes(owner="S!", expires="N")),
         ChangeImpact.MIGRATION,
     ),
-    "attribute note was of type S and is of type M": (
+    "type of attribute note changed from S to M": (
         BASE,
         replace(BASE, attributes=attributes(owner="S!", note="M", expires="N")),
         ChangeImpact.MIGRATION,
     ),
-    "attribute note is required from now on": (
+    "attribute note became required": (
         BASE,
         replace(BASE, attributes=attributes(owner="S!", note="S!", expires="N")),
         ChangeImpact.MIGRATION,
     ),
-    "attribute owner is no longer required": (
+    "attribute owner became optional": (
         BASE,
         replace(BASE, attributes=attributes(owner="S", note="S", expires="N")),
         ChangeImpact.SAFE,
     ),
-    "global index by-note is new": (
+    "new global index by-note": (
         BASE,
         replace(BASE, indexes=(*BASE.indexes, GlobalIndex("by-note", S("note")))),
         ChangeImpact.SAFE,
     ),
-    "global index by-owner is gone": (BASE, replace(BASE, indexes=(BY_AGE,)), ChangeImpact.SAFE),
-    "the projection of index by-owner was note and is ALL": (
+    "global index by-owner removed": (BASE, replace(BASE, indexes=(BY_AGE,)), ChangeImpact.SAFE),
+    "projection of index by-owner changed from note to ALL": (
         BASE,
         replace(BASE, indexes=(replace(BY_OWNER, projection=ALL), BY_AGE)),
         ChangeImpact.MIGRATION,
     ),
-    "the projection of index by-owner was note and is at, note": (
+    "projection of index by-owner changed from note to at, note": (
         BASE,
         replace(BASE, indexes=(replace(BY_OWNER, projection=include("note", "at")), BY_AGE)),
         ChangeImpact.MIGRATION,
     ),
-    "the key of index by-owner was owner (S) + points (N) and is owner (S)": (
+    "key of index by-owner changed from owner (S) + points (N) to owner (S)": (
         BASE,
         replace(BASE, indexes=(replace(BY_OWNER, sort=None), BY_AGE)),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "the key of index by-owner was owner (S) + points (N) and is owner (S) + points (S)": (
+    "key of index by-owner changed from owner (S) + points (N) to owner (S) + points (S)": (
         BASE,
         replace(BASE, indexes=(replace(BY_OWNER, sort=S("points")), BY_AGE)),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "local index by-city is new": (
+    "new local index by-city": (
         BASE,
         replace(BASE, indexes=(*BASE.indexes, LocalIndex("by-city", S("city")))),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "local index by-age is gone": (
+    "local index by-age removed": (
         BASE,
         replace(BASE, indexes=(BY_OWNER,)),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "the sort key of local index by-age has changed": (
+    "sort key of local index by-age changed": (
         BASE,
         replace(BASE, indexes=(BY_OWNER, LocalIndex("by-age", S("age"), KEYS_ONLY))),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "the projection of index by-age was KEYS_ONLY and is ALL": (
+    "projection of index by-age changed from KEYS_ONLY to ALL": (
         BASE,
         replace(BASE, indexes=(BY_OWNER, LocalIndex("by-age", N("age")))),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "index by-age was local and is global": (
+    "index by-age changed from local to global": (
         BASE,
         replace(BASE, indexes=(BY_OWNER, GlobalIndex("by-age", S("id"), N("age"), KEYS_ONLY))),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "the primary key was id (S) + at (S) and is id (S)": (
+    "primary key changed from id (S) + at (S) to id (S)": (
         PLAIN,
         replace(PLAIN, sort=None),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "the primary key was id (S) + at (S) and is id (N) + at (S)": (
+    "primary key changed from id (S) + at (S) to id (N) + at (S)": (
         PLAIN,
         replace(PLAIN, partition=N("id")),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "the primary key was id (S) + at (S) and is key (S) + at (S)": (
+    "primary key changed from id (S) + at (S) to key (S) + at (S)": (
         PLAIN,
         replace(PLAIN, partition=S("key")),
         ChangeImpact.IMPOSSIBLE,
     ),
-    "items expire by until": (PLAIN, replace(PLAIN, ttl="until"), ChangeImpact.SAFE),
-    "items expire by expires": (PLAIN, replace(PLAIN, ttl="expires"), ChangeImpact.MIGRATION),
-    "items no longer expire by expires": (BASE, replace(BASE, ttl=None), ChangeImpact.MIGRATION),
-    "items expire by until instead of expires": (
+    "TTL enabled on until": (PLAIN, replace(PLAIN, ttl="until"), ChangeImpact.SAFE),
+    "TTL enabled on expires": (PLAIN, replace(PLAIN, ttl="expires"), ChangeImpact.MIGRATION),
+    "TTL on expires disabled": (BASE, replace(BASE, ttl=None), ChangeImpact.MIGRATION),
+    "TTL moved from expires to until": (
         BASE,
         replace(BASE, ttl="until"),
         ChangeImpact.MIGRATION,
     ),
-    "the version went from 1.2.3 to 1.10.0": (
+    "version changed from 1.2.3 to 1.10.0": (
         BASE,
         replace(BASE, version="1.10.0"),
         ChangeImpact.SAFE,
     ),
-    "the version went from 1.2.3 to 2.0.0": (
+    "version changed from 1.2.3 to 2.0.0": (
         BASE,
         replace(BASE, version="2.0.0"),
         ChangeImpact.MIGRATION,
     ),
-    "the version went from 1.2.3 to 1.2.2": (
+    "version changed from 1.2.3 to 1.2.2": (
         BASE,
         replace(BASE, version="1.2.2"),
         ChangeImpact.IMPOSSIBLE,
@@ -182,17 +182,17 @@ CHANGES: dict[str, tuple[Table, Table, ChangeImpact]] = {
 def test_each_change_has_its_class_by_the_rules(what: str) -> None:
     before, after, cost = CHANGES[what]
     (change,) = compare_schemas([before], [after])
-    assert (change.table, change.what, change.cost) == ("base", what, cost)
+    assert (change.table, change.description, change.impact) == ("base", what, cost)
     assert bool(change.advice) or cost is ChangeImpact.SAFE
 
 
 def test_a_new_table_is_safe_and_a_removed_one_needs_a_migration() -> None:
-    assert [(change.what, change.cost) for change in compare_schemas([], [BASE])] == [
-        ("the table is new", ChangeImpact.SAFE)
+    assert [(change.description, change.impact) for change in compare_schemas([], [BASE])] == [
+        ("new table", ChangeImpact.SAFE)
     ]
     (change,) = compare_schemas([BASE], [])
-    assert (change.what, change.cost, change.accepted) == (
-        "the table is gone",
+    assert (change.description, change.impact, change.accepted) == (
+        "table removed",
         ChangeImpact.MIGRATION,
         False,
     )
@@ -203,16 +203,18 @@ def test_an_index_that_a_pattern_uses_cannot_go() -> None:
     """The catalogue knows who reads it: removing it is safe once nobody does."""
 
     def in_use(table: str, index: str) -> list[str]:
-        return [entry.place for entry in CATALOGUE.users_of(table, index)]
+        return [entry.qualified_name for entry in CATALOGUE.patterns_using_index(table, index)]
 
     without = replace(FIXTURES, indexes=())
     (league, live) = compare_schemas([FIXTURES], [without], in_use)
-    assert (league.cost, league.advice) == (
+    assert (league.impact, league.advice) == (
         ChangeImpact.IMPOSSIBLE,
         "still used by Fixtures.of_league",
     )
-    assert (live.cost, live.advice) == (ChangeImpact.IMPOSSIBLE, "still used by Fixtures.live")
-    assert {change.cost for change in compare_schemas([FIXTURES], [without])} == {ChangeImpact.SAFE}
+    assert (live.impact, live.advice) == (ChangeImpact.IMPOSSIBLE, "still used by Fixtures.live")
+    assert {change.impact for change in compare_schemas([FIXTURES], [without])} == {
+        ChangeImpact.SAFE
+    }
 
 
 def test_a_migration_is_accepted_when_the_major_version_was_raised_and_the_impossible_never() -> (
@@ -221,10 +223,10 @@ def test_a_migration_is_accepted_when_the_major_version_was_raised_and_the_impos
     after = replace(
         BASE, attributes=attributes(owner="S!"), ttl=None, indexes=(BY_OWNER,), version="2.0.0"
     )
-    changes = {change.what: change for change in compare_schemas([BASE], [after])}
-    assert changes["attribute note is gone"].accepted
-    assert changes["the version went from 1.2.3 to 2.0.0"].accepted
-    assert not changes["local index by-age is gone"].accepted
+    changes = {change.description: change for change in compare_schemas([BASE], [after])}
+    assert changes["attribute note removed"].accepted
+    assert changes["version changed from 1.2.3 to 2.0.0"].accepted
+    assert not changes["local index by-age removed"].accepted
     not_raised = compare_schemas([BASE], [replace(BASE, ttl=None, version="1.9.0")])
     assert [change.accepted for change in not_raised] == [False, False]
 
@@ -417,13 +419,13 @@ def test_any_single_change_of_any_table_is_found_and_classed(
     assume(mutated is not None)
     assert mutated is not None
     changes: list[SchemaChange] = compare_schemas([table], [mutated])
-    assert [change.cost for change in changes] == [cost]
+    assert [change.impact for change in changes] == [cost]
     assert changes[0].accepted == (name == "another major version")
 
 
 @pytest.mark.parametrize("version", ["", "1", "1.0", "v1.0.0", "1.0.0-beta", "01.0.0", "1.0.0.0"])
 def test_a_version_is_three_numbers(version: str) -> None:
     with pytest.raises(InvalidSchema, match=r"three numbers such as 1\.0\.0"):
-        version_of(replace(FOLLOWS, version=version))
+        parse_version(replace(FOLLOWS, version=version))
     with pytest.raises(InvalidSchema):
         compare_schemas([], [replace(FOLLOWS, version=version)])
