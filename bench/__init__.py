@@ -1,5 +1,5 @@
 """Benchmarks: `make bench`, or `python -m bench [--json FILE] [--only WORD]`.
 
-Machines are noisy, so no figure stands alone: each is measured beside a peer or the raw limit, in
-short rounds that take turns in one run, and what counts is the ratio.
+Machines are noisy, so no number is measured alone: each alternates with a baseline in short rounds
+of the same run, and the ratio is the result.
 """

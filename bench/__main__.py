@@ -1,4 +1,4 @@
-"""Runs the benchmarks, prints a table, and writes the figures as JSON."""
+"""Runs the benchmarks, prints a table, and writes the results as JSON."""
 
 import platform
 import shutil
@@ -24,42 +24,49 @@ from bench.scoreboard import scoreboard
 from bench.startup import startup
 from bench.store import beside_dynamodb_local, beside_raw, growth
 
-_COLUMNS = ("what", "µs an operation", "beside", "µs an operation", "ratio", "to reach", "")
+_COLUMNS = ("benchmark", "µs/op", "baseline", "µs/op", "ratio", "target", "met")
 
 
 def main(
     *,
-    json: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("bench.json"),
+    json: Annotated[Path, typer.Option(help="File for the results.")] = Path("bench.json"),
     only: Annotated[
         str,
         typer.Option(
-            help="Only the parts named: raw, growth, dynamodb, devices, history, collect…, scoreboard, push, live, cricket, startup."
+            help="Run the parts whose names contain this: raw, growth, dynamodb, devices, history,"
+            " collect, scoreboard, push, live, cricket, startup."
         ),
     ] = "",
-    rounds: Annotated[int, typer.Option(min=3, help="Turns that each pair of figures takes.")] = 9,
+    rounds: Annotated[int, typer.Option(min=3, help="Rounds per comparison.")] = 9,
     items: Annotated[
-        int, typer.Option(min=10_000, help="The larger number of items of the growth.")
+        int,
+        typer.Option(
+            min=10_000, help="Number of items in the larger table of the growth benchmark."
+        ),
     ] = 1_000_000,
     history: Annotated[
-        int, typer.Option(min=10_000, help="The longer history of a device.")
+        int, typer.Option(min=10_000, help="Number of readings in the longer device history.")
     ] = 1_000_000,
     players: Annotated[
-        int, typer.Option(min=1_000, help="How many players the scoreboard has.")
+        int, typer.Option(min=1_000, help="Number of scoreboard players.")
     ] = 1_000_000,
     fixtures: Annotated[
-        int, typer.Option(min=1_000, max=10_000, help="How many fixtures cricket syncs.")
+        int, typer.Option(min=1_000, max=10_000, help="Number of fixtures that cricket syncs.")
     ] = 10_000,
     seconds: Annotated[
-        int, typer.Option(min=1, help="How long each rate of devices and collect is to be held.")
+        int,
+        typer.Option(
+            min=1, help="Seconds of each constant-rate measurement of devices and collect."
+        ),
     ] = SECONDS,
     hours: Annotated[
         float,
-        typer.Option(min=0, help="How many hours' worth of requests devices take, for its memory."),
+        typer.Option(min=0, help="Hours' worth of requests for the memory benchmark of devices."),
     ] = 0,
 ) -> None:
-    """Measure the store on this machine, each figure beside a peer in the same run."""
+    """Run the benchmarks, each against a baseline in the same run."""
     console = Console()
-    begun = time.monotonic()
+    started = time.monotonic()
     parts = {
         "raw": beside_raw(rounds),
         "growth": growth(rounds, items),
@@ -76,21 +83,19 @@ def main(
     if hours:
         parts["devices-hours"] = lasting(hours)
     lines = uvloop.run(_collect(console, only, rounds, parts))
-    figures = {
+    results = {
         "machine": {
             "python": platform.python_version(),
             "sqlite": apsw.sqlite_lib_version(),
             "system": platform.platform(),
         },
-        "seconds": round(time.monotonic() - begun, 1),
+        "seconds": round(time.monotonic() - started, 1),
         "lines": [msgspec.to_builtins(line) for line in lines],
     }
-    json.write_bytes(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
-    console.print(f"{len(lines)} lines in {figures['seconds']} s, also in {json}")
+    json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
+    console.print(f"{len(lines)} results in {results['seconds']} s, written to {json}")
     if any(line.met is False for line in lines):
-        console.print(
-            "Not every goal was met in this run: on a busy machine, run it again before you believe it."
-        )
+        console.print("Some targets were missed; on a busy machine, run the benchmarks again.")
 
 
 async def _collect(
@@ -99,27 +104,27 @@ async def _collect(
     if shutil.which("java") and shutil.which("npm"):
         parts["dynamodb"] = beside_dynamodb_local(rounds)
     else:
-        console.print("DynamoDB Local is not measured: it needs Java and npm.")
+        console.print("Skipped DynamoDB Local: it needs Java and npm.")
     lines: list[Line] = []
     for name, part in parts.items():
         if only in name:
-            found = [line async for line in part]
-            _show(console, found)
-            lines += found
+            results = [line async for line in part]
+            _print_table(console, results)
+            lines += results
     return lines
 
 
-def _show(console: Console, lines: list[Line]) -> None:
+def _print_table(console: Console, lines: list[Line]) -> None:
     table = Table(*_COLUMNS, title=lines[0].section, title_justify="left")
     for line in lines:
         verdict = "" if line.met is None else ("yes" if line.met else "no")
-        figures = (
+        measurements = (
             f"{line.microseconds:,.1f}",
             line.peer,
             f"{line.peer_microseconds:,.1f}",
             f"{line.ratio:.3g}",
         )
-        table.add_row(line.what, *figures, line.goal, verdict)
+        table.add_row(line.what, *measurements, line.goal, verdict)
     console.print(table)
     for line in lines:
         if line.note:

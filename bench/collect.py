@@ -18,8 +18,8 @@ from pyreqwest.client import Client, ClientBuilder
 from bench.collect_raw import RawEvents
 from bench.collect_world import Person, World
 from bench.load import at_full_speed, at_rate
-from bench.programs import Program, started
-from bench.rounds import Line, Run, take_turns
+from bench.programs import Program, start_program
+from bench.rounds import Line, TimedRun, measure_alternately
 from tally.collect.repository.table import INBOX_SHARDS
 from tally.collect.wiring import REPOSITORIES
 from tally.sim.strava.core import OAuthApplication
@@ -100,10 +100,10 @@ async def opened(world: World) -> AsyncIterator[Club]:
             await world.settle(engine, folder)
             state = Path(made) / "strava.json"
             state.write_bytes(world.strava())
-            async with started(
-                "sim", "strava", "--port", "0", "--unlimited", "--state", str(state), given={}
+            async with start_program(
+                "sim", "strava", "--port", "0", "--unlimited", "--state", str(state), environment={}
             ) as strava:
-                given = {
+                environment = {
                     "TALLY_DATA_DIR": str(folder),
                     "TALLY_LOG_FORMAT": "json",
                     "TALLY_COLLECT_STRAVA_URL": strava.url,
@@ -111,7 +111,7 @@ async def opened(world: World) -> AsyncIterator[Club]:
                     "TALLY_COLLECT_STRAVA_CLIENT_SECRET": application.client_secret,
                 }
                 async with (
-                    started("serve", "--port", "0", given=given) as server,
+                    start_program("serve", "--port", "0", environment=environment) as server,
                     ClientBuilder().max_connections(256).build() as client,
                 ):
                     yield Club(server, strava, client, engine)
@@ -133,20 +133,20 @@ async def _held(club: Club, world: World, raw: RawEvents, seconds: int) -> Line:
     count = RATE * seconds
     before, used, theirs = (
         await club.figures(),
-        club.server.processor_seconds(),
-        club.strava.processor_seconds(),
+        club.server.cpu_seconds(),
+        club.strava.cpu_seconds(),
     )
     ours = await at_rate(club.tell, world.events(count), RATE)
     behind, begun = await club.waiting(), time.monotonic()
     await club.until_applied()
     caught_up = time.monotonic() - begun
-    used, theirs = club.server.processor_seconds() - used, club.strava.processor_seconds() - theirs
+    used, theirs = club.server.cpu_seconds() - used, club.strava.cpu_seconds() - theirs
     lag = Lag(before, await club.figures())
     peer = await at_rate(raw.receive, raw.numbers(count), RATE)
-    is_held = ours.holds(RATE, _MAX_SECONDS) and caught_up < _MAX_LAG
+    is_held = ours.meets(RATE, _MAX_SECONDS) and caught_up < _MAX_LAG
     note = (
-        f"{ours.told()}; lag {lag}; {behind} waiting when the last of {count} was told, {caught_up:.2f} s later none;"
-        f" {used / count * 1e3:.2f} ms of processor an event, {theirs / count * 1e3:.2f} ms of Strava's; raw: {peer.told()}"
+        f"{ours.describe()}; lag {lag}; {behind} waiting when the last of {count} was told, {caught_up:.2f} s later none;"
+        f" {used / count * 1e3:.2f} ms of processor an event, {theirs / count * 1e3:.2f} ms of Strava's; raw: {peer.describe()}"
     )
     mine, other = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
     goal = f"{RATE}/s, p99 < 50 ms, worker keeps up"
@@ -164,16 +164,16 @@ async def _held(club: Club, world: World, raw: RawEvents, seconds: int) -> Line:
 
 
 async def _full_speed(club: Club, world: World, raw: RawEvents) -> Line:
-    begun, used = time.perf_counter(), club.server.processor_seconds()
+    begun, used = time.perf_counter(), club.server.cpu_seconds()
     told = await at_full_speed(club.tell, world.events(_FULL_SPEED), _CLIENTS)
     await club.until_applied()
     mine = (time.perf_counter() - begun) / _FULL_SPEED * 1e6
-    used = (club.server.processor_seconds() - used) / _FULL_SPEED * 1e3
+    used = (club.server.cpu_seconds() - used) / _FULL_SPEED * 1e3
     peer = await at_full_speed(raw.whole, raw.numbers(_FULL_SPEED), 16)
     theirs = 1e6 / peer.rate
     note = (
-        f"{1e6 / mine:,.0f} events a second told and applied; webhooks {told.told()};"
-        f" {used:.2f} ms of processor an event; raw writes of an event {peer.told()}"
+        f"{1e6 / mine:,.0f} events a second told and applied; webhooks {told.describe()};"
+        f" {used:.2f} ms of processor an event; raw writes of an event {peer.describe()}"
     )
     what = "told and applied as fast as it goes"
     return Line(_SECTION, what, mine, "raw writes of an event", theirs, mine / theirs, note=note)
@@ -213,10 +213,10 @@ async def recomputes(rounds: int) -> AsyncIterator[Line]:
     async with opened(world) as club:
         for person, past in zip(world.people, world.pasts, strict=True):
             ours, peer = _recompute(club, person), _read(club, person)
-            mine, theirs, ratio = await take_turns(ours, peer, rounds)
-            used = club.server.processor_seconds()
+            mine, theirs, ratio = await measure_alternately(ours, peer, rounds)
+            used = club.server.cpu_seconds()
             asked = await ours()
-            used = (club.server.processor_seconds() - used) / asked * 1e3
+            used = (club.server.cpu_seconds() - used) / asked * 1e3
             note = f"{used:.1f} ms of processor, {mine / past:.1f} µs a workout"
             yield Line(
                 "recompute over HTTP",
@@ -229,7 +229,7 @@ async def recomputes(rounds: int) -> AsyncIterator[Line]:
             )
 
 
-def _recompute(club: Club, person: Person) -> Run:
+def _recompute(club: Club, person: Person) -> TimedRun:
     async def run() -> int:
         for _ in range(20):
             await club.recompute(person)
@@ -238,7 +238,7 @@ def _recompute(club: Club, person: Person) -> Run:
     return run
 
 
-def _read(club: Club, person: Person) -> Run:
+def _read(club: Club, person: Person) -> TimedRun:
     async def run() -> int:
         for _ in range(20):
             await RawEvents.read_past(club.store, person)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from bench.programs import Program, started
+from bench.programs import Program, start_program
 from tally.cricket.repository.repositories import REPOSITORIES
 from tally.cricket.wiring.backend import Cricket, open_cricket
 from tally.dependencies import Dependencies
@@ -48,7 +48,7 @@ async def outside(matches: int) -> AsyncIterator[Outside]:
     """SportMonks in a process of its own: so many matches to come, and one in its seventh over."""
     words = ("sim", "cricket", "--speed", "1", "--port", "0", "--cognito-port", "0")
     async with (
-        started(*words, given={}) as program,
+        start_program(*words, environment={}) as program,
         ClientBuilder().error_for_status(True).build() as client,
     ):
         control = f"{program.url}/_sim"
@@ -144,7 +144,7 @@ class Served:
 async def serving(directory: Path, api: str) -> AsyncIterator[Served]:
     """The server as its users start it, with every job running."""
     async with CognitoSimulator(SystemClock()).serving() as cognito:
-        given = {
+        environment = {
             "TALLY_DATA_DIR": str(directory),
             "TALLY_LOG_FORMAT": "json",
             "TALLY_CRICKET_SPORTMONKS_URL": api,
@@ -155,7 +155,7 @@ async def serving(directory: Path, api: str) -> AsyncIterator[Served]:
             "TALLY_CRICKET_CLIENT_ID": cognito.client_id,
         }
         async with (
-            started("serve", "cricket", "--port", "0", given=given) as program,
+            start_program("serve", "cricket", "--port", "0", environment=environment) as program,
             ClientBuilder().max_connections(256).build() as client,
         ):
             yield Served(program, client, cognito.user_token("ana"))

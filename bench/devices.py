@@ -14,11 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bench.load import Load, at_full_speed, at_rate, together
+from bench.devices_server import DevicesServer, open_devices_server
+from bench.load import Load, at_full_speed, at_rate, merge_loads
 from bench.programs import stolen_seconds
 from bench.readings import Boards, fill_history, hardware_id
-from bench.rounds import Line, take_turns
-from bench.served import Served, served
+from bench.rounds import Line, measure_alternately
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
 from tally.store.api import TransactionBatch, TransactionResult
 from tally.store.sqlite import SqliteEngine, open_sqlite
@@ -40,7 +40,7 @@ async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
     """Readings come in, at the rates to hold and as fast as they can."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
         async with (
-            served(Path(directory) / "served") as server,
+            open_devices_server(Path(directory) / "served") as server,
             raw_store(Path(directory) / "raw") as raw,
         ):
             # The server meets every board, and its caches fill, before anything is measured.
@@ -57,16 +57,16 @@ async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
             before = server.memory()
             await at_full_speed(server.post_data, boards.bodies(150 * seconds, 100), _CLIENTS)
             yield _memory(before, server.memory(), 15_000 * seconds)
-            async with served(Path(directory) / "served") as second:
+            async with open_devices_server(Path(directory) / "served") as second:
                 yield await _two_instances((server, second), boards, seconds)
 
 
 async def _held(
-    server: Served, raw: SqliteEngine, boards: Boards, wanted: tuple[int, int, int]
+    server: DevicesServer, raw: SqliteEngine, boards: Boards, wanted: tuple[int, int, int]
 ) -> Line:
     """The server, and the store by itself, in turns."""
     each, per_second, seconds = wanted
-    count, peers, used = per_second * seconds, list[Load](), server.processor_seconds()
+    count, peers, used = per_second * seconds, list[Load](), server.cpu_seconds()
 
     async def in_between() -> None:
         peers.append(
@@ -76,9 +76,9 @@ async def _held(
         )
 
     rounds = await _in_rounds(server.post_data, boards, wanted, in_between)
-    used = (server.processor_seconds() - used) / (len(rounds) * count * each) * 1e6
-    ours, peer = together(_calm(rounds) or [load for _, load in rounds]), together(peers)
-    note = f"{ours.told(each)}; {_told(rounds)}; {used:.0f} µs of processor a reading; raw: {peer.told(each)}"
+    used = (server.cpu_seconds() - used) / (len(rounds) * count * each) * 1e6
+    ours, peer = merge_loads(_calm(rounds) or [load for _, load in rounds]), merge_loads(peers)
+    note = f"{ours.describe(each)}; {_told(rounds)}; {used:.0f} µs of processor a reading; raw: {peer.describe(each)}"
     half, raw_half = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
     what, goal = (
         f"{per_second * each:,} readings a second, {each} in a request",
@@ -127,7 +127,7 @@ def _calm(rounds: Sequence[tuple[float, Load]]) -> list[Load]:
 def _is_held(rounds: Sequence[tuple[float, Load]], per_second: int) -> bool | None:
     """Whether the rate was held; None if the machine was never ours."""
     calm = _calm(rounds)
-    return together(calm).holds(per_second, _MAX_SECONDS) if calm else None
+    return merge_loads(calm).meets(per_second, _MAX_SECONDS) if calm else None
 
 
 def _told(rounds: Sequence[tuple[float, Load]]) -> str:
@@ -137,16 +137,20 @@ def _told(rounds: Sequence[tuple[float, Load]]) -> str:
     )
 
 
-async def _full_speed(server: Served, raw: SqliteEngine, boards: Boards, requests: int) -> Line:
+async def _full_speed(
+    server: DevicesServer, raw: SqliteEngine, boards: Boards, requests: int
+) -> Line:
     each = 100
     bodies = boards.bodies(requests, each)
-    used = server.processor_seconds()
+    used = server.cpu_seconds()
     ours = await at_full_speed(server.post_data, bodies, _CLIENTS)
-    used = (server.processor_seconds() - used) / (requests * each) * 1e6
+    used = (server.cpu_seconds() - used) / (requests * each) * 1e6
     peer = await at_full_speed(
         _into(raw), boards.transactions(requests, each, _now_ms() // 1000), _CLIENTS
     )
-    note = f"{ours.told(each)}; {used:.0f} µs of processor a reading; raw: {peer.told(each)}"
+    note = (
+        f"{ours.describe(each)}; {used:.0f} µs of processor a reading; raw: {peer.describe(each)}"
+    )
     mine, theirs = 1e6 / ours.rate / each, 1e6 / peer.rate / each
     what = f"as fast as {_CLIENTS} clients go, {each} in a request"
     return Line(_OVER_HTTP, what, mine, "raw store", theirs, mine / theirs, note=note)
@@ -156,7 +160,7 @@ async def lasting(hours: float) -> AsyncIterator[Line]:
     """As many requests of one reading as boards send in so many hours, at ten times their pace: memory stays as it was."""
     count = int(hours * _AN_HOUR)
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
-        async with served(Path(directory)) as server:
+        async with open_devices_server(Path(directory)) as server:
             boards = Boards(_FLEET, _now_ms())
             # Every board is met, and all caches have their size, before memory is looked at.
             await at_full_speed(
@@ -176,7 +180,9 @@ async def lasting(hours: float) -> AsyncIterator[Line]:
     yield _memory(before, after, count, f"; {slowest}")
 
 
-async def _two_instances(servers: tuple[Served, Served], boards: Boards, seconds: int) -> Line:
+async def _two_instances(
+    servers: tuple[DevicesServer, DevicesServer], boards: Boards, seconds: int
+) -> Line:
     """The same from two programs that share a data directory, each of which gets every other request."""
     each, per_second, turns, fastest = 100, 200, cycle(servers), list[Load]()
 
@@ -188,11 +194,9 @@ async def _two_instances(servers: tuple[Served, Served], boards: Boards, seconds
 
     await at_full_speed(post, boards.bodies(_BOARDS, 1), _CLIENTS)
     rounds = await _in_rounds(post, boards, (each, per_second, seconds), in_between)
-    ours, most = together(_calm(rounds) or [load for _, load in rounds]), together(fastest)
+    ours, most = merge_loads(_calm(rounds) or [load for _, load in rounds]), merge_loads(fastest)
     mine, theirs = ours.quantile(0.5) * 1e6, most.quantile(0.5) * 1e6
-    note = (
-        f"{ours.told(each)}; {_told(rounds)}; as fast as {_CLIENTS} clients go: {most.told(each)}"
-    )
+    note = f"{ours.describe(each)}; {_told(rounds)}; as fast as {_CLIENTS} clients go: {most.describe(each)}"
     what, is_held = (
         f"{per_second * each:,} readings a second, two instances",
         _is_held(rounds, per_second),
@@ -254,7 +258,7 @@ async def histories(rounds: int, readings: int) -> AsyncIterator[Line]:
             path = engine.path
         for board, count in ((few, 1_000), (many, readings)):
             fill_history(path, board, count, now)
-        async with served(Path(directory)) as server:
+        async with open_devices_server(Path(directory)) as server:
             for board in (few, many):
                 await server.post_data(_hello(board))
             section = f"reads over HTTP, history of 1,000 and {readings:,} readings"
@@ -263,7 +267,7 @@ async def histories(rounds: int, readings: int) -> AsyncIterator[Line]:
                     _reads(server, board, count, now, path_of)
                     for board, count in ((many, readings), (few, 1_000))
                 )
-                mine, theirs, ratio = await take_turns(ours, peer, rounds)
+                mine, theirs, ratio = await measure_alternately(ours, peer, rounds)
                 yield Line(
                     section,
                     what,
@@ -276,7 +280,9 @@ async def histories(rounds: int, readings: int) -> AsyncIterator[Line]:
                 )
 
 
-def _reads(server: Served, board: str, count: int, now: int, path_of: Callable[[int], str]) -> Any:
+def _reads(
+    server: DevicesServer, board: str, count: int, now: int, path_of: Callable[[int], str]
+) -> Any:
     chance = Random(count)
 
     async def run() -> int:

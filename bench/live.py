@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from bench.live_world import Ground, OnTheAir, fill, ground
 from bench.push import agree_on_a_token, client_of, memory, simulated, through_clients
-from bench.rounds import Line, take_turns
+from bench.rounds import Line, measure_alternately
 from tally.cricket.apns.gateway import ApnsGateway, open_apns
 from tally.cricket.model.push import Priority, PushResult
 from tally.kit.clock import SystemClock
@@ -101,7 +101,7 @@ async def _by_tokens(here: Ground, settings: Settings, crowd: Crowd, turns: int)
         tokens = (secrets.token_hex(80) for _ in range(crowd.followers))
         return await through_clients(clients, settings, tokens, _payload(here))
 
-    mine, theirs, ratio = await take_turns(ours, raw, turns)
+    mine, theirs, ratio = await measure_alternately(ours, raw, turns)
     for client in clients:
         await client.close()
     note = (

@@ -1,4 +1,4 @@
-"""Load at a fixed rate or as fast as it goes, bounded in count and time, and how long each answer took."""
+"""Generates load at a constant rate or at full speed, and measures the latency of each request."""
 
 import asyncio
 import gc
@@ -10,14 +10,14 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 Send: TypeAlias = Callable[[Any], Awaitable[object]]
-# A server that has fallen this far behind gets no more at once, and no more at all after three
-# times the time.
-MAX_UNDER_WAY = 256
-_PATIENCE = 3
+# More requests than this are never in flight, and an overloaded run ends after three times its
+# planned duration.
+MAX_IN_FLIGHT = 256
+_MAX_OVERRUN = 3
 
 
 class Load(Struct, frozen=True):
-    """What was measured: how many were answered in how many seconds, and each answer's seconds, sorted."""
+    """The result of a run: requests, duration in seconds, and sorted latencies."""
 
     count: int
     seconds: float
@@ -30,25 +30,25 @@ class Load(Struct, frozen=True):
     def quantile(self, share: float) -> float:
         return self.latencies[min(len(self.latencies) - 1, int(share * len(self.latencies)))]
 
-    def holds(self, per_second: float, most: float) -> bool:
-        """Whether so many a second were answered, 99 of 100 within `most` seconds."""
-        return self.rate >= 0.98 * per_second and self.quantile(0.99) < most
+    def meets(self, per_second: float, max_seconds: float) -> bool:
+        """Return whether the rate was reached with a p99 below `max_seconds`."""
+        return self.rate >= 0.98 * per_second and self.quantile(0.99) < max_seconds
 
-    def told(self, each: int = 1) -> str:
-        """In words; `each` is how many things one request carries."""
+    def describe(self, batch_size: int = 1) -> str:
+        """Return the rate and quantiles as text; a request carries `batch_size` items."""
         p50, p99 = self.quantile(0.5) * 1000, self.quantile(0.99) * 1000
-        return f"{self.rate * each:,.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+        return f"{self.rate * batch_size:,.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms"
 
 
-def together(loads: Sequence[Load]) -> Load:
-    """Several rounds as one."""
+def merge_loads(loads: Sequence[Load]) -> Load:
+    """Combine several runs."""
     latencies = sorted(latency for load in loads for latency in load.latencies)
     return Load(sum(load.count for load in loads), sum(load.seconds for load in loads), latencies)
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """What this process throws away is looked for before and after: a pause of its own would be taken for the server's."""
+def _without_gc() -> Iterator[None]:
+    """Disable garbage collection: a pause of this process would look like server latency."""
     gc.collect()
     gc.disable()
     try:
@@ -58,8 +58,8 @@ def _undisturbed() -> Iterator[None]:
 
 
 async def at_rate(send: Send, work: Sequence[Any], per_second: float) -> Load:
-    """Send each at its own moment, whether or not those before were answered; late answers count from that moment."""
-    with _undisturbed():
+    """Send each request at its due time, and measure the latency from then (open loop)."""
+    with _without_gc():
         return await _at_rate(send, work, per_second)
 
 
@@ -68,20 +68,20 @@ async def _at_rate(send: Send, work: Sequence[Any], per_second: float) -> Load:
     running: set[asyncio.Task[None]] = set()
     started = time.perf_counter()
 
-    async def one(content: Any, due: float) -> None:
+    async def send_one(content: Any, due: float) -> None:
         await send(content)
         latencies.append(time.perf_counter() - due)
 
     for number, content in enumerate(work):
         due = started + number / per_second
         wait = due - time.perf_counter()
-        if -wait > _PATIENCE * len(work) / per_second:
+        if -wait > _MAX_OVERRUN * len(work) / per_second:
             break
         if wait > 0:
             await asyncio.sleep(wait)
-        while len(running) >= MAX_UNDER_WAY:
+        while len(running) >= MAX_IN_FLIGHT:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        task = asyncio.create_task(one(content, due))
+        task = asyncio.create_task(send_one(content, due))
         running.add(task)
         task.add_done_callback(running.discard)
     while running:
@@ -90,16 +90,16 @@ async def _at_rate(send: Send, work: Sequence[Any], per_second: float) -> Load:
 
 
 async def at_full_speed(send: Send, work: Sequence[Any], clients: int) -> Load:
-    """So many clients, each sending the next as soon as its last was answered."""
-    waiting: Iterator[Any] = iter(work)
+    """Send with `clients` clients, each one request at a time (closed loop)."""
+    remaining: Iterator[Any] = iter(work)
     latencies: list[float] = []
     started = time.perf_counter()
 
     async def client() -> None:
-        for content in waiting:
-            begun = time.perf_counter()
+        for content in remaining:
+            sent_at = time.perf_counter()
             await send(content)
-            latencies.append(time.perf_counter() - begun)
+            latencies.append(time.perf_counter() - sent_at)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):

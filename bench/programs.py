@@ -1,4 +1,4 @@
-"""Programs of ours in processes of their own, as their users start them, and what they cost: memory and processor time."""
+"""Starts Tally as a separate process and measures its memory and CPU time."""
 
 import asyncio
 import os
@@ -10,30 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TICK = os.sysconf("SC_CLK_TCK")
-_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+_URL = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that listens."""
+    """A running server process."""
 
     url: str
     pid: int
 
     def memory(self) -> float:
-        """Resident megabytes of its own; the pages of the database file that are mapped belong to the system's cache."""
+        """Return anonymous resident memory in MB; mapped database pages are page cache."""
         return sum(_memory(pid) for pid in self._processes())
 
-    def processor_seconds(self) -> float:
-        """Processor time used so far, by all threads."""
-        return sum(_processor_seconds(pid) for pid in self._processes())
+    def cpu_seconds(self) -> float:
+        """Return the CPU time used so far by all threads."""
+        return sum(_cpu_seconds(pid) for pid in self._processes())
 
     def _processes(self) -> list[int]:
-        """The program, and what it has started: the store's scribe."""
-        started = Path(f"/proc/{self.pid}/task").glob("*/children")
+        """Return the program and its children, such as the store's writer process."""
+        files = Path(f"/proc/{self.pid}/task").glob("*/children")
         return [
             self.pid,
-            *(int(pid) for each in started for pid in each.read_text(encoding="utf-8").split()),
+            *(int(pid) for file in files for pid in file.read_text(encoding="utf-8").split()),
         ]
 
 
@@ -42,56 +42,56 @@ def _memory(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024
 
 
-def _processor_seconds(pid: int) -> float:
+def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def stolen_seconds() -> float:
-    """Processor time that this machine wanted and its host gave to another, since it started."""
+    """Return the CPU time that the hypervisor gave to other machines since boot."""
     fields = Path("/proc/stat").read_text(encoding="utf-8").split()
     return int(fields[8]) / _TICK
 
 
 @asynccontextmanager
-async def started(*words: str, given: Mapping[str, str]) -> AsyncIterator[Program]:
-    """`tally` with these words and no settings but those given, once it has said where it listens; stopped at the end."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
-    } | dict(given)
+async def start_program(*arguments: str, environment: Mapping[str, str]) -> AsyncIterator[Program]:
+    """Run `tally` with only the settings in `environment`; yield when it listens."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tally.cli",
-        *words,
-        env=environment,
+        *arguments,
+        env=inherited | dict(environment),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
     if program.stdout is None:
         raise AssertionError("the program has no output")
-    reading = None
+    drain_task = None
     try:
-        url = await _address(program.stdout)
-        # What it says later is read too, or it would wait for a reader one day.
-        reading = asyncio.create_task(_drain(program.stdout))
+        url = await _read_url(program.stdout)
+        # Reading the rest of the output keeps the pipe from filling up.
+        drain_task = asyncio.create_task(_drain(program.stdout))
         yield Program(url, program.pid)
     finally:
         if program.returncode is None:
             program.terminate()
         await program.wait()
-        if reading is not None:
-            await reading
+        if drain_task is not None:
+            await drain_task
 
 
-async def _address(output: asyncio.StreamReader) -> str:
-    said = b""
+async def _read_url(output: asyncio.StreamReader) -> str:
+    text = b""
     while line := await output.readline():
-        said += line
-        found = _ADDRESS.search(line.decode(errors="replace"))
+        text += line
+        found = _URL.search(line.decode(errors="replace"))
         if found:
             return found[0]
-    raise AssertionError(f"it ended before it listened: {said.decode(errors='replace')[-2000:]}")
+    raise AssertionError(
+        f"the program ended before it listened: {text.decode(errors='replace')[-2000:]}"
+    )
 
 
 async def _drain(output: asyncio.StreamReader) -> None:

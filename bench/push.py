@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pyreqwest.client import Client, ClientBuilder
 
-from bench.rounds import Line, take_turns
+from bench.rounds import Line, measure_alternately
 from tally.cricket.apns.gateway import ApnsGateway, open_apns
 from tally.cricket.apns.provider_token import ProviderToken
 from tally.cricket.model.payloads import max_content_bytes, update_payload
@@ -53,7 +53,7 @@ async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
             async def raw() -> int:
                 return await through_clients(clients, settings, iter(tokens), payload)
 
-            mine, theirs, ratio = await take_turns(ours, raw, rounds)
+            mine, theirs, ratio = await measure_alternately(ours, raw, rounds)
             note = f"{1e6 / mine:,.0f}/s; raw: {1e6 / theirs:,.0f}/s"
             what = f"{PUSHES:,} pushes of {len(payload):,} bytes to as many tokens"
             yield Line(

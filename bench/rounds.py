@@ -1,4 +1,7 @@
-"""Two things measured in turns, so that a noisy moment hits both; the ratio is the median of the rounds' ratios."""
+"""Compares two workloads in alternating rounds, so that noise affects both.
+
+The ratio is the median of the ratios of the rounds.
+"""
 
 import statistics
 import time
@@ -6,12 +9,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Run: TypeAlias = Callable[[], Awaitable[int]]
+TimedRun: TypeAlias = Callable[[], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of the result: what was measured, our cost and the peer's, in microseconds an operation, and what to reach."""
+    """One result: the cost of a benchmark and of its baseline in µs per operation, and the target.
+
+    The fields are the columns of the report.
+    """
 
     section: str
     what: str
@@ -24,16 +30,19 @@ class Line:
     note: str = ""
 
 
-async def take_turns(ours: Run, peer: Run, rounds: int) -> tuple[float, float, float]:
-    """Median microseconds an operation of both, and the median of ours / peer."""
+async def measure_alternately(
+    ours: TimedRun, peer: TimedRun, rounds: int
+) -> tuple[float, float, float]:
+    """Return the median µs per operation of both, and the median of ours / peer."""
     await ours()
     await peer()
     costs = [(await _cost(ours), await _cost(peer)) for _ in range(rounds)]
-    mine, theirs = (statistics.median(column) for column in zip(*costs, strict=True))
-    return mine, theirs, statistics.median(one / other for one, other in costs)
+    our_median, peer_median = (statistics.median(column) for column in zip(*costs, strict=True))
+    ratio = statistics.median(our_cost / peer_cost for our_cost, peer_cost in costs)
+    return our_median, peer_median, ratio
 
 
-async def _cost(run: Run) -> float:
-    begun = time.perf_counter()
+async def _cost(run: TimedRun) -> float:
+    started = time.perf_counter()
     count = await run()
-    return (time.perf_counter() - begun) / count * 1e6
+    return (time.perf_counter() - started) / count * 1e6

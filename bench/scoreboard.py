@@ -91,7 +91,7 @@ async def _updates_without_redis(
 ) -> Line:
     """Slower, and none refused: PostgreSQL counts ranks for all who wait at once."""
     ours, used, refused = await _at_the_rate(world, players, seconds, world.without_redis)
-    note = f"{ours.told()}, {used:.0f} µs of the server's processor each; {refused} refused"
+    note = f"{ours.describe()}, {used:.0f} µs of the server's processor each; {refused} refused"
     what = f"PATCH /scores, {_PER_SECOND} a second, Redis away"
     return Line(
         section, what, ours.quantile(0.5) * 1e6, "", 0, 0, "none refused", not refused, note
@@ -112,9 +112,9 @@ async def _at_the_rate(
         except AssertionError as error:
             refused.append(error)
 
-    used = server.processor_seconds()
+    used = server.cpu_seconds()
     ours = await at_rate(send, await world.trades(players, _PER_SECOND * seconds), _PER_SECOND)
-    return ours, (server.processor_seconds() - used) / ours.count * 1e6, len(refused)
+    return ours, (server.cpu_seconds() - used) / ours.count * 1e6, len(refused)
 
 
 async def _updates_at_full_speed(
@@ -132,9 +132,9 @@ async def _reads(section: str, world: World, seconds: int) -> Line:
         f"/leaderboard?limit=10&offset={world.chance.randrange(0, 1000)}"
         for _ in range(_PER_SECOND * seconds)
     ]
-    used = world.programs[0].processor_seconds()
+    used = world.programs[0].cpu_seconds()
     ours = await at_rate(world.get, asks, _PER_SECOND)
-    used = (world.programs[0].processor_seconds() - used) / ours.count * 1e6
+    used = (world.programs[0].cpu_seconds() - used) / ours.count * 1e6
     peer = await at_rate(_raw_read(world), range(_PER_SECOND * seconds), _PER_SECOND)
     return _held(
         section,
@@ -178,17 +178,23 @@ def _held(
     section: str, what: str, ours: Load, peer: tuple[str, Load], *, most: float, used: float
 ) -> Line:
     name, raw = peer
-    is_held = ours.holds(_PER_SECOND, most)
+    is_held = ours.meets(_PER_SECOND, most)
     mine, theirs = ours.quantile(0.5) * 1e6, raw.quantile(0.5) * 1e6
     goal = f"p99 < {most * 1000:.0f} ms"
-    note = f"{ours.told()}, {used:.0f} µs of the server's processor each; raw: {raw.told()}"
+    note = f"{ours.describe()}, {used:.0f} µs of the server's processor each; raw: {raw.describe()}"
     return Line(section, what, mine, name, theirs, mine / theirs, goal, is_held, note)
 
 
 def _compared(section: str, what: str, ours: Load, name: str, peer: Load) -> Line:
     mine, theirs = 1e6 / ours.rate, 1e6 / peer.rate
     return Line(
-        section, what, mine, name, theirs, mine / theirs, note=f"{ours.told()}; raw: {peer.told()}"
+        section,
+        what,
+        mine,
+        name,
+        theirs,
+        mine / theirs,
+        note=f"{ours.describe()}; raw: {peer.describe()}",
     )
 
 

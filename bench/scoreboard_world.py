@@ -14,7 +14,7 @@ from random import Random
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from bench.programs import Program, started
+from bench.programs import Program, start_program
 from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
 from tally.kit.clock import SystemClock
@@ -174,9 +174,9 @@ async def scoreboard_world(directory: Path, servers: int = 2) -> AsyncIterator[W
         redis_url = await stack.enter_async_context(open_valkey(directory, clock))
 
         async def serve(redis: str) -> Program:
-            given = _given(directory, dsn, redis)
+            environment = _given(directory, dsn, redis)
             return await stack.enter_async_context(
-                started("serve", "scoreboard", "--port", "0", given=given)
+                start_program("serve", "scoreboard", "--port", "0", environment=environment)
             )
 
         programs = [await serve(redis_url) for _ in range(servers)]

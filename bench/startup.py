@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
-from bench.rounds import Line, take_turns
+from bench.rounds import Line, measure_alternately
 
 MAX_RATIO = 2.0
 EMPTY_PROGRAM = """
@@ -37,7 +37,7 @@ async def startup(rounds: int) -> AsyncIterator[Line]:
         for option, empty_option in (("--help", "--help"), ("--version", "run")):
             run_tally = partial(_run, "-m", "tally.cli", option)
             run_empty = partial(_run, str(empty), empty_option)
-            ours, peer, ratio = await take_turns(run_tally, run_empty, rounds)
+            ours, peer, ratio = await measure_alternately(run_tally, run_empty, rounds)
             yield Line(
                 section="startup",
                 what=f"tally {option}",

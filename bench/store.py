@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.raw import PER_BOARD, READINGS, Raw
-from bench.rounds import Line, Run, take_turns
+from bench.rounds import Line, TimedRun, measure_alternately
 from bench.workload import Workload
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tests.store.emulators import local_engine
@@ -36,7 +36,7 @@ async def beside_raw(rounds: int) -> AsyncIterator[Line]:
         async def raw_pairs() -> int:
             return await raw.updates(25, 2 * _CLIENTS) // 2
 
-        lines: list[tuple[str, Run, Run, float]] = [
+        lines: list[tuple[str, TimedRun, TimedRun, float]] = [
             ("durable put, alone", lambda: ours.puts(1, 200), lambda: raw.puts(200, 1), 2.0),
             (
                 f"durable put, {_CLIENTS} at once",
@@ -65,7 +65,7 @@ async def beside_raw(rounds: int) -> AsyncIterator[Line]:
             ),
         ]
         for what, run, peer, most in lines:
-            mine, theirs, ratio = await take_turns(run, peer, rounds)
+            mine, theirs, ratio = await measure_alternately(run, peer, rounds)
             goal = f"at most {most:g} times raw" if most else ""
             yield Line(
                 "beside raw SQLite",
@@ -84,7 +84,7 @@ async def growth(rounds: int, items: int) -> AsyncIterator[Line]:
     few, many = 1_000 // PER_BOARD, items // PER_BOARD
     async with filled_engine(few) as (small_engine, _), filled_engine(many) as (large_engine, _):
         small, large = Workload(small_engine, few), Workload(large_engine, many)
-        lines: list[tuple[str, Run, Run]] = [
+        lines: list[tuple[str, TimedRun, TimedRun]] = [
             ("get", lambda: large.gets(1, 3_000), lambda: small.gets(1, 3_000)),
             (f"query of {PER_BOARD}", lambda: large.queries(1, 800), lambda: small.queries(1, 800)),
             (
@@ -99,7 +99,7 @@ async def growth(rounds: int, items: int) -> AsyncIterator[Line]:
             ),
         ]
         for what, run, peer in lines:
-            mine, theirs, ratio = await take_turns(run, peer, rounds)
+            mine, theirs, ratio = await measure_alternately(run, peer, rounds)
             where = f"growth from 1,000 to {items:,} items"
             yield Line(
                 where, what, mine, "1,000 items", theirs, ratio, "at most 1.5 times", ratio <= 1.5
@@ -113,7 +113,7 @@ async def beside_dynamodb_local(rounds: int) -> AsyncIterator[Line]:
         await emulator.ensure_table(READINGS)
         ours, theirs = Workload(engine, boards), Workload(emulator, boards)
         await theirs.fill()
-        lines: list[tuple[str, Run, Run]] = [
+        lines: list[tuple[str, TimedRun, TimedRun]] = [
             ("durable put, alone", lambda: ours.puts(1, 100), lambda: theirs.puts(1, 50)),
             (
                 f"durable put, {_CLIENTS} at once",
@@ -134,7 +134,7 @@ async def beside_dynamodb_local(rounds: int) -> AsyncIterator[Line]:
             ),
         ]
         for what, run, peer in lines:
-            mine, other, ratio = await take_turns(run, peer, rounds)
+            mine, other, ratio = await measure_alternately(run, peer, rounds)
             yield Line(
                 "beside DynamoDB Local (in memory)",
                 what,
