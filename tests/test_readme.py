@@ -107,7 +107,9 @@ def test_each_backend_answers_its_request(tmp_path: Path) -> None:
     need_program("curl", "curl")
     [requests] = [block for block in blocks("sh") if "curl" in block]
     backends = "collect,cricket,devices,scoreboard"
-    with started(tmp_path, "up", "--port", "0", TALLY_BACKENDS=backends) as program:
+    with started(
+        tmp_path, "up", "--port", "0", TALLY_BACKENDS=backends, TALLY_LOG_LEVEL="error"
+    ) as program:
         assert program.stdout is not None
         output = read_until(program.stdout, "Press Ctrl-C to stop")
         [url] = re.findall(r"(http://\S+)/health\b", output)[:1]

@@ -1,0 +1,1 @@
+"""Runs the programs of `examples/` as a reader would: as programs, against a real server."""
