@@ -123,7 +123,7 @@ class World:
         made = []
         for number in range(count):
             player, action_id = players[number % len(players)], new_uuid()
-            token = tokens.make(CompletedAction(action_id, player.user_id, 10_000, now, expires))
+            token = tokens.issue(CompletedAction(action_id, player.user_id, 10_000, now, expires))
             body = {"action_token": token, "score_delta": points or self.chance.randint(1, 100)}
             made.append(Trade(player, hash_token(token), action_id, msgspec.json.encode(body)))
         columns = [trade.action_id for trade in made], [trade.player.user_id for trade in made]
@@ -182,7 +182,7 @@ async def scoreboard_world(directory: Path, servers: int = 2) -> AsyncIterator[W
         programs = [await serve(redis_url) for _ in range(servers)]
         without_redis = await serve("unix:///nowhere")
         figures = StorageMetrics(Metrics())
-        limits = PoolLimits(most=10, statement_seconds=600)
+        limits = PoolLimits(max_connections=10, statement_seconds=600)
         database = await stack.enter_async_context(open_database_pool(dsn, clock, figures, limits))
         redis = await stack.enter_async_context(open_redis(redis_url, clock, figures, seconds=30))
         client = await stack.enter_async_context(

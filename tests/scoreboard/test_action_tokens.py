@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tally.errors import Invalid
 from tally.kit.keyring import Key, Keyring
 from tally.scoreboard.model import MAX_ACTION_ID_LENGTH, MAX_ACTION_SCORE, CompletedAction
-from tally.scoreboard.service.action_tokens import MAX_TOKEN, ActionTokens, hash_token
+from tally.scoreboard.service.action_tokens import MAX_TOKEN_LENGTH, ActionTokens, hash_token
 from tally.settings import Secret
 
 OLD, NEW = (
@@ -38,7 +38,7 @@ def signed(payload: bytes, secret: Secret = NEW) -> str:
 
 def check_refused(token: str, tokens: ActionTokens = TOKENS) -> None:
     with pytest.raises(Invalid, match="Invalid action token") as refused:
-        tokens.open(token)
+        tokens.verify(token)
     assert refused.value.code == "invalid_action_token"
 
 
@@ -47,8 +47,8 @@ def check_refused(token: str, tokens: ActionTokens = TOKENS) -> None:
     st.integers(1, MAX_ACTION_SCORE),
 )
 def test_what_was_signed_is_what_is_read(action_id: str, max_score: int) -> None:
-    token = TOKENS.make(action(action_id, max_score))
-    opened = TOKENS.open(token)
+    token = TOKENS.issue(action(action_id, max_score))
+    opened = TOKENS.verify(token)
     assert (opened.action_id, opened.user_id, opened.max_score, opened.expires_at) == (
         action_id,
         USER,
@@ -56,7 +56,7 @@ def test_what_was_signed_is_what_is_read(action_id: str, max_score: int) -> None
         NOW,
     )
     assert opened.token_hash == hash_token(token)
-    assert len(token) <= MAX_TOKEN
+    assert len(token) <= MAX_TOKEN_LENGTH
 
 
 @given(st.data())
@@ -64,7 +64,7 @@ def test_a_token_with_any_character_changed_added_or_missing_is_refused(
     data: st.DataObject,
 ) -> None:
     """Also where base 64 would read the same bytes from it: one token has one spelling."""
-    token = TOKENS.make(action())
+    token = TOKENS.issue(action())
     place = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.sampled_from("AQgw019-_=+/. \n\u00e9"))
     changed = {
@@ -108,7 +108,7 @@ def test_a_payload_that_we_would_not_make_is_refused_however_well_it_is_signed(
         "expires_at": 1,
         "key_id": Key.of(NEW).key_id,
     }
-    assert TOKENS.open(signed(json.dumps(told).encode())).max_score == 100
+    assert TOKENS.verify(signed(json.dumps(told).encode())).max_score == 100
     check_refused(signed(json.dumps(told | change).encode()))
 
 
@@ -119,15 +119,15 @@ def test_a_payload_that_is_no_such_json_is_refused(payload: bytes) -> None:
 
 def test_a_token_of_a_key_that_was_taken_away_is_refused() -> None:
     """While the old key is on the ring its tokens hold, whichever key signs now."""
-    token = ActionTokens(Keyring([OLD])).make(action())
-    assert TOKENS.open(token).action_id == "level-3"
+    token = ActionTokens(Keyring([OLD])).issue(action())
+    assert TOKENS.verify(token).action_id == "level-3"
     check_refused(token, ActionTokens(Keyring([NEW])))
 
 
 def test_a_token_re_signed_with_another_key_is_refused() -> None:
     """Whoever knows the payload, and not the key, cannot make it hold."""
-    payload, _, _ = TOKENS.make(action()).partition(".")
+    payload, _, _ = TOKENS.issue(action()).partition(".")
     content = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
-    assert TOKENS.open(signed(content)).action_id == "level-3"
+    assert TOKENS.verify(signed(content)).action_id == "level-3"
     check_refused(signed(content, OLD))
     check_refused(signed(content, Secret("somebody's own key of 32 characters")))

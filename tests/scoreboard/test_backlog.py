@@ -47,7 +47,7 @@ def test_who_has_left_is_removed_and_not_shown_again() -> None:
 
 
 def test_too_many_are_let_go_and_the_board_is_to_be_rebuilt() -> None:
-    backlog = Backlog(most=3)
+    backlog = Backlog(max_pending=3)
     for number in range(4):
         backlog.add_score(score(f"p{number}", number))
     assert backlog.needs_rebuild
@@ -56,10 +56,10 @@ def test_too_many_are_let_go_and_the_board_is_to_be_rebuilt() -> None:
 
 
 def test_of_too_many_void_tokens_the_oldest_are_let_go() -> None:
-    backlog = Backlog(most=3)
+    backlog = Backlog(max_pending=3)
     for number in range(5):
         backlog.add_revoked_token(str(number), NOW)
-    assert [token_hash for token_hash, _ in backlog.void()] == ["2", "3", "4"]
+    assert [token_hash for token_hash, _ in backlog.revoked_tokens()] == ["2", "3", "4"]
     assert backlog.is_revoked_token("4")
     assert not backlog.is_revoked_token("1")
 
@@ -77,7 +77,7 @@ async def test_a_local_window_lets_one_in_as_soon_as_the_oldest_has_left() -> No
 
 
 def test_local_windows_are_bounded_and_forget_whom_they_have_not_seen_longest() -> None:
-    windows = LocalSlidingWindows(ManualClock(), most_keys=2)
+    windows = LocalSlidingWindows(ManualClock(), max_keys=2)
     assert windows.hit("score", "ana", 1).is_allowed
     assert windows.hit("score", "ben", 1).is_allowed
     assert not windows.hit("score", "ana", 1).is_allowed

@@ -11,11 +11,7 @@ from tally.console.formatting import format_duration, format_rate, format_size
 from tally.errors import TallyError, Unavailable
 from tally.kit import logs
 from tally.kit.clock import DeadlineExceeded, finish_within
-from tally.scoreboard.repository.server_stats import (
-    DatabaseStats,
-    read_cache_stats,
-    read_database_stats,
-)
+from tally.scoreboard.model import DatabaseStats
 from tally.scoreboard.wiring import Scoreboard
 from tally.store.errors import StoreError
 from tally.store.sqlite.engine import SqliteEngine
@@ -103,12 +99,12 @@ class EngineStatusReader:
     async def _postgresql(self) -> Facts:
         if self._scoreboard is None:
             raise Unavailable("This instance does not run the scoreboard")
-        stats = await read_database_stats(self._scoreboard.database)
+        stats = await self._scoreboard.services.server_stats.read_database()
         return (
             ("Size", format_size(stats.size)),
             ("Connections", str(stats.connections)),
             ("Transactions", self._transactions(stats)),
-            ("Cache hit ratio", f"{stats.from_memory:.1%}"),
+            ("Cache hit ratio", f"{stats.cache_hit_ratio:.1%}"),
         )
 
     def _transactions(self, stats: DatabaseStats) -> str:
@@ -134,13 +130,13 @@ class EngineStatusReader:
     async def _redis_facts(self) -> Facts:
         if self._scoreboard is None:
             raise Unavailable("This instance does not run the scoreboard")
-        stats = await read_cache_stats(self._scoreboard.redis)
+        stats = await self._scoreboard.services.server_stats.read_cache()
         return (
-            ("Server", stats.program),
+            ("Server", stats.version),
             ("Memory", format_size(stats.memory)),
             ("Keys", f"{stats.keys:,}"),
-            ("Operations", f"{format_rate(stats.operations)}/s"),
-            ("Hit ratio", f"{stats.hits:.1%}"),
+            ("Operations", f"{format_rate(stats.operations_per_second)}/s"),
+            ("Hit ratio", f"{stats.hit_ratio:.1%}"),
         )
 
 

@@ -150,9 +150,9 @@ class MintHeadline:
 
 
 async def scoreboard_headline(scoreboard: Scoreboard) -> Headline:
-    board = await scoreboard.handlers.leaderboard.top(1)
-    watching = scoreboard.handlers.slots.open
-    problem = "Redis unavailable" if scoreboard.handlers.leaderboard.guard.is_failing else ""
+    board = await scoreboard.services.leaderboard.top(1)
+    watching = scoreboard.services.stream_slots.open_count
+    problem = "Redis unavailable" if scoreboard.services.leaderboard.breaker.is_failing else ""
     if not board.standings:
         return Headline("0", "players", ("no players yet",), problem)
     first = board.standings[0]

@@ -11,9 +11,8 @@ from tally.console.context import ConsoleContext
 from tally.console.shell import Region, Shell, card, empty_state, not_started
 from tally.errors import TallyError
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import Standing
+from tally.scoreboard.model import ClientInfo, Standing
 from tally.scoreboard.service.accounts import AccountRegistration
-from tally.scoreboard.service.sessions import Client
 from tally.scoreboard.wiring import Scoreboard
 
 ABOUT: Final = (
@@ -106,7 +105,7 @@ class LeaderboardView:
 
     async def refresh(self) -> None:
         try:
-            page = await self.scoreboard.handlers.leaderboard.top(ROWS)
+            page = await self.scoreboard.services.leaderboard.top(ROWS)
         except TallyError as error:
             self.total.set_text(error.message)
             return
@@ -142,14 +141,14 @@ class LeaderboardView:
 
     async def _show_redis_state(self) -> None:
         try:
-            await self.scoreboard.redis.ping()
+            await self.scoreboard.services.server_stats.ping_cache()
         except TallyError:
             self.redis.set_text("Redis unavailable. The leaderboard is read from PostgreSQL.")
         else:
             self.redis.set_text("Redis available. The leaderboard is read from Redis.")
 
     async def select_player(self, user_id: str) -> None:
-        page = await self.scoreboard.handlers.accounts.events.of_user(user_id, MAX_EVENTS, None)
+        page = await self.scoreboard.services.accounts.history(user_id, MAX_EVENTS)
         self.history.clear()
         with self.history:
             if not page.events:
@@ -161,17 +160,19 @@ class LeaderboardView:
                     ui.label(f"to {event.score_after:,}, {event.action_id.split('-')[0]}")
 
     async def play(self) -> None:
-        handlers = self.scoreboard.handlers
+        services = self.scoreboard.services
         if self.guest_id is None:
             name = f"guest_{new_uuid()[:8]}"
             registration = AccountRegistration(name, f"{name}@example.org", new_uuid())
-            user, _ = await handlers.accounts.register(registration, Client(None, "the console"))
+            user, _ = await services.accounts.register(
+                registration, ClientInfo(None, "the console")
+            )
             self.guest_id = user.user_id
-        token, _ = await handlers.actions.complete(
+        token, _ = await services.actions.complete(
             f"console-{new_uuid()}", self.guest_id, GAME_POINTS, {"game": "console"}
         )
         response = msgspec.json.decode(
-            await handlers.scores.update(
+            await services.scores.update(
                 self.guest_id, token, GAME_POINTS, {"device_type": "console"}
             )
         )

@@ -1,7 +1,7 @@
-"""Scoreboard: a live leaderboard that cannot be cheated.
+"""Scoreboard: a live leaderboard whose scores are verified by the game server.
 
-A game server vouches for a finished action with a signed token; the player trades it for points,
-once; everyone who watches the board sees it move. PostgreSQL keeps people, scores, sessions and the
-history of every change, and is the truth. Redis keeps the board in order, counts requests and
-remembers answers, and may vanish at any moment.
+Game servers report completed actions and receive signed action tokens. Players exchange a token for
+points, exactly once, and subscribers see the leaderboard change over SSE. PostgreSQL stores
+accounts, sessions, scores and their history and is the source of truth. Redis serves leaderboard
+reads, rate limits and cached responses; the backend keeps working without it.
 """

@@ -1,9 +1,7 @@
-"""What a player, a session, a score and a place on the board are, and the rules about them.
+"""Accounts, sessions, scores and ranks: immutable data and the rules that apply to it.
 
-No I/O, no clock.
-
-Ids of people are UUIDs in lower-case text, whose order as text is that of PostgreSQL. Moments are
-aware datetimes in UTC, exact to the microsecond.
+User ids are UUIDs in lower-case text, which sort as PostgreSQL sorts them. Times are aware
+datetimes in UTC with microsecond precision.
 """
 
 import uuid
@@ -14,8 +12,8 @@ from typing import Any, Final
 
 from tally.errors import Conflict, Invalid, Unavailable
 
-# The greatest whole number that a double, and with it Redis and every JSON reader, tells from its
-# neighbours.
+# The largest integer that a double represents exactly, and so the largest that is safe in Redis
+# and JSON.
 MAX_SCORE: Final = 2**53 - 1
 MAX_ACTION_SCORE: Final = 10_000
 MAX_ACTION_ID_LENGTH: Final = 100
@@ -30,58 +28,56 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class CacheUnavailable(Unavailable):
-    """Redis does not answer.
+    """Redis did not respond. PostgreSQL has the same data, so callers fall back to it."""
 
-    PostgreSQL knows everything that Redis does, so this is a reason to ask there, not to give up.
-    """
-
-    default_code = "cache_away"
+    default_code = "cache_unavailable"
 
 
 class LeaderboardNotCached(CacheUnavailable):
-    """Redis answers, but has no whole board: it was restarted, or nobody has built one yet.
+    """Redis responds but holds no complete leaderboard: it restarted, or no rebuild has run yet."""
 
-    A rebuild is called for.
-    """
-
-    default_code = "board_missing"
+    default_code = "leaderboard_not_cached"
 
 
 class ForeignActionToken(Invalid):
-    """The action token was already used, by somebody else."""
+    """Another player has already used the action token."""
 
     default_code = "invalid_action_token"
 
 
 class ScoreOverflow(Conflict):
-    """With these points the score would pass the greatest number that everyone can read; nothing was added."""
+    """The score would exceed `MAX_SCORE`; nothing was added."""
 
     default_code = "score_too_great"
 
 
 class UsernameTaken(Conflict):
+    """Another account has this username."""
+
     default_code = "username_taken"
 
 
 class EmailTaken(Conflict):
+    """Another account has this email address."""
+
     default_code = "email_taken"
 
 
 class RebuildInProgress(Conflict):
-    """Somebody is rebuilding the board already."""
+    """Another process is rebuilding the leaderboard."""
 
     default_code = "rebuild_under_way"
 
 
 class ActionExists(Conflict):
-    """This action was vouched for before."""
+    """The action was reported before."""
 
     default_code = "action_exists"
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A player's account. The hash of the password is not part of it: see `UserCredentials`."""
+    """A player's account, without the password hash (see `UserCredentials`)."""
 
     user_id: str
     username: str
@@ -93,7 +89,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class UserCredentials:
-    """What a login is checked against."""
+    """An account and the password hash to verify a login against."""
 
     user: User
     password_hash: str = field(repr=False)
@@ -101,7 +97,7 @@ class UserCredentials:
 
 @dataclass(frozen=True, slots=True)
 class NewUser:
-    """An account to be made; names and addresses are unique without regard to case."""
+    """An account to create; username and email are unique regardless of case."""
 
     user_id: str
     username: str
@@ -111,11 +107,19 @@ class NewUser:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientInfo:
+    """The address and user agent of an HTTP client, as far as they are known."""
+
+    ip_address: str | None = None
+    user_agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlayerSession:
     """A login.
 
-    `token_hash` is the SHA-256, in hex, of the access token in force; `refresh_hash` of what renews
-    it.
+    `token_hash` and `refresh_hash` are the hex SHA-256 of the current access token and refresh
+    token.
     """
 
     session_id: str
@@ -125,8 +129,7 @@ class PlayerSession:
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None = None
-    ip_address: str | None = None
-    user_agent: str | None = None
+    client: ClientInfo = ClientInfo()
 
     def is_active(self, now: datetime) -> bool:
         return self.revoked_at is None and now < self.expires_at
@@ -134,11 +137,11 @@ class PlayerSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionRenewal:
-    """How an attempt to renew a session ended.
+    """The result of a token refresh.
 
-    `session` is the renewed session, or None where the refresh token was not good. `void_hashes`
-    are access tokens that no longer hold and must leave the cache. `is_theft` tells that the token
-    had been used before, so that somebody has a copy: the session has been revoked.
+    `session` is the renewed session, or None if the refresh token is invalid. `revoked_hashes` are
+    access tokens to revoke in the cache. `is_reuse` means that the refresh token had been used
+    before, so it was copied; the session is revoked.
     """
 
     session: PlayerSession | None
@@ -148,17 +151,17 @@ class SessionRenewal:
 
 @dataclass(frozen=True, slots=True)
 class CachedSession:
-    """What the cache says of an access token, found by its hash."""
+    """The cached state of an access token, looked up by its hash."""
 
     user_id: str
     session_id: str
     expires_at: datetime
-    revoked: bool = False
+    is_revoked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CompletedAction:
-    """What a game server vouches for: this player finished this action, worth at most so many points."""
+    """An action that a game server reports as completed by a player, worth at most `max_score`."""
 
     action_id: str
     user_id: str
@@ -170,7 +173,7 @@ class CompletedAction:
 
 @dataclass(frozen=True, slots=True)
 class ScoreChange:
-    """Points to be added for one action token, whose signature and limit have been checked."""
+    """Points to add for one action token whose signature and limit have been verified."""
 
     token_hash: str
     action_id: str
@@ -183,10 +186,10 @@ class ScoreChange:
 
 @dataclass(frozen=True, slots=True)
 class AppliedScoreChange:
-    """What came of an action token: now, or the first time it was used.
+    """The outcome of an action token's first use; `is_replay` if this was not the first use.
 
-    `score_delta`, `score_before`, `score_after` and `at` are those of the first use. `response` is
-    the answer that was given then, byte for byte, or None as long as nobody has kept one.
+    `response` is the stored response of the first use, byte for byte, or None if none is stored
+    yet.
     """
 
     user_id: str
@@ -201,7 +204,7 @@ class AppliedScoreChange:
 
 @dataclass(frozen=True, slots=True)
 class ScoreEvent:
-    """One line of a player's history; `user_id` is None once the account is gone."""
+    """A row of `score_events`, with all its columns; `user_id` is None for deleted accounts."""
 
     event_id: str
     user_id: str | None
@@ -216,7 +219,7 @@ class ScoreEvent:
 
 @dataclass(frozen=True, slots=True)
 class ScoreEventPage:
-    """Events, newest first; `next_key` says where the next page starts, None after the last."""
+    """Events, newest first; `next_key` starts the next page and is None on the last page."""
 
     events: tuple[ScoreEvent, ...]
     next_key: tuple[datetime, str] | None
@@ -224,10 +227,7 @@ class ScoreEventPage:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A player's score, and when it was first reached.
-
-    Later is always greater: points are added, never taken.
-    """
+    """A player's score and the time it was first reached. Scores never decrease."""
 
     user_id: str
     username: str
@@ -236,13 +236,13 @@ class Score:
 
     @property
     def order(self) -> tuple[int, datetime, int]:
-        """The place on the board, smallest first: more points, then who came first, then the greater id."""
+        """Sort key, highest rank first: score, then earliest time, then greatest user id."""
         return (-self.score, self.reached_at, -uuid.UUID(self.user_id).int)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A place on the board; ranks count from 1, and no two players share one."""
+    """A player's rank and score; ranks start at 1 and are unique."""
 
     rank: int
     user_id: str
@@ -253,7 +253,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardPage:
-    """A stretch of the board, how many players it has in all, and when a score last changed (None: never, or long ago)."""
+    """Consecutive standings, the number of players, and the time of the last score change.
+
+    `changed_at` is None if no score has changed within the retained history.
+    """
 
     standings: tuple[Standing, ...]
     total_players: int
@@ -262,11 +265,11 @@ class LeaderboardPage:
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """How the board in Redis differs from PostgreSQL: how many players were compared, and what was found.
+    """Differences between the leaderboard in Redis and PostgreSQL.
 
-    `missing` have no place in Redis, `wrong` another score, time or name, `extra` no account;
-    `strays` are places that belong to nobody. `healed` of all these were set right. `examples` are
-    some of the players concerned.
+    Of `compared` players, `missing` are not in Redis and `wrong` have another score, time or name
+    there. `extra` are players in Redis without an account, `strays` are members that belong to no
+    player. `repaired` counts the differences that were fixed; `examples` are some user ids.
     """
 
     compared: int = 0
@@ -278,13 +281,17 @@ class DriftReport:
     examples: tuple[str, ...] = ()
 
     @property
-    def found(self) -> int:
+    def differences(self) -> int:
         return self.missing + self.wrong + self.extra + self.strays
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimitStatus:
-    """What a limit says of a request: `reset_after` are the seconds until the window is empty, `retry_after` until one fits."""
+    """A rate limit's decision on one request.
+
+    `reset_after` is the number of seconds until the window is empty, `retry_after` until one more
+    request is allowed.
+    """
 
     is_allowed: bool
     limit: int
@@ -293,15 +300,36 @@ class RateLimitStatus:
     retry_after: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseStats:
+    """PostgreSQL: bytes on disk, connections, total transactions, buffer cache hit ratio."""
+
+    size: int
+    connections: int
+    transactions: int
+    cache_hit_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Redis: product and version, bytes in memory, keys, operations per second, hit ratio."""
+
+    version: str
+    memory: int
+    keys: int
+    operations_per_second: int
+    hit_ratio: float
+
+
 def percentile(rank: int, total_players: int) -> float:
-    """The share of the other players who are behind, in percent, with two decimals; who plays alone is ahead of all."""
+    """Return the percentage of other players with a lower rank; 100 for the only player."""
     if total_players <= 1:
         return 100.0
     return round(100 * (total_players - rank) / (total_players - 1), 2)
 
 
 def is_canonical_user_id(text: str) -> bool:
-    """Whether that is an id in its one spelling."""
+    """Return whether `text` is a UUID in its canonical form."""
     try:
         return str(uuid.UUID(text)) == text
     except ValueError:
@@ -309,7 +337,7 @@ def is_canonical_user_id(text: str) -> bool:
 
 
 def parse_user_id(text: str) -> str:
-    """The id in its one spelling, or Invalid."""
+    """Return the canonical form of a UUID; raises Invalid."""
     try:
         return str(uuid.UUID(text))
     except ValueError as error:
@@ -317,9 +345,9 @@ def parse_user_id(text: str) -> str:
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Whole microseconds since 1970."""
+    """Return the microseconds since 1970."""
     return (moment - EPOCH) // _MICROSECOND
 
 
-def from_microseconds(microseconds_since_1970: int) -> datetime:
-    return EPOCH + microseconds_since_1970 * _MICROSECOND
+def from_microseconds(since_epoch: int) -> datetime:
+    return EPOCH + since_epoch * _MICROSECOND

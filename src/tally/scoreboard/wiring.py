@@ -1,4 +1,4 @@
-"""The backend put together: servers, repositories and services on the settings, opened and closed as one."""
+"""Builds the scoreboard: servers, repositories, services and the API."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,8 +13,12 @@ from tally.kit.endpoints import Api
 from tally.kit.jobs import Job
 from tally.kit.keyring import Keyring
 from tally.kit.token_issuer import TokenIssuer
+from tally.scoreboard.api.admin import AdminHandlers
+from tally.scoreboard.api.auth import ScoreboardAuth
+from tally.scoreboard.api.events import LeaderboardPublisher, LeaderboardStream
 from tally.scoreboard.api.handlers import Handlers
-from tally.scoreboard.api.routes import scoreboard_api
+from tally.scoreboard.api.rate_limits import RequestLimits
+from tally.scoreboard.api.routes import ScoreboardHandlers, scoreboard_api
 from tally.scoreboard.jobs import scoreboard_jobs
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.actions import ActionRepository
@@ -40,12 +44,15 @@ from tally.scoreboard.service.backlog import Backlog
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
 from tally.scoreboard.service.rank_batcher import RankBatcher
 from tally.scoreboard.service.rate_limits import LocalSlidingWindows, RateLimiter
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
+from tally.scoreboard.service.server_stats import ServerStats
+from tally.scoreboard.service.services import ScoreboardServices
 from tally.scoreboard.service.sessions import AUDIENCE, ISSUER, PlayerSessions
 from tally.scoreboard.service.stream_slots import StreamSlots
 from tally.settings import Secret, Settings
@@ -53,181 +60,163 @@ from tally.settings import Secret, Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoreboard:
-    """The backend, open: its routes, its jobs, and the parts that tests look into."""
+    """The running backend: its routes, jobs, readiness probes, services and servers."""
 
     api: Api
     jobs: tuple[Job, ...]
     probes: tuple[Probe, ...]
+    services: ScoreboardServices
     database: Database
     redis: InstrumentedRedis
-    # The embedded one, where no address was dependencies.
+    # None if REDIS_URL names an external server.
     valkey: ValkeyServer | None
-    handlers: Handlers
-    catch_up: CacheSync
-    retention: Retention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Base:
-    """What the services stand on."""
+class _Core:
+    """What the services share."""
 
     dependencies: Dependencies
     database: Database
     redis: InstrumentedRedis
     scores: ScoreRepository
-    board: LeaderboardCache
-    guard: RedisBreaker
-    backlog: Backlog
-    leaderboard: Leaderboard
-    broadcast: LeaderboardBroadcaster
+    writer: LeaderboardWriter
 
 
 @asynccontextmanager
 async def open_scoreboard(dependencies: Dependencies) -> AsyncIterator[Scoreboard]:
-    """The backend for as long as this lasts, on a database that is up to date."""
-    settings, clock, figures = (
-        dependencies.settings,
-        dependencies.clock,
-        StorageMetrics(dependencies.metrics),
-    )
+    """Open the backend, starting embedded servers and migrating the database as needed."""
+    settings, clock = dependencies.settings, dependencies.clock
+    metrics = StorageMetrics(dependencies.metrics)
     async with AsyncExitStack() as stack:
-        dsn, redis_url, valkey = await _servers(settings, stack)
+        dsn, redis_url, valkey = await _open_servers(settings, stack)
         limits = PoolLimits(
-            most=settings.scoreboard_database_connections,
+            max_connections=settings.scoreboard_database_connections,
             statement_seconds=settings.scoreboard_database_seconds,
         )
-        database = await stack.enter_async_context(open_database_pool(dsn, clock, figures, limits))
+        database = await stack.enter_async_context(open_database_pool(dsn, clock, metrics, limits))
         await migrate(database)
+        redis_seconds = settings.scoreboard_redis_milliseconds / 1000
         redis = await stack.enter_async_context(
-            open_redis(
-                redis_url, clock, figures, seconds=settings.scoreboard_redis_milliseconds / 1000
-            )
+            open_redis(redis_url, clock, metrics, seconds=redis_seconds)
         )
-        base = _base(dependencies, database, redis)
         passwords = await stack.enter_async_context(ThreadedPasswordHasher())
-        await stack.enter_async_context(base.broadcast.running())
-        yield _assembled(base, passwords, valkey)
+        services = _services(_core(dependencies, database, redis), passwords)
+        await stack.enter_async_context(services.broadcaster.running())
+        yield Scoreboard(
+            api=scoreboard_api(_handlers(dependencies, services)),
+            jobs=scoreboard_jobs(services, AdvisoryLocks(database)),
+            probes=(
+                Probe("postgresql", database.ping),
+                Probe("redis", redis.ping, is_required=False),
+            ),
+            services=services,
+            database=database,
+            redis=redis,
+            valkey=valkey,
+        )
 
 
-async def _servers(
+async def _open_servers(
     settings: Settings, stack: AsyncExitStack
 ) -> tuple[str, str, ValkeyServer | None]:
-    """The addresses of PostgreSQL and Redis; those that are not dependencies are started here, and watched by the real time."""
+    """Return the addresses of PostgreSQL and Redis; start those that are not configured.
+
+    Supervision always uses the system clock.
+    """
     database, redis = settings.scoreboard_database_url, settings.scoreboard_redis_url
-    watch = SystemClock()
+    clock = SystemClock()
     dsn = (
         database.reveal()
         if database
-        else await stack.enter_async_context(open_postgres(settings.data_dir, watch))
+        else await stack.enter_async_context(open_postgres(settings.data_dir, clock))
     )
     if redis:
         return dsn, redis.reveal(), None
-    valkey = await stack.enter_async_context(open_valkey_server(settings.data_dir, watch))
+    valkey = await stack.enter_async_context(open_valkey_server(settings.data_dir, clock))
     return dsn, valkey.url, valkey
 
 
-def _base(dependencies: Dependencies, database: Database, redis: InstrumentedRedis) -> _Base:
+def _core(dependencies: Dependencies, database: Database, redis: InstrumentedRedis) -> _Core:
     clock, backlog = dependencies.clock, Backlog()
-    scores, board = ScoreRepository(database, clock), LeaderboardCache(redis)
-    guard = RedisBreaker(clock, dependencies.metrics)
-    leaderboard = Leaderboard(board, scores, RankBatcher(scores), guard, backlog)
-    return _Base(
-        dependencies=dependencies,
-        database=database,
-        redis=redis,
-        scores=scores,
-        board=board,
-        guard=guard,
-        backlog=backlog,
+    scores, cache = ScoreRepository(database, clock), LeaderboardCache(redis)
+    breaker = RedisBreaker(clock, dependencies.metrics)
+    leaderboard = Leaderboard(cache, scores, RankBatcher(scores), breaker, backlog)
+    broadcaster = LeaderboardBroadcaster(
+        leaderboard,
+        UpdateChannel(redis, clock),
+        breaker,
+        LeaderboardPublisher(dependencies.hub),
+        clock,
+    )
+    writer = LeaderboardWriter(
+        cache=cache,
         leaderboard=leaderboard,
-        broadcast=LeaderboardBroadcaster(
-            leaderboard, UpdateChannel(redis, clock), guard, dependencies.hub, clock
-        ),
+        broadcaster=broadcaster,
+        backlog=backlog,
+        breaker=breaker,
+    )
+    return _Core(
+        dependencies=dependencies, database=database, redis=redis, scores=scores, writer=writer
     )
 
 
-def _assembled(
-    base: _Base, passwords: ThreadedPasswordHasher, valkey: ValkeyServer | None
-) -> Scoreboard:
-    dependencies, database = base.dependencies, base.database
-    catch_up = CacheSync(
-        board=base.board,
-        builder=LeaderboardRebuilder(base.redis, base.scores),
-        check=DriftChecker(base.board, base.scores),
-        sessions=SessionCache(base.redis),
-        backlog=base.backlog,
-        guard=base.guard,
-        broadcast=base.broadcast,
-        clock=dependencies.clock,
-    )
-    retention = Retention(
-        sessions=PlayerSessionRepository(database),
-        events=EventRepository(database),
-        scores=base.scores,
-        actions=ActionRepository(database),
-        clock=dependencies.clock,
-        events_days=dependencies.settings.scoreboard_events_days,
-    )
-    handlers = _handlers(base, passwords, catch_up)
-    return Scoreboard(
-        api=scoreboard_api(handlers),
-        jobs=scoreboard_jobs(catch_up, handlers.slots, retention, AdvisoryLocks(database)),
-        probes=(
-            Probe("postgresql", database.ping),
-            Probe("redis", base.redis.ping, is_required=False),
-        ),
-        database=database,
-        redis=base.redis,
-        valkey=valkey,
-        handlers=handlers,
-        catch_up=catch_up,
-        retention=retention,
-    )
-
-
-def _handlers(base: _Base, passwords: ThreadedPasswordHasher, catch_up: CacheSync) -> Handlers:
-    dependencies, settings, sessions = (
-        base.dependencies,
-        base.dependencies.settings,
-        _sessions(base),
-    )
+def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServices:
+    settings, clock = core.dependencies.settings, core.dependencies.clock
+    breaker, sessions = core.writer.breaker, _sessions(core)
     tokens = ActionTokens(
-        _keyring(dependencies, settings.scoreboard_action_keys, "scoreboard-actions.key")
+        _keyring(core.dependencies, settings.scoreboard_action_keys, "scoreboard-actions.key")
     )
-    return Handlers(
-        settings=settings,
-        accounts=_accounts(base, passwords, sessions),
+    return ScoreboardServices(
+        accounts=_accounts(core, passwords, sessions),
         sessions=sessions,
-        actions=Actions(ActionRepository(base.database), tokens, dependencies.clock),
-        scores=_score_updates(base, tokens),
-        leaderboard=base.leaderboard,
-        broadcast=base.broadcast,
-        catch_up=catch_up,
-        limits=RateLimiter(
-            RateLimitRepository(base.redis, dependencies.clock),
-            base.guard,
-            LocalSlidingWindows(dependencies.clock),
+        actions=Actions(ActionRepository(core.database), tokens, clock),
+        scores=ScoreUpdates(
+            tokens=tokens,
+            scores=core.scores,
+            responses=ResponseCache(core.redis),
+            writer=core.writer,
+            breaker=breaker,
+            clock=clock,
         ),
-        slots=StreamSlots(
-            StreamRegistry(base.redis),
-            base.guard,
+        leaderboard=core.writer.leaderboard,
+        broadcaster=core.writer.broadcaster,
+        cache_sync=_cache_sync(core),
+        rate_limiter=RateLimiter(
+            RateLimitRepository(core.redis, clock), breaker, LocalSlidingWindows(clock)
+        ),
+        stream_slots=StreamSlots(
+            StreamRegistry(core.redis),
+            breaker,
             per_user=settings.scoreboard_streams_per_user,
             per_address=settings.scoreboard_streams_per_address,
         ),
-        cursors=dependencies.cursors,
-        hub=dependencies.hub,
-        internal_key=dependencies.key(SCOREBOARD_INTERNAL_KEY),
-        admin_key=dependencies.key(SCOREBOARD_ADMIN_KEY),
+        retention=_retention(core),
+        server_stats=ServerStats(core.database, core.redis),
     )
 
 
-def _sessions(base: _Base) -> PlayerSessions:
-    dependencies, settings = base.dependencies, base.dependencies.settings
+def _accounts(
+    core: _Core, passwords: ThreadedPasswordHasher, sessions: PlayerSessions
+) -> PlayerAccounts:
+    return PlayerAccounts(
+        accounts=AccountRepository(core.database),
+        events=EventRepository(core.database),
+        passwords=passwords,
+        sessions=sessions,
+        leaderboard=core.writer.leaderboard,
+        writer=core.writer,
+        clock=core.dependencies.clock,
+    )
+
+
+def _sessions(core: _Core) -> PlayerSessions:
+    dependencies, settings = core.dependencies, core.dependencies.settings
     return PlayerSessions(
-        sessions=PlayerSessionRepository(base.database),
-        cache=SessionCache(base.redis),
-        guard=base.guard,
-        backlog=base.backlog,
+        sessions=PlayerSessionRepository(core.database),
+        cache=SessionCache(core.redis),
+        breaker=core.writer.breaker,
+        backlog=core.writer.backlog,
         tokens=TokenIssuer(
             _keyring(dependencies, settings.scoreboard_session_keys, "scoreboard-sessions.key"),
             dependencies.clock,
@@ -235,39 +224,55 @@ def _sessions(base: _Base) -> PlayerSessions:
             audience=AUDIENCE,
         ),
         clock=dependencies.clock,
-        access_seconds=dependencies.settings.scoreboard_access_seconds,
-        session_days=dependencies.settings.scoreboard_session_days,
+        access_seconds=settings.scoreboard_access_seconds,
+        session_days=settings.scoreboard_session_days,
     )
 
 
-def _accounts(
-    base: _Base, passwords: ThreadedPasswordHasher, sessions: PlayerSessions
-) -> PlayerAccounts:
-    return PlayerAccounts(
-        accounts=AccountRepository(base.database),
-        events=EventRepository(base.database),
-        board=base.board,
-        passwords=passwords,
-        sessions=sessions,
-        leaderboard=base.leaderboard,
-        broadcast=base.broadcast,
-        backlog=base.backlog,
-        guard=base.guard,
-        clock=base.dependencies.clock,
+def _cache_sync(core: _Core) -> CacheSync:
+    return CacheSync(
+        cache=core.writer.cache,
+        rebuilder=LeaderboardRebuilder(core.redis, core.scores),
+        drift_checker=DriftChecker(core.writer.cache, core.scores),
+        session_cache=SessionCache(core.redis),
+        backlog=core.writer.backlog,
+        breaker=core.writer.breaker,
+        broadcaster=core.writer.broadcaster,
+        clock=core.dependencies.clock,
     )
 
 
-def _score_updates(base: _Base, tokens: ActionTokens) -> ScoreUpdates:
-    return ScoreUpdates(
-        tokens=tokens,
-        scores=base.scores,
-        board=base.board,
-        answers=ResponseCache(base.redis),
-        leaderboard=base.leaderboard,
-        broadcast=base.broadcast,
-        backlog=base.backlog,
-        guard=base.guard,
-        clock=base.dependencies.clock,
+def _retention(core: _Core) -> Retention:
+    return Retention(
+        sessions=PlayerSessionRepository(core.database),
+        events=EventRepository(core.database),
+        scores=core.scores,
+        actions=ActionRepository(core.database),
+        clock=core.dependencies.clock,
+        events_days=core.dependencies.settings.scoreboard_events_days,
+    )
+
+
+def _handlers(dependencies: Dependencies, services: ScoreboardServices) -> ScoreboardHandlers:
+    auth = ScoreboardAuth(
+        sessions=services.sessions,
+        internal_key=dependencies.key(SCOREBOARD_INTERNAL_KEY),
+        admin_key=dependencies.key(SCOREBOARD_ADMIN_KEY),
+    )
+    return ScoreboardHandlers(
+        public=Handlers(
+            services=services,
+            auth=auth,
+            limits=RequestLimits(services.rate_limiter, dependencies.settings),
+            cursors=dependencies.cursors,
+        ),
+        stream=LeaderboardStream(
+            hub=dependencies.hub,
+            broadcaster=services.broadcaster,
+            slots=services.stream_slots,
+            auth=auth,
+        ),
+        admin=AdminHandlers(auth, services.cache_sync),
     )
 
 

@@ -1,4 +1,4 @@
-"""A server that all tests share (`arena`), with players of their own, and ground for servers of one's own."""
+"""Fixtures: a server that all tests share (`harness`), and servers for single tests."""
 
 import io
 import logging
@@ -13,13 +13,13 @@ from tally.embedded.valkey import open_valkey
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.settings import Settings
-from tests.scoreboard.api.harness import Arena, running, settings_of
-from tests.scoreboard.api.servers import Ground
+from tests.scoreboard.api.harness import ScoreboardHarness, run_scoreboard, server_settings
+from tests.scoreboard.api.servers import SharedServers
 
 
 @pytest.fixture(autouse=True)
 def log() -> Iterator[io.StringIO]:
-    """All that is logged during the test, a JSON object a line."""
+    """The log of the test, one JSON object per line."""
     stream = io.StringIO()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -30,28 +30,36 @@ def log() -> Iterator[io.StringIO]:
 
 
 @pytest.fixture(scope="session")
-async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ground]:
-    folder = tmp_path_factory.mktemp("servers")
+async def shared_servers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[SharedServers]:
+    directory = tmp_path_factory.mktemp("servers")
     async with (
-        open_postgres(folder, SystemClock(), durable=False) as dsn,
-        open_valkey(folder, SystemClock()) as redis_url,
+        open_postgres(directory, SystemClock(), durable=False) as dsn,
+        open_valkey(directory, SystemClock()) as redis_url,
     ):
-        ground = Ground(dsn, redis_url)
-        await ground.prepare()
-        yield ground
+        servers = SharedServers(dsn, redis_url)
+        await servers.prepare()
+        yield servers
 
 
 @pytest.fixture(scope="session")
-async def arena(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Arena]:
-    """A server that all tests share: bring your own players, and do not count on the board to be empty."""
-    async with running(
-        settings_of(await ground.place(part=0), tmp_path_factory.mktemp("arena"))
-    ) as arena:
-        yield arena
+async def harness(
+    shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ScoreboardHarness]:
+    """A server that all tests share: create your own players; the leaderboard is not empty."""
+    addresses = await shared_servers.allocate(redis_number=0)
+    settings = server_settings(addresses, tmp_path_factory.mktemp("scoreboard"))
+    async with run_scoreboard(settings) as harness:
+        yield harness
 
 
 @pytest.fixture
-async def fresh(ground: Ground, tmp_path: Path) -> AsyncIterator[Arena]:
-    """A server with nobody on its board."""
-    async with running(settings_of(await ground.place(), tmp_path)) as arena:
-        yield arena
+async def fresh_harness(
+    shared_servers: SharedServers, tmp_path: Path
+) -> AsyncIterator[ScoreboardHarness]:
+    """A server with an empty leaderboard."""
+    async with run_scoreboard(
+        server_settings(await shared_servers.allocate(), tmp_path)
+    ) as harness:
+        yield harness

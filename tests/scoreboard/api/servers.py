@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis for tests: started once for many, or one's own, to be killed."""
+"""PostgreSQL and Redis for tests: shared by many tests, or restartable by one."""
 
 import os
 import signal
@@ -25,39 +25,39 @@ TEMPLATE = "with_tables"
 
 
 @dataclass(slots=True)
-class Mortal:
-    """A server that a test can kill, and start again where it was."""
+class RestartableServer:
+    """A server that a test can kill, pause and restart on the same data."""
 
     program: Program
     address: str
     _supervisor: Supervisor | None = None
 
+    @property
+    def process_id(self) -> int:
+        assert self._supervisor is not None, "the server is not running"
+        assert self._supervisor.process_id is not None
+        return self._supervisor.process_id
+
     async def start(self) -> None:
-        assert self._supervisor is None, "it runs"
+        assert self._supervisor is None, "the server is running"
         self._supervisor = Supervisor(self.program, SystemClock())
         await self._supervisor.__aenter__()
 
     async def kill(self) -> None:
-        """As `kill -9` does; nobody starts it again but `start`."""
-        assert self._supervisor is not None, "it does not run"
-        process_id, supervisor = self._supervisor.process_id, self._supervisor
-        assert process_id is not None
+        """Kill the server with SIGKILL; it stays down until `start`."""
+        process_id, supervisor = self.process_id, self._supervisor
+        assert supervisor is not None
         self._supervisor = None
         os.kill(process_id, signal.SIGKILL)
         await supervisor.__aexit__()
 
     def pause(self) -> None:
-        """Let it hang: it is there, takes connections, and does not answer."""
-        self._signal(signal.SIGSTOP)
+        """Stop the process with SIGSTOP: it accepts connections and does not respond."""
+        os.kill(self.process_id, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on, with all that it had."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._supervisor is not None, "it does not run"
-        assert self._supervisor.process_id is not None
-        os.kill(self._supervisor.process_id, number)
+        """Continue the paused process."""
+        os.kill(self.process_id, signal.SIGCONT)
 
     async def restart(self) -> None:
         await self.kill()
@@ -70,58 +70,61 @@ class Mortal:
 
 
 @asynccontextmanager
-async def mortal_redis(folder: Path) -> AsyncIterator[Mortal]:
-    """A Redis of one's own."""
-    instance = Instance(private_directory(folder / "valkey"), valkey_program())
-    mortal = Mortal(instance.program(), instance.url)
-    await mortal.start()
+async def restartable_redis(directory: Path) -> AsyncIterator[RestartableServer]:
+    """Run a Redis for one test."""
+    instance = Instance(private_directory(directory / "valkey"), valkey_program())
+    server = RestartableServer(instance.program(), instance.url)
+    await server.start()
     try:
-        yield mortal
+        yield server
     finally:
-        await mortal.stop()
+        await server.stop()
 
 
 @asynccontextmanager
-async def mortal_postgres(folder: Path) -> AsyncIterator[Mortal]:
-    """A PostgreSQL of one's own, which keeps what it has promised."""
-    cluster = Cluster(private_directory(folder / "postgres"), find_postgres_binaries())
-    mortal = Mortal(cluster.program(durable=True), cluster.dsn)
-    await mortal.start()
+async def restartable_postgres(directory: Path) -> AsyncIterator[RestartableServer]:
+    """Run a durable PostgreSQL for one test."""
+    cluster = Cluster(private_directory(directory / "postgres"), find_postgres_binaries())
+    server = RestartableServer(cluster.program(durable=True), cluster.dsn)
+    await server.start()
     try:
-        yield mortal
+        yield server
     finally:
-        await mortal.stop()
+        await server.stop()
 
 
 @dataclass(slots=True)
-class Ground:
-    """Servers that many tests share; each has a database and a part of Redis to itself."""
+class SharedServers:
+    """One PostgreSQL and one Redis; each test gets its own database in both."""
 
     dsn: str
     redis_url: str
     numbers: list[int] = field(default_factory=lambda: [0])
 
     async def prepare(self) -> None:
-        """Make the tables once; databases are then copies, which takes no time."""
+        """Create the tables in a template, which is fast to copy."""
         await self._run(f"CREATE DATABASE {TEMPLATE}")
         async with open_database_pool(
-            self._at(TEMPLATE), SystemClock(), StorageMetrics(Metrics())
+            self._dsn_for(TEMPLATE), SystemClock(), StorageMetrics(Metrics())
         ) as database:
             await migrate(database)
 
-    async def place(self, part: int | None = None) -> tuple[str, str]:
-        """The addresses of an empty database and an empty part of Redis; who stays for the whole run asks for part 0 or 1."""
+    async def allocate(self, redis_number: int | None = None) -> tuple[str, str]:
+        """Return the addresses of an empty PostgreSQL database and an empty Redis database.
+
+        Session-wide users pass `redis_number` 0 or 1.
+        """
         self.numbers[0] += 1
         number = self.numbers[0]
-        name = f"arena_{number}"
+        name = f"scoreboard_{number}"
         await self._run(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
-        # Redis has sixteen parts: a test is long over when its part is used again.
-        url = f"{self.redis_url}?db={number % 14 + 2 if part is None else part}"
+        # Redis has 16 databases: the previous user of a reused one has long finished.
+        url = f"{self.redis_url}?db={number % 14 + 2 if redis_number is None else redis_number}"
         async with Redis.from_url(url) as client:
             await client.flushdb()
-        return self._at(name), url
+        return self._dsn_for(name), url
 
-    def _at(self, database: str) -> str:
+    def _dsn_for(self, database: str) -> str:
         return self.dsn.replace("/postgres?", f"/{database}?")
 
     async def _run(self, statement: str) -> None:

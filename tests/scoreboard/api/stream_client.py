@@ -1,4 +1,4 @@
-"""Clients of the stream that speak just enough HTTP to watch the board, many of them at once if need be."""
+"""A minimal SSE client for the leaderboard stream, cheap enough to run many of them."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tests.scoreboard.api.harness import API, Json
 
 
-class Watcher:
+class StreamClient:
     """One connection to the stream."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -18,67 +18,67 @@ class Watcher:
         self.writer = writer
         self._text = ""
 
-    async def piece(self) -> str:
-        """The next piece of the stream: an event, or a comment, which is a ping."""
+    async def block(self) -> str:
+        """Return the next block of the stream: an event, or a comment such as a ping."""
         while "\n\n" not in self._text:
             size = int(await self.reader.readline(), 16)
             assert size, "the stream has ended"
             self._text += (await self.reader.readexactly(size + 2))[:-2].decode()
-        piece, _, self._text = self._text.partition("\n\n")
-        return piece
+        block, _, self._text = self._text.partition("\n\n")
+        return block
 
     async def event(self) -> dict[str, str]:
-        """The next event: its lines by their names."""
-        while (piece := await self.piece()).startswith(":"):
+        """Return the fields of the next event."""
+        while (block := await self.block()).startswith(":"):
             pass
-        return dict(line.split(": ", 1) for line in piece.split("\n"))
+        return dict(line.split(": ", 1) for line in block.split("\n"))
 
     async def update(self) -> Json:
-        """The next state of the board."""
+        """Return the next leaderboard update."""
         event = await self.event()
         assert event["event"] == "leaderboard"
-        told: Json = json.loads(event["data"])
-        return told
+        update: Json = json.loads(event["data"])
+        return update
 
-    async def until_score(self, user_id: str, score: int) -> Json:
-        """The first state in which the player has that score."""
+    async def update_with_score(self, user_id: str, score: int) -> Json:
+        """Return the first update in which the player has this score."""
         while True:
             update = await self.update()
             if any(
-                (place["user_id"], place["score"]) == (user_id, score)
-                for place in update["leaderboard"]
+                (entry["user_id"], entry["score"]) == (user_id, score)
+                for entry in update["leaderboard"]
             ):
                 return update
 
 
 async def connect(
     url: str, token: str | None = None, last_event_id: str | None = None
-) -> tuple[int, Watcher]:
-    """A client of the stream at `url`, and the status of the answer."""
+) -> tuple[int, StreamClient]:
+    """Connect to the stream of the server at `url`; return the status and the client."""
     parts = urlsplit(url)
     connection = socket.create_connection((parts.hostname, parts.port))
-    connection.setsockopt(
-        socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536
-    )  # so that who does not read is full soon
+    # A small buffer, so that the server soon notices a client that does not read.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     reader, writer = await asyncio.open_connection(sock=connection, limit=2**24)
-    head = [f"GET {API}/leaderboard/stream HTTP/1.1", "Host: x"]
-    head += [f"Authorization: Bearer {token}"] * (token is not None) + [
-        f"Last-Event-ID: {last_event_id}"
-    ] * bool(last_event_id)
-    writer.write("\r\n".join([*head, "", ""]).encode())
-    answered = (await reader.readuntil(b"\r\n\r\n")).decode()
-    status = int(answered.split(" ", 2)[1])
-    assert status != 200 or "content-type: text/event-stream" in answered
-    return status, Watcher(reader, writer)
+    lines = [f"GET {API}/leaderboard/stream HTTP/1.1", "Host: x"]
+    if token is not None:
+        lines.append(f"Authorization: Bearer {token}")
+    if last_event_id:
+        lines.append(f"Last-Event-ID: {last_event_id}")
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    status = int(head.split(" ", 2)[1])
+    assert status != 200 or "content-type: text/event-stream" in head
+    return status, StreamClient(reader, writer)
 
 
 @asynccontextmanager
-async def watching(
+async def open_stream(
     url: str, token: str | None = None, last_event_id: str | None = None
-) -> AsyncIterator[Watcher]:
-    status, watcher = await connect(url, token, last_event_id)
+) -> AsyncIterator[StreamClient]:
+    status, stream = await connect(url, token, last_event_id)
     assert status == 200
     try:
-        yield watcher
+        yield stream
     finally:
-        watcher.writer.transport.abort()
+        stream.writer.transport.abort()

@@ -16,14 +16,14 @@ from tally.kit.keyring import Key
 from tally.settings import Secret
 from tests.scoreboard.api.harness import (
     SESSION_KEY,
-    Answer,
-    Arena,
+    ApiResponse,
     Json,
-    expect_refused,
-    running,
-    settings_of,
+    ScoreboardHarness,
+    expect_error,
+    run_scoreboard,
+    server_settings,
 )
-from tests.scoreboard.api.servers import Ground
+from tests.scoreboard.api.servers import SharedServers
 
 PASSWORD = "correct horse battery"
 
@@ -32,39 +32,41 @@ def registration(name: str, **changes: Any) -> Json:
     return {"username": name, "email": f"{name}@example.com", "password": PASSWORD} | changes
 
 
-async def signed_up(arena: Arena) -> tuple[str, Json]:
+async def signed_up(harness: ScoreboardHarness) -> tuple[str, Json]:
     name = f"p_{new_uuid()[:8]}"
-    answer = await arena.send("POST", "/auth/register", registration(name))
+    answer = await harness.send("POST", "/auth/register", registration(name))
     assert answer.status == 201, answer
     return name, answer.data
 
 
-async def me(arena: Arena, token: str) -> Answer:
-    return await arena.send("GET", "/scores/me", token=token)
+async def me(harness: ScoreboardHarness, token: str) -> ApiResponse:
+    return await harness.send("GET", "/scores/me", token=token)
 
 
-async def test_who_signs_up_is_signed_in_and_on_the_board(arena: Arena) -> None:
-    name, told = await signed_up(arena)
+async def test_who_signs_up_is_signed_in_and_on_the_board(harness: ScoreboardHarness) -> None:
+    name, told = await signed_up(harness)
     assert (told["user"]["username"], told["user"]["email"], told["user"]["avatar_url"]) == (
         name,
         f"{name}@example.com",
         None,
     )
     assert told["tokens"]["token_type"] == "Bearer"
-    mine = (await me(arena, told["tokens"]["access_token"])).data
+    mine = (await me(harness, told["tokens"]["access_token"])).data
     assert (mine["username"], mine["score"]) == (name, 0)
 
 
-async def test_names_and_addresses_are_taken_without_regard_to_case(arena: Arena) -> None:
-    name, _ = await signed_up(arena)
+async def test_names_and_addresses_are_taken_without_regard_to_case(
+    harness: ScoreboardHarness,
+) -> None:
+    name, _ = await signed_up(harness)
     other = registration(f"q_{new_uuid()[:8]}")
-    taken = await arena.send("POST", "/auth/register", other | {"username": name.upper()})
-    expect_refused(taken, 409, "USERNAME_TAKEN", field="username")
-    taken = await arena.send(
+    taken = await harness.send("POST", "/auth/register", other | {"username": name.upper()})
+    expect_error(taken, 409, "USERNAME_TAKEN", field="username")
+    taken = await harness.send(
         "POST", "/auth/register", other | {"email": f"{name.upper()}@EXAMPLE.com"}
     )
-    expect_refused(taken, 409, "EMAIL_TAKEN", field="email")
-    assert (await arena.send("POST", "/auth/register", other)).status == 201
+    expect_error(taken, 409, "EMAIL_TAKEN", field="email")
+    assert (await harness.send("POST", "/auth/register", other)).status == 201
 
 
 @pytest.mark.parametrize(
@@ -86,121 +88,135 @@ async def test_names_and_addresses_are_taken_without_regard_to_case(arena: Arena
     ],
 )
 async def test_what_breaks_a_rule_is_refused_by_its_field(
-    arena: Arena, field: str, value: str
+    harness: ScoreboardHarness, field: str, value: str
 ) -> None:
-    answer = await arena.send(
+    answer = await harness.send(
         "POST", "/auth/register", registration(f"r_{new_uuid()[:8]}", **{field: value})
     )
-    expect_refused(answer, 400, "VALIDATION_ERROR", field=field)
+    expect_error(answer, 400, "VALIDATION_ERROR", field=field)
 
 
-async def test_signing_in_is_by_name_or_address_in_any_case(arena: Arena) -> None:
-    name, _ = await signed_up(arena)
+async def test_signing_in_is_by_name_or_address_in_any_case(harness: ScoreboardHarness) -> None:
+    name, _ = await signed_up(harness)
     for login in (name, name.upper(), f"{name}@Example.com"):
         told = (
-            await arena.send("POST", "/auth/login", {"login": login, "password": PASSWORD})
+            await harness.send("POST", "/auth/login", {"login": login, "password": PASSWORD})
         ).data
-        assert (await me(arena, told["tokens"]["access_token"])).status == 200
+        assert (await me(harness, told["tokens"]["access_token"])).status == 200
 
 
-async def test_a_wrong_password_and_an_unknown_name_get_the_same_answer(arena: Arena) -> None:
+async def test_a_wrong_password_and_an_unknown_name_get_the_same_answer(
+    harness: ScoreboardHarness,
+) -> None:
     """The same words, and a password is hashed for both, so that neither tells who has an account."""
-    name, _ = await signed_up(arena)
+    name, _ = await signed_up(harness)
     answers, times = [], []
     for login in (name, "nobody_at_all"):
         begun = time.perf_counter()
         answers.append(
-            await arena.send("POST", "/auth/login", {"login": login, "password": "wrong password"})
+            await harness.send(
+                "POST", "/auth/login", {"login": login, "password": "wrong password"}
+            )
         )
         times.append(time.perf_counter() - begun)
-        expect_refused(answers[-1], 401, "UNAUTHORIZED")
+        expect_error(answers[-1], 401, "UNAUTHORIZED")
     assert answers[0].body == answers[1].body
     assert min(times) > 0.005, "a hash takes longer than that"
 
 
 async def test_a_refresh_token_works_once_and_the_old_access_token_ends_with_it(
-    arena: Arena,
+    harness: ScoreboardHarness,
 ) -> None:
-    player = await arena.player()
-    told = (await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})).data
-    assert (await me(arena, told["access_token"])).status == 200
-    expect_refused(await me(arena, player.token), 401, "SESSION_REVOKED")
+    player = await harness.player()
+    told = (
+        await harness.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})
+    ).data
+    assert (await me(harness, told["access_token"])).status == 200
+    expect_error(await me(harness, player.token), 401, "SESSION_REVOKED")
 
 
-async def test_a_refresh_token_that_comes_twice_ends_the_session_for_both(arena: Arena) -> None:
+async def test_a_refresh_token_that_comes_twice_ends_the_session_for_both(
+    harness: ScoreboardHarness,
+) -> None:
     """One of the two has stolen it, and nobody knows which."""
-    player = await arena.player()
-    told = (await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})).data
-    expect_refused(
-        await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token}),
+    player = await harness.player()
+    told = (
+        await harness.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})
+    ).data
+    expect_error(
+        await harness.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token}),
         401,
         "UNAUTHORIZED",
     )
-    expect_refused(await me(arena, told["access_token"]), 401, "SESSION_REVOKED")
-    expect_refused(
-        await arena.send("POST", "/auth/refresh", {"refresh_token": told["refresh_token"]}),
+    expect_error(await me(harness, told["access_token"]), 401, "SESSION_REVOKED")
+    expect_error(
+        await harness.send("POST", "/auth/refresh", {"refresh_token": told["refresh_token"]}),
         401,
         "UNAUTHORIZED",
     )
 
 
-async def test_of_many_who_refresh_at_once_at_most_one_gets_tokens(arena: Arena) -> None:
-    player = await arena.player()
+async def test_of_many_who_refresh_at_once_at_most_one_gets_tokens(
+    harness: ScoreboardHarness,
+) -> None:
+    player = await harness.player()
     body = {"refresh_token": player.refresh_token}
-    answers = await asyncio.gather(*(arena.send("POST", "/auth/refresh", body) for _ in range(20)))
+    answers = await asyncio.gather(
+        *(harness.send("POST", "/auth/refresh", body) for _ in range(20))
+    )
     assert sorted(answer.status for answer in answers) == [200] + [401] * 19
 
 
-async def test_signing_out_ends_the_session_at_once(arena: Arena) -> None:
+async def test_signing_out_ends_the_session_at_once(harness: ScoreboardHarness) -> None:
     """The access token and the refresh token both, though the first would have held for minutes."""
-    player = await arena.player()
-    assert (await me(arena, player.token)).status == 200
-    assert (await arena.send("POST", "/auth/logout", token=player.token)).status == 204
-    expect_refused(await me(arena, player.token), 401, "SESSION_REVOKED")
-    expect_refused(
-        await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token}),
+    player = await harness.player()
+    assert (await me(harness, player.token)).status == 200
+    assert (await harness.send("POST", "/auth/logout", token=player.token)).status == 204
+    expect_error(await me(harness, player.token), 401, "SESSION_REVOKED")
+    expect_error(
+        await harness.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token}),
         401,
         "UNAUTHORIZED",
     )
 
 
-async def test_sessions_are_listed_and_ended_one_by_one(arena: Arena) -> None:
-    name, first = await signed_up(arena)
-    second = (await arena.send("POST", "/auth/login", {"login": name, "password": PASSWORD})).data
+async def test_sessions_are_listed_and_ended_one_by_one(harness: ScoreboardHarness) -> None:
+    name, first = await signed_up(harness)
+    second = (await harness.send("POST", "/auth/login", {"login": name, "password": PASSWORD})).data
     token = second["tokens"]["access_token"]
-    listed = (await arena.send("GET", "/auth/sessions", token=token)).data["sessions"]
+    listed = (await harness.send("GET", "/auth/sessions", token=token)).data["sessions"]
     assert [(each["session_id"], each["is_current"]) for each in listed] == [
         (second["tokens"]["session_id"], True),
         (first["tokens"]["session_id"], False),
     ]
     assert {each["ip_address"] for each in listed} == {"127.0.0.1"}
     gone = f"/auth/sessions/{first['tokens']['session_id']}"
-    assert (await arena.send("DELETE", gone, token=token)).status == 204
-    expect_refused(await me(arena, first["tokens"]["access_token"]), 401, "SESSION_REVOKED")
-    assert (await me(arena, token)).status == 200
-    expect_refused(await arena.send("DELETE", gone, token=token), 404, "SESSION_NOT_FOUND")
-    expect_refused(
-        await arena.send("DELETE", "/auth/sessions/x", token=token), 400, "VALIDATION_ERROR"
+    assert (await harness.send("DELETE", gone, token=token)).status == 204
+    expect_error(await me(harness, first["tokens"]["access_token"]), 401, "SESSION_REVOKED")
+    assert (await me(harness, token)).status == 200
+    expect_error(await harness.send("DELETE", gone, token=token), 404, "SESSION_NOT_FOUND")
+    expect_error(
+        await harness.send("DELETE", "/auth/sessions/x", token=token), 400, "VALIDATION_ERROR"
     )
 
 
-async def test_nobody_ends_the_session_of_another(arena: Arena) -> None:
-    player, other = await arena.player(), await arena.player()
-    [session] = (await arena.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
-    answer = await arena.send(
+async def test_nobody_ends_the_session_of_another(harness: ScoreboardHarness) -> None:
+    player, other = await harness.player(), await harness.player()
+    [session] = (await harness.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
+    answer = await harness.send(
         "DELETE", f"/auth/sessions/{session['session_id']}", token=other.token
     )
-    expect_refused(answer, 404, "SESSION_NOT_FOUND")
-    assert (await me(arena, player.token)).status == 200
+    expect_error(answer, 404, "SESSION_NOT_FOUND")
+    assert (await me(harness, player.token)).status == 200
 
 
 def part(content: Json) -> str:
     return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
 
 
-async def test_an_access_token_that_is_not_ours_is_refused(arena: Arena) -> None:
+async def test_an_access_token_that_is_not_ours_is_refused(harness: ScoreboardHarness) -> None:
     """Without a signature, of another key, for another audience, of another issuer, changed, or none at all."""
-    player = await arena.player()
+    player = await harness.player()
     claims = jwt.decode(player.token, options={"verify_signature": False})
     head = jwt.get_unverified_header(player.token)
     key, stranger = (
@@ -214,54 +230,62 @@ async def test_an_access_token_that_is_not_ours_is_refused(arena: Arena) -> None
         "wrong audience": jwt.encode(claims | {"aud": "collect"}, key, "HS256", head),
         "wrong issuer": jwt.encode(claims | {"iss": "somebody"}, key, "HS256", head),
         "another person": f"{part(head)}.{part(claims | {'sub': new_uuid()})}.{player.token.rpartition('.')[2]}",
-        "an action token": await arena.vouch(player),
+        "an action token": await harness.complete_action(player),
         "no token": "x",
     }
     for what, token in wrong.items():
-        answer = await me(arena, token)
+        answer = await me(harness, token)
         assert (what, answer.status) == (what, 401)
-        expect_refused(answer, 401, "UNAUTHORIZED")
-    expect_refused(await arena.send("GET", "/scores/me"), 401, "UNAUTHORIZED")
-    assert (await me(arena, player.token)).status == 200
+        expect_error(answer, 401, "UNAUTHORIZED")
+    expect_error(await harness.send("GET", "/scores/me"), 401, "UNAUTHORIZED")
+    assert (await me(harness, player.token)).status == 200
 
 
-async def test_a_token_that_we_signed_without_a_session_is_refused(arena: Arena) -> None:
+async def test_a_token_that_we_signed_without_a_session_is_refused(
+    harness: ScoreboardHarness,
+) -> None:
     """A signature alone opens nothing: who has stolen the key still has no session."""
-    player = await arena.player()
+    player = await harness.player()
     claims = jwt.decode(player.token, options={"verify_signature": False}) | {"jti": new_uuid()}
     made = jwt.encode(
         claims, Key.of(SESSION_KEY).reveal(), "HS256", jwt.get_unverified_header(player.token)
     )
-    expect_refused(await me(arena, made), 401, "SESSION_REVOKED")
+    expect_error(await me(harness, made), 401, "SESSION_REVOKED")
 
 
-async def test_an_access_token_expires_and_is_renewed(ground: Ground, tmp_path: Path) -> None:
-    async with running(settings_of(await ground.place(), tmp_path), ManualClock()) as arena:
-        player = await arena.player()
-        arena.leap(899)
-        assert (await me(arena, player.token)).status == 200
-        arena.leap(1)
-        expect_refused(await me(arena, player.token), 401, "TOKEN_EXPIRED")
+async def test_an_access_token_expires_and_is_renewed(
+    shared_servers: SharedServers, tmp_path: Path
+) -> None:
+    async with run_scoreboard(
+        server_settings(await shared_servers.allocate(), tmp_path), ManualClock()
+    ) as harness:
+        player = await harness.player()
+        harness.skip_time(899)
+        assert (await me(harness, player.token)).status == 200
+        harness.skip_time(1)
+        expect_error(await me(harness, player.token), 401, "TOKEN_EXPIRED")
         told = (
-            await arena.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})
+            await harness.send("POST", "/auth/refresh", {"refresh_token": player.refresh_token})
         ).data
-        assert (await me(arena, told["access_token"])).status == 200
-        arena.leap(30 * 86_400)
-        late = await arena.send("POST", "/auth/refresh", {"refresh_token": told["refresh_token"]})
-        expect_refused(late, 401, "UNAUTHORIZED")
+        assert (await me(harness, told["access_token"])).status == 200
+        harness.skip_time(30 * 86_400)
+        late = await harness.send("POST", "/auth/refresh", {"refresh_token": told["refresh_token"]})
+        expect_error(late, 401, "UNAUTHORIZED")
 
 
-async def test_who_leaves_is_gone_and_the_history_stays_without_a_name(fresh: Arena) -> None:
+async def test_who_leaves_is_gone_and_the_history_stays_without_a_name(
+    fresh_harness: ScoreboardHarness,
+) -> None:
     """Account, score and sessions are deleted, the board closes the gap, and the events belong to nobody."""
-    ana, ben = await fresh.player("ana"), await fresh.player("ben")
-    await fresh.score(ana, 50)
-    await fresh.score(ben, 20)
-    assert (await fresh.send("DELETE", "/users/me", token=ana.token)).status == 204
-    expect_refused(await me(fresh, ana.token), 401, "SESSION_REVOKED")
-    shown = await fresh.board()
+    ana, ben = await fresh_harness.player("ana"), await fresh_harness.player("ben")
+    await fresh_harness.score(ana, 50)
+    await fresh_harness.score(ben, 20)
+    assert (await fresh_harness.send("DELETE", "/users/me", token=ana.token)).status == 204
+    expect_error(await me(fresh_harness, ana.token), 401, "SESSION_REVOKED")
+    shown = await fresh_harness.leaderboard()
     assert [(place["rank"], place["username"]) for place in shown["leaderboard"]] == [(1, "ben")]
     assert shown["total_players"] == 1
-    database = fresh.scoreboard.database
+    database = fresh_harness.scoreboard.database
     for table in ("users", "scores", "sessions"):
         assert await database.value("test", f"SELECT count(*) FROM {table}") == 1, table  # noqa: S608
     left = await database.rows(
@@ -272,12 +296,14 @@ async def test_who_leaves_is_gone_and_the_history_stays_without_a_name(fresh: Ar
         (None, 50),
     ]
     assert left[1]["client_info"] == {}
-    assert (await fresh.admin("GET", "/drift")).data["found"] == 0
+    assert (await fresh_harness.admin("GET", "/drift")).data["found"] == 0
 
 
-async def test_an_account_can_be_made_again_after_it_was_deleted(arena: Arena) -> None:
-    name, told = await signed_up(arena)
+async def test_an_account_can_be_made_again_after_it_was_deleted(
+    harness: ScoreboardHarness,
+) -> None:
+    name, told = await signed_up(harness)
     assert (
-        await arena.send("DELETE", "/users/me", token=told["tokens"]["access_token"])
+        await harness.send("DELETE", "/users/me", token=told["tokens"]["access_token"])
     ).status == 204
-    assert (await arena.send("POST", "/auth/register", registration(name))).status == 201
+    assert (await harness.send("POST", "/auth/register", registration(name))).status == 201

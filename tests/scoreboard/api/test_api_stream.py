@@ -12,37 +12,35 @@ from pathlib import Path
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.scoreboard.service.broadcaster import (
-    EVENT,
-    TOPIC,
-    LeaderboardUpdate,
-    Place,
-    changed_positions,
-)
+from tally.scoreboard.api.events import EVENT, TOPIC
+from tally.scoreboard.service.broadcaster import changed_positions
+from tally.scoreboard.service.ports import LeaderboardUpdate, RankedPlayer
 from tests.scoreboard.api.harness import (
     ACTION_KEY,
     ADMIN,
     INTERNAL,
     SESSION_KEY,
-    Arena,
     Json,
-    running,
-    settings_of,
-    until,
+    ScoreboardHarness,
+    run_scoreboard,
+    server_settings,
+    wait_until,
 )
-from tests.scoreboard.api.servers import Ground, mortal_redis
-from tests.scoreboard.api.stream_client import Watcher, connect, watching
+from tests.scoreboard.api.servers import SharedServers, restartable_redis
+from tests.scoreboard.api.stream_client import StreamClient, connect, open_stream
 
 SECONDS = 30
 
 
-async def test_a_watcher_gets_the_board_and_then_what_changes(fresh: Arena) -> None:
+async def test_a_watcher_gets_the_board_and_then_what_changes(
+    fresh_harness: ScoreboardHarness,
+) -> None:
     """First as it is; then the new state with the ranks that changed, and those alone."""
-    ana, ben, cem = [await fresh.player(name) for name in ("ana", "ben", "cem")]
+    ana, ben, cem = [await fresh_harness.player(name) for name in ("ana", "ben", "cem")]
     for player, score in ((ana, 30), (ben, 20), (cem, 10)):
-        await fresh.score(player, score)
-    async with watching(fresh.url) as watcher:
-        first = await watcher.update()
+        await fresh_harness.score(player, score)
+    async with open_stream(fresh_harness.url) as stream:
+        first = await stream.update()
         assert [
             (place["rank"], place["username"], place["score"]) for place in first["leaderboard"]
         ] == [
@@ -51,8 +49,8 @@ async def test_a_watcher_gets_the_board_and_then_what_changes(fresh: Arena) -> N
             (3, "cem", 10),
         ]
         assert (first["changed_positions"], first["total_players"]) == ([], 3)
-        await fresh.score(cem, 15)
-        second = await watcher.update()
+        await fresh_harness.score(cem, 15)
+        second = await stream.update()
         assert [(place["username"], place["score"]) for place in second["leaderboard"]] == [
             ("ana", 30),
             ("cem", 25),
@@ -62,77 +60,89 @@ async def test_a_watcher_gets_the_board_and_then_what_changes(fresh: Arena) -> N
         assert second["timestamp"].endswith("Z")
 
 
-async def test_what_happens_below_the_top_ten_is_no_news(fresh: Arena) -> None:
-    players = [await fresh.player() for _ in range(12)]
+async def test_what_happens_below_the_top_ten_is_no_news(fresh_harness: ScoreboardHarness) -> None:
+    players = [await fresh_harness.player() for _ in range(12)]
     for player in players[:10]:
-        await fresh.score(player, 100)
-    async with watching(fresh.url) as watcher:
-        await watcher.update()
-        await fresh.score(players[10], 5)
-        await fresh.score(players[11], 7)
-        await fresh.score(players[0], 1)
-        update = await watcher.update()
+        await fresh_harness.score(player, 100)
+    async with open_stream(fresh_harness.url) as stream:
+        await stream.update()
+        await fresh_harness.score(players[10], 5)
+        await fresh_harness.score(players[11], 7)
+        await fresh_harness.score(players[0], 1)
+        update = await stream.update()
         assert (update["leaderboard"][0]["score"], update["changed_positions"]) == (101, [1])
 
 
-async def test_who_leaves_the_top_ten_for_good_is_news(fresh: Arena) -> None:
-    ana, ben = await fresh.player("ana"), await fresh.player("ben")
-    await fresh.score(ana, 2)
-    await fresh.score(ben, 1)
-    async with watching(fresh.url) as watcher:
-        await watcher.update()
-        assert (await fresh.send("DELETE", "/users/me", token=ana.token)).status == 204
-        update = await watcher.update()
+async def test_who_leaves_the_top_ten_for_good_is_news(fresh_harness: ScoreboardHarness) -> None:
+    ana, ben = await fresh_harness.player("ana"), await fresh_harness.player("ben")
+    await fresh_harness.score(ana, 2)
+    await fresh_harness.score(ben, 1)
+    async with open_stream(fresh_harness.url) as stream:
+        await stream.update()
+        assert (await fresh_harness.send("DELETE", "/users/me", token=ana.token)).status == 204
+        update = await stream.update()
         assert [place["username"] for place in update["leaderboard"]] == ["ben"]
         assert update["changed_positions"] == [1, 2]
 
 
-async def test_a_burst_is_told_in_few_updates_and_the_last_state_wins(fresh: Arena) -> None:
+async def test_a_burst_is_told_in_few_updates_and_the_last_state_wins(
+    fresh_harness: ScoreboardHarness,
+) -> None:
     """At most ten a second, however many changes there are."""
-    players = [await fresh.player() for _ in range(4)]
-    tokens = [(player, await fresh.vouch(player)) for player in players for _ in range(20)]
-    async with watching(fresh.url) as watcher:
-        await watcher.update()
+    players = [await fresh_harness.player() for _ in range(4)]
+    tokens = [
+        (player, await fresh_harness.complete_action(player))
+        for player in players
+        for _ in range(20)
+    ]
+    async with open_stream(fresh_harness.url) as stream:
+        await stream.update()
         started = time.monotonic()
-        answers = await asyncio.gather(*(fresh.trade(player, token, 5) for player, token in tokens))
+        answers = await asyncio.gather(
+            *(fresh_harness.update_score(player, token, 5) for player, token in tokens)
+        )
         assert {answer.status for answer in answers} == {200}
-        updates = [await watcher.update()]
+        updates = [await stream.update()]
         while [place["score"] for place in updates[-1]["leaderboard"]] != [100] * 4:
-            updates.append(await watcher.update())
+            updates.append(await stream.update())
         most = 10 * (time.monotonic() - started) + 2
         assert len(updates) <= most, f"{len(updates)} updates for {len(tokens)} changes"
         assert updates[-1]["leaderboard"] == [
             {name: place[name] for name in ("rank", "user_id", "username", "score")}
-            for place in (await fresh.board())["leaderboard"]
+            for place in (await fresh_harness.leaderboard())["leaderboard"]
         ]
 
 
-async def test_who_comes_back_gets_what_was_missed(fresh: Arena) -> None:
+async def test_who_comes_back_gets_what_was_missed(fresh_harness: ScoreboardHarness) -> None:
     """With `Last-Event-ID`, the updates since; with one that nobody knows, the board as it is."""
-    ana = await fresh.player("ana")
-    async with watching(fresh.url) as other, watching(fresh.url) as watcher:
-        await watcher.update()
-        await fresh.score(ana, 5)
-        event = await watcher.event()
-        watcher.writer.transport.abort()
-        await fresh.score(ana, 5)
-        await other.until_score(ana.user_id, 10)
-        async with watching(fresh.url, last_event_id=event["id"]) as again:
+    ana = await fresh_harness.player("ana")
+    async with open_stream(fresh_harness.url) as other, open_stream(fresh_harness.url) as stream:
+        await stream.update()
+        await fresh_harness.score(ana, 5)
+        event = await stream.event()
+        stream.writer.transport.abort()
+        await fresh_harness.score(ana, 5)
+        await other.update_with_score(ana.user_id, 10)
+        async with open_stream(fresh_harness.url, last_event_id=event["id"]) as again:
             update = await again.update()
             assert (update["leaderboard"][0]["score"], update["changed_positions"]) == (10, [1])
-        async with watching(fresh.url, last_event_id="unheard-of-7") as stranger:
+        async with open_stream(fresh_harness.url, last_event_id="unheard-of-7") as stranger:
             update = await stranger.update()
             assert (update["leaderboard"][0]["score"], update["changed_positions"]) == (10, [])
 
 
-async def test_a_silent_stream_is_pinged_every_30_seconds(ground: Ground, tmp_path: Path) -> None:
+async def test_a_silent_stream_is_pinged_every_30_seconds(
+    shared_servers: SharedServers, tmp_path: Path
+) -> None:
     clock = ManualClock()
     async with (
-        running(settings_of(await ground.place(), tmp_path), clock) as arena,
-        watching(arena.url) as watcher,
+        run_scoreboard(
+            server_settings(await shared_servers.allocate(), tmp_path), clock
+        ) as harness,
+        open_stream(harness.url) as stream,
     ):
-        await watcher.update()
-        waiting = asyncio.create_task(watcher.piece())
+        await stream.update()
+        waiting = asyncio.create_task(stream.block())
         await clock.advance(29)
         await asyncio.wait({waiting}, timeout=0.05)
         assert not waiting.done()
@@ -141,58 +151,67 @@ async def test_a_silent_stream_is_pinged_every_30_seconds(ground: Ground, tmp_pa
 
 
 async def test_one_stream_too_many_is_refused_until_another_ends(
-    ground: Ground, tmp_path: Path
+    shared_servers: SharedServers, tmp_path: Path
 ) -> None:
     """The sixth of a player, the eleventh of an address."""
     limits = {"scoreboard_streams_per_user": 5, "scoreboard_streams_per_address": 10}
     async with (
-        running(settings_of(await ground.place(), tmp_path, **limits)) as arena,
+        run_scoreboard(
+            server_settings(await shared_servers.allocate(), tmp_path, **limits)
+        ) as harness,
         AsyncExitStack() as stack,
     ):
-        player = await arena.player()
-        own = [await stack.enter_async_context(watching(arena.url, player.token)) for _ in range(5)]
-        status, refused = await connect(arena.url, player.token)
+        player = await harness.player()
+        own = [
+            await stack.enter_async_context(open_stream(harness.url, player.token))
+            for _ in range(5)
+        ]
+        status, refused = await connect(harness.url, player.token)
         assert status == 429
         assert (
             json.loads(await refused.reader.read(10_000))["error"]["code"] == "RATE_LIMIT_EXCEEDED"
         )
         refused.writer.transport.abort()
         for _ in range(5):
-            await stack.enter_async_context(watching(arena.url))
-        status, eleventh = await connect(arena.url)
+            await stack.enter_async_context(open_stream(harness.url))
+        status, eleventh = await connect(harness.url)
         assert status == 429
         eleventh.writer.transport.abort()
         own[0].writer.transport.abort()
 
         async def is_let_in() -> bool:
-            status, watcher = await connect(arena.url, player.token)
-            watcher.writer.transport.abort()
+            status, stream = await connect(harness.url, player.token)
+            stream.writer.transport.abort()
             return status == 200
 
-        assert await until(is_let_in) < SECONDS
+        assert await wait_until(is_let_in) < SECONDS
 
 
 @pytest.mark.parametrize(("token", "code"), [("x", "UNAUTHORIZED"), ("", "UNAUTHORIZED")])
 async def test_a_token_that_does_not_hold_opens_no_stream(
-    arena: Arena, token: str, code: str
+    harness: ScoreboardHarness, token: str, code: str
 ) -> None:
-    answer = await arena.send(
+    answer = await harness.send(
         "GET", "/leaderboard/stream", headers={"Authorization": f"Bearer {token}"}
     )
     assert (answer.status, answer.json["error"]["code"]) == (401, code)
 
 
-async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(fresh: Arena) -> None:
+async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(
+    fresh_harness: ScoreboardHarness,
+) -> None:
     """The others go on, and the server keeps nothing for the one that hangs."""
-    figure = fresh.parts.metrics.registry.get_sample_value
-    places = tuple(Place(rank, f"{rank:036}", "x" * 50, 10**15 - rank) for rank in range(1, 101))
-    async with watching(fresh.url) as stalled, watching(fresh.url) as reading:
+    figure = fresh_harness.application.metrics.registry.get_sample_value
+    places = tuple(
+        RankedPlayer(rank, f"{rank:036}", "x" * 50, 10**15 - rank) for rank in range(1, 101)
+    )
+    async with open_stream(fresh_harness.url) as stalled, open_stream(fresh_harness.url) as reading:
         await reading.update()
         stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
         number = 0
         while figure("tally_stream_clients") == 2:
             number += 1
-            fresh.parts.hub.publish(
+            fresh_harness.application.hub.publish(
                 TOPIC, EVENT, LeaderboardUpdate(places, (1,), number, "2026-01-01T00:00:00Z")
             )
             assert (await reading.update())["total_players"] == number
@@ -203,17 +222,17 @@ async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(fresh: Are
 
 
 async def test_without_redis_a_server_tells_its_own_watchers_and_looks_for_what_others_did(
-    ground: Ground, tmp_path: Path
+    shared_servers: SharedServers, tmp_path: Path
 ) -> None:
     """Its own changes at once; those of another server as soon as it has looked into PostgreSQL."""
-    dsn, _ = await ground.place()
-    async with mortal_redis(tmp_path) as redis:
-        settings = settings_of((dsn, redis.address), tmp_path)
+    dsn, _ = await shared_servers.allocate()
+    async with restartable_redis(tmp_path) as redis:
+        settings = server_settings((dsn, redis.address), tmp_path)
         async with (
-            running(settings, jobs=True) as one,
-            running(settings, jobs=True) as two,
-            watching(one.url) as of_one,
-            watching(two.url) as of_two,
+            run_scoreboard(settings, jobs=True) as one,
+            run_scoreboard(settings, jobs=True) as two,
+            open_stream(one.url) as of_one,
+            open_stream(two.url) as of_two,
         ):
             player = await one.player()
             await redis.kill()
@@ -266,36 +285,38 @@ async def server_process(place: tuple[str, str], folder: Path) -> AsyncIterator[
 
 
 async def test_watchers_of_two_server_processes_all_see_every_change(
-    ground: Ground, tmp_path: Path
+    shared_servers: SharedServers, tmp_path: Path
 ) -> None:
     """Whichever process made it; and at the end they show what PostgreSQL has."""
-    place = await ground.place()
+    place = await shared_servers.allocate()
     async with AsyncExitStack() as stack:
-        arena = await stack.enter_async_context(running(settings_of(place, tmp_path / "here")))
+        harness = await stack.enter_async_context(
+            run_scoreboard(server_settings(place, tmp_path / "here"))
+        )
         servers = [server_process(place, tmp_path / name) for name in ("one", "two")]
         urls = await asyncio.gather(*(stack.enter_async_context(server) for server in servers))
-        watchers = [
-            await stack.enter_async_context(watching(url)) for url in urls for _ in range(40)
+        streams = [
+            await stack.enter_async_context(open_stream(url)) for url in urls for _ in range(40)
         ]
-        player = await arena.player()
-        for score, url in enumerate((*urls, arena.url), start=1):
-            body = {"action_token": await arena.vouch(player), "score_delta": 1}
-            elsewhere = Arena(url, arena.parts, arena.clock, arena.client)
+        player = await harness.player()
+        for score, url in enumerate((*urls, harness.url), start=1):
+            body = {"action_token": await harness.complete_action(player), "score_delta": 1}
+            elsewhere = ScoreboardHarness(url, harness.application, harness.clock, harness.client)
             assert (await elsewhere.send("PATCH", "/scores", body, player.token)).data[
                 "new_score"
             ] == score
-            updates = await asyncio.wait_for(all_see(watchers, player.user_id, score), SECONDS)
+            updates = await asyncio.wait_for(all_see(streams, player.user_id, score), SECONDS)
             assert [update["leaderboard"][0]["score"] for update in updates] == [score] * 80
 
 
-async def all_see(watchers: list[Watcher], user_id: str, score: int) -> list[Json]:
-    return await asyncio.gather(*(watcher.until_score(user_id, score) for watcher in watchers))
+async def all_see(streams: list[StreamClient], user_id: str, score: int) -> list[Json]:
+    return await asyncio.gather(*(stream.update_with_score(user_id, score) for stream in streams))
 
 
 def test_changed_positions_are_those_that_differ() -> None:
-    one, two, three = (Place(rank, str(rank), f"p{rank}", 10 - rank) for rank in (1, 2, 3))
+    one, two, three = (RankedPlayer(rank, str(rank), f"p{rank}", 10 - rank) for rank in (1, 2, 3))
     assert changed_positions([], []) == ()
     assert changed_positions([one, two], [one, two]) == ()
     assert changed_positions([], [one, two]) == (1, 2)
     assert changed_positions([one, two, three], [one]) == (2, 3)
-    assert changed_positions([one, two], [one, Place(2, "2", "p2", 99), three]) == (2, 3)
+    assert changed_positions([one, two], [one, RankedPlayer(2, "2", "p2", 99), three]) == (2, 3)

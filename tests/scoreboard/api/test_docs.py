@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from tests.needs import need_program
-from tests.scoreboard.api.harness import ADMIN, API, INTERNAL, running, settings_of
-from tests.scoreboard.api.servers import Ground
+from tests.scoreboard.api.harness import ADMIN, API, INTERNAL, run_scoreboard, server_settings
+from tests.scoreboard.api.servers import SharedServers
 from tests.scoreboard.api.test_openapi import CODES
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -21,28 +21,32 @@ def commands() -> str:
     return "".join(blocks).replace("export TALLY=http://127.0.0.1:8080\n", "")
 
 
-async def test_the_commands_of_the_page_work_in_order(ground: Ground, tmp_path: Path) -> None:
+async def test_the_commands_of_the_page_work_in_order(
+    shared_servers: SharedServers, tmp_path: Path
+) -> None:
     """From signing up to leaving for good."""
     need_program("curl", "curl")
     bash, script = need_program("bash", "bash"), commands()
     assert script.count("curl ") >= 12
     for name, key in (("internal", INTERNAL), ("admin", ADMIN)):
         (tmp_path / f"scoreboard-{name}.key").write_text(key)
-    async with running(settings_of(await ground.place(), tmp_path)) as arena:
+    async with run_scoreboard(
+        server_settings(await shared_servers.allocate(), tmp_path)
+    ) as harness:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         process = await asyncio.create_subprocess_exec(
             bash,
             "-eu",
             "-c",
             script,
-            env=os.environ | {"TALLY": arena.url, "TALLY_DATA_DIR": str(tmp_path), "PATH": path},
+            env=os.environ | {"TALLY": harness.url, "TALLY_DATA_DIR": str(tmp_path), "PATH": path},
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
         out, err = await process.communicate()
         assert process.returncode == 0, (out[-2000:], err[-2000:])
-        board = await arena.board()
+        board = await harness.leaderboard()
     assert out.count(b'"new_score":60,"score_added":60,"rank":1') == 2
     for word in (
         b"event: leaderboard",

@@ -7,86 +7,99 @@ from tally.kit.clock import ManualClock
 from tally.kit.jobs import JobOutcome
 from tally.scoreboard.repository.locks import AdvisoryLocks
 from tally.scoreboard.service import retention
-from tests.scoreboard.api.harness import Arena, running, settings_of, until
-from tests.scoreboard.api.servers import Ground
+from tests.scoreboard.api.harness import (
+    ScoreboardHarness,
+    run_scoreboard,
+    server_settings,
+    wait_until,
+)
+from tests.scoreboard.api.servers import SharedServers
 
 TABLES = ("sessions", "consumed_tokens", "score_events", "completed_actions")
 
 
-async def counts(arena: Arena) -> dict[str, int]:
-    database = arena.scoreboard.database
+async def counts(harness: ScoreboardHarness) -> dict[str, int]:
+    database = harness.scoreboard.database
     return {
         table: await database.value("test", f"SELECT count(*) FROM {table}")  # noqa: S608 - our tables
         for table in TABLES
     }
 
 
-async def test_old_rows_are_deleted_each_after_its_time(ground: Ground, tmp_path: Path) -> None:
+async def test_old_rows_are_deleted_each_after_its_time(
+    shared_servers: SharedServers, tmp_path: Path
+) -> None:
     """Used tokens an hour after they expire, sessions a day after, history after 90 days; nothing sooner."""
-    async with running(settings_of(await ground.place(), tmp_path), ManualClock()) as arena:
-        await arena.score(await arena.player(), 5)
-        run = arena.scoreboard.retention.run
+    async with run_scoreboard(
+        server_settings(await shared_servers.allocate(), tmp_path), ManualClock()
+    ) as harness:
+        await harness.score(await harness.player(), 5)
+        run = harness.scoreboard.services.retention.run
         await run()
-        assert await counts(arena) == dict.fromkeys(TABLES, 1)
-        arena.leap(300 + 3600 - 1)
+        assert await counts(harness) == dict.fromkeys(TABLES, 1)
+        harness.skip_time(300 + 3600 - 1)
         await run()
-        assert (await counts(arena))["consumed_tokens"] == 1
-        arena.leap(2)
+        assert (await counts(harness))["consumed_tokens"] == 1
+        harness.skip_time(2)
         await run()
-        assert await counts(arena) == {
+        assert await counts(harness) == {
             "sessions": 1,
             "consumed_tokens": 0,
             "score_events": 1,
             "completed_actions": 1,
         }
-        arena.leap(timedelta(days=31).total_seconds())
+        harness.skip_time(timedelta(days=31).total_seconds())
         await run()
-        assert await counts(arena) == {
+        assert await counts(harness) == {
             "sessions": 0,
             "consumed_tokens": 0,
             "score_events": 1,
             "completed_actions": 1,
         }
-        arena.leap(timedelta(days=60).total_seconds())
+        harness.skip_time(timedelta(days=60).total_seconds())
         await run()
-        assert await counts(arena) == dict.fromkeys(TABLES, 0)
+        assert await counts(harness) == dict.fromkeys(TABLES, 0)
 
 
-async def test_many_old_rows_go_in_small_bites(fresh: Arena) -> None:
+async def test_many_old_rows_go_in_small_bites(fresh_harness: ScoreboardHarness) -> None:
     """All of them in the end, and never more than a bite in one statement."""
-    count = 2 * retention.BITE + 7
-    await fresh.scoreboard.database.value(
+    count = 2 * retention.BATCH_SIZE + 7
+    await fresh_harness.scoreboard.database.value(
         "test",
         "INSERT INTO consumed_tokens (token_hash, user_id, expires_at)"
         " SELECT 'old-' || n, gen_random_uuid(), now() - interval '1 day' FROM generate_series(1, $1) n",
         count,
     )
-    await fresh.scoreboard.retention.run()
-    assert (await counts(fresh))["consumed_tokens"] == 0
-    figure = fresh.parts.metrics.registry.get_sample_value
+    await fresh_harness.scoreboard.services.retention.run()
+    assert (await counts(fresh_harness))["consumed_tokens"] == 0
+    figure = fresh_harness.application.metrics.registry.get_sample_value
     told = {"server": "postgresql", "call": "delete_expired_tokens", "outcome": "ok"}
-    assert figure("tally_scoreboard_storage_seconds_count", told) == 3
+    assert figure("tally_scoreboard_storage_call_duration_seconds_count", told) == 3
 
 
-async def test_a_backlog_that_was_too_long_ends_in_a_rebuild(fresh: Arena) -> None:
+async def test_a_backlog_that_was_too_long_ends_in_a_rebuild(
+    fresh_harness: ScoreboardHarness,
+) -> None:
     """What was let go comes from PostgreSQL, and reads are right in the meantime."""
-    players = [await fresh.player() for _ in range(5)]
+    players = [await fresh_harness.player() for _ in range(5)]
     for player in players:
-        await fresh.score(player, 5)
-    right = await fresh.board()
-    catch_up = fresh.scoreboard.catch_up
-    await fresh.scoreboard.redis.client.zremrangebyrank("leaderboard:global", 0, 2)
+        await fresh_harness.score(player, 5)
+    right = await fresh_harness.leaderboard()
+    catch_up = fresh_harness.scoreboard.services.cache_sync
+    await fresh_harness.scoreboard.redis.client.zremrangebyrank("leaderboard:global", 0, 2)
     catch_up.backlog.needs_rebuild = True
-    assert await fresh.board() == right, "from PostgreSQL, while Redis is known to be behind"
-    await catch_up.run()
+    assert await fresh_harness.leaderboard() == right, (
+        "from PostgreSQL, while Redis is known to be behind"
+    )
+    await catch_up.catch_up()
     assert not catch_up.backlog.has_pending_changes()
-    assert await fresh.board() == right
-    assert (await fresh.admin("GET", "/drift")).data["found"] == 0
+    assert await fresh_harness.leaderboard() == right
+    assert (await fresh_harness.admin("GET", "/drift")).data["found"] == 0
 
 
-async def test_a_lock_is_held_by_one(fresh: Arena) -> None:
+async def test_a_lock_is_held_by_one(fresh_harness: ScoreboardHarness) -> None:
     """Until it is let go; and others of other names do not matter."""
-    one, two = (AdvisoryLocks(fresh.scoreboard.database) for _ in range(2))
+    one, two = (AdvisoryLocks(fresh_harness.scoreboard.database) for _ in range(2))
     try:
         assert await one.acquire("job", 30)
         assert not await one.acquire("job", 30)
@@ -101,21 +114,21 @@ async def test_a_lock_is_held_by_one(fresh: Arena) -> None:
         await let_go(one, two)
 
 
-async def test_a_lock_is_free_when_its_connection_is_gone(fresh: Arena) -> None:
+async def test_a_lock_is_free_when_its_connection_is_gone(fresh_harness: ScoreboardHarness) -> None:
     """And whoever had it is told so."""
-    one, two = (AdvisoryLocks(fresh.scoreboard.database) for _ in range(2))
+    one, two = (AdvisoryLocks(fresh_harness.scoreboard.database) for _ in range(2))
 
     async def is_lost() -> bool:
         return not await one.extend("job", 30)
 
     try:
         assert await one.acquire("job", 30)
-        await fresh.scoreboard.database.rows(
+        await fresh_harness.scoreboard.database.rows(
             "test",
             "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
             " WHERE locktype = 'advisory' AND datname = current_database()",
         )
-        await until(is_lost)
+        await wait_until(is_lost)
         assert await two.acquire("job", 30)
     finally:
         await let_go(one, two)
@@ -127,12 +140,12 @@ async def let_go(*holders: AdvisoryLocks) -> None:
             await locks.release(name)
 
 
-async def test_jobs_run_under_their_locks(fresh: Arena) -> None:
+async def test_jobs_run_under_their_locks(fresh_harness: ScoreboardHarness) -> None:
     """By hand as by the timer; while another instance has the lock, it is left alone."""
-    runner = fresh.parts.job_runner()
+    runner = fresh_harness.application.job_runner()
     for name in ("scoreboard-catch-up", "scoreboard-verify", "scoreboard-retention"):
         assert (await runner.run(name)).outcome is JobOutcome.SUCCEEDED
-    elsewhere = AdvisoryLocks(fresh.scoreboard.database)
+    elsewhere = AdvisoryLocks(fresh_harness.scoreboard.database)
     assert await elsewhere.acquire("scoreboard-verify", 30)
     assert (await runner.run("scoreboard-verify")).outcome is JobOutcome.LOCKED_ELSEWHERE
     await elsewhere.release("scoreboard-verify")

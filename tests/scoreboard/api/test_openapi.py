@@ -19,13 +19,13 @@ from tests.scoreboard.api.harness import (
     ADMIN,
     API,
     INTERNAL,
-    Arena,
     Json,
     Player,
-    running,
-    settings_of,
+    ScoreboardHarness,
+    run_scoreboard,
+    server_settings,
 )
-from tests.scoreboard.api.servers import Ground
+from tests.scoreboard.api.servers import SharedServers
 
 EXAMPLES = 6
 NOBODY = "5ed17a11-c0de-4000-8000-000000000000"
@@ -83,7 +83,7 @@ CLOSED = [entry for entry, good in OPERATIONS.items() if not good.is_open]
 class Documented:
     """A server, its document, and somebody who is known to it."""
 
-    arena: Arena
+    harness: ScoreboardHarness
     document: Document
     player: Player
 
@@ -98,16 +98,18 @@ class Documented:
 
 @pytest.fixture(scope="session")
 async def documented(
-    ground: Ground, tmp_path_factory: pytest.TempPathFactory
+    shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Documented]:
-    async with running(
-        settings_of(await ground.place(part=1), tmp_path_factory.mktemp("documented"))
-    ) as arena:
-        response = await arena.client.get(f"{arena.url}/openapi.json").build().send()
-        player = await arena.player()
-        await arena.score(player, 10)
+    async with run_scoreboard(
+        server_settings(
+            await shared_servers.allocate(redis_number=1), tmp_path_factory.mktemp("documented")
+        )
+    ) as harness:
+        response = await harness.client.get(f"{harness.url}/openapi.json").build().send()
+        player = await harness.player()
+        await harness.score(player, 10)
         yield Documented(
-            arena, Document.read(arena.url, "scoreboard", API, await response.json()), player
+            harness, Document.read(harness.url, "scoreboard", API, await response.json()), player
         )
 
 
@@ -153,14 +155,14 @@ def test_the_document_tells_every_code(documented: Documented) -> None:
 async def test_a_good_request_is_answered_as_documented(
     documented: Documented, method: str, path: str
 ) -> None:
-    good, arena, document = OPERATIONS[method, path], documented.arena, documented.document
-    player = await arena.player()
+    good, harness, document = OPERATIONS[method, path], documented.harness, documented.document
+    player = await harness.player()
     known = {
         "USER": player.user_id,
         "REFRESH": player.refresh_token,
-        "TOKEN": await arena.vouch(player),
+        "TOKEN": await harness.complete_action(player),
     }
-    [session] = (await arena.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
+    [session] = (await harness.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
 
     def ask() -> int:
         parts: Json = {"query": dict(good.query)}

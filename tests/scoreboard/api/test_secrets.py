@@ -11,46 +11,48 @@ from tests.scoreboard.api.harness import (
     ADMIN,
     INTERNAL,
     SESSION_KEY,
-    running,
-    settings_of,
+    run_scoreboard,
+    server_settings,
 )
-from tests.scoreboard.api.servers import Ground, mortal_redis
+from tests.scoreboard.api.servers import SharedServers, restartable_redis
 
 PASSWORD = "correct horse battery"
 WRONG = "a password that is wrong"
 
 
-async def test_no_secret_is_found_anywhere(ground: Ground, tmp_path: Path) -> None:
+async def test_no_secret_is_found_anywhere(shared_servers: SharedServers, tmp_path: Path) -> None:
     """Whatever was done with it, at the most talkative level, with errors in the middle, in rows, in Redis and in logs."""
     stream = io.StringIO()
     logs.configure(
         Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream
     )
-    dsn, _ = await ground.place()
+    dsn, _ = await shared_servers.allocate()
     async with (
-        mortal_redis(tmp_path) as redis,
-        running(settings_of((dsn, redis.address), tmp_path, access_log=True)) as arena,
+        restartable_redis(tmp_path) as redis,
+        run_scoreboard(server_settings((dsn, redis.address), tmp_path, access_log=True)) as harness,
     ):
         body = {"username": "ana", "email": "ana@example.com", "password": PASSWORD}
-        told = (await arena.send("POST", "/auth/register", body)).data
-        await arena.send("POST", "/auth/login", {"login": "ana", "password": WRONG})
+        told = (await harness.send("POST", "/auth/register", body)).data
+        await harness.send("POST", "/auth/login", {"login": "ana", "password": WRONG})
         token, refresh_token = told["tokens"]["access_token"], told["tokens"]["refresh_token"]
         action = {"action_id": "a1", "user_id": told["user"]["user_id"], "max_score": 5}
-        vouched = await arena.send(
+        vouched = await harness.send(
             "POST", "/internal/actions/complete", action, headers={"X-Internal-API-Key": INTERNAL}
         )
         action_token = vouched.data["action_token"]
-        trade = {"action_token": action_token, "score_delta": 5}
+        update_score = {"action_token": action_token, "score_delta": 5}
         for sent in (token, token[:-2]):
-            await arena.send("PATCH", "/scores", trade, sent)
-            await arena.send(
-                "PATCH", f"/scores?token={sent}&action_token={action_token}", trade, sent
+            await harness.send("PATCH", "/scores", update_score, sent)
+            await harness.send(
+                "PATCH", f"/scores?token={sent}&action_token={action_token}", update_score, sent
             )
-        in_redis = await everything_in(arena.scoreboard.redis.client)
+        in_redis = await everything_in(harness.scoreboard.redis.client)
         await redis.kill()
-        assert (await arena.send("PATCH", "/scores", trade, token)).status == 200
-        renewed = (await arena.send("POST", "/auth/refresh", {"refresh_token": refresh_token})).data
-        await arena.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
+        assert (await harness.send("PATCH", "/scores", update_score, token)).status == 200
+        renewed = (
+            await harness.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
+        ).data
+        await harness.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
         rows = ""
         for table in (
             "users",
@@ -62,7 +64,7 @@ async def test_no_secret_is_found_anywhere(ground: Ground, tmp_path: Path) -> No
         ):
             rows += "\n".join(
                 str(row)
-                for row in await arena.scoreboard.database.rows("test", f"SELECT * FROM {table}")  # noqa: S608
+                for row in await harness.scoreboard.database.rows("test", f"SELECT * FROM {table}")  # noqa: S608
             )
     secrets = {
         "the password": PASSWORD,

@@ -19,8 +19,15 @@ from tally.sim.players.display import summary
 from tally.sim.players.fleet import PlayerFleet
 from tally.sim.players.player import PlayerBehaviour
 from tally.sim.players.scoreboard_client import ScoreboardClient
-from tests.scoreboard.api.harness import API, INTERNAL, Arena, running, settings_of, until
-from tests.scoreboard.api.servers import Ground, mortal_redis
+from tests.scoreboard.api.harness import (
+    API,
+    INTERNAL,
+    ScoreboardHarness,
+    run_scoreboard,
+    server_settings,
+    wait_until,
+)
+from tests.scoreboard.api.servers import SharedServers, restartable_redis
 
 LIVELY = PlayerBehaviour(
     interval=0.02,
@@ -30,43 +37,45 @@ LIVELY = PlayerBehaviour(
 )
 
 
-def fleet_on(arena: Arena, client: Client, key: str = INTERNAL) -> PlayerFleet:
+def fleet_on(harness: ScoreboardHarness, client: Client, key: str = INTERNAL) -> PlayerFleet:
     clock = SystemClock()
-    server = ScoreboardClient(client, f"{arena.url}{API}", Secret(key), clock)
+    server = ScoreboardClient(client, f"{harness.url}{API}", Secret(key), clock)
     return PlayerFleet(server, clock, random.Random(11), LIVELY)
 
 
 async def test_players_play_and_no_promise_is_broken_though_redis_dies(
-    ground: Ground, tmp_path: Path
+    shared_servers: SharedServers, tmp_path: Path
 ) -> None:
     """Every point they were told of is on the board; what they sent twice counted once; and no cheat was let through."""
-    dsn, _ = await ground.place()
+    dsn, _ = await shared_servers.allocate()
     async with (
-        mortal_redis(tmp_path) as redis,
-        running(settings_of((dsn, redis.address), tmp_path), jobs=True) as arena,
+        restartable_redis(tmp_path) as redis,
+        run_scoreboard(server_settings((dsn, redis.address), tmp_path), jobs=True) as harness,
         ClientBuilder().no_proxy().timeout(timedelta(seconds=30)).build() as client,
     ):
-        fleet = fleet_on(arena, client)
+        fleet = fleet_on(harness, client)
         stats = fleet.server.stats
         async with fleet.living(6):
-            await until(lambda: _is(stats.trades > 30))
+            await wait_until(lambda: _is(stats.trades > 30))
             await redis.kill()
-            await until(lambda: _is(stats.trades > 60 and stats.cheats > 10 and stats.replays > 10))
+            await wait_until(
+                lambda: _is(stats.trades > 60 and stats.cheats > 10 and stats.replays > 10)
+            )
             await redis.start()
-            await until(lambda: _is(stats.trades > 90))
+            await wait_until(lambda: _is(stats.trades > 90))
         assert stats.broken == 0
         shown = {
             place["user_id"]: place["score"]
-            for place in (await arena.board("?limit=100"))["leaderboard"]
+            for place in (await harness.leaderboard("?limit=100"))["leaderboard"]
         }
         for player in fleet.players:
             assert player.user is not None
             assert shown[player.user.user_id] >= player.score > 0
         assert "promises broken: 0" in summary(fleet, 1.0)
-        again = fleet_on(arena, client)
+        again = fleet_on(harness, client)
         async with again.living(2):
-            await until(lambda: _is(again.signed_up == 2))
-        assert (await arena.board())["total_players"] == 6, (
+            await wait_until(lambda: _is(again.signed_up == 2))
+        assert (await harness.leaderboard())["total_players"] == 6, (
             "the same chance makes the same people, who sign in again"
         )
 
@@ -75,9 +84,9 @@ async def _is(holds: bool) -> bool:
     return holds
 
 
-async def test_a_wrong_key_ends_the_game(arena: Arena) -> None:
+async def test_a_wrong_key_ends_the_game(harness: ScoreboardHarness) -> None:
     async with ClientBuilder().no_proxy().build() as client:
-        fleet = fleet_on(arena, client, "not-the-key-of-the-game-servers-01")
+        fleet = fleet_on(harness, client, "not-the-key-of-the-game-servers-01")
         async with fleet.living(2):
             await asyncio.wait_for(fleet.refused.wait(), 30)
     assert "401 UNAUTHORIZED" in fleet.server.stats.last_error

@@ -13,7 +13,7 @@ from tally.scoreboard.repository.database import PoolLimits, open_database_pool
 from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import migrate
 from tally.scoreboard.repository.redis_client import open_redis
-from tests.scoreboard.repository.harness import League
+from tests.scoreboard.repository.harness import Repositories
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,20 @@ async def addresses(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[A
 
 
 @pytest.fixture(scope="session")
-async def shared(addresses: Addresses) -> AsyncIterator[League]:
+async def shared(addresses: Addresses) -> AsyncIterator[Repositories]:
     """The repositories, for tests that make up their own input and clear up after each round."""
-    clock, figures = SystemClock(), StorageMetrics(Metrics())
-    limits = PoolLimits(most=10, wait_seconds=60, statement_seconds=60)
+    clock, metrics = SystemClock(), StorageMetrics(Metrics())
+    limits = PoolLimits(max_connections=10, acquire_seconds=60, statement_seconds=60)
     async with (
-        open_database_pool(addresses.dsn, clock, figures, limits) as database,
-        open_redis(addresses.url, clock, figures, seconds=30) as server,
+        open_database_pool(addresses.dsn, clock, metrics, limits) as database,
+        open_redis(addresses.url, clock, metrics, seconds=30) as server,
     ):
         await migrate(database)
-        yield League(database, server)
+        yield Repositories(database, server)
 
 
 @pytest.fixture
-async def league(shared: League) -> League:
+async def repositories(shared: Repositories) -> Repositories:
     """The repositories, with nobody in them, and a board that is whole and empty."""
     await shared.clear()
     return shared

@@ -29,9 +29,9 @@ def at(seconds: float) -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class League:
+class Repositories:
     database: Database
-    server: InstrumentedRedis
+    redis: InstrumentedRedis
 
     @property
     def accounts(self) -> AccountRepository:
@@ -54,16 +54,16 @@ class League:
         return EventRepository(self.database)
 
     @property
-    def board(self) -> LeaderboardCache:
-        return LeaderboardCache(self.server)
+    def leaderboard(self) -> LeaderboardCache:
+        return LeaderboardCache(self.redis)
 
     @property
-    def builder(self) -> LeaderboardRebuilder:
-        return LeaderboardRebuilder(self.server, self.scores)
+    def rebuilder(self) -> LeaderboardRebuilder:
+        return LeaderboardRebuilder(self.redis, self.scores)
 
     @property
-    def check(self) -> DriftChecker:
-        return DriftChecker(self.board, self.scores)
+    def drift_checker(self) -> DriftChecker:
+        return DriftChecker(self.leaderboard, self.scores)
 
     async def clear(self) -> None:
         """Nobody anywhere, and a board that is whole and empty."""
@@ -71,8 +71,8 @@ class League:
             # To delete is faster than to truncate, as long as there is little.
             for table in ("consumed_tokens", "completed_actions", "score_events", "users"):
                 await connection.execute(f"DELETE FROM {table}")  # noqa: S608  (names of our own)
-        await self.server.client.flushdb()
-        await self.builder.rebuild()
+        await self.redis.client.flushdb()
+        await self.rebuilder.rebuild()
 
     async def player(self, user_id: str | None = None, moment: datetime = START) -> User:
         number = next(_numbers)
@@ -81,11 +81,11 @@ class League:
         )
         return await self.accounts.create(made, moment)
 
-    async def shown(self, user: User) -> Score:
+    async def write_through(self, user: User) -> Score:
         """The player's score as PostgreSQL has it, put on the board."""
         score = await self.scores.find(user.user_id)
         assert score is not None
-        await self.board.put(score)
+        await self.leaderboard.put(score)
         return score
 
     async def add(

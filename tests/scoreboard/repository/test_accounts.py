@@ -9,6 +9,7 @@ import pytest
 from tally.errors import Invalid, NotFound
 from tally.scoreboard.model import (
     ActionExists,
+    ClientInfo,
     CompletedAction,
     EmailTaken,
     NewUser,
@@ -18,7 +19,7 @@ from tally.scoreboard.model import (
     is_canonical_user_id,
     parse_user_id,
 )
-from tests.scoreboard.repository.harness import START, League, at
+from tests.scoreboard.repository.harness import START, Repositories, at
 
 
 def new_user(username: str, email: str) -> NewUser:
@@ -33,41 +34,46 @@ def session_of(user: User, number: int = 1, **changes: object) -> PlayerSession:
         refresh_hash=f"{number + 1000:064x}",
         created_at=at(number),
         expires_at=at(3600),
-        ip_address="2001:db8::1",
-        user_agent="browser",
+        client=ClientInfo("2001:db8::1", "browser"),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-async def test_an_account_has_a_place_on_the_board_from_the_first_moment(league: League) -> None:
-    player = await league.player()
-    assert await league.accounts.find(player.user_id) == player
-    place = await league.scores.place(player.user_id)
+async def test_an_account_has_a_place_on_the_board_from_the_first_moment(
+    repositories: Repositories,
+) -> None:
+    player = await repositories.player()
+    assert await repositories.accounts.find(player.user_id) == player
+    place = await repositories.scores.standing(player.user_id)
     assert place is not None
     assert (place[0].rank, place[0].score, place[0].reached_at, place[1]) == (1, 0, START, 1)
 
 
-async def test_names_and_addresses_are_unique_without_regard_to_case(league: League) -> None:
+async def test_names_and_addresses_are_unique_without_regard_to_case(
+    repositories: Repositories,
+) -> None:
     """And a login finds them in any case."""
-    anna = await league.accounts.create(new_user("Anna", "Anna@Example.org"), START)
+    anna = await repositories.accounts.create(new_user("Anna", "Anna@Example.org"), START)
     with pytest.raises(UsernameTaken):
-        await league.accounts.create(new_user("aNNA", "other@example.org"), START)
+        await repositories.accounts.create(new_user("aNNA", "other@example.org"), START)
     with pytest.raises(EmailTaken):
-        await league.accounts.create(new_user("Other", "ANNA@example.ORG"), START)
+        await repositories.accounts.create(new_user("Other", "ANNA@example.ORG"), START)
     for login in ("anna", "ANNA", "anna@example.org", "ANNA@EXAMPLE.ORG"):
-        found = await league.accounts.credentials(login)
+        found = await repositories.accounts.find_credentials(login)
         assert found is not None
         assert found.user == anna
-    assert await league.accounts.credentials("hannah") is None
-    assert (await league.scores.top(10)).total_players == 1, (
+    assert await repositories.accounts.find_credentials("hannah") is None
+    assert (await repositories.scores.top(10)).total_players == 1, (
         "an account that was refused leaves nothing behind"
     )
 
 
-async def test_a_password_hash_can_be_changed_and_is_never_shown(league: League) -> None:
-    player = await league.player()
-    await league.accounts.change_password_hash(player.user_id, "a better hash", at(9))
-    found = await league.accounts.credentials(player.username)
+async def test_a_password_hash_can_be_changed_and_is_never_shown(
+    repositories: Repositories,
+) -> None:
+    player = await repositories.player()
+    await repositories.accounts.update_password_hash(player.user_id, "a better hash", at(9))
+    found = await repositories.accounts.find_credentials(player.username)
     assert found is not None
     assert found.password_hash == "a better hash"
     assert found.user.updated_at == at(9)
@@ -75,35 +81,35 @@ async def test_a_password_hash_can_be_changed_and_is_never_shown(league: League)
 
 
 async def test_a_deleted_account_takes_its_score_and_sessions_with_it_and_leaves_its_history_nameless(
-    league: League,
+    repositories: Repositories,
 ) -> None:
-    player, other = await league.player(), await league.player()
-    await league.add(player, 5, at(1))
-    await league.sessions.create(session_of(player))
-    assert await league.accounts.delete(player.user_id)
-    assert not await league.accounts.delete(player.user_id)
-    assert await league.accounts.find(player.user_id) is None
-    assert await league.scores.find(player.user_id) is None
-    assert await league.sessions.find(session_of(player).token_hash) is None
-    assert (await league.events.of_user(player.user_id, 10)).events == ()
-    row = await league.database.row(
+    player, other = await repositories.player(), await repositories.player()
+    await repositories.add(player, 5, at(1))
+    await repositories.sessions.create(session_of(player))
+    assert await repositories.accounts.delete(player.user_id)
+    assert not await repositories.accounts.delete(player.user_id)
+    assert await repositories.accounts.find(player.user_id) is None
+    assert await repositories.scores.find(player.user_id) is None
+    assert await repositories.sessions.find(session_of(player).token_hash) is None
+    assert (await repositories.events.find_by_user(player.user_id, 10)).events == ()
+    row = await repositories.database.row(
         "event", "SELECT user_id, score_after, client_info FROM score_events"
     )
     assert dict(row or {}) == {"user_id": None, "score_after": 5, "client_info": {}}
-    board = await league.scores.top(10)
+    board = await repositories.scores.top(10)
     assert ([place.user_id for place in board.standings], board.total_players) == (
         [other.user_id],
         1,
     )
 
 
-async def test_what_cannot_be_stored_is_the_callers_mistake(league: League) -> None:
+async def test_what_cannot_be_stored_is_the_callers_mistake(repositories: Repositories) -> None:
     """Text with a zero in it, an id that is none, and what is too long."""
     for account in (new_user("zero\0", "z@example.org"), new_user("x" * 51, "x@example.org")):
         with pytest.raises(Invalid):
-            await league.accounts.create(account, START)
+            await repositories.accounts.create(account, START)
     with pytest.raises(Invalid):
-        await league.accounts.find("not an id")
+        await repositories.accounts.find("not an id")
 
 
 def test_an_id_has_one_spelling() -> None:
@@ -116,87 +122,89 @@ def test_an_id_has_one_spelling() -> None:
 
 
 async def test_a_session_is_found_by_its_token_until_it_is_revoked_or_expires(
-    league: League,
+    repositories: Repositories,
 ) -> None:
-    player = await league.player()
+    player = await repositories.player()
     session = session_of(player)
-    await league.sessions.create(session)
-    assert await league.sessions.find(session.token_hash) == session
+    await repositories.sessions.create(session)
+    assert await repositories.sessions.find(session.token_hash) == session
     assert session.is_active(at(3599.9))
     assert not session.is_active(at(3600))
-    assert await league.sessions.active_of(player.user_id, at(3600)) == []
-    revoked = await league.sessions.revoke(session.session_id, player.user_id, at(10))
+    assert await repositories.sessions.find_active(player.user_id, at(3600)) == []
+    revoked = await repositories.sessions.revoke(session.session_id, player.user_id, at(10))
     assert revoked == replace(session, revoked_at=at(10))
     assert not revoked.is_active(at(11))
-    assert await league.sessions.revoke(session.session_id, player.user_id, at(11)) is None
-    assert await league.sessions.active_of(player.user_id, at(11)) == []
+    assert await repositories.sessions.revoke(session.session_id, player.user_id, at(11)) is None
+    assert await repositories.sessions.find_active(player.user_id, at(11)) == []
 
 
-async def test_nobody_ends_the_session_of_another(league: League) -> None:
-    player, other = await league.player(), await league.player()
+async def test_nobody_ends_the_session_of_another(repositories: Repositories) -> None:
+    player, other = await repositories.player(), await repositories.player()
     session = session_of(player)
-    await league.sessions.create(session)
-    assert await league.sessions.revoke(session.session_id, other.user_id, at(1)) is None
-    assert [each.session_id for each in await league.sessions.active_of(player.user_id, at(1))] == [
-        session.session_id
-    ]
+    await repositories.sessions.create(session)
+    assert await repositories.sessions.revoke(session.session_id, other.user_id, at(1)) is None
+    assert [
+        each.session_id for each in await repositories.sessions.find_active(player.user_id, at(1))
+    ] == [session.session_id]
 
 
 async def test_a_refresh_token_works_once_and_ends_the_session_when_it_comes_again(
-    league: League,
+    repositories: Repositories,
 ) -> None:
     """Whoever comes second has a copy, or is the one it was copied from."""
-    player = await league.player()
+    player = await repositories.player()
     session = session_of(player)
-    await league.sessions.create(session)
+    await repositories.sessions.create(session)
     assert session.refresh_hash is not None
-    renewal = await league.sessions.renew(session.refresh_hash, "a" * 64, "b" * 64, at(20))
+    renewal = await repositories.sessions.renew(session.refresh_hash, "a" * 64, "b" * 64, at(20))
     assert renewal.session == replace(session, token_hash="a" * 64, refresh_hash="b" * 64)
     assert renewal.revoked_hashes == (session.token_hash,)
-    stolen = await league.sessions.renew(session.refresh_hash, "c" * 64, "d" * 64, at(21))
+    stolen = await repositories.sessions.renew(session.refresh_hash, "c" * 64, "d" * 64, at(21))
     assert (stolen.session, stolen.revoked_hashes, stolen.is_reuse) == (None, ("a" * 64,), True)
-    assert (await league.sessions.renew("b" * 64, "e" * 64, "f" * 64, at(22))).session is None
-    unknown = await league.sessions.renew("9" * 64, "e" * 64, "f" * 64, at(22))
+    assert (await repositories.sessions.renew("b" * 64, "e" * 64, "f" * 64, at(22))).session is None
+    unknown = await repositories.sessions.renew("9" * 64, "e" * 64, "f" * 64, at(22))
     assert (unknown.session, unknown.is_reuse) == (None, False)
 
 
 async def test_all_sessions_of_a_person_can_be_ended_and_old_ones_are_deleted(
-    league: League,
+    repositories: Repositories,
 ) -> None:
-    player = await league.player()
+    player = await repositories.player()
     for number in range(5):
-        await league.sessions.create(session_of(player, number, expires_at=at(100 + number)))
-    newest_first = await league.sessions.active_of(player.user_id, at(50))
+        await repositories.sessions.create(session_of(player, number, expires_at=at(100 + number)))
+    newest_first = await repositories.sessions.find_active(player.user_id, at(50))
     assert [session.created_at for session in newest_first] == [
         at(number) for number in range(4, -1, -1)
     ]
-    assert len(await league.sessions.revoke_all(player.user_id, at(50))) == 5
-    assert await league.sessions.delete_expired(at(103), 2) == 2
-    assert await league.sessions.delete_expired(at(103), 2) == 1
-    assert await league.sessions.find(session_of(player, 4).token_hash) is not None
+    assert len(await repositories.sessions.revoke_all(player.user_id, at(50))) == 5
+    assert await repositories.sessions.delete_expired(at(103), 2) == 2
+    assert await repositories.sessions.delete_expired(at(103), 2) == 1
+    assert await repositories.sessions.find(session_of(player, 4).token_hash) is not None
 
 
-async def test_odd_clients_are_no_trouble(league: League) -> None:
+async def test_odd_clients_are_no_trouble(repositories: Repositories) -> None:
     """An address that is none is left out, and a long name of a browser is cut."""
-    player = await league.player()
-    await league.sessions.create(session_of(player, 1, ip_address="unix:", user_agent="x" * 9000))
-    found = await league.sessions.find(session_of(player, 1).token_hash)
+    player = await repositories.player()
+    await repositories.sessions.create(
+        session_of(player, 1, client=ClientInfo("unix:", "x" * 9000))
+    )
+    found = await repositories.sessions.find(session_of(player, 1).token_hash)
     assert found is not None
-    assert found.ip_address is None
-    assert found.user_agent == "x" * 500
+    assert found.client.ip_address is None
+    assert found.client.user_agent == "x" * 500
 
 
-async def test_an_action_is_vouched_for_once_and_for_somebody(league: League) -> None:
-    player = await league.player()
+async def test_an_action_is_vouched_for_once_and_for_somebody(repositories: Repositories) -> None:
+    player = await repositories.player()
     action = CompletedAction(
         "match-1", player.user_id, 100, START, START + timedelta(minutes=5), {"level": 1}
     )
-    await league.actions.complete(action)
+    await repositories.actions.create(action)
     with pytest.raises(ActionExists):
-        await league.actions.complete(action)
+        await repositories.actions.create(action)
     with pytest.raises(NotFound):
-        await league.actions.complete(
+        await repositories.actions.create(
             replace(action, action_id="match-2", user_id=str(uuid.uuid4()))
         )
-    assert await league.actions.delete_old(at(1), 10) == 1
-    await league.actions.complete(action)
+    assert await repositories.actions.delete_old(at(1), 10) == 1
+    await repositories.actions.create(action)

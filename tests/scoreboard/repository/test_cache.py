@@ -22,16 +22,16 @@ from tally.scoreboard.repository.channel import UpdateChannel
 from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.rate_limits import RateLimitRepository
 from tally.scoreboard.repository.redis_client import open_redis
-from tests.scoreboard.api.servers import mortal_redis
-from tests.scoreboard.repository.harness import START, League, at
+from tests.scoreboard.api.servers import restartable_redis
+from tests.scoreboard.repository.harness import START, Repositories, at
 
 HOLDS = CachedSession("user", "session", at(60))
 
 
-async def test_a_window_slides_and_is_exact_at_its_edge(league: League) -> None:
+async def test_a_window_slides_and_is_exact_at_its_edge(repositories: Repositories) -> None:
     """The eleventh waits until the first is a minute old, to the microsecond; then one fits, and no more."""
     clock = ManualClock()
-    limits = RateLimitRepository(league.server, clock)
+    limits = RateLimitRepository(repositories.redis, clock)
     for number in range(10):
         allowance = await limits.hit("score", "ana", 10, 60)
         assert (allowance.is_allowed, allowance.limit, allowance.remaining) == (
@@ -59,11 +59,11 @@ async def test_a_window_slides_and_is_exact_at_its_edge(league: League) -> None:
 
 
 async def test_whoever_is_refused_is_not_counted_and_others_have_their_own_window(
-    league: League,
+    repositories: Repositories,
 ) -> None:
     """Who keeps knocking gets in no later for it."""
     clock = ManualClock()
-    limits = RateLimitRepository(league.server, clock)
+    limits = RateLimitRepository(repositories.redis, clock)
     assert (await limits.hit("score", "ana", 1, 60)).is_allowed
     for _ in range(5):
         await clock.advance(10)
@@ -74,42 +74,46 @@ async def test_whoever_is_refused_is_not_counted_and_others_have_their_own_windo
     assert (await limits.hit("score", "ana", 1, 60)).is_allowed
 
 
-async def test_of_many_at_once_only_as_many_as_the_limit_get_in(league: League) -> None:
-    limits = RateLimitRepository(league.server, ManualClock())
+async def test_of_many_at_once_only_as_many_as_the_limit_get_in(repositories: Repositories) -> None:
+    limits = RateLimitRepository(repositories.redis, ManualClock())
     answers = await asyncio.gather(*(limits.hit("score", "ana", 10, 60) for _ in range(50)))
     assert [answer.is_allowed for answer in answers].count(True) == 10
     assert sorted(answer.remaining for answer in answers if answer.is_allowed) == list(range(10))
-    assert 0 < await league.server.client.pttl("rate_limit:score:ana") <= 60_000
+    assert 0 < await repositories.redis.client.pttl("rate_limit:score:ana") <= 60_000
 
 
-async def test_a_session_is_remembered_until_its_token_expires(league: League) -> None:
-    cache = SessionCache(league.server)
+async def test_a_session_is_remembered_until_its_token_expires(repositories: Repositories) -> None:
+    cache = SessionCache(repositories.redis)
     assert await cache.find("hash") is None
-    await cache.remember("hash", HOLDS, at(0))
+    await cache.store("hash", HOLDS, at(0))
     assert await cache.find("hash") == HOLDS
-    assert 59_000 < await league.server.client.pttl(SESSION + "hash") <= 60_000
-    await league.server.client.set(SESSION + "hash", b"not json")
+    assert 59_000 < await repositories.redis.client.pttl(SESSION + "hash") <= 60_000
+    await repositories.redis.client.set(SESSION + "hash", b"not json")
     assert await cache.find("hash") is None, "what cannot be read is not believed"
 
 
-async def test_a_revoked_session_stays_revoked_whatever_is_remembered_late(league: League) -> None:
+async def test_a_revoked_session_stays_revoked_whatever_is_remembered_late(
+    repositories: Repositories,
+) -> None:
     """A look-up that began before the logout and ends after it changes nothing."""
-    cache = SessionCache(league.server)
+    cache = SessionCache(repositories.redis)
     await cache.revoke("hash", HOLDS, at(0))
-    await cache.remember("hash", HOLDS, at(1))
-    assert await cache.find("hash") == replace(HOLDS, revoked=True)
-    await cache.remember("other", HOLDS, at(0))
+    await cache.store("hash", HOLDS, at(1))
+    assert await cache.find("hash") == replace(HOLDS, is_revoked=True)
+    await cache.store("other", HOLDS, at(0))
     await cache.revoke("other", HOLDS, at(1))
-    assert await cache.find("other") == replace(HOLDS, revoked=True)
+    assert await cache.find("other") == replace(HOLDS, is_revoked=True)
 
 
-async def test_an_answer_is_remembered_for_an_hour_longer_than_its_token(league: League) -> None:
-    cache = ResponseCache(league.server)
+async def test_an_answer_is_remembered_for_an_hour_longer_than_its_token(
+    repositories: Repositories,
+) -> None:
+    cache = ResponseCache(repositories.redis)
     assert await cache.find("hash") is None
-    await cache.remember("hash", b'{"rank":1}', START + timedelta(minutes=5), START)
+    await cache.store("hash", b'{"rank":1}', START + timedelta(minutes=5), START)
     assert await cache.find("hash") == b'{"rank":1}'
-    assert 3_890_000 < await league.server.client.pttl(ACTION_TOKEN + "hash") <= 3_900_000
-    await league.server.client.set(ACTION_TOKEN + "hash", CONSUMED)
+    assert 3_890_000 < await repositories.redis.client.pttl(ACTION_TOKEN + "hash") <= 3_900_000
+    await repositories.redis.client.set(ACTION_TOKEN + "hash", CONSUMED)
     assert await cache.find("hash") is None, "used, but the answer is not there"
 
 
@@ -121,10 +125,10 @@ async def test_what_is_published_is_heard_also_after_redis_was_gone(tmp_path: Pa
     async def on_join() -> None:
         joined.put_nowait(None)
 
-    clock, figures = SystemClock(), StorageMetrics(Metrics())
+    clock, metrics = SystemClock(), StorageMetrics(Metrics())
     async with (
-        mortal_redis(tmp_path) as redis,
-        open_redis(redis.address, clock, figures) as server,
+        restartable_redis(tmp_path) as redis,
+        open_redis(redis.address, clock, metrics) as server,
     ):
         channel = UpdateChannel(server, clock)
         listening = asyncio.create_task(channel.listen(heard.put, on_join))

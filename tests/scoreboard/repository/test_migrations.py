@@ -108,21 +108,21 @@ async def test_a_newer_database_is_refused(empty: Database) -> None:
     await migrate(empty, (FIRST, SECOND))
     with pytest.raises(
         SchemaMismatch,
-        match=r"newer than this program: it has the migration 2 \(second\).*Run a newer Tally",
+        match=r"newer than this version of Tally: it has migration 2 \(second\).*Run a newer Tally",
     ):
         await migrate(empty, (FIRST,))
 
 
 async def test_a_migration_that_was_changed_afterwards_is_refused(empty: Database) -> None:
     await migrate(empty, (FIRST,))
-    with pytest.raises(SchemaMismatch, match=r"migration 1 \(first\) was changed"):
+    with pytest.raises(SchemaMismatch, match=r"Migration 1 \(first\) was changed"):
         await migrate(empty, (replace(FIRST, sql=FIRST.sql + " -- better"),))
 
 
 async def test_a_migration_that_does_not_apply_leaves_nothing_behind(empty: Database) -> None:
     """Not even those before it in the same run."""
     broken = Migration(2, "broken", "CREATE TABLE half (id INTEGER); SELECT * FROM nowhere;")
-    with pytest.raises(SchemaMismatch, match=r"migration 2 \(broken\) does not apply: .*nowhere"):
+    with pytest.raises(SchemaMismatch, match=r"Migration 2 \(broken\) failed: .*nowhere"):
         await migrate(empty, (FIRST, broken))
     assert await tables_of(empty) == set()
     assert await migrate(empty, (FIRST, SECOND)) == 2

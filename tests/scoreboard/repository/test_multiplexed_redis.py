@@ -1,8 +1,6 @@
 """Calls that share a connection never get each other's answers, and none is left waiting when the connection breaks."""
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from tally.scoreboard.repository.multiplexed_redis import MultiplexedRedis
-from tests.scoreboard.api.servers import mortal_redis
+from tests.scoreboard.api.servers import restartable_redis
 from tests.scoreboard.repository.conftest import Addresses
 
 
@@ -66,23 +64,21 @@ async def test_calls_far_beyond_any_pool_are_all_answered(addresses: Addresses) 
 async def test_a_server_that_hangs_fails_all_who_wait_after_their_time_and_is_asked_again_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    async with mortal_redis(tmp_path) as redis, shared(redis.address, 0.1) as client:
+    async with restartable_redis(tmp_path) as redis, shared(redis.address, 0.1) as client:
         await client.ping()
-        process_id = redis._supervisor.process_id if redis._supervisor else None
-        assert process_id is not None
-        os.kill(process_id, signal.SIGSTOP)
+        redis.pause()
         try:
             answers = await asyncio.gather(
                 *(client.ping() for _ in range(20)), return_exceptions=True
             )
         finally:
-            os.kill(process_id, signal.SIGCONT)
+            redis.resume()
         assert all(isinstance(answer, RedisError) for answer in answers)
         assert await client.ping()
 
 
 async def test_a_connection_that_breaks_between_calls_costs_nobody_anything(tmp_path: Path) -> None:
-    async with mortal_redis(tmp_path) as redis, shared(redis.address) as client:
+    async with restartable_redis(tmp_path) as redis, shared(redis.address) as client:
         await client.ping()
         await redis.kill()
         await redis.start()

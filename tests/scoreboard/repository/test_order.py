@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tally.scoreboard.model import MAX_SCORE, LeaderboardPage, Score, User, percentile
-from tests.scoreboard.repository.harness import START, League
+from tests.scoreboard.repository.harness import START, Repositories
 
 # Many that are equal, the first that the composite score of a double loses (901), and those next to
 # the last exact one.
@@ -42,7 +42,7 @@ IDS = st.lists(ID, min_size=2, max_size=5, unique=True)
 class World:
     """The players who are left, and what has been committed and not yet been told to Redis."""
 
-    league: League
+    repositories: Repositories
     players: list[User]
     chance: random.Random
     late: list[Score] = field(default_factory=list)
@@ -54,31 +54,32 @@ class World:
                 await self.raise_by(self.players[number % len(self.players)], points, moment)
             case ("tell", int(number)) if self.late:
                 # News come late, in any order, and some of them twice.
-                await self.league.board.put(self.late[number % len(self.late)])
+                await self.repositories.leaderboard.put(self.late[number % len(self.late)])
             case ("remove", int(number)) if self.players:
                 gone = self.players.pop(number % len(self.players))
-                await self.league.accounts.delete(gone.user_id)
-                await self.league.board.remove(gone.user_id)
+                await self.repositories.accounts.delete(gone.user_id)
+                await self.repositories.leaderboard.remove(gone.user_id)
                 self.removed.append(gone.user_id)
             case ("rebuild", int(number), int(points), int(moment)) if self.players:
                 player = self.players[number % len(self.players)]
                 await asyncio.gather(
-                    self.league.builder.rebuild(), self.raise_and_tell(player, points, moment)
+                    self.repositories.rebuilder.rebuild(),
+                    self.raise_and_tell(player, points, moment),
                 )
             case ("heal",):
-                await self.league.check.run(repair=True)
+                await self.repositories.drift_checker.run(repair=True)
             case ("forget",):
-                await self.league.server.client.flushdb()
-                await self.league.builder.rebuild()
+                await self.repositories.redis.client.flushdb()
+                await self.repositories.rebuilder.rebuild()
 
     async def raise_by(self, player: User, points: int, moment: int) -> None:
         """A score as the transaction leaves it: greater than before, unless there is no greater one."""
-        before = await self.league.scores.find(player.user_id)
+        before = await self.repositories.scores.find(player.user_id)
         assert before is not None
         total = min(MAX_SCORE, before.score + points)
         if total > before.score:
             after = replace(before, score=total, reached_at=START + timedelta(microseconds=moment))
-            await self.league.set_score(after)
+            await self.repositories.set_score(after)
             self.late.append(after)
 
     async def raise_and_tell(self, player: User, points: int, moment: int) -> None:
@@ -86,32 +87,32 @@ class World:
         waiting = len(self.late)
         await self.raise_by(player, points, moment)
         for news in self.late[waiting:]:
-            await self.league.board.put(news)
+            await self.repositories.leaderboard.put(news)
         del self.late[waiting:]
 
     async def settle(self) -> None:
         self.chance.shuffle(self.late)
         for score in self.late:
-            await self.league.board.put(score)
+            await self.repositories.leaderboard.put(score)
         # A Redis that was emptied no longer knows who was removed before; late news of them are
         # found by comparing.
-        await self.league.check.refresh(self.removed)
+        await self.repositories.drift_checker.refresh(self.removed)
 
 
-async def check_same_order(league: League, players: list[User]) -> LeaderboardPage:
+async def check_same_order(repositories: Repositories, players: list[User]) -> LeaderboardPage:
     """PostgreSQL, Redis and the rule itself agree on every place."""
-    known = [await league.scores.find(player.user_id) for player in players]
+    known = [await repositories.scores.find(player.user_id) for player in players]
     ruled = sorted((score for score in known if score is not None), key=lambda score: score.order)
-    told, shown = await league.scores.top(100), await league.board.top(100)
+    told, shown = await repositories.scores.top(100), await repositories.leaderboard.top(100)
     assert [(place.user_id, place.score, place.reached_at) for place in told.standings] == [
         (score.user_id, score.score, score.reached_at) for score in ruled
     ]
     assert shown.standings == told.standings
     assert shown.total_players == told.total_players == len(players)
     for place in told.standings:
-        assert await league.scores.place(place.user_id) == (place, len(players))
-        assert await league.board.place(place.user_id) == (place, len(players))
-    together = await league.scores.places([place.user_id for place in told.standings])
+        assert await repositories.scores.standing(place.user_id) == (place, len(players))
+        assert await repositories.leaderboard.standing(place.user_id) == (place, len(players))
+    together = await repositories.scores.standings([place.user_id for place in told.standings])
     assert together == {place.user_id: (place, len(players)) for place in told.standings}
     return shown
 
@@ -119,19 +120,19 @@ async def check_same_order(league: League, players: list[User]) -> LeaderboardPa
 @settings(max_examples=30)
 @given(ids=IDS, steps=STEPS, seed=st.integers(0, 2**32))
 async def test_redis_has_the_order_of_postgres(
-    shared: League, ids: list[object], steps: list[tuple[object, ...]], seed: int
+    shared: Repositories, ids: list[object], steps: list[tuple[object, ...]], seed: int
 ) -> None:
     """Any scores up to 2^53 - 1, equal ones, equal times, removals, late news, rebuilds and healing on the way."""
     await shared.clear()
     players = [await shared.player(str(user_id)) for user_id in ids]
     for player in players:
-        await shared.shown(player)
+        await shared.write_through(player)
     world = World(shared, players, random.Random(seed))
     for step in steps:
         await world.take(step)
     await world.settle()
     await check_same_order(shared, world.players)
-    assert (await shared.check.run(repair=False)).found == 0
+    assert (await shared.drift_checker.run(repair=False)).differences == 0
 
 
 @settings(max_examples=15)
@@ -139,26 +140,26 @@ async def test_redis_has_the_order_of_postgres(
     count=st.integers(1, 12), limit=st.integers(1, 9), offset=st.integers(0, 14), same=st.booleans()
 )
 async def test_stretches_of_the_board_are_the_same(
-    shared: League, count: int, limit: int, offset: int, same: bool
+    shared: Repositories, count: int, limit: int, offset: int, same: bool
 ) -> None:
     """From the top, from further down, beyond the end, and around each player."""
     await shared.clear()
     players = [await shared.player() for _ in range(count)]
     for number, player in enumerate(players):
         await shared.add(player, 5 if same else 1 + number // 2)
-        await shared.shown(player)
-    assert await shared.board.top(limit, offset) == await shared.scores.top(limit, offset)
+        await shared.write_through(player)
+    assert await shared.leaderboard.top(limit, offset) == await shared.scores.top(limit, offset)
     for player in players:
         told = await shared.scores.around(player.user_id, limit)
-        assert await shared.board.around(player.user_id, limit) == told
+        assert await shared.leaderboard.around(player.user_id, limit) == told
         assert told is not None
         assert len(told.standings) == min(limit, count)
         assert player.user_id in {place.user_id for place in told.standings}
 
 
-async def test_a_score_beyond_901_keeps_its_tie_break(league: League) -> None:
+async def test_a_score_beyond_901_keeps_its_tie_break(repositories: Repositories) -> None:
     """Where a composite score in a double would say that the later one came first, or lose whole points."""
-    early, late = await league.player(), await league.player()
+    early, late = await repositories.player(), await repositories.player()
     for points in (902, 10**6, MAX_SCORE):
         for player, to_microseconds in ((late, 1), (early, 0)):
             score = Score(
@@ -167,9 +168,9 @@ async def test_a_score_beyond_901_keeps_its_tie_break(league: League) -> None:
                 points,
                 START + timedelta(microseconds=to_microseconds),
             )
-            await league.set_score(score)
-            await league.board.put(score)
-        board = await check_same_order(league, [early, late])
+            await repositories.set_score(score)
+            await repositories.leaderboard.put(score)
+        board = await check_same_order(repositories, [early, late])
         assert [place.user_id for place in board.standings] == [early.user_id, late.user_id]
         assert {place.score for place in board.standings} == {points}
 

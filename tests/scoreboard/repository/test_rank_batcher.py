@@ -11,7 +11,7 @@ from tally.kit.ids import new_uuid
 from tally.scoreboard.model import Standing
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.rank_batcher import RankBatcher
-from tests.scoreboard.repository.harness import League
+from tests.scoreboard.repository.harness import Repositories
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Counted(ScoreRepository):
     counts: list[int] = field(default_factory=list)
     away: list[Unavailable] = field(default_factory=list)
 
-    async def place(self, user_id: str) -> tuple[Standing, int] | None:
+    async def standing(self, user_id: str) -> tuple[Standing, int] | None:
         self._note(1)
-        return await ScoreRepository.place(self, user_id)
+        return await ScoreRepository.standing(self, user_id)
 
-    async def places(self, user_ids: Sequence[str]) -> dict[str, tuple[Standing, int]]:
+    async def standings(self, user_ids: Sequence[str]) -> dict[str, tuple[Standing, int]]:
         self._note(len(user_ids))
-        return await ScoreRepository.places(self, user_ids)
+        return await ScoreRepository.standings(self, user_ids)
 
     def _note(self, players: int) -> None:
         self.counts.append(players)
@@ -36,16 +36,16 @@ class Counted(ScoreRepository):
 
 
 async def test_all_who_ask_during_a_count_share_the_next_and_each_sees_its_own_points(
-    league: League,
+    repositories: Repositories,
 ) -> None:
     """Far fewer counts than players, and the rank is that of the score just committed."""
-    players = [await league.player() for _ in range(20)]
-    scores = Counted(league.database, league.scores.clock)
+    players = [await repositories.player() for _ in range(20)]
+    scores = Counted(repositories.database, repositories.scores.clock)
     ranks = RankBatcher(scores)
 
     async def play(number: int) -> int:
-        await league.add(players[number], 100 - number)
-        found = await ranks.place(players[number].user_id)
+        await repositories.add(players[number], 100 - number)
+        found = await ranks.standing(players[number].user_id)
         assert found is not None
         assert found[0].score == 100 - number
         return found[0].rank
@@ -54,37 +54,40 @@ async def test_all_who_ask_during_a_count_share_the_next_and_each_sees_its_own_p
     assert len(scores.counts) < 20
     assert [
         found and found[0].rank
-        for found in await asyncio.gather(*(ranks.place(each.user_id) for each in players))
+        for found in await asyncio.gather(*(ranks.standing(each.user_id) for each in players))
     ] == [*range(1, 21)]
 
 
-async def test_nobody_is_told_of_a_player_who_is_not_there(league: League) -> None:
-    player, ranks = await league.player(), RankBatcher(league.scores)
+async def test_nobody_is_told_of_a_player_who_is_not_there(repositories: Repositories) -> None:
+    player, ranks = await repositories.player(), RankBatcher(repositories.scores)
     found = await asyncio.gather(
-        ranks.place(player.user_id), ranks.place(new_uuid()), ranks.place(player.user_id)
+        ranks.standing(player.user_id), ranks.standing(new_uuid()), ranks.standing(player.user_id)
     )
     assert [place and place[0].rank for place in found] == [1, None, 1]
 
 
 async def test_a_count_that_fails_fails_all_who_wait_for_it_and_nobody_after(
-    league: League,
+    repositories: Repositories,
 ) -> None:
-    player, scores = await league.player(), Counted(league.database, league.scores.clock)
+    player, scores = (
+        await repositories.player(),
+        Counted(repositories.database, repositories.scores.clock),
+    )
     ranks = RankBatcher(scores)
     scores.away.append(Unavailable("Away"))
     failed = await asyncio.gather(
-        *(ranks.place(user) for user in (player.user_id, new_uuid())), return_exceptions=True
+        *(ranks.standing(user) for user in (player.user_id, new_uuid())), return_exceptions=True
     )
     assert [type(error) for error in failed] == [Unavailable, Unavailable]
     scores.away.clear()
-    found = await ranks.place(player.user_id)
+    found = await ranks.standing(player.user_id)
     assert found is not None
     assert found[0].rank == 1
 
 
-async def test_one_who_gives_up_takes_nothing_from_the_others(league: League) -> None:
-    player, ranks = await league.player(), RankBatcher(league.scores)
-    impatient, patient = (asyncio.create_task(ranks.place(player.user_id)) for _ in range(2))
+async def test_one_who_gives_up_takes_nothing_from_the_others(repositories: Repositories) -> None:
+    player, ranks = await repositories.player(), RankBatcher(repositories.scores)
+    impatient, patient = (asyncio.create_task(ranks.standing(player.user_id)) for _ in range(2))
     await asyncio.sleep(0)
     impatient.cancel()
     found = await patient

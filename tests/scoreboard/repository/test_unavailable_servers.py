@@ -1,8 +1,6 @@
 """Servers that are away: told at once, in the domain's words, and forgiven when they are back."""
 
 import asyncio
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -17,9 +15,9 @@ from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import migrate
 from tally.scoreboard.repository.rate_limits import RateLimitRepository
 from tally.scoreboard.repository.redis_client import open_redis
-from tests.scoreboard.api.servers import mortal_postgres, mortal_redis
+from tests.scoreboard.api.servers import restartable_postgres, restartable_redis
 from tests.scoreboard.repository.conftest import Addresses
-from tests.scoreboard.repository.harness import START, League
+from tests.scoreboard.repository.harness import START, Repositories
 
 NOWHERE = "postgresql://tally@/postgres?host=/nowhere"
 
@@ -28,10 +26,10 @@ async def test_a_redis_that_is_killed_is_away_at_once_and_back_as_soon_as_it_is(
     tmp_path: Path,
 ) -> None:
     """No call hangs, and none fails once Redis is there again."""
-    clock, figures = SystemClock(), StorageMetrics(Metrics())
+    clock, metrics = SystemClock(), StorageMetrics(Metrics())
     async with (
-        mortal_redis(tmp_path) as redis,
-        open_redis(redis.address, clock, figures) as server,
+        restartable_redis(tmp_path) as redis,
+        open_redis(redis.address, clock, metrics) as server,
     ):
         board, limits = LeaderboardCache(server), RateLimitRepository(server, clock)
         await asyncio.gather(*(server.ping() for _ in range(20)))
@@ -53,20 +51,18 @@ async def test_a_redis_that_is_killed_is_away_at_once_and_back_as_soon_as_it_is(
 
 async def test_a_redis_that_hangs_is_away_after_its_time(tmp_path: Path) -> None:
     """A stopped process accepts connections and never answers."""
-    clock, figures = SystemClock(), StorageMetrics(Metrics())
+    clock, metrics = SystemClock(), StorageMetrics(Metrics())
     async with (
-        mortal_redis(tmp_path) as redis,
-        open_redis(redis.address, clock, figures, seconds=0.1) as server,
+        restartable_redis(tmp_path) as redis,
+        open_redis(redis.address, clock, metrics, seconds=0.1) as server,
     ):
         await server.ping()
-        process_id = redis._supervisor.process_id if redis._supervisor else None
-        assert process_id is not None
-        os.kill(process_id, signal.SIGSTOP)
+        redis.pause()
         try:
             with pytest.raises(CacheUnavailable, match="Timeout"):
                 await server.ping()
         finally:
-            os.kill(process_id, signal.SIGCONT)
+            redis.resume()
         await server.ping()
 
 
@@ -74,37 +70,37 @@ async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_
     tmp_path: Path,
 ) -> None:
     """What was committed is there, and the pool mends itself."""
-    clock, figures = SystemClock(), StorageMetrics(Metrics())
-    limits = PoolLimits(wait_seconds=1, connect_seconds=1)
+    clock, metrics = SystemClock(), StorageMetrics(Metrics())
+    limits = PoolLimits(acquire_seconds=1, connect_seconds=1)
     async with (
-        mortal_postgres(tmp_path) as postgres,
-        open_database_pool(postgres.address, clock, figures, limits) as database,
+        restartable_postgres(tmp_path) as postgres,
+        open_database_pool(postgres.address, clock, metrics, limits) as database,
     ):
         await migrate(database)
-        async with open_redis("unix:///nowhere", clock, figures) as server:
-            league = League(database, server)
-            player = await league.player()
-            await league.add(player, 5)
+        async with open_redis("unix:///nowhere", clock, metrics) as server:
+            repositories = Repositories(database, server)
+            player = await repositories.player()
+            await repositories.add(player, 5)
             await postgres.kill()
             for call in (
-                league.add(player, 1),
-                league.scores.top(10),
-                league.accounts.find(player.user_id),
+                repositories.add(player, 1),
+                repositories.scores.top(10),
+                repositories.accounts.find(player.user_id),
                 database.ping(),
             ):
                 with pytest.raises(Unavailable) as refused:
                     await call
                 assert refused.value.retry_after is not None
             await postgres.start()
-            score = await league.scores.find(player.user_id)
+            score = await repositories.scores.find(player.user_id)
             assert score is not None
             assert score.score == 5
-            assert (await league.add(player, 1)).score_after == 6
+            assert (await repositories.add(player, 1)).score_after == 6
 
 
 async def test_a_statement_that_takes_too_long_is_given_up(addresses: Addresses) -> None:
     """By PostgreSQL itself, so that it costs nobody anything after that; the connection goes on."""
-    limits = PoolLimits(most=1, statement_seconds=0.05)
+    limits = PoolLimits(max_connections=1, statement_seconds=0.05)
     async with open_database_pool(
         addresses.dsn, SystemClock(), StorageMetrics(Metrics()), limits
     ) as database:
@@ -114,10 +110,10 @@ async def test_a_statement_that_takes_too_long_is_given_up(addresses: Addresses)
 
 
 async def test_a_server_that_is_not_there_at_the_start_is_told(tmp_path: Path) -> None:
-    figures = StorageMetrics(Metrics())
+    metrics = StorageMetrics(Metrics())
     with pytest.raises(Unavailable):
         async with open_database_pool(
-            NOWHERE, SystemClock(), figures, PoolLimits(connect_seconds=1)
+            NOWHERE, SystemClock(), metrics, PoolLimits(connect_seconds=1)
         ):
             pytest.fail("there is no such server")
 
@@ -128,6 +124,6 @@ async def test_calls_are_measured_by_name_and_outcome(tmp_path: Path) -> None:
         with pytest.raises(CacheUnavailable):
             await server.ping()
     assert (
-        b'tally_scoreboard_storage_seconds_count{call="ping",outcome="away",server="redis"} 1.0'
+        b'tally_scoreboard_storage_call_duration_seconds_count{call="ping",outcome="unavailable",server="redis"} 1.0'
         in metrics.render()
     )

@@ -1,1 +1,1 @@
-"""api."""
+"""The HTTP edge of the scoreboard: routes, handlers, bodies, authentication and the SSE stream."""

@@ -1,4 +1,4 @@
-"""What is kept where: one file for each table or kind of key.
+"""Storage of the scoreboard: one file per table in PostgreSQL or kind of key in Redis.
 
-Trouble of the drivers stops here, in the domain's words.
+Driver errors are translated to domain errors here.
 """

@@ -1,7 +1,4 @@
-"""The table `users`: who plays.
-
-Making an account also makes its score of 0, so that every account has a place on the board.
-"""
+"""The table `users`. Creating an account also creates its score of 0."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,20 +17,27 @@ WITH account AS (
     VALUES ($1, $2, $3, $4, $5, $6, $6)
     RETURNING {_COLUMNS}
 ), score AS (
-    INSERT INTO scores (user_id, total_score, score_first_reached_at, updated_at) SELECT id, 0, $6, $6 FROM account
+    INSERT INTO scores (user_id, total_score, score_first_reached_at, updated_at)
+    SELECT id, 0, $6, $6 FROM account
 )
 SELECT * FROM account
+"""
+
+# A username contains no @, so at most one of the two conditions matches.
+_FIND_CREDENTIALS: Final = f"""
+SELECT {_COLUMNS}, password_hash FROM users
+WHERE lower(username) = lower($1) OR lower(email) = lower($1)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AccountRepository:
-    """PlayerAccounts by id, by name and by address."""
+    """Accounts by id and by login."""
 
     database: Database
 
     async def create(self, account: NewUser, at: datetime) -> User:
-        """The account, made together with its score of 0; UsernameTaken or EmailTaken, without regard to case."""
+        """Create the account and its score; raises UsernameTaken or EmailTaken."""
         try:
             row = await self.database.row(
                 "create_account",
@@ -48,7 +52,7 @@ class AccountRepository:
         except asyncpg.UniqueViolationError as error:
             if error.constraint_name == "idx_users_email":
                 raise EmailTaken(
-                    "An account with this e-mail address exists", field="email"
+                    "An account with this email address exists", field="email"
                 ) from error
             raise UsernameTaken("This username is taken", field="username") from error
         return _user(row)
@@ -59,20 +63,14 @@ class AccountRepository:
         )
         return None if row is None else _user(row)
 
-    async def credentials(self, login: str) -> UserCredentials | None:
-        """The account whose username or e-mail address is `login`, in any case, with its password's hash."""
-        row = await self.database.row(
-            "find_credentials",
-            # A username has no @, so at most one of the two can match.
-            f"SELECT {_COLUMNS}, password_hash FROM users WHERE lower(username) = lower($1) OR lower(email) = lower($1)",
-            login,
-        )
+    async def find_credentials(self, login: str) -> UserCredentials | None:
+        """Find an account by username or email, regardless of case."""
+        row = await self.database.row("find_credentials", _FIND_CREDENTIALS, login)
         return None if row is None else UserCredentials(_user(row), row["password_hash"])
 
-    async def change_password_hash(self, user_id: str, password_hash: str, at: datetime) -> None:
-        """Keep another hash of the password, when it was changed or hashed anew with stronger parameters."""
+    async def update_password_hash(self, user_id: str, password_hash: str, at: datetime) -> None:
         await self.database.value(
-            "change_password_hash",
+            "update_password_hash",
             "UPDATE users SET password_hash = $2, updated_at = $3 WHERE id = $1",
             user_id,
             password_hash,
@@ -80,13 +78,12 @@ class AccountRepository:
         )
 
     async def delete(self, user_id: str) -> bool:
-        """Delete the account with its score and sessions; its events stay, without a name.
+        """Delete the account, its score and sessions, and make its events anonymous.
 
-        False if there was none.
+        Return whether the account existed.
         """
         async with self.database.use("delete_account") as connection, connection.transaction():
-            # The same order in which a score change takes its locks, so that the two never wait for
-            # each other.
+            # Lock in the same order as a score change, so that the two cannot deadlock.
             await connection.execute("SELECT 1 FROM scores WHERE user_id = $1 FOR UPDATE", user_id)
             await connection.execute(
                 "UPDATE score_events SET user_id = NULL, client_info = '{}' WHERE user_id = $1",

@@ -1,9 +1,8 @@
-"""The channel `leaderboard:updates`, on which processes tell each other how the board looks now.
+"""The pub/sub channel `leaderboard:updates`, on which processes announce leaderboard changes.
 
-A process publishes with `publish`, and has one subscription, however many clients watch, kept up by
-`listen`: it subscribes again, with growing patience, whenever Redis was away. Redis keeps nothing
-for those who are not there, so after each subscription `joined` is called: the time to look at the
-board afresh.
+Each process has one subscription, however many SSE clients it serves. `listen` resubscribes with
+back-off after a failure. Redis does not store messages, so `on_subscribed` runs after each
+subscription to read the current state.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,65 +16,66 @@ from tally.scoreboard.model import CacheUnavailable
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
 
 UPDATES: Final = "leaderboard:updates"
-# How long a silent connection is trusted before it is asked whether it still lives.
-QUIET_SECONDS: Final = 15.0
-LONGEST_WAIT: Final = 5.0
+# How long a connection may be idle before a ping checks it.
+IDLE_SECONDS: Final = 15.0
+INITIAL_BACKOFF_SECONDS: Final = 0.1
+MAX_BACKOFF_SECONDS: Final = 5.0
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateChannel:
-    """Publishes to and listens on the channel."""
+    """Publishes to the channel and listens on it."""
 
-    server: InstrumentedRedis
+    redis: InstrumentedRedis
     clock: Clock
     name: str = UPDATES
 
     async def publish(self, message: bytes) -> int:
-        """Tell all processes; how many were listening. CacheUnavailable without Redis."""
-        async with self.server.use("publish") as client:
+        """Publish and return the number of subscribers; raises CacheUnavailable."""
+        async with self.redis.use("publish") as client:
             return int(await client.publish(self.name, message))
 
     async def listen(
         self,
-        heard: Callable[[bytes], Awaitable[None]],
-        joined: Callable[[], Awaitable[None]] | None = None,
+        on_message: Callable[[bytes], Awaitable[None]],
+        on_subscribed: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Hand every message to `heard`, until cancelled; `joined` is called after each subscription, also the first."""
-        failed = 0
+        """Pass each message to `on_message` until cancelled; resubscribe after failures."""
+        failures = 0
         while True:
             try:
-                async with self.server.use("subscribe") as client, client.pubsub() as subscription:
+                async with self.redis.use("subscribe") as client, client.pubsub() as subscription:
                     await subscription.subscribe(self.name)
-                    failed = await self._hear(subscription, heard, joined)
-            except CacheUnavailable as away:
-                failed += 1
-                if failed == 1:
+                    failures = await self._receive(subscription, on_message, on_subscribed)
+            except CacheUnavailable as error:
+                failures += 1
+                if failures == 1:
                     _log.warning(
-                        "Updates are not heard while Redis is away",
-                        action="updates_listen",
-                        error=away,
+                        "Redis subscription lost", action="redis_subscription_lost", error=error
                     )
-            await self.clock.sleep(full_jitter(failed, 0.1, LONGEST_WAIT))
+            await self.clock.sleep(
+                full_jitter(failures, INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+            )
 
-    async def _hear(
+    async def _receive(
         self,
         subscription: Any,
-        heard: Callable[[bytes], Awaitable[None]],
-        joined: Callable[[], Awaitable[None]] | None,
+        on_message: Callable[[bytes], Awaitable[None]],
+        on_subscribed: Callable[[], Awaitable[None]] | None,
     ) -> int:
-        is_asked = False
+        is_pinged = False
         while True:
-            message = await subscription.get_message(timeout=QUIET_SECONDS)
+            message = await subscription.get_message(timeout=IDLE_SECONDS)
             if message is None:
-                if is_asked:
-                    raise CacheUnavailable("Redis has gone silent")
+                if is_pinged:
+                    raise CacheUnavailable(f"Redis did not reply to a ping for {IDLE_SECONDS} s")
                 await subscription.ping()
-                is_asked = True
+                is_pinged = True
                 continue
-            is_asked = False
-            if message["type"] == "subscribe" and joined is not None:
-                await joined()
+            is_pinged = False
+            if message["type"] == "subscribe" and on_subscribed is not None:
+                await on_subscribed()
             elif message["type"] == "message":
-                await heard(message["data"])
+                await on_message(message["data"])

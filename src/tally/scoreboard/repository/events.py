@@ -1,4 +1,4 @@
-"""The table `score_events`: the history of every score, which outlives the accounts, without their names."""
+"""The table `score_events`: the history of every score; deleted accounts' events are anonymous."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,45 +7,48 @@ from typing import Final
 from tally.scoreboard.model import ScoreEvent, ScoreEventPage
 from tally.scoreboard.repository.database import Database, Row
 
-_COLUMNS: Final = "id, user_id, action_id, score_delta, score_before, score_after, metadata, client_info, created_at"
-_FIRST: Final = f"SELECT {_COLUMNS} FROM score_events WHERE user_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2"
-_NEXT: Final = f"""
+_COLUMNS: Final = (
+    "id, user_id, action_id, score_delta, score_before, score_after, metadata, client_info,"
+    " created_at"
+)
+_FIRST_PAGE: Final = f"""
+SELECT {_COLUMNS} FROM score_events WHERE user_id = $1
+ORDER BY created_at DESC, id DESC LIMIT $2
+"""
+_NEXT_PAGE: Final = f"""
 SELECT {_COLUMNS} FROM score_events WHERE user_id = $1 AND (created_at, id) < ($3, $4::uuid)
 ORDER BY created_at DESC, id DESC LIMIT $2
+"""
+_DELETE_OLD: Final = """
+DELETE FROM score_events WHERE id = ANY(ARRAY(
+    SELECT id FROM score_events WHERE created_at < $1
+    ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED
+)) RETURNING id
 """
 
 
 @dataclass(frozen=True, slots=True)
 class EventRepository:
-    """Events by player, newest first."""
+    """Score events by player, newest first."""
 
     database: Database
 
-    async def of_user(
+    async def find_by_user(
         self, user_id: str, limit: int, after: tuple[datetime, str] | None = None
     ) -> ScoreEventPage:
-        """A page of a player's history; `after` is the `next_key` of the page before."""
+        """Return a page of a player's events; `after` is the previous page's `next_key`."""
         if after is None:
-            rows = await self.database.rows("events_of_user", _FIRST, user_id, limit + 1)
+            rows = await self.database.rows("find_events", _FIRST_PAGE, user_id, limit + 1)
         else:
-            rows = await self.database.rows("events_of_user", _NEXT, user_id, limit + 1, *after)
+            rows = await self.database.rows("find_events", _NEXT_PAGE, user_id, limit + 1, *after)
         events = tuple(_event(row) for row in rows[:limit])
-        is_more = len(rows) > limit
-        return ScoreEventPage(
-            events, (events[-1].created_at, events[-1].event_id) if is_more else None
-        )
+        has_more = len(rows) > limit
+        next_key = (events[-1].created_at, events[-1].event_id) if has_more else None
+        return ScoreEventPage(events, next_key)
 
     async def delete_old(self, before: datetime, limit: int) -> int:
-        """Delete up to `limit` events from before that moment, the oldest first, and say how many."""
-        return len(
-            await self.database.rows(
-                "delete_old_events",
-                "DELETE FROM score_events WHERE id = ANY(ARRAY(SELECT id FROM score_events"
-                " WHERE created_at < $1 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING id",
-                before,
-                limit,
-            )
-        )
+        """Delete up to `limit` events created before a time, oldest first; return the count."""
+        return len(await self.database.rows("delete_old_events", _DELETE_OLD, before, limit))
 
 
 def _event(row: Row) -> ScoreEvent:

@@ -1,8 +1,7 @@
-"""Locks that all processes share: PostgreSQL's advisory locks, each held by a connection of its own.
+"""Locks shared by all processes: PostgreSQL advisory locks, one connection each.
 
-Such a lock lasts as long as its connection, so one whose holder dies is free at once, and there is
-nothing to expire. What `seconds` asks for is therefore not needed; to extend a lock is to see that
-its connection is still there.
+PostgreSQL releases a lock when its connection ends, so locks of a dead process do not need to
+expire and `seconds` is ignored. Extending a lock checks that its connection is alive.
 """
 
 import hashlib
@@ -15,52 +14,58 @@ from tally.errors import Unavailable
 from tally.kit import logs
 from tally.scoreboard.repository.database import Connection, Database
 
-# What a connection says that the server has ended; the last one where word of it is just being
-# read.
-GONE: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncpg.InternalClientError)
+# Errors of a connection that the server closed; InternalClientError occurs while asyncpg is still
+# processing the close.
+CONNECTION_ERRORS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    OSError,
+    asyncpg.InternalClientError,
+)
 
 _log = logs.logger()
 
 
 class AdvisoryLocks:
-    """The adapter of the port `tally.kit.locks.Locks`."""
+    """Implements the port `tally.kit.locks.Locks`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._held: dict[str, tuple[AsyncExitStack, Connection]] = {}
+        self._acquired: dict[str, tuple[AsyncExitStack, Connection]] = {}
 
     async def acquire(self, name: str, seconds: float) -> bool:  # noqa: ARG002  (part of the port)
-        """Take the lock; false if anybody has it."""
-        if name in self._held:
+        """Try to acquire the lock; return whether it succeeded."""
+        if name in self._acquired:
             return False
         async with AsyncExitStack() as stack:
-            connection = await stack.enter_async_context(self._database.use("hold_lock"))
+            connection = await stack.enter_async_context(self._database.use("acquire_lock"))
             if not await connection.fetchval(
                 "SELECT pg_try_advisory_lock($1)", advisory_lock_key(name)
             ):
                 return False
-            self._held[name] = (stack.pop_all(), connection)
+            self._acquired[name] = (stack.pop_all(), connection)
         return True
 
     async def extend(self, name: str, seconds: float) -> bool:  # noqa: ARG002  (part of the port)
-        """Whether the lock is still ours; it went with its connection if that is gone, and somebody else may have it already."""
-        held = self._held.get(name)
-        if held is None:
+        """Return whether this process still owns the lock."""
+        acquired = self._acquired.get(name)
+        if acquired is None:
             return False
+        _, connection = acquired
         try:
-            return not held[1].is_closed() and await held[1].fetchval("SELECT true")
-        except GONE as error:
+            return not connection.is_closed() and await connection.fetchval("SELECT true")
+        except CONNECTION_ERRORS as error:
             _log.warning(
-                "A lock was lost with its connection", action="lock_extend", lock=name, error=error
+                "Lock lost with its connection", action="lock_lost", lock=name, error=error
             )
             return False
 
     async def release(self, name: str) -> None:
-        """Let go of the lock, if it is ours; one whose connection is gone is nobody's already."""
-        held = self._held.pop(name, None)
-        if held is None:
+        """Release the lock, if this process owns it and its connection is alive."""
+        acquired = self._acquired.pop(name, None)
+        if acquired is None:
             return
-        stack, connection = held
+        stack, connection = acquired
         try:
             async with stack:
                 if not connection.is_closed():
@@ -69,10 +74,10 @@ class AdvisoryLocks:
                     )
         except Unavailable as error:
             _log.warning(
-                "A lock went with its connection", action="lock_release", lock=name, error=error
+                "Lock lost with its connection", action="lock_lost", lock=name, error=error
             )
 
 
 def advisory_lock_key(name: str) -> int:
-    """The number that PostgreSQL knows the lock by."""
+    """Return the 64-bit key of the lock in PostgreSQL."""
     return int.from_bytes(hashlib.sha256(f"tally lock {name}".encode()).digest()[:8], signed=True)

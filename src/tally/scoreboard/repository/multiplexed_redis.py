@@ -1,13 +1,12 @@
-"""A Redis client whose calls share one connection: each is written as it comes, and the answers come back in the same order.
+"""A Redis client that multiplexes all calls over one connection and pipelines them.
 
     client = MultiplexedRedis(ConnectionPool.from_url(url), seconds=0.5)
     await client.get("a")
 
-redis-py gives a call a connection of its own for as long as it lasts, and guards each of its steps
-by a timer of its own, which costs about 110 µs of processor; here a call costs about 13. Nor can a
-pool run dry: however many calls are under way, a Redis that answers is never taken for one that is
-away. Connecting, signing in, TLS and the protocol itself stay redis-py's, and so do subscriptions,
-which take connections from the pool.
+redis-py assigns a connection to each call and a timer to each of its steps, which costs about
+110 µs of CPU time; here a call costs about 13 µs. There is no pool to exhaust, so load never makes
+a healthy Redis look unavailable. redis-py still connects, authenticates, handles TLS and encodes
+the protocol. Subscriptions take connections from its pool.
 """
 
 import asyncio
@@ -22,153 +21,142 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tally.kit.tasks import cancel_all
 
-# Beyond its time, for an answer that is there and that a busy loop has not come round to reading.
+# Extra time for a reply that has arrived but that a busy event loop has not read yet.
 GRACE_SECONDS: Final = 0.02
 
 
 class MultiplexedConnection:
-    """One connection for as long as it holds.
-
-    It breaks once, and then fails whoever waits for an answer on it.
-    """
+    """One connection with pipelined calls. When it breaks, all pending calls fail."""
 
     def __init__(self, connection: Any, seconds: float) -> None:
         self.is_broken = False
         self._connection = connection
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        self._pending: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._reading = asyncio.create_task(self._read())
+        self._reader = asyncio.create_task(self._read())
 
-    async def ask(self, *words: Any) -> Any:
-        """What Redis answers; RedisError where it refuses, or does not answer in time."""
-        answer = self._loop.create_future()
-        self._waiting.append((self._loop.time() + self._seconds, answer))
+    async def call(self, *command: Any) -> Any:
+        """Send a command and return the reply; raises RedisError."""
+        reply = self._loop.create_future()
+        self._pending.append((self._loop.time() + self._seconds, reply))
         if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._look_at_the_oldest)
+            self._timer = self._loop.call_later(self._seconds, self._check_deadline)
         try:
-            # Written before this first waits for anything, so that answers and those who wait for
-            # them stay in step.
+            # This writes before its first suspension, so replies arrive in the order of `_pending`.
             await self._connection.send_packed_command(
-                self._connection.pack_command(*words), check_health=False
+                self._connection.pack_command(*command), check_health=False
             )
         except (RedisError, OSError) as error:
             self._break(error)
         except BaseException:
-            answer.cancel()
+            reply.cancel()
             raise
-        return await answer
+        return await reply
 
     async def close(self) -> None:
-        await cancel_all([self._reading])
+        await cancel_all([self._reader])
         self._break(RedisConnectionError("The connection was closed"))
         await self._connection.disconnect(nowait=True)
 
     async def _read(self) -> None:
-        """Hand each answer to whoever has waited longest."""
+        """Resolve pending calls in order."""
         try:
             while True:
                 try:
-                    found = await self._connection.read_response(
+                    result = await self._connection.read_response(
                         timeout=math.inf, disconnect_on_error=False
                     )
-                except ResponseError as invalid_action_token:
-                    found = invalid_action_token
-                _, answer = self._waiting.popleft()
-                if answer.done():
-                    continue  # who asked has gone
-                if isinstance(found, Exception):
-                    answer.set_exception(found)
+                except ResponseError as error:
+                    result = error
+                _, reply = self._pending.popleft()
+                if reply.done():
+                    continue  # the caller was cancelled
+                if isinstance(result, Exception):
+                    reply.set_exception(result)
                 else:
-                    answer.set_result(found)
-        except (
-            RedisError,
-            OSError,
-            IndexError,
-        ) as error:  # the last is an answer that nobody asked for
+                    reply.set_result(result)
+        except (RedisError, OSError, IndexError) as error:  # IndexError: an unexpected reply
             self._break(error)
         finally:
             await self._connection.disconnect(nowait=True)
 
-    def _look_at_the_oldest(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
-        if not self._waiting:
+        if not self._pending:
             return
-        overdue = self._loop.time() - self._waiting[0][0]
+        overdue = self._loop.time() - self._pending[0][0]
         if overdue < GRACE_SECONDS:
             wait = GRACE_SECONDS if overdue >= 0 else -overdue
-            self._timer = self._loop.call_later(wait, self._look_at_the_oldest)
+            self._timer = self._loop.call_later(wait, self._check_deadline)
             return
-        # All others wait behind it.
-        self._break(RedisTimeoutError(f"Timeout: no answer within {self._seconds} s"))
+        # The oldest call blocks all others.
+        self._break(RedisTimeoutError(f"Timeout: no reply within {self._seconds} s"))
 
     def _break(self, error: BaseException) -> None:
         if self.is_broken:
             return
         self.is_broken = True
-        if asyncio.current_task() is not self._reading:
-            self._reading.cancel()
+        if asyncio.current_task() is not self._reader:
+            self._reader.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        told = (
+        failure = (
             error
             if isinstance(error, RedisTimeoutError)
-            else RedisConnectionError(f"The connection broke: {error}")
+            else RedisConnectionError(f"Connection lost: {error}")
         )
-        while self._waiting:
-            _, answer = self._waiting.popleft()
-            if not answer.done():
-                answer.set_exception(told)
+        while self._pending:
+            _, reply = self._pending.popleft()
+            if not reply.done():
+                reply.set_exception(failure)
 
 
 class MultiplexedRedis(Redis):
-    """The client.
+    """A redis-py client on one multiplexed connection.
 
-    A broken line is replaced at the next call, and a call that it broke under is made once more, at
-    once.
+    A call that fails because the connection broke reconnects and is retried once, immediately.
     """
 
     def __init__(self, pool: ConnectionPool, seconds: float) -> None:
-        """`seconds` is how long a call waits for an answer, and for a connection."""
+        """`seconds` is the time-out of a call and of connecting."""
         super().__init__(connection_pool=pool)
-        self.auto_close_connection_pool = True  # nobody else has it
+        self.auto_close_connection_pool = True  # the pool is not shared
         self._seconds = seconds
-        self._line: MultiplexedConnection | None = None
-        self._opening = asyncio.Lock()
+        self._multiplexed: MultiplexedConnection | None = None
+        self._connecting = asyncio.Lock()
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         try:
-            found = await (await self._whole_line()).ask(*args)
+            result = await (await self._connected()).call(*args)
         except RedisConnectionError:
-            # Once more, at once, for a connection that broke while nobody used it. A server that is
-            # slow is not asked twice.
-            found = await (await self._whole_line()).ask(*args)
+            # Retry once, since an idle connection may have been closed. Time-outs are not retried.
+            result = await (await self._connected()).call(*args)
         convert = self.response_callbacks.get(args[0])
-        options.pop("keys", None)  # for a cache on the client's side, which is not used
-        return found if convert is None else convert(found, **options)
+        options.pop("keys", None)  # for client-side caching, which is not used
+        return result if convert is None else convert(result, **options)
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
-        if self._line is not None:
-            await self._line.close()
+        if self._multiplexed is not None:
+            await self._multiplexed.close()
         await super().aclose(close_connection_pool)
 
-    async def _whole_line(self) -> MultiplexedConnection:
-        if self._line is not None and not self._line.is_broken:
-            return self._line
-        async with self._opening:
-            if (
-                self._line is None or self._line.is_broken
-            ):  # and nobody else has opened one meanwhile
-                if self._line is not None:
-                    await self._line.close()
-                self._line = MultiplexedConnection(await self._connected(), self._seconds)
-            return self._line
+    async def _connected(self) -> MultiplexedConnection:
+        if self._multiplexed is not None and not self._multiplexed.is_broken:
+            return self._multiplexed
+        async with self._connecting:
+            # Another call may have reconnected meanwhile.
+            if self._multiplexed is None or self._multiplexed.is_broken:
+                if self._multiplexed is not None:
+                    await self._multiplexed.close()
+                self._multiplexed = MultiplexedConnection(await self._connect(), self._seconds)
+            return self._multiplexed
 
-    async def _connected(self) -> Any:
+    async def _connect(self) -> Any:
         pool: Any = self.connection_pool
         connection = pool.make_connection()
-        connection.socket_timeout = None  # the line itself watches the time
+        connection.socket_timeout = None  # MultiplexedConnection enforces the time-out
         try:
             async with asyncio.timeout(self._seconds):
                 await connection.connect()

@@ -1,8 +1,8 @@
-"""How often someone may come, counted in Redis for all processes together: a sliding window, decided in one script.
+"""Sliding-window rate limits in Redis, shared by all processes and decided by one script.
 
-`rate_limit:<what>:<who>` is a sorted set with one member for each request of the last window. A
-request that is refused is not counted, so whoever keeps trying gets in as soon as the oldest one
-has left the window.
+`rate_limit:<scope>:<client>` is a sorted set with one member per request in the window. Rejected
+requests are not counted, so a client that keeps retrying is admitted as soon as its oldest request
+leaves the window.
 """
 
 from typing import Final
@@ -17,18 +17,23 @@ RATE_LIMIT: Final = "rate_limit:"
 
 
 class RateLimitRepository:
-    """Sliding windows by what is limited and who comes."""
+    """Sliding windows by scope and client."""
 
-    def __init__(self, server: InstrumentedRedis, clock: Clock) -> None:
-        self._server = server
+    def __init__(self, redis: InstrumentedRedis, clock: Clock) -> None:
+        self._redis = redis
         self._clock = clock
-        self._hit = server.script(HIT)
+        self._hit = redis.script(HIT)
 
-    async def hit(self, what: str, who: str, limit: int, window_seconds: float) -> RateLimitStatus:
-        """Count a request (`hit("score", user_id, 10, 60)`), and say whether it is allowed; CacheUnavailable without Redis."""
+    async def hit(
+        self, scope: str, client: str, limit: int, window_seconds: float
+    ) -> RateLimitStatus:
+        """Count a request and return the decision; raises CacheUnavailable."""
         now, window = self._clock.time_ns() // 1000, round(window_seconds * 1_000_000)
-        is_allowed, count, until_one, until_all = await self._server.run(
-            "limit_hit", self._hit, (f"{RATE_LIMIT}{what}:{who}",), (now, window, limit, new_uuid())
+        is_allowed, count, until_one, until_all = await self._redis.run(
+            "rate_limit_hit",
+            self._hit,
+            (f"{RATE_LIMIT}{scope}:{client}",),
+            (now, window, limit, new_uuid()),
         )
         return RateLimitStatus(
             is_allowed=bool(is_allowed),

@@ -1,11 +1,10 @@
-"""Building the board in Redis from PostgreSQL, while it is read and changed.
+"""Rebuilds the leaderboard in Redis from PostgreSQL, online.
 
-First the mark of a rebuild is set, and from then on every change is made to the new board as well.
-Only then PostgreSQL is read, as it is at one moment: what was committed before is read, what is
-committed later is put by whoever committed it. Loading follows the rule of every write, that a
-smaller score is old news, so the order in which the two arrive does not matter. At the end the new
-board takes the place of the old one in one step. A mark that nobody tends goes away by itself, with
-the half-built board.
+A rebuild marker in Redis makes every change apply to the new leaderboard as well. Once it is set,
+PostgreSQL is read in one snapshot: changes committed before it are in the snapshot, later ones are
+written by their process. A lower score never replaces a higher one, so the order of the two does
+not matter. At the end one script swaps the leaderboards. The marker and the partial leaderboard
+expire if the rebuild is abandoned.
 """
 
 import asyncio
@@ -14,53 +13,53 @@ from typing import Final
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import CacheUnavailable, RebuildInProgress, to_microseconds
 from tally.scoreboard.repository.database import Row
-from tally.scoreboard.repository.leaderboard import BOARD, KEYS, REBUILDING
+from tally.scoreboard.repository.leaderboard import KEYS, LEADERBOARD, REBUILDING
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.scripts import ABANDON, LOAD, SWAP
 
-PAGE: Final = 500
-IDLE_SECONDS: Final = 60
+PAGE_SIZE: Final = 500
+MARKER_TTL_SECONDS: Final = 60
 
 
 class LeaderboardRebuilder:
-    """Rebuilds the board of `server` from `scores`."""
+    """Rebuilds the leaderboard of `redis` from `scores`."""
 
-    def __init__(self, server: InstrumentedRedis, scores: ScoreRepository) -> None:
-        self._server = server
+    def __init__(self, redis: InstrumentedRedis, scores: ScoreRepository) -> None:
+        self._redis = redis
         self._scores = scores
-        self._load_script = server.script(LOAD)
-        self._swap_script = server.script(SWAP)
-        self._abandon_script = server.script(ABANDON)
+        self._load_script = redis.script(LOAD)
+        self._swap_script = redis.script(SWAP)
+        self._abandon_script = redis.script(ABANDON)
 
     async def rebuild(self) -> int:
-        """How many players the new board has.
+        """Return the number of players in the new leaderboard.
 
-        RebuildInProgress if somebody else is at it, CacheUnavailable if Redis lost it halfway.
+        Raises RebuildInProgress, or CacheUnavailable if Redis lost the partial leaderboard.
         """
-        new = f"{BOARD}:new:{new_uuid()}"
-        async with self._server.use("rebuild_begin") as client:
-            if not await client.set(REBUILDING, new, nx=True, ex=IDLE_SECONDS):
-                raise RebuildInProgress("The board is being rebuilt already")
+        new = f"{LEADERBOARD}:new:{new_uuid()}"
+        async with self._redis.use("rebuild_begin") as client:
+            if not await client.set(REBUILDING, new, nx=True, ex=MARKER_TTL_SECONDS):
+                raise RebuildInProgress("A rebuild is already in progress")
         try:
             changed_at = await self._scores.last_change()
             await self._load_all(new)
             moment = 0 if changed_at is None else to_microseconds(changed_at)
-            count: int = await self._server.run(
+            count: int = await self._redis.run(
                 "rebuild_swap", self._swap_script, KEYS, (new, moment)
             )
         except BaseException:
             await asyncio.shield(self._abandon(new))
             raise
         if count < 0:
-            raise _lost()
+            raise _marker_lost()
         return count
 
     async def _load_all(self, new: str) -> None:
-        """Load page after page; PostgreSQL is asked for the next while Redis takes in the last."""
+        """Load all pages; read the next from PostgreSQL while Redis loads the previous one."""
         loading: asyncio.Task[None] | None = None
         try:
-            async for page in self._scores.entries(PAGE):
+            async for page in self._scores.entries(PAGE_SIZE):
                 if loading is not None:
                     await loading
                 loading = asyncio.create_task(self._load(new, page))
@@ -72,18 +71,18 @@ class LeaderboardRebuilder:
                 await asyncio.wait({loading})
 
     async def _load(self, new: str, page: list[Row]) -> None:
-        arguments: list[str | bytes | int] = [new, IDLE_SECONDS]
+        arguments: list[str | bytes | int] = [new, MARKER_TTL_SECONDS]
         for row in page:
             arguments += row
-        if not await self._server.run("rebuild_load", self._load_script, (REBUILDING,), arguments):
-            raise _lost()
+        if not await self._redis.run("rebuild_load", self._load_script, (REBUILDING,), arguments):
+            raise _marker_lost()
 
     async def _abandon(self, new: str) -> None:
         try:
-            await self._server.run("rebuild_abandon", self._abandon_script, (REBUILDING,), (new,))
+            await self._redis.run("rebuild_abandon", self._abandon_script, (REBUILDING,), (new,))
         except CacheUnavailable:
-            return  # then the mark is gone with Redis, or goes away by itself
+            return  # the marker is gone with Redis, or expires
 
 
-def _lost() -> CacheUnavailable:
-    return CacheUnavailable("Redis forgot the board while it was built", retry_after=1)
+def _marker_lost() -> CacheUnavailable:
+    return CacheUnavailable("Redis lost the leaderboard during the rebuild", retry_after=1)

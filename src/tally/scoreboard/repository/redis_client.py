@@ -1,11 +1,10 @@
-"""Redis, or Valkey, which speaks the same: one connection for all, bounded in time, measured, its trouble told as `CacheUnavailable`.
+"""A Redis (or Valkey) client with timing metrics, time-outs and error translation.
 
-    async with open_redis(url, clock, figures) as server:
-        async with server.use("board_top") as client: …
+    async with open_redis(url, clock, metrics) as redis:
+        async with redis.use("leaderboard_top") as client: …
 
-Whatever goes wrong here is `CacheUnavailable`: Redis is a cache, PostgreSQL knows the same, and who
-catches it asks there. That includes answers that Redis should never give, such as that a key is of
-another type: a rebuild mends those.
+Every error becomes `CacheUnavailable`, since PostgreSQL has the same data and callers fall back to
+it. This includes unexpected replies, such as a key of the wrong type, which a rebuild repairs.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -27,39 +26,38 @@ from tally.scoreboard.repository.multiplexed_redis import MultiplexedRedis
 
 _log = logs.logger()
 
-Client: TypeAlias = (
-    Any  # Redis[bytes]; what its methods return depends on arguments in ways the types cannot tell
-)
+# Redis[bytes], whose result types depend on arguments in ways that annotations cannot express.
+Client: TypeAlias = Any
 
-RETRY_AFTER: Final = 1.0
+RETRY_AFTER_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class InstrumentedRedis:
-    """A client, the clock that times it, and the figures."""
+    """A Redis client that measures calls and translates errors."""
 
     client: Client
     clock: Clock
-    figures: StorageMetrics
+    metrics: StorageMetrics
 
     @asynccontextmanager
     async def use(self, call: str) -> AsyncIterator[Client]:
-        """The client for a while; `call` is the name under which the time is counted."""
+        """Yield the client; `call` is the label of the metric. Raises CacheUnavailable."""
         started, outcome = self.clock.monotonic(), "ok"
         try:
             yield self.client
         except (RedisError, OSError, TimeoutError) as error:
-            outcome = "away"
-            if self.figures.should_log("redis", started):
-                _log.warning("Redis did not answer", action=call, error=error)
+            outcome = "unavailable"
+            if self.metrics.should_log("redis", started):
+                _log.warning("Redis call failed", action="redis_failed", call=call, error=error)
             raise CacheUnavailable(
-                f"Redis: {type(error).__name__} {error}", retry_after=RETRY_AFTER
+                f"Redis: {type(error).__name__} {error}", retry_after=RETRY_AFTER_SECONDS
             ) from error
         except BaseException:
-            outcome = "refused"
+            outcome = "rejected"
             raise
         finally:
-            self.figures.observe("redis", call, outcome, self.clock.monotonic() - started)
+            self.metrics.observe("redis", call, outcome, self.clock.monotonic() - started)
 
     async def run(
         self,
@@ -68,7 +66,7 @@ class InstrumentedRedis:
         keys: Sequence[str],
         arguments: Sequence[str | bytes | int],
     ) -> Any:
-        """What a script answers; sent by its hash, and whole only when Redis does not know it."""
+        """Run a script with EVALSHA; its source is sent only if Redis does not have it."""
         async with self.use(call) as client:
             return await script(keys=list(keys), args=list(arguments), client=client)
 
@@ -77,16 +75,16 @@ class InstrumentedRedis:
         return script
 
     async def ping(self) -> None:
-        """Return if Redis answers; CacheUnavailable if not."""
+        """Return if Redis responds; raises CacheUnavailable."""
         async with self.use("ping") as client:
             await client.ping()
 
 
 @asynccontextmanager
 async def open_redis(
-    url: str, clock: Clock, figures: StorageMetrics, *, seconds: float = 1.0
+    url: str, clock: Clock, metrics: StorageMetrics, *, seconds: float = 1.0
 ) -> AsyncIterator[InstrumentedRedis]:
-    """The server for as long as this lasts. It need not be there: nothing is asked of it yet."""
+    """Open a client whose calls time out after `seconds`; it connects on the first call."""
     pool = ConnectionPool.from_url(
         url,
         socket_timeout=seconds,
@@ -97,6 +95,6 @@ async def open_redis(
     )
     client: Client = MultiplexedRedis(pool, seconds)
     try:
-        yield InstrumentedRedis(client, clock, figures)
+        yield InstrumentedRedis(client, clock, metrics)
     finally:
         await client.aclose()

@@ -1,9 +1,9 @@
-"""How many streams somebody has open, on all processes together, counted in Redis.
+"""The number of open streams per player and per address across all processes, in Redis.
 
-`streams:user:<user id>` and `streams:address:<address>` are hashes: by process, how many it has
-open for them. Each process says how many it has, not that there is one more or less, so no error
-adds up while Redis is away. `streams:process:<name>` says that a process lives, and is gone some
-seconds after it: what a process had open that was killed counts no longer.
+`streams:user:<user id>` and `streams:address:<address>` are hashes from process to its open
+streams. Processes write absolute counts, not increments, so errors do not accumulate while Redis is
+unavailable. `streams:process:<id>` is a heartbeat key with a TTL: the counts of a killed process
+are ignored once it expires.
 """
 
 from typing import Final
@@ -12,35 +12,38 @@ from tally.kit.ids import new_uuid
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
 from tally.scoreboard.repository.scripts import STREAMS
 
-STREAMS_OF: Final = "streams:"
-PROCESS: Final = "streams:process:"
-LIVES_SECONDS: Final = 10
-# Longer than anybody watches without opening or closing a stream.
-KEPT_SECONDS: Final = 7 * 86_400
+STREAMS_PREFIX: Final = "streams:"
+PROCESS_PREFIX: Final = "streams:process:"
+HEARTBEAT_TTL_SECONDS: Final = 10
+# Longer than any client stays connected without opening or closing a stream.
+COUNTS_TTL_SECONDS: Final = 7 * 86_400
 
 
 class StreamRegistry:
-    """What this process tells of its streams.
+    """Reports the streams of this process. Methods raise CacheUnavailable."""
 
-    Every method raises CacheUnavailable where Redis does not answer.
-    """
+    def __init__(self, redis: InstrumentedRedis) -> None:
+        self._redis = redis
+        self._process_id = new_uuid()
+        self._script = redis.script(STREAMS)
 
-    def __init__(self, server: InstrumentedRedis) -> None:
-        self._server = server
-        self._process = new_uuid()
-        self._script = server.script(STREAMS)
-
-    async def tell(self, kind: str, who: str, count: int) -> int:
-        """This process has so many open for them; how many that makes with those of others."""
-        keys = (f"{STREAMS_OF}{kind}:{who}", PROCESS + self._process)
-        arguments = (self._process, count, LIVES_SECONDS, PROCESS, KEPT_SECONDS)
-        total: int = await self._server.run("streams_tell", self._script, keys, arguments)
+    async def report(self, kind: str, client: str, count: int) -> int:
+        """Set this process' count for a client and return the count of all processes."""
+        keys = (f"{STREAMS_PREFIX}{kind}:{client}", PROCESS_PREFIX + self._process_id)
+        arguments = (
+            self._process_id,
+            count,
+            HEARTBEAT_TTL_SECONDS,
+            PROCESS_PREFIX,
+            COUNTS_TTL_SECONDS,
+        )
+        total: int = await self._redis.run("streams_report", self._script, keys, arguments)
         return total
 
-    async def live(self) -> bool:
-        """Count as living for some seconds more; whether this process still did, or else Redis has forgotten it."""
-        async with self._server.use("streams_live") as client:
-            return (
-                await client.set(PROCESS + self._process, "1", ex=LIVES_SECONDS, get=True)
-                is not None
+    async def heartbeat(self) -> bool:
+        """Renew the heartbeat and return whether the previous one was still there."""
+        async with self._redis.use("streams_heartbeat") as client:
+            previous = await client.set(
+                PROCESS_PREFIX + self._process_id, "1", ex=HEARTBEAT_TTL_SECONDS, get=True
             )
+        return previous is not None

@@ -1,1 +1,1 @@
-"""What a player, a game server, an operator or a job may ask of the scoreboard: one file for each use case."""
+"""The use cases of players, game servers, operators and jobs, one file each."""

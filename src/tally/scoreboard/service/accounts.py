@@ -1,35 +1,26 @@
-"""PlayerAccounts: signing up, signing in, looking at one's history, and leaving for good."""
+"""Player accounts: registration, login, score history and deletion."""
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
-from tally.errors import Unauthenticated, Unavailable
+from tally.errors import Unauthenticated
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import NewUser, Score, ScoreEventPage, User
+from tally.scoreboard.model import ClientInfo, NewUser, Score, ScoreEventPage, User
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.events import EventRepository
-from tally.scoreboard.repository.leaderboard import LeaderboardCache
-from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
-from tally.scoreboard.service.redis_breaker import RedisBreaker
-from tally.scoreboard.service.sessions import (
-    AuthenticatedPlayer,
-    Client,
-    PlayerSessions,
-    SessionTokens,
-)
+from tally.scoreboard.service.sessions import PlayerSessions, SessionTokens
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True)
 class AccountRegistration:
-    """What a new player says of themselves."""
+    """The data that a new player submits."""
 
     username: str
     email: str
@@ -39,67 +30,65 @@ class AccountRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayerAccounts:
-    """Makes accounts, opens them and deletes them."""
+    """Creates, authenticates and deletes accounts."""
 
     accounts: AccountRepository
     events: EventRepository
-    board: LeaderboardCache
     passwords: ThreadedPasswordHasher
     sessions: PlayerSessions
     leaderboard: Leaderboard
-    broadcast: LeaderboardBroadcaster
-    backlog: Backlog
-    guard: RedisBreaker
+    writer: LeaderboardWriter
     clock: Clock
 
     async def register(
-        self, asked: AccountRegistration, client: Client
+        self, registration: AccountRegistration, client: ClientInfo
     ) -> tuple[User, SessionTokens]:
-        """The new account, signed in, at the end of the board."""
-        password_hash, now = await self.passwords.hash(asked.password), self.clock.now()
-        account = NewUser(new_uuid(), asked.username, asked.email, password_hash, asked.avatar_url)
+        """Create an account with a score of 0 and open a session."""
+        password_hash = await self.passwords.hash(registration.password)
+        now = self.clock.now()
+        account = NewUser(
+            new_uuid(),
+            registration.username,
+            registration.email,
+            password_hash,
+            registration.avatar_url,
+        )
         user = await self.accounts.create(account, now)
         logs.bind(user_id=user.user_id)
-        score = Score(user.user_id, user.username, 0, now)
-        try:
-            self.broadcast.notify_rank(await self.guard.call(partial(self.board.put, score)))
-        except Unavailable:
-            self.backlog.add_score(score)
-            self.broadcast.notify_change()
-        _log.info("Account made", action="register")
+        await self.writer.add_player(Score(user.user_id, user.username, 0, now))
+        _log.info("Account created", action="account_created")
         return user, await self.sessions.open(user, client)
 
-    async def login(self, login: str, password: str, client: Client) -> tuple[User, SessionTokens]:
-        """The account of that name or address, signed in.
+    async def login(
+        self, login: str, password: str, client: ClientInfo
+    ) -> tuple[User, SessionTokens]:
+        """Open a session for the account with this username or email.
 
-        What was wrong is not told, and all of it takes as long.
+        An unknown login and a wrong password raise the same error after the same amount of work.
         """
-        found = await self.accounts.credentials(login)
-        password_hash = None if found is None else found.password_hash
-        if not await self.passwords.verify(password, password_hash) or found is None:
-            raise Unauthenticated("The name or the password is wrong", code="invalid_credentials")
-        user = found.user
+        credentials = await self.accounts.find_credentials(login)
+        password_hash = None if credentials is None else credentials.password_hash
+        if not await self.passwords.verify(password, password_hash) or credentials is None:
+            raise Unauthenticated("Invalid username or password", code="invalid_credentials")
+        user = credentials.user
         logs.bind(user_id=user.user_id)
-        if self.passwords.needs_rehash(found.password_hash):
-            await self.accounts.change_password_hash(
+        if self.passwords.needs_rehash(credentials.password_hash):
+            await self.accounts.update_password_hash(
                 user.user_id, await self.passwords.hash(password), self.clock.now()
             )
-        _log.info("Signed in", action="login")
+        _log.info("Player logged in", action="player_logged_in")
         return user, await self.sessions.open(user, client)
 
     async def history(
-        self, identity: AuthenticatedPlayer, limit: int, after: tuple[datetime, str] | None
+        self, user_id: str, limit: int, after: tuple[datetime, str] | None = None
     ) -> ScoreEventPage:
-        """A page of the player's score changes, newest first."""
-        return await self.events.of_user(identity.user_id, limit, after)
+        """Return a page of the player's score changes, newest first."""
+        return await self.events.find_by_user(user_id, limit, after)
 
-    async def delete(self, identity: AuthenticatedPlayer) -> None:
-        """Delete the account with all that is the player's; the history of scores stays, without a name."""
-        user_id = identity.user_id
-        standing, _ = await self.leaderboard.place(user_id)
-        await self.sessions.end_all(user_id)
+    async def delete(self, user_id: str) -> None:
+        """Delete the account, its score and its sessions; its score events become anonymous."""
+        standing, _ = await self.leaderboard.standing(user_id)
+        await self.sessions.revoke_all(user_id)
         await self.accounts.delete(user_id)
-        if not await self.guard.tell(partial(self.board.remove, user_id)):
-            self.backlog.add_removed(user_id)
-        self.broadcast.notify_rank(standing.rank)
-        _log.info("Account deleted", action="user_delete")
+        await self.writer.remove_player(user_id, standing.rank)
+        _log.info("Account deleted", action="account_deleted")

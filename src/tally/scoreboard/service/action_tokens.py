@@ -1,9 +1,8 @@
-"""Action tokens: what a game server vouches for, signed, so that nobody can invent points or move them to somebody else.
+"""Action tokens: signed proof that a game server reported an action as completed by a player.
 
-A token is `base64url(payload).base64url(HMAC-SHA256 of the payload)`, both without padding. The
-payload is JSON: the action, the player, the most points it is worth, when it expires, and the key
-that signed it. One token has one spelling: its SHA-256 is what keeps it from being used twice, so
-another spelling of the same bytes is refused.
+A token is `base64url(payload).base64url(HMAC-SHA256(payload))`, both without padding. The payload
+is JSON: action, player, maximum score, expiry and key id. Replay protection stores the SHA-256 of
+the token's text, so other base64 spellings of the same bytes are rejected.
 """
 
 import base64
@@ -26,15 +25,15 @@ from tally.scoreboard.model import (
     to_microseconds,
 )
 
-# The longest that is made here has about 500 characters.
-MAX_TOKEN: Final = 2048
-_SECOND: Final = 1_000_000
-_LATEST: Final = 253_402_300_799  # the last second of the year 9999, which is as far as dates go
+# The longest token issued here has about 500 characters.
+MAX_TOKEN_LENGTH: Final = 2048
+_MICROSECONDS_PER_SECOND: Final = 1_000_000
+_MAX_EXPIRY: Final = 253_402_300_799  # the end of the year 9999, the last that datetime supports
 
 
 @dataclass(frozen=True, slots=True)
 class ActionToken:
-    """What a token says, its signature checked; whether it has expired or was used is for others to find out."""
+    """A token's claims after signature verification; expiry and reuse are not checked yet."""
 
     token_hash: str
     action_id: str
@@ -48,7 +47,7 @@ class _Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_id: Annotated[str, msgspec.Meta(min_length=36, max_length=36)]
     max_score: Annotated[int, msgspec.Meta(ge=1, le=MAX_ACTION_SCORE)]
     # Seconds since 1970.
-    expires_at: Annotated[int, msgspec.Meta(ge=0, le=_LATEST)]
+    expires_at: Annotated[int, msgspec.Meta(ge=0, le=_MAX_EXPIRY)]
     key_id: str
 
 
@@ -56,38 +55,38 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class ActionTokens:
-    """Makes tokens and opens them again."""
+    """Issues and verifies action tokens."""
 
     def __init__(self, keys: Keyring) -> None:
         self._keys = keys
 
-    def make(self, action: CompletedAction) -> str:
-        """The token of an action; the expiry is told in whole seconds."""
+    def issue(self, action: CompletedAction) -> str:
+        """Return the token for an action; its expiry is truncated to seconds."""
         key = self._keys.signing
-        expires = to_microseconds(action.expires_at) // _SECOND
+        expires_at = to_microseconds(action.expires_at) // _MICROSECONDS_PER_SECOND
         payload = msgspec.json.encode(
-            _Payload(action.action_id, action.user_id, action.max_score, expires, key.key_id)
+            _Payload(action.action_id, action.user_id, action.max_score, expires_at, key.key_id)
         )
         return f"{_encode(payload)}.{_encode(key.signature(payload))}"
 
-    def open(self, token: str) -> ActionToken:
-        """What the token says, or Invalid with one and the same message, whatever is wrong with it."""
-        if len(token) > MAX_TOKEN or not token.isascii():
+    def verify(self, token: str) -> ActionToken:
+        """Return the token's claims; raises Invalid with the same message for every defect."""
+        if len(token) > MAX_TOKEN_LENGTH or not token.isascii():
             raise invalid_action_token()
         encoded, dot, encoded_signature = token.partition(".")
         payload, signature = _decode(encoded), _decode(encoded_signature)
         if not dot or payload is None or signature is None:
             raise invalid_action_token()
         try:
-            told = _decoder.decode(payload)
+            claims = _decoder.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise invalid_action_token() from error
-        key = self._keys.get(told.key_id)
+        key = self._keys.get(claims.key_id)
         if key is None or not hmac.compare_digest(signature, key.signature(payload)):
             raise invalid_action_token()
-        expires_at = from_microseconds(told.expires_at * _SECOND)
+        expires_at = from_microseconds(claims.expires_at * _MICROSECONDS_PER_SECOND)
         return ActionToken(
-            hash_token(token), told.action_id, told.user_id, told.max_score, expires_at
+            hash_token(token), claims.action_id, claims.user_id, claims.max_score, expires_at
         )
 
 
@@ -96,12 +95,12 @@ def invalid_action_token(message: str = "Invalid action token") -> Invalid:
 
 
 def hash_token(token: str) -> str:
-    """What stands for a token wherever it is kept: its SHA-256, in hex."""
+    """Return the hex SHA-256 under which a token is stored."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def truncate_to_second(moment: datetime) -> datetime:
-    """The moment without its fraction, as a token tells it."""
+    """Drop the fraction of a second, which tokens cannot represent."""
     return moment.replace(microsecond=0)
 
 
@@ -110,7 +109,7 @@ def _encode(content: bytes) -> str:
 
 
 def _decode(text: str) -> bytes | None:
-    """The bytes of `text`, or None if it is not the one spelling of them."""
+    """Decode unpadded base64url; None if `text` is not its canonical form."""
     try:
         content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error:

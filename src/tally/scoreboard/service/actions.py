@@ -1,4 +1,4 @@
-"""Vouching for an action: a game server says that a player finished it, and gets the token that the player trades for points."""
+"""Completed actions: a game server reports one and receives the player's action token."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from tally.scoreboard.model import CompletedAction
 from tally.scoreboard.repository.actions import ActionRepository
 from tally.scoreboard.service.action_tokens import ActionTokens, truncate_to_second
 
-TOKEN_TIME: Final = timedelta(minutes=5)
+ACTION_TOKEN_LIFETIME: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """Completes actions, each once."""
+    """Records completed actions, each once, and issues their tokens."""
 
     actions: ActionRepository
     tokens: ActionTokens
@@ -24,10 +24,9 @@ class Actions:
     async def complete(
         self, action_id: str, user_id: str, max_score: int, metadata: Mapping[str, Any]
     ) -> tuple[str, datetime]:
-        """The token of the action and when it expires; ActionExists if the action was vouched for before."""
+        """Return the action token and its expiry; raises ActionExists for a reported action."""
         now = self.clock.now()
-        action = CompletedAction(
-            action_id, user_id, max_score, now, truncate_to_second(now) + TOKEN_TIME, metadata
-        )
-        await self.actions.complete(action)
-        return self.tokens.make(action), action.expires_at
+        expires_at = truncate_to_second(now) + ACTION_TOKEN_LIFETIME
+        action = CompletedAction(action_id, user_id, max_score, now, expires_at, metadata)
+        await self.actions.create(action)
+        return self.tokens.issue(action), action.expires_at

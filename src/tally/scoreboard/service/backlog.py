@@ -1,60 +1,58 @@
-"""What Redis has not been told yet, because it was away: kept in this process until it is back.
+"""Changes that Redis missed while it was unavailable, queued in this process.
 
-Of each player only the latest score is kept, since a greater one makes the smaller old news. When
-more than so many players wait, their scores are let go and the whole board is built anew instead.
-What is lost with the process is found by the verifier.
+Only the latest score of each player is queued. Above `max_pending` players the queue is dropped and
+the leaderboard is rebuilt instead. The drift check repairs what is lost with the process.
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
 from tally.kit import logs
 from tally.scoreboard.model import Score
 
-MOST: Final = 50_000
+MAX_PENDING: Final = 50_000
 
 _log = logs.logger()
 
 
 class Backlog:
-    """Scores to show, players to take off the board, and access tokens that no longer hold."""
+    """Scores to write, players to remove and access tokens to revoke in Redis."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, max_pending: int = MAX_PENDING) -> None:
+        self._max_pending = max_pending
         self._scores: dict[str, Score] = {}
         self._removed: dict[str, None] = {}
-        self._void: dict[str, datetime] = {}
-        # Whether more was let go than can be caught up one by one.
+        self._revoked: dict[str, datetime] = {}
+        # Set when the queue overflowed and was dropped.
         self.needs_rebuild = False
 
     def has_pending_changes(self) -> bool:
-        """Whether the board in Redis is behind what this process knows."""
+        """Return whether the leaderboard in Redis lacks changes of this process."""
         return bool(self._scores or self._removed or self.needs_rebuild)
 
     def __len__(self) -> int:
-        return len(self._scores) + len(self._removed) + len(self._void)
+        return len(self._scores) + len(self._removed) + len(self._revoked)
 
     def add_score(self, score: Score) -> None:
-        known = self._scores.get(score.user_id)
-        if score.user_id not in self._removed and (known is None or known.score <= score.score):
+        queued = self._scores.get(score.user_id)
+        if score.user_id not in self._removed and (queued is None or queued.score <= score.score):
             self._scores[score.user_id] = score
-        self._bound()
+        self._enforce_limit()
 
     def add_removed(self, user_id: str) -> None:
         self._scores.pop(user_id, None)
         self._removed[user_id] = None
-        self._bound()
+        self._enforce_limit()
 
     def add_revoked_token(self, token_hash: str, until: datetime) -> None:
-        """The oldest are let go where there are too many: those have the least time left to be misused."""
-        self._void[token_hash] = until
-        while len(self._void) > self._most:
-            del self._void[next(iter(self._void))]
+        """Queue a revocation. Above the limit the oldest, which expire first, are dropped."""
+        self._revoked[token_hash] = until
+        while len(self._revoked) > self._max_pending:
+            del self._revoked[next(iter(self._revoked))]
 
     def is_revoked_token(self, token_hash: str) -> bool:
-        """Whether Redis may still think well of a token that no longer holds."""
-        return token_hash in self._void
+        """Return whether the token is revoked, although Redis may still list it as valid."""
+        return token_hash in self._revoked
 
     def scores(self) -> list[Score]:
         return list(self._scores.values())
@@ -62,11 +60,11 @@ class Backlog:
     def removed(self) -> list[str]:
         return list(self._removed)
 
-    def void(self) -> Iterator[tuple[str, datetime]]:
-        yield from list(self._void.items())
+    def revoked_tokens(self) -> list[tuple[str, datetime]]:
+        return list(self._revoked.items())
 
     def mark_written(self, score: Score) -> None:
-        """Redis shows it; a greater one that came meanwhile still waits."""
+        """Dequeue the score, unless a higher one was queued in the meantime."""
         if self._scores.get(score.user_id) == score:
             del self._scores[score.user_id]
 
@@ -74,14 +72,14 @@ class Backlog:
         self._removed.pop(user_id, None)
 
     def mark_token_revoked(self, token_hash: str) -> None:
-        self._void.pop(token_hash, None)
+        self._revoked.pop(token_hash, None)
 
-    def _bound(self) -> None:
-        if len(self._scores) + len(self._removed) > self._most:
+    def _enforce_limit(self) -> None:
+        if len(self._scores) + len(self._removed) > self._max_pending:
             _log.warning(
-                "Too much waits for Redis; the board will be built anew",
-                action="backlog_overflow",
-                most=self._most,
+                "Redis backlog overflowed; the leaderboard will be rebuilt",
+                action="backlog_overflowed",
+                limit=self._max_pending,
             )
             self._scores.clear()
             self._removed.clear()

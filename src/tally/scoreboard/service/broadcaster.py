@@ -1,13 +1,11 @@
-"""Telling everyone who watches that the top of the board has moved.
+"""Publishes changes of the leaderboard's top to other processes and to SSE subscribers.
 
-Two loops. One tells other processes: after a change here it reads the top ten and publishes them on
-Redis' channel. The other tells this process's own clients: after a change here, or word from
-another process, it reads the top ten afresh and hands them to the hub, where they are serialised
-once for all clients. Both coalesce: what happens while they wait is in what they read next, so the
-latest state wins, and clients get at most ten updates a second. Word on the channel is a reason to
-look, never the news itself, so the order in which processes publish does not matter. Without Redis
-a process tells its own clients of its own changes at once, and looks into PostgreSQL now and then
-for those of others.
+Two loops coalesce notifications, so a burst costs one read and the latest state wins. The first
+publishes the top on a Redis channel after a change in this process. The second reads the top after
+a change here or a message from another process, and passes it to the `Publisher`, at most ten times
+a second. A channel message only triggers a read, so the order in which processes publish does not
+matter. While Redis is unavailable, this process delivers its own changes immediately and polls
+PostgreSQL for those of others.
 """
 
 import asyncio
@@ -21,175 +19,159 @@ import msgspec
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
-from tally.kit.hub import Hub
 from tally.kit.tasks import cancel_all
-from tally.scoreboard.model import LeaderboardPage, Standing
+from tally.scoreboard.model import LeaderboardPage
 from tally.scoreboard.repository.channel import UpdateChannel
 from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.ports import LeaderboardUpdate, Publisher, RankedPlayer
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 
-TOPIC: Final = "scoreboard:leaderboard"
-EVENT: Final = "leaderboard"
-WATCHED: Final = 10
-# Between two updates to clients; and between two words to other processes, who wait for themselves.
-DELIVER_SECONDS: Final = 0.1
-TELL_SECONDS: Final = 0.02
-# How often PostgreSQL is asked for what others did while Redis is away.
+PUBLISHED_RANKS: Final = 10
+# Minimum interval between two updates to subscribers, and between two channel messages. The second
+# is shorter because the receiving processes coalesce too.
+DELIVERY_INTERVAL_SECONDS: Final = 0.1
+CHANNEL_INTERVAL_SECONDS: Final = 0.02
+# How often to poll PostgreSQL for changes of other processes while Redis is unavailable.
 POLL_SECONDS: Final = 2.0
 
 _log = logs.logger()
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A place on the board, as clients see it."""
-
-    rank: int
-    user_id: str
-    username: str
-    score: int
-
-
-class LeaderboardUpdate(msgspec.Struct, frozen=True):
-    """The top of the board; `changed_positions` are the ranks at which somebody else, or another score, stands than before."""
-
-    leaderboard: tuple[Place, ...]
-    changed_positions: tuple[int, ...]
-    total_players: int
-    timestamp: str
-
-
-def ranked_player(standing: Standing) -> Place:
-    return Place(standing.rank, standing.user_id, standing.username, standing.score)
-
-
-def changed_positions(before: Sequence[Place], after: Sequence[Place]) -> tuple[int, ...]:
-    """The ranks that differ; where the board became shorter, also those that are gone."""
-    longest = max(len(before), len(after))
+def changed_positions(
+    before: Sequence[RankedPlayer], after: Sequence[RankedPlayer]
+) -> tuple[int, ...]:
+    """Return the ranks that differ, including those that no longer exist."""
+    length = max(len(before), len(after))
     return tuple(
         index + 1
-        for index in range(longest)
+        for index in range(length)
         if index >= len(before) or index >= len(after) or before[index] != after[index]
     )
 
 
 class LeaderboardBroadcaster:
-    """The one place of a process through which changes of the board pass to clients."""
+    """Distributes leaderboard changes; one per process."""
 
     def __init__(
         self,
         leaderboard: Leaderboard,
         channel: UpdateChannel,
-        guard: RedisBreaker,
-        hub: Hub,
+        breaker: RedisBreaker,
+        publisher: Publisher,
         clock: Clock,
     ) -> None:
         self._leaderboard = leaderboard
         self._channel = channel
-        self._guard = guard
-        self._hub = hub
+        self._breaker = breaker
+        self._publisher = publisher
         self._clock = clock
-        self._to_tell = asyncio.Event()
-        self._to_deliver = asyncio.Event()
-        self._told: tuple[Place, ...] = ()
-        self._latest: LeaderboardUpdate | None = None
+        self._channel_due = asyncio.Event()
+        self._delivery_due = asyncio.Event()
+        self._last_on_channel: tuple[RankedPlayer, ...] = ()
+        self._last_delivered: LeaderboardUpdate | None = None
 
     def notify_rank(self, *ranks: int | None) -> None:
-        """Somebody came to, or left, one of these ranks: news only if it is watched."""
-        if any(rank is not None and rank <= WATCHED for rank in ranks):
+        """Report that the players at these ranks changed; only published ranks matter."""
+        if any(rank is not None and rank <= PUBLISHED_RANKS for rank in ranks):
             self.notify_change()
 
     def notify_change(self) -> None:
-        """The top of the board may have changed."""
-        self._to_tell.set()
-        self._to_deliver.set()
+        """Report that the top of the leaderboard may have changed."""
+        self._channel_due.set()
+        self._delivery_due.set()
 
-    async def snapshot(self) -> tuple[str, LeaderboardUpdate]:
-        """The event for a client that has just come: what all others have, or a first look."""
-        latest = self._latest
+    async def snapshot(self) -> LeaderboardUpdate:
+        """Return the current top for a new subscriber: the last delivered one, or a fresh read."""
+        latest = self._last_delivered
         if latest is None:
-            latest = self._update(await self._leaderboard.top(WATCHED), ())
-            self._latest = self._latest or latest
-        return EVENT, msgspec.structs.replace(latest, changed_positions=())
+            latest = self._build_update(await self._leaderboard.top(PUBLISHED_RANKS), ())
+            self._last_delivered = self._last_delivered or latest
+        return msgspec.structs.replace(latest, changed_positions=())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Pass changes on for as long as this lasts."""
-        works = (
-            self._tell(),
-            self._deliver(),
-            self._channel.listen(self._heard, self._joined),
-            self._poll(),
+        """Run the loops inside the context."""
+        loops = (
+            self._publish_to_channel(),
+            self._deliver_to_subscribers(),
+            self._channel.listen(self._on_message, self._on_subscribed),
+            self._poll_while_redis_fails(),
         )
-        tasks = [asyncio.create_task(work) for work in works]
+        tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             yield
         finally:
             await cancel_all(tasks)
 
-    async def _heard(self, _: bytes) -> None:
-        self._to_deliver.set()
+    async def _on_message(self, _: bytes) -> None:
+        self._delivery_due.set()
 
-    async def _joined(self) -> None:
-        """Whatever was said while nobody here listened, the board knows it."""
-        self._to_deliver.set()
+    async def _on_subscribed(self) -> None:
+        """Read the leaderboard: messages sent before the subscription are lost."""
+        self._delivery_due.set()
 
-    async def _tell(self) -> None:
+    async def _publish_to_channel(self) -> None:
         while True:
-            await self._to_tell.wait()
-            self._to_tell.clear()
+            await self._channel_due.wait()
+            self._channel_due.clear()
             try:
-                board = await self._leaderboard.top(WATCHED)
-                update = self._update(board, self._told)
+                page = await self._leaderboard.top(PUBLISHED_RANKS)
+                update = self._build_update(page, self._last_on_channel)
                 if update.changed_positions:
-                    await self._guard.call(
+                    await self._breaker.call(
                         partial(self._channel.publish, msgspec.json.encode(update))
                     )
-                    self._told = update.leaderboard
-            except Unavailable as away:
-                # Others look into PostgreSQL themselves while Redis is away.
-                _log.debug("Other processes were not told", action="updates_publish", error=away)
-            await self._clock.sleep(TELL_SECONDS)
+                    self._last_on_channel = update.leaderboard
+            except Unavailable as error:
+                # Other processes poll PostgreSQL while Redis is unavailable.
+                _log.debug("Channel message not sent", action="channel_publish_failed", error=error)
+            await self._clock.sleep(CHANNEL_INTERVAL_SECONDS)
 
-    async def _deliver(self) -> None:
+    async def _deliver_to_subscribers(self) -> None:
         while True:
-            await self._to_deliver.wait()
-            self._to_deliver.clear()
-            if not self._hub.is_active(TOPIC):
-                self._latest = None  # who comes next looks for themselves
-                await self._clock.sleep(DELIVER_SECONDS)
+            await self._delivery_due.wait()
+            self._delivery_due.clear()
+            if not self._publisher.has_subscribers():
+                self._last_delivered = None  # the next subscriber triggers a fresh read
+                await self._clock.sleep(DELIVERY_INTERVAL_SECONDS)
                 continue
             try:
-                board = await self._leaderboard.top(WATCHED)
-            except Unavailable as away:
+                page = await self._leaderboard.top(PUBLISHED_RANKS)
+            except Unavailable as error:
                 _log.warning(
-                    "Watchers were not told: neither server answers",
-                    action="updates_deliver",
-                    error=away,
+                    "Leaderboard update not delivered: PostgreSQL and Redis are unavailable",
+                    action="update_delivery_failed",
+                    error=error,
                 )
                 await self._clock.sleep(POLL_SECONDS)
-                self._to_deliver.set()
+                self._delivery_due.set()
                 continue
-            self._publish(board)
-            await self._clock.sleep(DELIVER_SECONDS)
+            self._deliver(page)
+            await self._clock.sleep(DELIVERY_INTERVAL_SECONDS)
 
-    def _publish(self, board: LeaderboardPage) -> None:
-        before = () if self._latest is None else self._latest.leaderboard
-        update = self._update(board, before)
+    def _deliver(self, page: LeaderboardPage) -> None:
+        before = () if self._last_delivered is None else self._last_delivered.leaderboard
+        update = self._build_update(page, before)
         if update.changed_positions:
-            self._hub.publish(TOPIC, EVENT, update)
-            self._latest = update
+            self._publisher.publish(update)
+            self._last_delivered = update
 
-    async def _poll(self) -> None:
+    async def _poll_while_redis_fails(self) -> None:
         while True:
             await self._clock.sleep(POLL_SECONDS)
-            if self._guard.is_failing:
-                self._to_deliver.set()
+            if self._breaker.is_failing:
+                self._delivery_due.set()
 
-    def _update(self, board: LeaderboardPage, before: Sequence[Place]) -> LeaderboardUpdate:
-        places = tuple(ranked_player(standing) for standing in board.standings)
+    def _build_update(
+        self, page: LeaderboardPage, before: Sequence[RankedPlayer]
+    ) -> LeaderboardUpdate:
+        players = tuple(
+            RankedPlayer(standing.rank, standing.user_id, standing.username, standing.score)
+            for standing in page.standings
+        )
         return LeaderboardUpdate(
-            places,
-            changed_positions(before, places),
-            board.total_players,
+            players,
+            changed_positions(before, players),
+            page.total_players,
             rfc3339(self._clock.now()),
         )

@@ -1,4 +1,4 @@
-"""Bringing Redis up to date: telling it what it missed, building the board where there is none, and healing what has drifted."""
+"""Keeps Redis consistent with PostgreSQL: writes queued changes, rebuilds and repairs drift."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -25,91 +25,97 @@ _log = logs.logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSync:
-    """What jobs do for Redis, and operators too."""
+    """Maintains the data in Redis, for the jobs and for operators."""
 
-    board: LeaderboardCache
-    builder: LeaderboardRebuilder
-    check: DriftChecker
-    sessions: SessionCache
+    cache: LeaderboardCache
+    rebuilder: LeaderboardRebuilder
+    drift_checker: DriftChecker
+    session_cache: SessionCache
     backlog: Backlog
-    guard: RedisBreaker
-    broadcast: LeaderboardBroadcaster
+    breaker: RedisBreaker
+    broadcaster: LeaderboardBroadcaster
     clock: Clock
 
-    async def run(self) -> None:
-        """Tell Redis what it missed, if it is there; this is also the call that finds out that it is back."""
+    async def catch_up(self) -> None:
+        """Write queued changes and rebuild if needed; also probes whether Redis has recovered."""
         try:
-            is_built = await self.guard.call(self.board.is_built)
-            await self._make_void()
+            is_built = await self.breaker.call(self.cache.is_built)
+            await self._revoke_queued_tokens()
             if self.backlog.needs_rebuild or not is_built:
-                await self._rebuild_for_all()
-            await self._catch_up()
-        except Unavailable as away:
+                await self._rebuild_unless_in_progress()
+            await self._write_queued_changes()
+        except Unavailable as error:
             _log.debug(
-                "Redis is away; it is told later",
-                action="catch_up",
-                error=away,
-                waiting=len(self.backlog),
+                "Redis unavailable; changes remain queued",
+                action="catch_up_deferred",
+                error=error,
+                queued=len(self.backlog),
             )
 
-    async def _rebuild_for_all(self) -> None:
+    async def _rebuild_unless_in_progress(self) -> None:
         try:
             players = await self.rebuild()
         except RebuildInProgress:
-            return  # by another process, whose board will have what this one has put since
-        _log.info("The board was built anew", action="board_rebuilt", players=players)
+            return  # the other process' leaderboard includes the changes of this one
+        _log.info("Leaderboard rebuilt", action="leaderboard_rebuilt", players=players)
 
     async def rebuild(self) -> int:
-        """Build the board anew from PostgreSQL, and say how many players it has."""
-        was_due, self.backlog.needs_rebuild = self.backlog.needs_rebuild, False
+        """Rebuild the leaderboard from PostgreSQL and return the number of players."""
+        was_needed, self.backlog.needs_rebuild = self.backlog.needs_rebuild, False
         try:
-            players = await self.guard.call(self.builder.rebuild)
+            players = await self.breaker.call(self.rebuilder.rebuild)
         except BaseException:
-            self.backlog.needs_rebuild = self.backlog.needs_rebuild or was_due
+            self.backlog.needs_rebuild = self.backlog.needs_rebuild or was_needed
             raise
-        self.broadcast.notify_change()
+        self.broadcaster.notify_change()
         return players
 
-    async def drift(self, *, repair: bool) -> DriftReport:
-        """How the board differs from PostgreSQL, set right if so wished."""
-        found = await self.guard.call(lambda: self.check.run(repair=repair))
-        if found.found:
+    async def check_drift(self, *, repair: bool) -> DriftReport:
+        """Compare the leaderboard in Redis with PostgreSQL, and optionally repair it."""
+        report = await self.breaker.call(lambda: self.drift_checker.run(repair=repair))
+        if report.differences:
             _log.warning(
-                "The board in Redis had drifted",
-                action="board_drift",
-                found=found.found,
-                repaired=found.repaired,
+                "Leaderboard drift detected",
+                action="leaderboard_drift_detected",
+                differences=report.differences,
+                repaired=report.repaired,
             )
-        if found.repaired:
-            self.broadcast.notify_change()
-        return found
+        if report.repaired:
+            self.broadcaster.notify_change()
+        return report
 
     async def verify(self) -> None:
-        """Find drift and heal it; without a board, one is built."""
+        """Repair drift, or build the leaderboard if Redis has none."""
         try:
-            await self.drift(repair=True)
+            await self.check_drift(repair=True)
         except LeaderboardNotCached:
-            await self._rebuild_for_all()
-        except Unavailable as away:
-            _log.warning("The board could not be verified", action="board_verify", error=away)
+            await self._rebuild_unless_in_progress()
+        except Unavailable as error:
+            _log.warning(
+                "Leaderboard verification failed",
+                action="leaderboard_verification_failed",
+                error=error,
+            )
 
-    async def _make_void(self) -> None:
+    async def _revoke_queued_tokens(self) -> None:
         now = self.clock.now()
-        for token_hash, until in self.backlog.void():
-            gone = CachedSession("", "", until, revoked=True)
+        for token_hash, until in self.backlog.revoked_tokens():
+            revoked = CachedSession("", "", until, is_revoked=True)
             if until > now:
-                await self.guard.call(partial(self.sessions.revoke, token_hash, gone, now))
+                await self.breaker.call(
+                    partial(self.session_cache.revoke, token_hash, revoked, now)
+                )
             self.backlog.mark_token_revoked(token_hash)
 
-    async def _catch_up(self) -> None:
+    async def _write_queued_changes(self) -> None:
         if not self.backlog.has_pending_changes():
             return
         for user_id in self.backlog.removed():
-            await self.guard.call(partial(self.board.remove, user_id))
+            await self.breaker.call(partial(self.cache.remove, user_id))
             self.backlog.mark_removed(user_id)
         scores = self.backlog.scores()
         for score in scores:
-            await self.guard.call(partial(self.board.put, score))
+            await self.breaker.call(partial(self.cache.put, score))
             self.backlog.mark_written(score)
-        _log.info("Redis was told what it missed", action="catch_up", scores=len(scores))
-        self.broadcast.notify_change()
+        _log.info("Queued changes written to Redis", action="backlog_written", scores=len(scores))
+        self.broadcaster.notify_change()

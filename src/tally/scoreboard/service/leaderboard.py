@@ -1,7 +1,7 @@
-"""Looking at the board: its top, the stretch around a player, and a player's own rank; from Redis, or from PostgreSQL without it.
+"""Leaderboard reads, from Redis with PostgreSQL as the fallback.
 
-While this process still owes Redis something, PostgreSQL is asked, so that a player sees the points
-that were just answered.
+While this process has changes that Redis lacks, reads go to PostgreSQL, so players see the points
+that were just acknowledged.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,48 +21,48 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """Reads the board."""
+    """Reads pages of the leaderboard and single standings."""
 
-    board: LeaderboardCache
+    cache: LeaderboardCache
     scores: ScoreRepository
     ranks: RankBatcher
-    guard: RedisBreaker
+    breaker: RedisBreaker
     backlog: Backlog
 
     async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:
-        """A stretch of the board, from the rank `offset` + 1 on."""
+        """Return `limit` standings from rank `offset` + 1."""
         return await self._read(
-            lambda: self.board.top(limit, offset), lambda: self.scores.top(limit, offset)
+            lambda: self.cache.top(limit, offset), lambda: self.scores.top(limit, offset)
         )
 
     async def around(self, user_id: str, limit: int) -> LeaderboardPage:
-        """A stretch of the board with the player in its middle."""
-        found = await self._read(
-            lambda: self.board.around(user_id, limit), lambda: self.scores.around(user_id, limit)
+        """Return `limit` standings centred on the player."""
+        page = await self._read(
+            lambda: self.cache.around(user_id, limit), lambda: self.scores.around(user_id, limit)
         )
-        # One who signed up a moment ago may not be in Redis yet, and is in PostgreSQL for certain.
-        found = found or await self.scores.around(user_id, limit)
-        if found is None:
-            raise _nobody()
-        return found
+        # A new player may not be in Redis yet, but is in PostgreSQL.
+        page = page or await self.scores.around(user_id, limit)
+        if page is None:
+            raise _user_not_found()
+        return page
 
-    async def place(self, user_id: str) -> tuple[Standing, int]:
-        """The player's standing, and how many players there are."""
+    async def standing(self, user_id: str) -> tuple[Standing, int]:
+        """Return the player's standing and the number of players."""
         found = await self._read(
-            lambda: self.board.place(user_id), lambda: self.ranks.place(user_id)
+            lambda: self.cache.standing(user_id), lambda: self.ranks.standing(user_id)
         )
-        found = found or await self.ranks.place(user_id)
+        found = found or await self.ranks.standing(user_id)
         if found is None:
-            raise _nobody()
+            raise _user_not_found()
         return found
 
     async def _read(
-        self, in_redis: Callable[[], Awaitable[T]], in_postgresql: Callable[[], Awaitable[T]]
+        self, from_redis: Callable[[], Awaitable[T]], from_postgresql: Callable[[], Awaitable[T]]
     ) -> T:
         if self.backlog.has_pending_changes():
-            return await in_postgresql()
-        return await self.guard.ask(in_redis, otherwise=in_postgresql)
+            return await from_postgresql()
+        return await self.breaker.call_or_else(from_redis, from_postgresql)
 
 
-def _nobody() -> NotFound:
-    return NotFound("No such user", code="user_not_found")
+def _user_not_found() -> NotFound:
+    return NotFound("User does not exist", code="user_not_found")

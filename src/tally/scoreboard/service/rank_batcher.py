@@ -1,8 +1,8 @@
-"""Ranks without Redis: PostgreSQL counts the players ahead, which takes a while, so those who ask meanwhile share the next count.
+"""Rank queries against PostgreSQL, batched, for the time that Redis is unavailable.
 
-With a million players one rank takes 50 ms of PostgreSQL on average, and all the ranks of a moment
-250 ms together. However many ask, PostgreSQL counts once at a time for each process, and nobody
-waits for longer than two counts.
+PostgreSQL counts the players ahead. With a million players one rank takes 50 ms on average, and a
+batch of any size about 250 ms. Each process runs one query at a time; requests that arrive
+meanwhile share the next one, so none waits for more than two.
 """
 
 import asyncio
@@ -13,44 +13,44 @@ from tally.scoreboard.repository.scores import ScoreRepository
 
 
 class RankBatcher:
-    """Finds players' places on the board in PostgreSQL."""
+    """Finds standings in PostgreSQL, one batch at a time."""
 
     def __init__(self, scores: ScoreRepository) -> None:
         self._scores = scores
-        self._waiting: dict[str, asyncio.Future[tuple[Standing, int] | None]] = {}
-        self._counting: asyncio.Task[None] | None = None
+        self._pending: dict[str, asyncio.Future[tuple[Standing, int] | None]] = {}
+        self._worker: asyncio.Task[None] | None = None
 
-    async def place(self, user_id: str) -> tuple[Standing, int] | None:
-        """The player's standing and how many players there are, as of a count that began after this was called."""
-        place = self._waiting.get(user_id)
-        if place is None:
-            place = self._waiting[user_id] = asyncio.get_running_loop().create_future()
-        if self._counting is None:
-            self._counting = asyncio.create_task(self._count())
-        # Others may wait for the same player, and one who gives up must not take it from them.
-        return await asyncio.shield(place)
+    async def standing(self, user_id: str) -> tuple[Standing, int] | None:
+        """Return the standing and the number of players, from a query started after this call."""
+        result = self._pending.get(user_id)
+        if result is None:
+            result = self._pending[user_id] = asyncio.get_running_loop().create_future()
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._run())
+        # Other requests may await the same future, so a cancelled one must not cancel it.
+        return await asyncio.shield(result)
 
-    async def _count(self) -> None:
+    async def _run(self) -> None:
         try:
-            while self._waiting:
-                asked, self._waiting = self._waiting, {}
-                await self._answer(asked)
+            while self._pending:
+                batch, self._pending = self._pending, {}
+                await self._resolve(batch)
         finally:
-            self._counting = None
+            self._worker = None
 
-    async def _answer(self, asked: dict[str, asyncio.Future[tuple[Standing, int] | None]]) -> None:
+    async def _resolve(self, batch: dict[str, asyncio.Future[tuple[Standing, int] | None]]) -> None:
         try:
-            found = await self._places(list(asked))
-        except Exception as error:  # noqa: BLE001  (each of those who wait raises it)
-            for place in asked.values():
-                place.set_exception(error)
-                place.exception()  # heard, also where nobody waits any more
+            standings = await self._query(list(batch))
+        except Exception as error:  # noqa: BLE001  (every waiting request raises it)
+            for result in batch.values():
+                result.set_exception(error)
+                result.exception()  # marks it as retrieved, in case no request waits any more
         else:
-            for user_id, place in asked.items():
-                place.set_result(found.get(user_id))
+            for user_id, result in batch.items():
+                result.set_result(standings.get(user_id))
 
-    async def _places(self, user_ids: Sequence[str]) -> Mapping[str, tuple[Standing, int] | None]:
-        """A walk for all of them, or the shorter one where there is but one."""
+    async def _query(self, user_ids: Sequence[str]) -> Mapping[str, tuple[Standing, int] | None]:
+        """Scan all scores once, or use the cheaper query for a single player."""
         if len(user_ids) > 1:
-            return await self._scores.places(user_ids)
-        return {user_id: await self._scores.place(user_id) for user_id in user_ids}
+            return await self._scores.standings(user_ids)
+        return {user_id: await self._scores.standing(user_id) for user_id in user_ids}

@@ -1,6 +1,7 @@
-"""How often someone may come: a sliding window of a minute, counted in Redis for all processes, or here while Redis is away.
+"""Rate limits: sliding windows of one minute in Redis, with a local fallback.
 
-What is counted in Redis is also counted here, so that nobody starts anew when Redis goes away.
+Requests that Redis counts are also counted in this process, so a client's window does not start
+again when Redis becomes unavailable.
 """
 
 from collections import deque
@@ -17,37 +18,37 @@ MAX_KEYS: Final = 50_000
 
 
 class RateLimitExceeded(RateLimited):
-    """Too many requests within a minute."""
+    """The client sent too many requests within a minute."""
 
     default_code = "rate_limit_exceeded"
 
-    def __init__(self, allowance: RateLimitStatus) -> None:
+    def __init__(self, status: RateLimitStatus) -> None:
         super().__init__(
-            f"At most {allowance.limit} requests a minute",
-            retry_after=allowance.retry_after,
-            limit=allowance.limit,
+            f"Rate limit exceeded: at most {status.limit} requests per minute",
+            retry_after=status.retry_after,
+            limit=status.limit,
         )
-        self.allowance = allowance
+        self.status = status
 
 
 class LocalSlidingWindows:
-    """The same windows in this process's memory; when there are too many, those that were used longest ago are forgotten."""
+    """Sliding windows in memory; evicts the least recently used above `max_keys`."""
 
-    def __init__(self, clock: Clock, most_keys: int = MAX_KEYS) -> None:
+    def __init__(self, clock: Clock, max_keys: int = MAX_KEYS) -> None:
         self._clock = clock
-        self._most_keys = most_keys
+        self._max_keys = max_keys
         self._hits: dict[tuple[str, str], deque[float]] = {}
 
-    def note(self, what: str, who: str, limit: int) -> None:
-        """Count a request that was allowed elsewhere."""
-        hits = self._window((what, who))
+    def record(self, scope: str, client: str, limit: int) -> None:
+        """Count a request that Redis has allowed."""
+        hits = self._window((scope, client))
         hits.append(self._clock.monotonic())
         while len(hits) > limit:
             hits.popleft()
 
-    def hit(self, what: str, who: str, limit: int) -> RateLimitStatus:
-        """Count a request, and say whether it is allowed; one that is refused is not counted."""
-        now, hits = self._clock.monotonic(), self._window((what, who))
+    def hit(self, scope: str, client: str, limit: int) -> RateLimitStatus:
+        """Count a request and return the decision; rejected requests do not count."""
+        now, hits = self._clock.monotonic(), self._window((scope, client))
         is_allowed = len(hits) < limit
         if is_allowed:
             hits.append(now)
@@ -62,39 +63,39 @@ class LocalSlidingWindows:
     def _window(self, key: tuple[str, str]) -> deque[float]:
         hits = self._hits.pop(key, None)
         if hits is None:
-            while len(self._hits) >= self._most_keys:
+            while len(self._hits) >= self._max_keys:
                 del self._hits[next(iter(self._hits))]
             hits = deque()
         self._hits[key] = hits
-        gone = self._clock.monotonic() - WINDOW_SECONDS
-        while hits and hits[0] <= gone:
+        window_start = self._clock.monotonic() - WINDOW_SECONDS
+        while hits and hits[0] <= window_start:
             hits.popleft()
         return hits
 
 
 class RateLimiter:
-    """Counts requests in Redis, and here."""
+    """Counts requests in Redis for all processes, and locally as the fallback."""
 
     def __init__(
-        self, windows: RateLimitRepository, guard: RedisBreaker, local: LocalSlidingWindows
+        self, windows: RateLimitRepository, breaker: RedisBreaker, local: LocalSlidingWindows
     ) -> None:
         self._windows = windows
-        self._guard = guard
+        self._breaker = breaker
         self._local = local
 
-    async def take(self, what: str, who: str, limit: int) -> RateLimitStatus:
-        """What is left of the allowance, or RateLimitExceeded."""
+    async def hit(self, scope: str, client: str, limit: int) -> RateLimitStatus:
+        """Count a request and return the remaining quota; raises RateLimitExceeded."""
 
-        async def here() -> RateLimitStatus:
-            return self._local.hit(what, who, limit)
+        async def locally() -> RateLimitStatus:
+            return self._local.hit(scope, client, limit)
 
-        async def for_all() -> RateLimitStatus:
-            allowance = await self._windows.hit(what, who, limit, WINDOW_SECONDS)
-            if allowance.is_allowed:
-                self._local.note(what, who, limit)
-            return allowance
+        async def in_redis() -> RateLimitStatus:
+            status = await self._windows.hit(scope, client, limit, WINDOW_SECONDS)
+            if status.is_allowed:
+                self._local.record(scope, client, limit)
+            return status
 
-        allowance = await self._guard.ask(for_all, otherwise=here)
-        if not allowance.is_allowed:
-            raise RateLimitExceeded(allowance)
-        return allowance
+        status = await self._breaker.call_or_else(in_redis, locally)
+        if not status.is_allowed:
+            raise RateLimitExceeded(status)
+        return status

@@ -1,9 +1,9 @@
-"""Redis behind a breaker: whoever asks it for something says what to do without it.
+"""A circuit breaker around Redis; callers supply the fallback.
 
-    board = await guard.ask(lambda: cache.top(10), otherwise=lambda: scores.top(10))
+    page = await breaker.call_or_else(lambda: cache.top(10), lambda: scores.top(10))
 
-A Redis that is away costs nobody a time-out for more than a moment: after a few failures in a row
-it is not asked at all, and then by one call now and then until it answers again.
+After `FAILURES` consecutive failures Redis is not called, so requests do not wait for its time-out.
+One call per `OPEN_SECONDS` probes whether it has recovered.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ OPEN_SECONDS: Final = 1.0
 
 
 class RedisBreaker:
-    """The one breaker of a process around everything that asks Redis."""
+    """The circuit breaker that all Redis calls of a process share."""
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._breaker = Breaker(
@@ -32,7 +32,7 @@ class RedisBreaker:
             metrics,
             failures=FAILURES,
             open_seconds=OPEN_SECONDS,
-            # One without a board is well, and waits for us to build it.
+            # A Redis without a leaderboard is healthy: a rebuild fills it.
             is_failure=lambda error: (
                 isinstance(error, CacheUnavailable) and not isinstance(error, LeaderboardNotCached)
             ),
@@ -40,26 +40,31 @@ class RedisBreaker:
 
     @property
     def is_failing(self) -> bool:
-        """Whether Redis has been failing; no news of it is good news."""
+        """Whether the breaker is open or half-open; false before the first call."""
         return self._breaker.state is not BreakerState.CLOSED
 
     async def call(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """What Redis answers, or Unavailable."""
+        """Return the result of `operation`; raises Unavailable."""
         return await self._breaker.call(operation)
 
-    async def ask(
-        self, operation: Callable[[], Awaitable[T]], otherwise: Callable[[], Awaitable[F]]
+    async def call_or_else(
+        self, operation: Callable[[], Awaitable[T]], fallback: Callable[[], Awaitable[F]]
     ) -> T | F:
-        """What Redis answers, or, where it does not, what `otherwise` does."""
+        """Return the result of `operation`, or of `fallback` if Redis is unavailable."""
         try:
             return await self._breaker.call(operation)
         except Unavailable:
-            return await otherwise()
+            return await fallback()
 
-    async def tell(self, operation: Callable[[], Awaitable[object]]) -> bool:
-        """Whether Redis has taken it; false is for the caller to make up for."""
+    async def try_call(self, operation: Callable[[], Awaitable[object]]) -> bool:
+        """Return whether `operation` succeeded; the caller handles a failure."""
         try:
             await self._breaker.call(operation)
         except Unavailable:
             return False
         return True
+
+
+async def no_value() -> None:
+    """Fallback for a cache lookup: report a miss."""
+    return

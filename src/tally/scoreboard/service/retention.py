@@ -1,4 +1,4 @@
-"""Letting go of what is too old, a little at a time, so that nobody waits behind it."""
+"""Deletion of old rows, in small batches so that other statements do not wait."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from tally.scoreboard.repository.events import EventRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.sessions import PlayerSessionRepository
 
-BITE: Final = 500
+BATCH_SIZE: Final = 500
 PAUSE_SECONDS: Final = 0.05
-SESSION_TIME: Final = timedelta(hours=24)
-TOKEN_TIME: Final = timedelta(hours=1)
+SESSION_RETENTION: Final = timedelta(hours=24)
+TOKEN_RETENTION: Final = timedelta(hours=1)
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """PlayerSessions a day after their end, used tokens an hour after theirs, history and actions after so many days."""
+    """Deletes expired sessions and used tokens, and events and actions after `events_days`."""
 
     sessions: PlayerSessionRepository
     events: EventRepository
@@ -33,22 +33,24 @@ class Retention:
 
     async def run(self) -> None:
         now = self.clock.now()
-        old = now - timedelta(days=self.events_days)
-        gone = {
-            "sessions": await self._all(self.sessions.delete_expired, now - SESSION_TIME),
-            "consumedTokens": await self._all(self.scores.delete_expired_tokens, now - TOKEN_TIME),
-            "scoreEvents": await self._all(self.events.delete_old, old),
-            "completedActions": await self._all(self.actions.delete_old, old),
+        cutoff = now - timedelta(days=self.events_days)
+        deleted = {
+            "sessions": await self._delete(self.sessions.delete_expired, now - SESSION_RETENTION),
+            "consumedTokens": await self._delete(
+                self.scores.delete_expired_tokens, now - TOKEN_RETENTION
+            ),
+            "scoreEvents": await self._delete(self.events.delete_old, cutoff),
+            "completedActions": await self._delete(self.actions.delete_old, cutoff),
         }
-        if any(gone.values()):
-            _log.info("Old rows deleted", action="retention", **gone)
+        if any(deleted.values()):
+            _log.info("Old rows deleted", action="rows_deleted", **deleted)
 
-    async def _all(
-        self, delete: Callable[[datetime, int], Awaitable[int]], before: datetime
+    async def _delete(
+        self, delete_batch: Callable[[datetime, int], Awaitable[int]], before: datetime
     ) -> int:
-        total = deleted = await delete(before, BITE)
-        while deleted == BITE:
+        total = deleted = await delete_batch(before, BATCH_SIZE)
+        while deleted == BATCH_SIZE:
             await self.clock.sleep(PAUSE_SECONDS)
-            deleted = await delete(before, BITE)
+            deleted = await delete_batch(before, BATCH_SIZE)
             total += deleted
         return total

@@ -1,9 +1,9 @@
-"""Trading an action token for points, once: whoever sends it again gets the same answer, and nothing is added.
+"""Score updates: exchange an action token for points, exactly once.
 
-Redis is asked first whether the token was answered; PostgreSQL decides. There the token, the score
-and the history change in one transaction, so of any number of requests with one token, at once or
-later, with or without Redis, one adds the points. The answer is then kept beside the token; where
-two requests made one at the same time, the first that was kept is given to both.
+Redis may hold the response of an earlier use; PostgreSQL decides. One transaction consumes the
+token, raises the score and writes the event, so of any number of requests with one token exactly
+one adds points, with or without Redis. The response is then stored with the token. If concurrent
+requests each built a response, all of them return the one that was stored first.
 """
 
 from collections.abc import Mapping
@@ -14,24 +14,21 @@ from typing import Any
 
 import msgspec
 
-from tally.errors import Invalid, Unavailable
+from tally.errors import Invalid
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.scoreboard.model import AppliedScoreChange, Score, ScoreChange
 from tally.scoreboard.repository.cache import ResponseCache
-from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, invalid_action_token
-from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
-from tally.scoreboard.service.leaderboard import Leaderboard
-from tally.scoreboard.service.redis_breaker import RedisBreaker
+from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
+from tally.scoreboard.service.redis_breaker import RedisBreaker, no_value
 
 _log = logs.logger()
 
 
 class ScoreUpdateResponse(msgspec.Struct, frozen=True):
-    """What came of an action token."""
+    """The response to a score update, which is stored for replays."""
 
     user_id: str
     new_score: int
@@ -42,34 +39,31 @@ class ScoreUpdateResponse(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreUpdates:
-    """Adds points."""
+    """Adds points to scores."""
 
     tokens: ActionTokens
     scores: ScoreRepository
-    board: LeaderboardCache
-    answers: ResponseCache
-    leaderboard: Leaderboard
-    broadcast: LeaderboardBroadcaster
-    backlog: Backlog
-    guard: RedisBreaker
+    responses: ResponseCache
+    writer: LeaderboardWriter
+    breaker: RedisBreaker
     clock: Clock
 
     async def update(
         self, user_id: str, action_token: str, score_delta: int, client_info: Mapping[str, Any]
     ) -> bytes:
-        """The answer, a `ScoreUpdateResponse` as JSON: the same, byte for byte, however often the token is sent."""
-        token = self.tokens.open(action_token)
+        """Return a `ScoreUpdateResponse` as JSON, byte for byte the same for every replay."""
+        token = self.tokens.verify(action_token)
         if token.user_id != user_id:
-            raise invalid_action_token("The action token is for another player")
-        answer = await self.guard.ask(
-            partial(self.answers.find, token.token_hash), otherwise=_unknown
+            raise invalid_action_token("Invalid action token: issued to another player")
+        response = await self.breaker.call_or_else(
+            partial(self.responses.find, token.token_hash), no_value
         )
-        if answer is not None:
-            return answer
+        if response is not None:
+            return response
         now = self.clock.now()
-        trouble = _trouble(token, score_delta, now)
-        if trouble is not None:
-            return await self._answered_before(token, trouble)
+        error = _validate(token, score_delta, now)
+        if error is not None:
+            return await self._replay_or_raise(token, error)
         change = ScoreChange(
             token.token_hash,
             token.action_id,
@@ -80,66 +74,54 @@ class ScoreUpdates:
             client_info=client_info,
         )
         applied = await self.scores.apply(change)
-        answer = applied.response or await self._settle(token, applied)
-        await self._remember(token, answer)
-        return answer
+        response = applied.response or await self._complete(token, applied)
+        await self._cache_response(token, response)
+        return response
 
-    async def _answered_before(self, token: ActionToken, trouble: Invalid) -> bytes:
-        """What cannot be traded any more, or not for so much, may have been traded already: then that answer stands."""
+    async def _replay_or_raise(self, token: ActionToken, error: Invalid) -> bytes:
+        """Return the stored response if the token was used before it became invalid."""
         used = await self.scores.find_response(token.token_hash)
         if used is None or used[0] != token.user_id or used[1] is None:
-            raise trouble
+            raise error
         return used[1]
 
-    async def _settle(self, token: ActionToken, applied: AppliedScoreChange) -> bytes:
-        """Show the score on the board, and keep the answer that says so."""
-        rank = await self._show(
+    async def _complete(self, token: ActionToken, applied: AppliedScoreChange) -> bytes:
+        """Write the score through to the leaderboard, then build and store the response."""
+        rank = await self.writer.put_score(
             Score(applied.user_id, applied.username, applied.score_after, applied.at)
         )
-        answer = ScoreUpdateResponse(
+        response = ScoreUpdateResponse(
             applied.user_id, applied.score_after, applied.score_delta, rank, applied.at
         )
-        kept = await self.scores.store_response(token.token_hash, msgspec.json.encode(answer))
+        stored = await self.scores.store_response(token.token_hash, msgspec.json.encode(response))
         if not applied.is_replay:
-            told = {
-                "scoreDelta": applied.score_delta,
-                "newScore": applied.score_after,
-                "rank": rank,
-            }
-            _log.info("Score updated successfully", action="score_update", **told)
-        return kept
+            _log.info(
+                "Score updated successfully",
+                action="score_update",
+                scoreDelta=applied.score_delta,
+                newScore=applied.score_after,
+                rank=rank,
+            )
+        return stored
 
-    async def _show(self, score: Score) -> int:
-        """Write through to Redis, or leave it for later; the rank comes from wherever it is known."""
-        try:
-            rank = await self.guard.call(partial(self.board.put, score))
-        except Unavailable:
-            self.backlog.add_score(score)
-            rank = None
-        if rank is None:
-            standing, _ = await self.leaderboard.place(score.user_id)
-            rank = standing.rank
-        self.broadcast.notify_rank(rank)
-        return rank
-
-    async def _remember(self, token: ActionToken, answer: bytes) -> None:
-        await self.guard.tell(
+    async def _cache_response(self, token: ActionToken, response: bytes) -> None:
+        await self.breaker.try_call(
             partial(
-                self.answers.remember, token.token_hash, answer, token.expires_at, self.clock.now()
+                self.responses.store,
+                token.token_hash,
+                response,
+                token.expires_at,
+                self.clock.now(),
             )
         )
 
 
-def _trouble(token: ActionToken, score_delta: int, now: datetime) -> Invalid | None:
+def _validate(token: ActionToken, score_delta: int, now: datetime) -> Invalid | None:
     if token.expires_at <= now:
-        return invalid_action_token("The action token has expired")
+        return invalid_action_token("Invalid action token: expired")
     if score_delta > token.max_score:
         message = f"score_delta must be at most {token.max_score}"
         return Invalid(
             message, code="score_exceeds_max", field="score_delta", max_score=token.max_score
         )
-    return None
-
-
-async def _unknown() -> None:
     return None

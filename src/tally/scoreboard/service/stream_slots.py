@@ -1,6 +1,7 @@
-"""How many streams somebody may have open: so many for a player, so many for an address, on all processes together.
+"""Limits on open SSE streams, per player and per address, across all processes.
 
-What is counted in Redis is also counted here, and holds for this process alone while Redis is away.
+Streams are counted in Redis and in this process; the local count applies while Redis is
+unavailable.
 """
 
 from collections import Counter
@@ -12,66 +13,69 @@ from tally.errors import RateLimited
 from tally.scoreboard.repository.stream_registry import StreamRegistry
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 
+RETRY_AFTER_SECONDS = 10
+
 
 class StreamSlots:
-    """Counts open streams, and refuses one too many."""
+    """Counts open streams and rejects those above the limits."""
 
     def __init__(
-        self, streams: StreamRegistry, guard: RedisBreaker, *, per_user: int, per_address: int
+        self, registry: StreamRegistry, breaker: RedisBreaker, *, per_user: int, per_address: int
     ) -> None:
-        self._streams = streams
-        self._guard = guard
+        self._registry = registry
+        self._breaker = breaker
         self._limits = {"user": per_user, "address": per_address}
         self._open: Counter[tuple[str, str]] = Counter()
 
     @property
-    def open(self) -> int:
-        """How many streams are open here now."""
+    def open_count(self) -> int:
+        """The number of streams open in this process."""
         return sum(count for (kind, _), count in self._open.items() if kind == "address")
 
     @asynccontextmanager
-    async def taken(self, user_id: str | None, address: str) -> AsyncIterator[None]:
-        """Hold a place for as long as the stream lasts."""
-        taken: list[tuple[str, str]] = []
+    async def reserve(self, user_id: str | None, address: str) -> AsyncIterator[None]:
+        """Occupy a slot of the player and of the address; raises RateLimited."""
+        reserved: list[tuple[str, str]] = []
+        keys = [("address", address)] + ([("user", user_id)] if user_id is not None else [])
         try:
-            for key in [("address", address)] + (
-                [("user", user_id)] if user_id is not None else []
-            ):
-                taken.append(key)
+            for key in keys:
+                reserved.append(key)
                 self._open[key] += 1
                 limit = self._limits[key[0]]
-                if await self._told(key) > limit:
+                if await self._report(key) > limit:
                     raise RateLimited(
-                        f"At most {limit} streams at once",
-                        retry_after=10,
+                        f"Too many open streams: at most {limit} per {key[0]}",
+                        retry_after=RETRY_AFTER_SECONDS,
                         code="rate_limit_exceeded",
                         limit=limit,
                     )
             yield
         finally:
-            for key in taken:
+            for key in reserved:
                 self._open[key] -= 1
                 if not self._open[key]:
                     del self._open[key]
-            for key in taken:
-                await self._told(key)
+            for key in reserved:
+                await self._report(key)
 
-    async def beat(self) -> None:
-        """Let Redis know that this process lives, and everything that it has open if Redis has forgotten."""
-        if await self._guard.ask(self._streams.live, otherwise=_away):
+    async def heartbeat(self) -> None:
+        """Tell Redis that this process is alive; report all streams if Redis lost them."""
+        if await self._breaker.call_or_else(self._registry.heartbeat, _skip_report):
             return
         for key in list(self._open):
-            await self._told(key)
+            await self._report(key)
 
-    async def _told(self, key: tuple[str, str]) -> int:
-        """How many are open for them, as far as is known."""
-        here = self._open[key]
+    async def _report(self, key: tuple[str, str]) -> int:
+        """Report the local count and return the count of all processes."""
+        local_count = self._open[key]
 
-        async def alone() -> int:
-            return here
+        async def local_only() -> int:
+            return local_count
 
-        return await self._guard.ask(partial(self._streams.tell, *key, here), otherwise=alone)
+        return await self._breaker.call_or_else(
+            partial(self._registry.report, *key, local_count), local_only
+        )
 
 
-async def _away() -> bool:
+async def _skip_report() -> bool:
     return True

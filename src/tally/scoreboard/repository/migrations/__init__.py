@@ -1,11 +1,10 @@
-"""The tables in PostgreSQL, as numbered files of SQL, and the runner that brings a database up to the newest.
+"""Schema migrations of PostgreSQL: numbered SQL files, and the runner that applies them.
 
     await migrate(database)
 
-What is missing is applied in one transaction, together with the note that it was. Several programs
-may start at once: one migrates, the others wait for it. A file that was applied must not be changed
-afterwards: the note has its checksum. A database that is newer than the program is refused, since
-nobody here knows what it means.
+Pending migrations and their records are applied in one transaction. Concurrent processes wait for
+the one that migrates. An applied file must not change: its checksum is recorded. The runner rejects
+a database that is newer than this version of Tally.
 """
 
 import hashlib
@@ -21,11 +20,11 @@ from tally.scoreboard.repository.database import Connection, Database
 
 _log = logs.logger()
 
-# Of our own choosing, the same for every program that migrates this backend: "tallysco" in ASCII.
+# The advisory lock of all processes that migrate this backend: "tallysco" in ASCII.
 LOCK: Final = 0x74616C6C7973636F
 LOCK_SECONDS: Final = 60.0
 
-_NOTES: Final = """
+_CREATE_RECORDS: Final = """
 CREATE TABLE IF NOT EXISTS scoreboard_migrations (
     version INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -36,14 +35,14 @@ CREATE TABLE IF NOT EXISTS scoreboard_migrations (
 
 
 class SchemaMismatch(Unavailable):
-    """The database is not one that this program can work on; the message says why."""
+    """The database's schema does not fit this version of Tally; the message says why."""
 
     default_code = "schema_refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One file: its number, what it is called, and its SQL."""
+    """A migration file: its version, name and SQL."""
 
     version: int
     name: str
@@ -55,36 +54,38 @@ class Migration:
 
 
 def known_migrations() -> tuple[Migration, ...]:
-    """The files that come with the program, in order."""
-    found = []
+    """Return the migrations of this version of Tally, in order."""
+    migrations = []
     for file in resources.files(__name__).iterdir():
         number, _, name = file.name.removesuffix(".sql").partition("_")
         if file.name.endswith(".sql"):
-            found.append(Migration(int(number), name, file.read_text(encoding="utf-8")))
-    return tuple(sorted(found, key=lambda migration: migration.version))
+            migrations.append(Migration(int(number), name, file.read_text(encoding="utf-8")))
+    return tuple(sorted(migrations, key=lambda migration: migration.version))
 
 
 async def migrate(database: Database, migrations: tuple[Migration, ...] | None = None) -> int:
-    """Apply what the database lacks, and say how many files that were; SchemaMismatch if it cannot be worked on."""
+    """Apply pending migrations and return their number; raises SchemaMismatch."""
     migrations = known_migrations() if migrations is None else migrations
     async with database.use("migrate") as connection, connection.transaction():
-        # Statements of a migration, and the wait for somebody else's, may take longer than those of
-        # a request.
+        # Migrations, and waiting for those of another process, may exceed a request's time-out.
         await connection.execute(f"SET LOCAL statement_timeout = '{LOCK_SECONDS:.0f}s'")
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=LOCK_SECONDS)
-        await connection.execute(_NOTES)
-        missing = await _missing(connection, migrations)
-        for migration in missing:
+        await connection.execute(_CREATE_RECORDS)
+        pending = await _pending(connection, migrations)
+        for migration in pending:
             await _apply(connection, migration)
-    for migration in missing:
+    for migration in pending:
         _log.info(
-            "Database migrated", action="migrate", version=migration.version, name=migration.name
+            "Database migrated",
+            action="database_migrated",
+            version=migration.version,
+            name=migration.name,
         )
-    return len(missing)
+    return len(pending)
 
 
-async def _missing(connection: Connection, migrations: tuple[Migration, ...]) -> list[Migration]:
-    """What has not been applied, after a check of what has."""
+async def _pending(connection: Connection, migrations: tuple[Migration, ...]) -> list[Migration]:
+    """Verify the applied migrations and return the others."""
     applied = {
         row["version"]: row
         for row in await connection.fetch(
@@ -94,14 +95,16 @@ async def _missing(connection: Connection, migrations: tuple[Migration, ...]) ->
     known = {migration.version: migration for migration in migrations}
     if unknown := sorted(set(applied) - set(known)):
         raise SchemaMismatch(
-            f"The database is newer than this program: it has the migration {unknown[-1]} ({applied[unknown[-1]]['name']}), "
-            f"and this program knows {max(known, default=0)} of them. Run a newer Tally."
+            "The database is newer than this version of Tally: it has migration"
+            f" {unknown[-1]} ({applied[unknown[-1]]['name']}), and this version knows"
+            f" {max(known, default=0)}. Run a newer Tally."
         )
     for version, row in sorted(applied.items()):
         if row["checksum"] != known[version].checksum:
             raise SchemaMismatch(
-                f"The migration {version} ({row['name']}) was changed after it had been applied: what the database has and what "
-                "this program expects may differ. Restore the file, and put the change into a new one."
+                f"Migration {version} ({row['name']}) was changed after it was applied, so the"
+                " database may differ from what this version expects. Restore the file and put"
+                " the change into a new migration."
             )
     return [migration for migration in migrations if migration.version not in applied]
 
@@ -113,7 +116,7 @@ async def _apply(connection: Connection, migration: Migration) -> None:
         if error.sqlstate and error.sqlstate[:2] in {"08", "57"}:
             raise
         raise SchemaMismatch(
-            f"The migration {migration.version} ({migration.name}) does not apply: {error}"
+            f"Migration {migration.version} ({migration.name}) failed: {error}"
         ) from error
     await connection.execute(
         "INSERT INTO scoreboard_migrations (version, name, checksum) VALUES ($1, $2, $3)",

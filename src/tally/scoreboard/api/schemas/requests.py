@@ -1,9 +1,14 @@
-"""What fields of the wire may hold, as types: checked where a request is read, told in the OpenAPI document."""
+"""Request bodies and query strings, and the types of their fields.
 
-from typing import Annotated, Final
+The types validate requests and appear in the OpenAPI document.
+"""
 
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
 from msgspec import Meta
 
+from tally.kit.body import StrictStruct
 from tally.scoreboard.model import (
     MAX_ACTION_ID_LENGTH,
     MAX_ACTION_SCORE,
@@ -14,11 +19,11 @@ from tally.scoreboard.model import (
 )
 
 UUID: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
-MAX_TOKEN: Final = 4096
+MAX_TOKEN_LENGTH: Final = 4096
 MAX_OFFSET: Final = 100_000_000
 
-# In Python `$` also matches before a last line end, which none of these may have; JSON Schema knows
-# no other end.
+# In Python `$` also matches before a trailing newline, which `(?!\n)` excludes; JSON Schema has no
+# `\Z`.
 Username = Annotated[
     str, Meta(min_length=3, max_length=MAX_USERNAME_LENGTH, pattern=r"^[a-zA-Z0-9_]+(?!\n)$")
 ]
@@ -34,7 +39,7 @@ Password = Annotated[str, Meta(min_length=8, max_length=128)]
 AvatarUrl = Annotated[
     str, Meta(min_length=8, max_length=MAX_AVATAR_URL_LENGTH, pattern=r"^https?://[!-~]+(?!\n)$")
 ]
-# Wide enough for whatever somebody types; what is no name and no address finds no account.
+# Accepts any text: a value that is neither a username nor an email matches no account.
 Login = Annotated[str, Meta(min_length=1, max_length=MAX_EMAIL_LENGTH)]
 RefreshToken = Annotated[str, Meta(min_length=1, max_length=256)]
 ActionId = Annotated[
@@ -44,7 +49,48 @@ UserId = Annotated[str, Meta(min_length=36, max_length=36, pattern=UUID)]
 SessionId = Annotated[str, Meta(min_length=36, max_length=36, pattern=UUID)]
 MaxScore = Annotated[int, Meta(ge=1, le=MAX_ACTION_SCORE)]
 ScoreDelta = Annotated[int, Meta(ge=1, le=MAX_ACTION_SCORE)]
-ActionTokenText = Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN)]
+ActionTokenText = Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN_LENGTH)]
 Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)]
 Offset = Annotated[int, Meta(ge=0, le=MAX_OFFSET)]
 Cursor = Annotated[str, Meta(max_length=2048)]
+
+
+class RegisterRequest(StrictStruct, frozen=True):
+    username: Username
+    email: Email
+    password: Password
+    avatar_url: AvatarUrl | None = None
+
+
+class LoginRequest(StrictStruct, frozen=True):
+    """`login` is the username or the email address."""
+
+    login: Login
+    password: Password
+
+
+class RefreshRequest(StrictStruct, frozen=True):
+    refresh_token: RefreshToken
+
+
+class CompleteActionRequest(StrictStruct, frozen=True):
+    action_id: ActionId
+    user_id: UserId
+    max_score: MaxScore
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class UpdateScoreRequest(StrictStruct, frozen=True):
+    action_token: ActionTokenText
+    score_delta: ScoreDelta
+
+
+class LeaderboardQuery(StrictStruct, frozen=True):
+    limit: Limit = 10
+    offset: Offset = 0
+    around: Literal["me"] | None = None
+
+
+class ScoreEventsQuery(StrictStruct, frozen=True):
+    limit: Limit = 20
+    cursor: Cursor | None = None

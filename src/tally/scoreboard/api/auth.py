@@ -1,0 +1,55 @@
+"""Authentication of players (access tokens), game servers and operators (API keys)."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from tally.kit.auth import bearer_token, require_key
+from tally.scoreboard.model import MAX_USER_AGENT_LENGTH, ClientInfo
+from tally.scoreboard.service.sessions import AuthenticatedPlayer, PlayerSessions
+from tally.settings import Secret
+
+INTERNAL_HEADER: Final = "X-Internal-API-Key"
+ADMIN_HEADER: Final = "X-Admin-API-Key"
+# Clients on a Unix socket have no address and share this rate-limit key.
+NO_ADDRESS: Final = "nowhere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreboardAuth:
+    """Authenticates requests; each method raises Unauthenticated."""
+
+    sessions: PlayerSessions
+    internal_key: Secret
+    admin_key: Secret
+
+    async def player(self, request: Request) -> AuthenticatedPlayer:
+        return await self.sessions.authenticate(bearer_token(request))
+
+    async def optional_player(self, request: Request) -> AuthenticatedPlayer | None:
+        """Return None for a request without an Authorization header."""
+        return await self.player(request) if "authorization" in request.headers else None
+
+    def require_game_server(self, request: Request) -> None:
+        require_key(request, self.internal_key, INTERNAL_HEADER)
+
+    def require_operator(self, request: Request) -> None:
+        require_key(request, self.admin_key, ADMIN_HEADER)
+
+
+def client_address(request: Request) -> str:
+    return request.client.host if request.client else NO_ADDRESS
+
+
+def client_info(request: Request) -> ClientInfo:
+    return ClientInfo(
+        request.client.host if request.client else None, request.headers.get("user-agent")
+    )
+
+
+def score_event_client_info(client: ClientInfo) -> dict[str, Any]:
+    """Return the client data that a score event stores until the account is deleted."""
+    agent = (client.user_agent or "")[:MAX_USER_AGENT_LENGTH]
+    device = "mobile" if "Mobi" in agent else "desktop" if "Mozilla" in agent else "other"
+    return {"ip_address": client.ip_address, "user_agent": agent, "device_type": device}

@@ -1,0 +1,89 @@
+"""Example bodies and errors for the OpenAPI document."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from tally.errors import (
+    Conflict,
+    Invalid,
+    NotFound,
+    RateLimited,
+    TallyError,
+    Unauthenticated,
+    Unavailable,
+)
+from tally.scoreboard.api.schemas import responses
+from tally.scoreboard.service.ports import LeaderboardUpdate, RankedPlayer
+from tally.scoreboard.service.scores import ScoreUpdateResponse
+
+USER_ID: Final = "0b1e9c4e-6d0b-4c7b-9c41-0a9f3f0f1a2b"
+SESSION_ID: Final = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+MOMENT: Final = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
+EXPIRY: Final = datetime(2026, 1, 15, 10, 45, tzinfo=UTC)
+ACTION_TOKEN: Final = "eyJhY3Rpb25faWQiOiJsZXZlbC0zIn0.c2lnbmF0dXJl"  # noqa: S105  (an example)
+
+USER: Final = responses.UserResponse(USER_ID, "ana_99", "ana@example.com", None, MOMENT)
+TOKENS: Final = responses.TokensResponse(
+    "eyJhbGciOiJIUzI1NiJ9.e30.c2ln", "Bearer", EXPIRY, "kq3vQ0x9", SESSION_ID
+)
+LOGIN: Final = responses.LoginResponse(USER, TOKENS)
+SESSION: Final = responses.SessionResponse(
+    SESSION_ID, True, MOMENT, EXPIRY, "203.0.113.7", "Mozilla/5.0"
+)
+LEADERBOARD: Final = responses.LeaderboardResponse(
+    [responses.LeaderboardEntry(1, USER_ID, "ana_99", 1500, MOMENT)], 1, MOMENT
+)
+OWN_SCORE: Final = responses.OwnScoreResponse(USER_ID, "ana_99", 1500, 5, 101, 96.0, MOMENT)
+SCORE_UPDATE: Final = ScoreUpdateResponse(USER_ID, 1500, 100, 5, MOMENT)
+SCORE_EVENT: Final = responses.ScoreEventResponse(
+    SESSION_ID, "level-3", 100, 1400, 1500, {"level": 3}, MOMENT
+)
+STREAM_UPDATE: Final = LeaderboardUpdate(
+    (RankedPlayer(1, USER_ID, "ana_99", 1500),), (1,), 1, "2026-01-15T10:30:00Z"
+)
+
+INVALID_LIMIT: Final = Invalid("limit: Expected `int` <= 100", code="invalid_field", field="limit")
+INVALID_SESSION_ID: Final = Invalid(
+    "session_id must be a UUID", code="invalid_field", field="session_id"
+)
+INVALID_ACTION_TOKEN: Final = Invalid(
+    "Invalid action token", code="invalid_action_token", field="action_token"
+)
+SCORE_EXCEEDS_MAX: Final = Invalid(
+    "score_delta must be at most 100",
+    code="score_exceeds_max",
+    field="score_delta",
+    max_score=100,
+)
+PLAYER_AUTH_ERRORS: Final[tuple[TallyError, ...]] = (
+    Unauthenticated("Invalid token", code="invalid_token"),
+    Unauthenticated("Invalid token: expired", code="token_expired"),
+    Unauthenticated("The session has expired or was revoked", code="session_revoked"),
+)
+INVALID_KEY: Final = Unauthenticated("Invalid API key", code="invalid_api_key")
+INVALID_CREDENTIALS: Final = Unauthenticated(
+    "Invalid username or password", code="invalid_credentials"
+)
+INVALID_REFRESH_TOKEN: Final = Unauthenticated("Invalid refresh token", code="invalid_token")
+USER_NOT_FOUND: Final = NotFound("User does not exist", code="user_not_found")
+SESSION_NOT_FOUND: Final = NotFound(
+    f"Session {SESSION_ID} does not exist", code="session_not_found"
+)
+USERNAME_TAKEN: Final = Conflict("This username is taken", code="username_taken", field="username")
+EMAIL_TAKEN: Final = Conflict(
+    "An account with this email address exists", code="email_taken", field="email"
+)
+ACTION_EXISTS: Final = Conflict(
+    "This action was already reported", code="action_exists", field="action_id"
+)
+SCORE_TOO_GREAT: Final = Conflict(
+    "The score would exceed 9007199254740991", code="score_too_great", field="score_delta"
+)
+REBUILD_UNDER_WAY: Final = Conflict("A rebuild is already in progress", code="rebuild_under_way")
+RATE_LIMITED: Final = RateLimited(
+    "Rate limit exceeded: at most 10 requests per minute", retry_after=6, limit=10
+)
+TOO_MANY_STREAMS: Final = RateLimited(
+    "Too many open streams: at most 10 per address", retry_after=10, limit=10
+)
+UNAVAILABLE: Final = Unavailable("The database is unavailable", retry_after=1)

@@ -1,0 +1,50 @@
+"""Writes score changes through to Redis, queues them while Redis is unavailable, and notifies."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from tally.errors import Unavailable
+from tally.scoreboard.model import Score
+from tally.scoreboard.repository.leaderboard import LeaderboardCache
+from tally.scoreboard.service.backlog import Backlog
+from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
+from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.redis_breaker import RedisBreaker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderboardWriter:
+    """Applies to the cached leaderboard what PostgreSQL has committed."""
+
+    cache: LeaderboardCache
+    leaderboard: Leaderboard
+    broadcaster: LeaderboardBroadcaster
+    backlog: Backlog
+    breaker: RedisBreaker
+
+    async def put_score(self, score: Score) -> int:
+        """Write the score and return the player's rank, from PostgreSQL if Redis has none."""
+        try:
+            rank = await self.breaker.call(partial(self.cache.put, score))
+        except Unavailable:
+            self.backlog.add_score(score)
+            rank = None
+        if rank is None:
+            standing, _ = await self.leaderboard.standing(score.user_id)
+            rank = standing.rank
+        self.broadcaster.notify_rank(rank)
+        return rank
+
+    async def add_player(self, score: Score) -> None:
+        """Write the initial score of a new player."""
+        try:
+            self.broadcaster.notify_rank(await self.breaker.call(partial(self.cache.put, score)))
+        except Unavailable:
+            self.backlog.add_score(score)
+            self.broadcaster.notify_change()
+
+    async def remove_player(self, user_id: str, rank: int) -> None:
+        """Remove a deleted player who had this rank."""
+        if not await self.breaker.try_call(partial(self.cache.remove, user_id)):
+            self.backlog.add_removed(user_id)
+        self.broadcaster.notify_rank(rank)

@@ -1,0 +1,32 @@
+"""All services of the backend in one object, for the API, the jobs and the console."""
+
+from dataclasses import dataclass
+
+from tally.scoreboard.service.accounts import PlayerAccounts
+from tally.scoreboard.service.actions import Actions
+from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
+from tally.scoreboard.service.cache_sync import CacheSync
+from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.rate_limits import RateLimiter
+from tally.scoreboard.service.retention import Retention
+from tally.scoreboard.service.scores import ScoreUpdates
+from tally.scoreboard.service.server_stats import ServerStats
+from tally.scoreboard.service.sessions import PlayerSessions
+from tally.scoreboard.service.stream_slots import StreamSlots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreboardServices:
+    """All services of the backend: one field per use case, so it has more than eight."""
+
+    accounts: PlayerAccounts
+    sessions: PlayerSessions
+    actions: Actions
+    scores: ScoreUpdates
+    leaderboard: Leaderboard
+    broadcaster: LeaderboardBroadcaster
+    cache_sync: CacheSync
+    rate_limiter: RateLimiter
+    stream_slots: StreamSlots
+    retention: Retention
+    server_stats: ServerStats
