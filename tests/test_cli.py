@@ -135,7 +135,7 @@ def test_a_backup_is_taken_while_it_runs_and_restored_elsewhere(tmp_path: Path) 
         tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "third")
     )
     assert failed.returncode == 1
-    assert "is no back-up of Tally, or a damaged one" in failed.stderr
+    assert "is not a Tally backup or is damaged" in failed.stderr
 
 
 def test_a_port_in_use_is_said_to_be(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a back-up promises: all that was acknowledged before it began, of one moment, or a refusal that says why."""
+"""Backup and restore: complete and consistent, or an error that says why."""
 
 import asyncio
 import io
@@ -20,14 +20,14 @@ from tally.kit.clock import SystemClock
 from tally.kit.keyfile import read_or_create
 from tally.store.api import Put
 from tally.store.sqlite import open_sqlite
-from tests.backup.writers import NOTES, writing
+from tests.backup.writers import NOTES, concurrent_writers
 from tests.faults.audit import audit
 
 CLOCK = SystemClock()
 
 
-async def small(directory: Path) -> Path:
-    """A data directory without servers: a store with a few items, and a key."""
+async def create_data_directory(directory: Path) -> Path:
+    """Create a data directory without servers: a store with 20 items, and a key."""
     async with open_sqlite(directory) as engine:
         await engine.ensure_table(NOTES)
         for number in range(20):
@@ -38,92 +38,94 @@ async def small(directory: Path) -> Path:
 
 @pytest.fixture
 async def backup(tmp_path: Path) -> Path:
-    """The file of a small back-up."""
+    """The file of a small backup."""
     return (
-        await create_backup(await small(tmp_path / "original"), tmp_path / "backup.tar", CLOCK)
+        await create_backup(
+            await create_data_directory(tmp_path / "original"), tmp_path / "backup.tar", CLOCK
+        )
     ).path
 
 
-def expect_nothing_left(directory: Path, *names: str) -> None:
-    """In the folder is only what is named: no draft."""
+def expect_files(directory: Path, *names: str) -> None:
+    """Check that the directory contains exactly these files, and no draft."""
     assert sorted(path.name for path in directory.iterdir()) == sorted(names)
 
 
-async def test_all_that_was_acknowledged_before_is_in_a_backup_taken_under_load(
+async def test_a_backup_under_load_contains_all_writes_acknowledged_before_it(
     tmp_path: Path,
 ) -> None:
-    """Both databases are written to all the while; the copy of each is of one moment, and the server's work goes on."""
-    async with writing(tmp_path / "data") as busy:
-        await busy.until_more(50)
-        pairs, rows = set(busy.pairs), set(busy.rows)
-        taken = await create_backup(busy.directory, tmp_path / "backup.tar", CLOCK)
-        await busy.until_more(10)
-    await restore_backup(taken.path, tmp_path / "other", CLOCK)
-    found = {
+    """Each database is copied in one snapshot while writers continue."""
+    async with concurrent_writers(tmp_path / "data") as writes:
+        await writes.wait_for_more(50)
+        pairs, rows = set(writes.pairs), set(writes.rows)
+        created = await create_backup(writes.directory, tmp_path / "backup.tar", CLOCK)
+        await writes.wait_for_more(10)
+    await restore_backup(created.path, tmp_path / "other", CLOCK)
+    items = {
         (item["author"], int(item["number"])) for item in (await audit(tmp_path / "other"))["notes"]
     }
-    assert pairs <= found
-    assert {(author, number + 1) for author, number in found if number % 2 == 0} <= found
-    async with open_postgres(tmp_path / "other", CLOCK, durable=False) as address:
-        connection = await asyncpg.connect(address)
-        kept = {row["number"] for row in await connection.fetch("SELECT number FROM notes")}
+    assert pairs <= items
+    assert {(author, number + 1) for author, number in items if number % 2 == 0} <= items
+    async with open_postgres(tmp_path / "other", CLOCK, durable=False) as dsn:
+        connection = await asyncpg.connect(dsn)
+        stored = {row["number"] for row in await connection.fetch("SELECT number FROM notes")}
         await connection.close()
-    assert rows <= kept
-    assert {number + 1 for number in kept if number % 2 == 0} <= kept
+    assert rows <= stored
+    assert {number + 1 for number in stored if number % 2 == 0} <= stored
     assert (tmp_path / "other" / "cursor.key").read_bytes() == (
         tmp_path / "data" / "cursor.key"
     ).read_bytes()
     assert not (tmp_path / "other" / "postgres.dump").exists()
 
 
-async def test_keys_and_the_backup_itself_are_their_owners_alone(
+async def test_only_the_owner_can_access_the_backup_and_restored_files(
     tmp_path: Path, backup: Path
 ) -> None:
     await restore_backup(backup, tmp_path / "other", CLOCK)
-    made = [backup, tmp_path / "other", *(tmp_path / "other").iterdir()]
-    assert {path.name: oct(stat.S_IMODE(path.stat().st_mode) & 0o077) for path in made} == {
-        path.name: "0o0" for path in made
+    paths = [backup, tmp_path / "other", *(tmp_path / "other").iterdir()]
+    assert {path.name: oct(stat.S_IMODE(path.stat().st_mode) & 0o077) for path in paths} == {
+        path.name: "0o0" for path in paths
     }
-    expect_nothing_left(tmp_path, "original", "backup.tar", "other")
+    expect_files(tmp_path, "original", "backup.tar", "other")
 
 
-async def test_in_a_folder_a_backup_is_named_after_the_time(tmp_path: Path) -> None:
-    data = await small(tmp_path / "data")
+async def test_a_backup_in_a_directory_is_named_after_the_time(tmp_path: Path) -> None:
+    data = await create_data_directory(tmp_path / "data")
     (tmp_path / "backups").mkdir()
-    taken = await create_backup(data, tmp_path / "backups", CLOCK)
-    assert taken.path.name.startswith("tally-")
-    expect_nothing_left(tmp_path / "backups", taken.path.name)
+    created = await create_backup(data, tmp_path / "backups", CLOCK)
+    assert created.path.name.startswith("tally-")
+    expect_files(tmp_path / "backups", created.path.name)
 
 
-async def test_a_backup_never_replaces_a_file_nor_lies_in_what_it_saves(
+async def test_a_backup_neither_replaces_a_file_nor_goes_into_the_data_directory(
     tmp_path: Path, backup: Path
 ) -> None:
-    before = inside(backup)
-    with pytest.raises(BackupRejected, match="is there already"):
+    before = member_offsets(backup)
+    with pytest.raises(BackupRejected, match="already exists"):
         await create_backup(tmp_path / "original", backup, CLOCK)
     with pytest.raises(BackupRejected, match="inside the data directory"):
         await create_backup(tmp_path / "original", tmp_path / "original" / "backup.tar", CLOCK)
-    with pytest.raises(BackupRejected, match="cannot be written"):
-        await create_backup(tmp_path / "original", tmp_path / "nowhere" / "backup.tar", CLOCK)
+    with pytest.raises(BackupRejected, match="Cannot write"):
+        await create_backup(tmp_path / "original", tmp_path / "missing" / "backup.tar", CLOCK)
     with pytest.raises(BackupRejected, match="nothing to back up"):
         await create_backup(tmp_path / "no data", tmp_path / "other.tar", CLOCK)
-    assert inside(backup) == before
-    expect_nothing_left(tmp_path, "original", "backup.tar")
+    assert member_offsets(backup) == before
+    expect_files(tmp_path, "original", "backup.tar")
 
 
-async def test_a_damaged_store_is_not_backed_up_as_if_it_were_sound(tmp_path: Path) -> None:
-    data = await small(tmp_path / "data")
+async def test_backing_up_a_damaged_store_fails(tmp_path: Path) -> None:
+    data = await create_data_directory(tmp_path / "data")
     content = bytearray((data / "store.db").read_bytes())
     content[4096 * 2 : 4096 * 4] = b"\xff" * 8192
     (data / "store.db").write_bytes(content)
     with pytest.raises(Exception, match=r"damaged|malformed") as caught:
         await create_backup(data, tmp_path / "backup.tar", CLOCK)
     assert str(data / "store.db") in str(caught.value)
-    expect_nothing_left(tmp_path, "data")
+    expect_files(tmp_path, "data")
 
 
-def inside(backup: Path) -> dict[str, tuple[int, int]]:
-    """Where each file of the back-up begins and ends in it."""
+def member_offsets(backup: Path) -> dict[str, tuple[int, int]]:
+    """Return where each file begins and ends in the archive."""
     with tarfile.open(backup) as tar:
         return {
             member.name: (member.offset_data, member.offset_data + member.size)
@@ -131,36 +133,37 @@ def inside(backup: Path) -> dict[str, tuple[int, int]]:
         }
 
 
-def cut(backup: Path, share: float) -> None:
-    """Leave that share of what comes before the zeros at the end of every tar, and at least a byte less than all."""
-    last = max(end for _, end in inside(backup).values())
+def truncate(backup: Path, share: float) -> None:
+    """Truncate to this share of the content, which excludes the trailing zeros of a tar.
+
+    At least one byte is cut off.
+    """
+    last = max(end for _, end in member_offsets(backup).values())
     backup.write_bytes(backup.read_bytes()[: min(int(last * share), last - 1)])
 
 
-def flip(backup: Path, name: str) -> None:
-    """Change one bit in the middle of a file."""
-    begin, end = inside(backup)[name]
+def flip_bit(backup: Path, name: str) -> None:
+    """Flip one bit in the middle of a file."""
+    begin, end = member_offsets(backup)[name]
     content = bytearray(backup.read_bytes())
     content[(begin + end) // 2] ^= 1
     backup.write_bytes(content)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 1.0])
-async def test_a_backup_that_was_cut_short_is_refused(
-    tmp_path: Path, backup: Path, share: float
-) -> None:
-    cut(backup, share)
-    with pytest.raises(BackupFailed, match=r"cut short|damaged|no back-up"):
+async def test_a_truncated_backup_is_rejected(tmp_path: Path, backup: Path, share: float) -> None:
+    truncate(backup, share)
+    with pytest.raises(BackupFailed, match=r"truncated|damaged|not a Tally backup"):
         await restore_backup(backup, tmp_path / "other", CLOCK)
-    expect_nothing_left(tmp_path, "original", "backup.tar")
+    expect_files(tmp_path, "original", "backup.tar")
 
 
 @pytest.mark.parametrize("name", [MANIFEST, CHECKSUM, "cursor.key", "store.db"])
-async def test_a_single_flipped_bit_is_found(tmp_path: Path, backup: Path, name: str) -> None:
-    flip(backup, name)
+async def test_a_single_flipped_bit_is_detected(tmp_path: Path, backup: Path, name: str) -> None:
+    flip_bit(backup, name)
     with pytest.raises(BackupFailed, match=r"damaged|checksum"):
         await restore_backup(backup, tmp_path / "other", CLOCK)
-    expect_nothing_left(tmp_path, "original", "backup.tar")
+    expect_files(tmp_path, "original", "backup.tar")
 
 
 def tar_with(path: Path, name: str, content: bytes) -> None:
@@ -171,12 +174,12 @@ def tar_with(path: Path, name: str, content: bytes) -> None:
 
 
 def forge(path: Path, directory: Path, change: Callable[[Manifest], Manifest]) -> None:
-    """A back-up with a list that was made up, and has a good checksum."""
+    """Write an archive with a changed manifest and a valid checksum."""
     write_archive(directory, change(Manifest(FORMAT, "0", "now", describe(directory))), path)
 
 
-async def test_what_is_no_backup_of_ours_is_refused(tmp_path: Path) -> None:
-    """A text, somebody's tar, a newer format, and a list that leads out of the data directory."""
+async def test_files_that_are_not_backups_are_rejected(tmp_path: Path) -> None:
+    """A text, another tar, a newer format, and a path outside the data directory."""
     directory, source = tmp_path / "files", tmp_path / "files" / "escape"
     directory.mkdir()
     (tmp_path / "text").write_text("not a tar at all " * 1000)
@@ -184,7 +187,7 @@ async def test_what_is_no_backup_of_ours_is_refused(tmp_path: Path) -> None:
     forge(
         tmp_path / "newer",
         directory,
-        lambda found: Manifest(FORMAT + 1, "9.9", found.created, found.entries),
+        lambda manifest: Manifest(FORMAT + 1, "9.9", manifest.created, manifest.entries),
     )
     source.write_text("out")
     [entry] = describe(directory)
@@ -192,21 +195,21 @@ async def test_what_is_no_backup_of_ours_is_refused(tmp_path: Path) -> None:
     forge(
         tmp_path / "outside",
         directory,
-        lambda found: Manifest(FORMAT, "0", found.created, (outside,)),
+        lambda manifest: Manifest(FORMAT, "0", manifest.created, (outside,)),
     )
-    for name, words in (
+    for name, message in (
         ("text", "damaged"),
         ("tar", "does not begin with"),
-        ("newer", "made by Tally 9.9 in format 2"),
+        ("newer", "created by Tally 9.9 in format 2"),
         ("outside", "outside"),
     ):
-        with pytest.raises(BackupFailed, match=words):
+        with pytest.raises(BackupFailed, match=message):
             await restore_backup(tmp_path / name, tmp_path / "other", CLOCK)
-    expect_nothing_left(tmp_path, "files", "text", "tar", "newer", "outside")
+    expect_files(tmp_path, "files", "text", "tar", "newer", "outside")
 
 
-async def test_a_restore_takes_nobodys_place(tmp_path: Path, backup: Path) -> None:
-    """Not that of data, not that of a program that runs; an empty directory it does create_backup."""
+async def test_a_restore_requires_an_empty_unused_directory(tmp_path: Path, backup: Path) -> None:
+    """It replaces neither existing data nor the directory of a running program."""
     (tmp_path / "empty").mkdir()
     await restore_backup(backup, tmp_path / "empty", CLOCK)
     assert len((await audit(tmp_path / "empty"))["notes"]) == 20
@@ -214,23 +217,22 @@ async def test_a_restore_takes_nobodys_place(tmp_path: Path, backup: Path) -> No
         await restore_backup(backup, tmp_path / "original", CLOCK)
     with (
         directory_lock.shared_lock(tmp_path / "original"),
-        pytest.raises(BackupRejected, match="A program runs on"),
+        pytest.raises(BackupRejected, match="A program is running on"),
     ):
         await restore_backup(backup, tmp_path / "original", CLOCK)
-    with pytest.raises(BackupRejected, match="There is no back-up"):
+    with pytest.raises(BackupRejected, match=r"Backup .* does not exist"):
         await restore_backup(tmp_path / "none.tar", tmp_path / "other", CLOCK)
 
 
-async def test_who_comes_between_a_restore_and_its_end_keeps_the_directory(
+async def test_a_restore_does_not_replace_data_created_meanwhile(
     tmp_path: Path, backup: Path
 ) -> None:
-    """Data that appears while a restore is under way is not replaced."""
     restoring = asyncio.create_task(restore_backup(backup, tmp_path / "other", CLOCK))
-    await asyncio.sleep(0)  # it has looked at the directory, and unpacks beside it in a thread now
-    assert list(tmp_path.glob("other.restored-*"))  # noqa: ASYNC240  (a look at a folder of a test)
+    await asyncio.sleep(0)  # the preconditions are checked; a thread extracts the files
+    assert list(tmp_path.glob("other.restored-*"))  # noqa: ASYNC240  (a directory of the test)
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "first").write_text("I was here")
+    (tmp_path / "other" / "first").write_text("data")
     with pytest.raises(BackupFailed, match="no longer empty"):
         await restoring
-    expect_nothing_left(tmp_path / "other", "first")
-    expect_nothing_left(tmp_path, "original", "backup.tar", "other")
+    expect_files(tmp_path / "other", "first")
+    expect_files(tmp_path, "original", "backup.tar", "other")

@@ -1,4 +1,4 @@
-"""A data directory with both databases open and somebody writing to each all the time, who notes what was acknowledged."""
+"""A data directory under load: concurrent writers on both databases record what is acknowledged."""
 
 import asyncio
 import itertools
@@ -22,70 +22,71 @@ WRITERS = 4
 
 
 @dataclass(slots=True)
-class Busy:
-    """What was acknowledged so far: the numbers of the pairs in the store, and those of the rows in PostgreSQL."""
+class AcknowledgedWrites:
+    """The acknowledged pairs of items in the store, and rows in PostgreSQL."""
 
     directory: Path
     pairs: set[tuple[str, int]] = field(default_factory=set)
     rows: set[int] = field(default_factory=set)
-    moved: asyncio.Condition = field(default_factory=asyncio.Condition)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def until_more(self, count: int) -> None:
-        """Wait until so many more of both have been acknowledged."""
+    async def wait_for_more(self, count: int) -> None:
+        """Wait until `count` more writes of each kind are acknowledged."""
         pairs, rows = len(self.pairs) + count, len(self.rows) + count
-        async with self.moved:
-            await self.moved.wait_for(lambda: len(self.pairs) >= pairs and len(self.rows) >= rows)
+        async with self.changed:
+            await self.changed.wait_for(lambda: len(self.pairs) >= pairs and len(self.rows) >= rows)
 
     async def write_pairs(self, engine: Engine, author: str) -> None:
-        """Two items at a time, both or none: an odd one shows a copy that is not of one moment."""
+        """Write two items per transaction; an unpaired item reveals an inconsistent copy."""
         for number in itertools.count(0, 2):
-            both = tuple(
-                Put(NOTES, {"author": author, "number": number + each, "text": "x" * 300})
-                for each in (0, 1)
+            pair = tuple(
+                Put(NOTES, {"author": author, "number": number + offset, "text": "x" * 300})
+                for offset in (0, 1)
             )
-            await engine.transact(Transaction(both))
-            await self._note(self.pairs, (author, number))
+            await engine.transact(Transaction(pair))
+            await self._record(self.pairs, (author, number))
 
-    async def write_rows(self, address: str) -> None:
-        connection = await asyncpg.connect(address)
+    async def write_rows(self, dsn: str) -> None:
+        """Write two rows per transaction."""
+        connection = await asyncpg.connect(dsn)
         try:
             for number in itertools.count():
                 async with connection.transaction():
                     await connection.execute(
                         "INSERT INTO notes VALUES ($1), ($2)", 2 * number, 2 * number + 1
                     )
-                await self._note(self.rows, 2 * number)
+                await self._record(self.rows, 2 * number)
         finally:
             await connection.close()
 
-    async def _note(self, acknowledged: set[Any], what: object) -> None:
-        async with self.moved:
-            acknowledged.add(what)
-            self.moved.notify_all()
+    async def _record(self, acknowledged: set[Any], write: object) -> None:
+        async with self.changed:
+            acknowledged.add(write)
+            self.changed.notify_all()
 
 
 @asynccontextmanager
-async def writing(directory: Path) -> AsyncIterator[Busy]:
-    """Writers at work on the data directory until the block ends."""
+async def concurrent_writers(directory: Path) -> AsyncIterator[AcknowledgedWrites]:
+    """Run writers on the data directory inside the context."""
     read_or_create(directory / "cursor.key")
     async with (
         open_sqlite(directory) as engine,
-        open_postgres(directory, SystemClock(), durable=False) as address,
+        open_postgres(directory, SystemClock(), durable=False) as dsn,
     ):
         await engine.ensure_table(NOTES)
-        connection = await asyncpg.connect(address)
+        connection = await asyncpg.connect(dsn)
         await connection.execute("CREATE TABLE notes (number bigint PRIMARY KEY)")
         await connection.close()
-        busy = Busy(directory)
-        work = [
-            asyncio.create_task(busy.write_pairs(engine, f"author {number}"))
+        writes = AcknowledgedWrites(directory)
+        tasks = [
+            asyncio.create_task(writes.write_pairs(engine, f"author {number}"))
             for number in range(WRITERS)
         ]
-        work.append(asyncio.create_task(busy.write_rows(address)))
+        tasks.append(asyncio.create_task(writes.write_rows(dsn)))
         try:
-            yield busy
-            assert [task.exception() for task in work if task.done()] == []
+            yield writes
+            assert [task.exception() for task in tasks if task.done()] == []
         finally:
-            for task in work:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)

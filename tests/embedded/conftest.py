@@ -1,4 +1,4 @@
-"""A data directory whose PostgreSQL was set up once, since that takes a second: to be used in turn, or copied."""
+"""A data directory with an initialized PostgreSQL, created once because that takes a second."""
 
 import shutil
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from tally.kit.clock import SystemClock
 
 @pytest.fixture(scope="session")
 async def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory whose PostgreSQL has been started and stopped.
+    """A data directory whose PostgreSQL is stopped.
 
-    Each test leaves it so, and uses tables of its own.
+    Tests share it: each leaves the servers stopped and uses its own tables.
     """
     directory = tmp_path_factory.mktemp("data")
     async with open_postgres(directory, SystemClock(), durable=False):
@@ -23,11 +23,11 @@ async def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def make(directory: Path) -> Callable[[Path], Path]:
-    """Makes a data directory like that anywhere."""
+def copy_directory(directory: Path) -> Callable[[Path], Path]:
+    """Copies the data directory to another path."""
 
-    def copy(other: Path) -> Path:
-        shutil.copytree(directory, other)
-        return other
+    def copy(target: Path) -> Path:
+        shutil.copytree(directory, target)
+        return target
 
     return copy

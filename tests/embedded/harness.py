@@ -1,4 +1,4 @@
-"""Starts the program `holder`, and looks at processes."""
+"""Starts `server_program` and inspects processes, files and servers."""
 
 import asyncio
 import json
@@ -14,41 +14,41 @@ import asyncpg
 from redis.asyncio import Redis
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A running holder, and what it said."""
+class RunningProgram:
+    """A running `server_program` and what it reported about its servers."""
 
     process: asyncio.subprocess.Process
     dsn: str
     url: str
-    processes: tuple[int, ...]
-    ours: tuple[bool, ...]
+    server_ids: tuple[int, ...]
+    owns_servers: tuple[bool, ...]
 
     async def kill(self) -> None:
-        """As `kill -9` does."""
+        """Kill the program with SIGKILL."""
         self.process.kill()
         await self.process.wait()
 
-    async def end(self) -> None:
-        """Let it end by itself."""
+    async def stop(self) -> None:
+        """Let the program end by itself."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         await self.process.wait()
 
 
 @asynccontextmanager
-async def holding(
+async def run_program(
     directory: Path,
-    before: tuple[str, ...] = (),
+    prefix: tuple[str, ...] = (),
     python: str = sys.executable,
     environ: Mapping[str, str] | None = None,
-) -> AsyncIterator[Held]:
-    """A program with both servers in `folder`, ended at the end; `before` is put before the interpreter."""
+) -> AsyncIterator[RunningProgram]:
+    """Run a program with both servers in `directory`; `prefix` precedes the interpreter."""
     process = await asyncio.create_subprocess_exec(
-        *before,
+        *prefix,
         python,
         "-m",
         "tests.embedded.server_program",
@@ -61,21 +61,27 @@ async def holding(
     try:
         assert process.stdout is not None
         line = await process.stdout.readline()
-        assert line, "the holder has ended"
-        said: dict[str, Any] = json.loads(line)
-        yield Held(process, said["dsn"], said["url"], tuple(said["processes"]), tuple(said["ours"]))
+        assert line, "the program has ended"
+        report: dict[str, Any] = json.loads(line)
+        yield RunningProgram(
+            process,
+            report["dsn"],
+            report["url"],
+            tuple(report["server_ids"]),
+            tuple(report["owns_servers"]),
+        )
     finally:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), PATIENCE)
+            await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
         except TimeoutError:
             process.kill()
             await process.wait()
 
 
-def lives(process_id: int) -> bool:
-    """Whether there is such a process that has not ended."""
+def is_running(process_id: int) -> bool:
+    """Return whether the process exists and has not ended."""
     try:
         state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -83,37 +89,35 @@ def lives(process_id: int) -> bool:
     return state not in {"Z", "X"}
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Return as soon as it holds; the test fails if it never does."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110  (what is waited for is another process)
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition is true; raises TimeoutError."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not condition():  # noqa: ASYNC110  (the condition depends on another process)
             await asyncio.sleep(0.01)
 
 
-def owner_of(process_id: int) -> int:
-    """As whom a process runs."""
+def owner_of_process(process_id: int) -> int:
     return Path(f"/proc/{process_id}").stat().st_uid
 
 
-def mode_of(path: Path) -> int:
-    """Who may do what to it."""
+def permissions(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
 def owners(directory: Path) -> set[int]:
-    """To whom the folder and all that is in it belong."""
+    """Return the owners of the directory and of everything in it."""
     return {path.lstat().st_uid for path in (directory, *directory.rglob("*"))}
 
 
-def open_to_others(directory: Path) -> list[str]:
-    """What in the folder others than its owner may touch."""
+def accessible_to_others(directory: Path) -> list[str]:
+    """Return the paths in the directory that other users can access."""
     return [
         str(path) for path in (directory, *directory.rglob("*")) if path.lstat().st_mode & 0o077
     ]
 
 
-async def ask(dsn: str, statement: str) -> Any:
-    """The answer of PostgreSQL to one statement."""
+async def query(dsn: str, statement: str) -> Any:
+    """Run one statement and return its first value."""
     connection = await asyncpg.connect(dsn)
     try:
         return await connection.fetchval(statement)
@@ -121,17 +125,17 @@ async def ask(dsn: str, statement: str) -> Any:
         await connection.close()
 
 
-async def ask_again(dsn: str, statement: str) -> Any:
-    """The answer of a PostgreSQL that is just being started again."""
-    async with asyncio.timeout(PATIENCE):
+async def query_with_retry(dsn: str, statement: str) -> Any:
+    """Run one statement on a PostgreSQL that is restarting."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                return await ask(dsn, statement)
+                return await query(dsn, statement)
             await asyncio.sleep(0.01)
 
 
 async def ping(url: str) -> bool:
-    """Whether Valkey answers."""
+    """Return whether Valkey responds."""
     client = Redis.from_url(url)
     try:
         return bool(await client.ping())

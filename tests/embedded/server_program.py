@@ -1,6 +1,6 @@
-"""A program that holds both servers, to be killed: `python -m tests.embedded.server_program FOLDER`.
+"""A program that runs both servers: `python -m tests.embedded.server_program DIRECTORY`.
 
-It says their addresses and process numbers in one line of JSON, and ends when its input does.
+It reports their addresses and process ids in one line of JSON, and ends with its input.
 """
 
 import asyncio
@@ -8,31 +8,30 @@ import json
 import sys
 from pathlib import Path
 
-from tally.embedded.postgres import Cluster, find_postgres_binaries
+from tally.embedded.postgres import PostgresCluster, find_postgres_binaries
 from tally.embedded.server_directory import private_directory
 from tally.embedded.supervisor import Supervisor
-from tally.embedded.valkey import Instance
-from tally.embedded.valkey import program as valkey_program
+from tally.embedded.valkey import ValkeyInstance, find_valkey_binary
 from tally.kit.clock import SystemClock
 
 
-async def hold(directory: Path) -> None:
-    cluster = Cluster(private_directory(directory / "postgres"), find_postgres_binaries())
-    instance = Instance(private_directory(directory / "valkey"), valkey_program())
+async def run_servers(directory: Path) -> None:
+    cluster = PostgresCluster(private_directory(directory / "postgres"), find_postgres_binaries())
+    instance = ValkeyInstance(private_directory(directory / "valkey"), find_valkey_binary())
     async with (
         Supervisor(cluster.program(durable=True), SystemClock()) as postgres,
         Supervisor(instance.program(), SystemClock()) as valkey,
     ):
-        told = {
+        report = {
             "dsn": cluster.dsn,
             "url": instance.url,
-            "processes": [postgres.process_id, valkey.process_id],
-            "ours": [postgres.is_ours, valkey.is_ours],
+            "server_ids": [postgres.process_id, valkey.process_id],
+            "owns_servers": [postgres.owns_server, valkey.owns_server],
         }
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)
 
 
 if __name__ == "__main__":
-    asyncio.run(hold(Path(sys.argv[1])))
+    asyncio.run(run_servers(Path(sys.argv[1])))

@@ -26,7 +26,7 @@ from tally.store.schema import GlobalIndex, S, Table
 from tally.store.sqlite import SqliteEngine, writer_process
 from tally.store.sqlite.files import FILE_NAME
 from tally.store.sqlite.ipc import MessageConnection
-from tests.embedded.harness import lives, until
+from tests.embedded.harness import is_running, wait_until
 from tests.faults.audit import audit
 from tests.store.tables import PLAIN, STRINGS, all_items, embedded, once, stored
 
@@ -43,7 +43,7 @@ async def scribe_of(engine: SqliteEngine) -> writer_process.WriterProcess:
     await engine.write_router._starting
     process = engine.write_router.process
     assert process is not None
-    await until(lambda: process.ready.is_set() or process._ended.is_set())
+    await wait_until(lambda: process.ready.is_set() or process._ended.is_set())
     assert process.ready.is_set(), "it ended before it was ready"
     return process
 
@@ -159,7 +159,7 @@ async def test_it_writes_to_no_other_database_that_came_to_the_place(
     await engine.write_router._starting
     process = engine.write_router.process
     assert process is not None
-    await until(process._ended.is_set)
+    await wait_until(process._ended.is_set)
     with pytest.raises(StorageUnwritable, match="replaced"):
         await engine.transact_each(many("b"))
     assert (await audit(tmp_path))["plain"] == []
@@ -173,7 +173,7 @@ async def test_one_that_is_ready_too_late_is_not_asked(
     await late.close()
     late._on_message(b"")
     assert not late.ready.is_set()
-    assert not lives(late.pid or 0)
+    assert not is_running(late.pid or 0)
 
 
 @pytest.mark.soak
@@ -206,7 +206,7 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
         await halfway.wait()
         assert process.pid is not None
         os.kill(process.pid, signal.SIGSTOP)
-        await until(lambda: len(process._waiting) == 4)  # until all of them wait for it
+        await wait_until(lambda: len(process._waiting) == 4)  # until all of them wait for it
         os.kill(process.pid, signal.SIGKILL)
 
     run = f"{len(before)}"
@@ -237,7 +237,7 @@ async def test_it_ends_with_the_engine_and_not_by_a_signal(
         await asyncio.sleep(0)
         await engine.close()
         assert all(isinstance(outcome, TransactionResult) for outcome in await waiting)
-        assert not lives(pid)
+        assert not is_running(pid)
     assert len((await audit(tmp_path))["plain"]) == 301
 
 
@@ -262,10 +262,10 @@ async def test_it_does_not_outlive_an_engine_that_was_killed(tmp_path: Path) -> 
     )
     assert parent.stdout is not None
     pid = int(await parent.stdout.readline())
-    assert lives(pid)
+    assert is_running(pid)
     parent.kill()
     await parent.communicate()
-    await until(lambda: not lives(pid))
+    await wait_until(lambda: not is_running(pid))
     assert len((await audit(tmp_path))["plain"]) == 1
 
 

@@ -1,7 +1,7 @@
-"""Back-up and restore of a data directory: the embedded store, the embedded PostgreSQL, and the keys.
+"""Backup and restore of a data directory: the embedded store, the embedded PostgreSQL and the keys.
 
-`take` writes one file while the server runs, `put_back` makes a data directory of it, `archive` is
-the file itself: a tar with a list of what is in it and the checksum of each. Whatever was
-acknowledged before a back-up began is in it. What lives elsewhere, in DynamoDB or a PostgreSQL of
-one's own, is backed up there; Redis and Valkey are caches, and filled anew.
+`create` writes a backup to one file while the server runs, and `restore` builds a data directory
+from it. `archive` is the file format. A backup contains everything acknowledged before it began.
+Back up DynamoDB and an external PostgreSQL with their own tools. Redis and Valkey are caches and
+need no backup.
 """

@@ -1,8 +1,7 @@
-"""The two databases of a data directory, copied while others write, and made anew from the copies.
+"""Online copies of the store and of PostgreSQL, and the restore of PostgreSQL.
 
-SQLite's own back-up reads one moment of the store and lets writers go on. PostgreSQL's `pg_dump`
-does the same; it comes from the wheel that the server comes from, and joins the server that runs or
-starts it for as long as it takes.
+SQLite's backup API copies one snapshot of the store while writers continue. `pg_dump`, from the
+same wheel as the server, does the same for PostgreSQL; it uses the running server or starts one.
 """
 
 import asyncio
@@ -21,50 +20,49 @@ DUMP: Final = "postgres.dump"
 
 
 def copy_store(source: Path, target: Path) -> None:
-    """A consistent copy of the store's database as it is at one moment, found sound; all of it is in one file."""
-    reading = connect(source)
+    """Copy one snapshot of the store's database into a single file and check its integrity."""
+    reader = connect(source)
     try:
-        writing = apsw.Connection(str(target))
+        writer = apsw.Connection(str(target))
         try:
-            with writing.backup("main", reading, "main") as copying:
-                copying.step(-1)
-            writing.execute("PRAGMA journal_mode = DELETE")
-            found = writing.execute("PRAGMA quick_check(1)").fetchone()
+            with writer.backup("main", reader, "main") as copy:
+                copy.step(-1)
+            writer.execute("PRAGMA journal_mode = DELETE")
+            result = writer.execute("PRAGMA quick_check(1)").fetchone()
         finally:
-            writing.close()
+            writer.close()
     except apsw.Error as error:
-        raise to_store_error(error, source, reading.system_errno) from error
+        raise to_store_error(error, source, reader.system_errno) from error
     finally:
-        reading.close()
-    if found != ("ok",):
-        raise BackupFailed(
-            f"{source} is damaged, and so would be its back-up: {found[0] if found else 'it cannot be checked'}"
-        )
+        reader.close()
+    if result != ("ok",):
+        reason = result[0] if result else "the integrity check returned no result"
+        raise BackupFailed(f"{source} is damaged and cannot be backed up: {reason}")
 
 
 async def dump_postgres(data_dir: Path, target: Path, clock: Clock) -> None:
-    """Everything in the PostgreSQL of the data directory, as it is at one moment."""
-    async with open_postgres(data_dir, clock) as address:
+    """Dump one snapshot of the data directory's PostgreSQL."""
+    async with open_postgres(data_dir, clock) as dsn:
         await _run(
-            "pg_dump", "--format=custom", "--no-password", f"--file={target}", f"--dbname={address}"
+            "pg_dump", "--format=custom", "--no-password", f"--file={target}", f"--dbname={dsn}"
         )
 
 
 async def load_postgres(data_dir: Path, source: Path, clock: Clock) -> None:
-    """Make a PostgreSQL in the data directory, with all that was dumped, or nothing."""
-    async with open_postgres(data_dir, clock) as address:
+    """Create a PostgreSQL in the data directory and load a dump in one transaction."""
+    async with open_postgres(data_dir, clock) as dsn:
         await _run(
             "pg_restore",
             "--exit-on-error",
             "--single-transaction",
             "--no-password",
-            f"--dbname={address}",
+            f"--dbname={dsn}",
             str(source),
         )
 
 
 async def _run(program: str, *arguments: str) -> None:
-    """Run one of PostgreSQL's programs to its end; if it or we fail, neither is left."""
+    """Run one of PostgreSQL's programs; kill it if this task is cancelled."""
     process = await asyncio.create_subprocess_exec(
         str(find_postgres_binaries() / program),
         *arguments,
@@ -74,10 +72,10 @@ async def _run(program: str, *arguments: str) -> None:
         env={"LC_ALL": "C", "TZ": "UTC"},
     )
     try:
-        _, said = await process.communicate()
+        _, errors = await process.communicate()
     except BaseException:
         process.kill()
         await process.wait()
         raise
     if process.returncode != 0:
-        raise BackupFailed(f"{program} failed: {said.decode(errors='replace').strip()}")
+        raise BackupFailed(f"{program} failed: {errors.decode(errors='replace').strip()}")

@@ -1,8 +1,7 @@
-"""Makes a data directory of a back-up: all of it, or none.
+"""Restores a data directory from a backup, completely or not at all.
 
-Everything is unpacked, checked and loaded in a folder beside the data directory, which takes the
-directory's name when it is whole. A restore that fails or is killed leaves the data directory as it
-was.
+Files are extracted, verified and loaded in a draft directory next to the data directory, which is
+renamed when complete. A failed or killed restore leaves the data directory unchanged.
 """
 
 import asyncio
@@ -20,47 +19,47 @@ from tally.kit.clock import Clock
 
 
 async def restore_backup(source: Path, data_dir: Path, clock: Clock) -> Manifest:
-    """Make the data directory from the back-up; there must be none yet, or an empty one."""
-    _check(source, data_dir)
-    draft = _make_draft(data_dir)
+    """Create the data directory from the backup; it must not exist or be empty."""
+    _check_preconditions(source, data_dir)
+    draft = _create_draft(data_dir)
     try:
         manifest = await asyncio.to_thread(read_archive, source, draft)
         if manifest.entry(DUMP) is not None:
             await load_postgres(draft, draft / DUMP, clock)
             (draft / DUMP).unlink()
-        _put_in_place(draft, data_dir)
+        _publish(draft, data_dir)
     except OSError as error:
-        raise BackupFailed(f"{data_dir} could not be restored: {error}") from error
+        raise BackupFailed(f"Cannot restore {data_dir}: {error}") from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True)  # it has moved, if all went well
+        shutil.rmtree(draft, ignore_errors=True)  # it no longer exists after a success
     return manifest
 
 
-def _check(source: Path, data_dir: Path) -> None:
+def _check_preconditions(source: Path, data_dir: Path) -> None:
     if not source.is_file():
-        raise BackupRejected(f"There is no back-up {source}")
+        raise BackupRejected(f"Backup {source} does not exist")
     if directory_lock.is_locked(data_dir):
         raise BackupRejected(
-            f"A program runs on {data_dir.resolve()}: stop it first, and move the directory out of the way"
+            f"A program is running on {data_dir.resolve()}; stop it and move the directory away"
         )
     if data_dir.exists() and not (data_dir.is_dir() and not any(data_dir.iterdir())):
         raise BackupRejected(
-            f"{data_dir.resolve()} is not empty: move it out of the way, or set TALLY_DATA_DIR to another place"
+            f"{data_dir.resolve()} is not empty; move it away or set TALLY_DATA_DIR to another path"
         )
 
 
-def _make_draft(data_dir: Path) -> Path:
-    """A folder beside the data directory, so that it can take its name in one step."""
+def _create_draft(data_dir: Path) -> Path:
+    """Create a directory next to the data directory, on the same file system for the rename."""
     target = data_dir.resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f"{target.name}.restored-", dir=target.parent))
     except OSError as error:
-        raise BackupRejected(f"{data_dir} cannot be made: {error.strerror}") from error
+        raise BackupRejected(f"Cannot create {data_dir}: {error.strerror}") from error
 
 
-def _put_in_place(draft: Path, data_dir: Path) -> None:
-    """The kernel refuses it if somebody has put something into the directory meanwhile."""
+def _publish(draft: Path, data_dir: Path) -> None:
+    """Rename the draft; the kernel rejects it if the data directory is no longer empty."""
     target = data_dir.resolve()
     for directory in (
         draft,
@@ -72,11 +71,11 @@ def _put_in_place(draft: Path, data_dir: Path) -> None:
     except OSError as error:
         if error.errno in {errno.EBUSY, errno.EXDEV}:
             raise BackupFailed(
-                f"{data_dir} is the top of a disk and cannot be replaced: choose a directory in it"
+                f"{data_dir} is a mount point and cannot be replaced; choose a directory in it"
             ) from error
         if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
             raise BackupFailed(
-                f"{data_dir} is no longer empty: another program has begun to use it"
+                f"{data_dir} is no longer empty: another program uses it now"
             ) from error
         raise
     sync_directory(target.parent)

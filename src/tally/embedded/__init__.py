@@ -1,6 +1,6 @@
-"""Servers that come with Tally: a real PostgreSQL and a real Valkey, started from wheels where no address of one is given.
+"""Embedded PostgreSQL and Valkey, started from wheels when no external server is configured.
 
-They run beside the program, on Unix sockets in its data directory that their owner alone can use,
-and stop with it, however it ends. Whoever starts a second program on the same directory joins the
-servers of the first, and takes over when the first one is gone.
+The servers are child processes on Unix sockets in the data directory, which only its owner can
+access. They stop with the program, however it ends. A second program on the same data directory
+shares the servers of the first, and takes over when the first one ends.
 """

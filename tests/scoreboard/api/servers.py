@@ -10,11 +10,10 @@ from pathlib import Path
 import asyncpg
 from redis.asyncio import Redis
 
-from tally.embedded.postgres import Cluster, find_postgres_binaries
+from tally.embedded.postgres import PostgresCluster, find_postgres_binaries
 from tally.embedded.server_directory import private_directory
-from tally.embedded.supervisor import Program, Supervisor
-from tally.embedded.valkey import Instance
-from tally.embedded.valkey import program as valkey_program
+from tally.embedded.supervisor import ServerProgram, Supervisor
+from tally.embedded.valkey import ValkeyInstance, find_valkey_binary
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
 from tally.scoreboard.repository.database import open_database_pool
@@ -28,7 +27,7 @@ TEMPLATE = "with_tables"
 class RestartableServer:
     """A server that a test can kill, pause and restart on the same data."""
 
-    program: Program
+    program: ServerProgram
     address: str
     _supervisor: Supervisor | None = None
 
@@ -72,7 +71,7 @@ class RestartableServer:
 @asynccontextmanager
 async def restartable_redis(directory: Path) -> AsyncIterator[RestartableServer]:
     """Run a Redis for one test."""
-    instance = Instance(private_directory(directory / "valkey"), valkey_program())
+    instance = ValkeyInstance(private_directory(directory / "valkey"), find_valkey_binary())
     server = RestartableServer(instance.program(), instance.url)
     await server.start()
     try:
@@ -84,7 +83,7 @@ async def restartable_redis(directory: Path) -> AsyncIterator[RestartableServer]
 @asynccontextmanager
 async def restartable_postgres(directory: Path) -> AsyncIterator[RestartableServer]:
     """Run a durable PostgreSQL for one test."""
-    cluster = Cluster(private_directory(directory / "postgres"), find_postgres_binaries())
+    cluster = PostgresCluster(private_directory(directory / "postgres"), find_postgres_binaries())
     server = RestartableServer(cluster.program(durable=True), cluster.dsn)
     await server.start()
     try:
