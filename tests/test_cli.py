@@ -119,7 +119,7 @@ def test_a_backup_is_taken_while_it_runs_and_restored_elsewhere(tmp_path: Path) 
         assert "backup.tar" in done.stdout
         refused = tally(tmp_path, "restore", str(tmp_path / "backup.tar"))
         assert refused.returncode == 2
-        assert "A program runs on" in refused.stderr
+        assert "A program is running on" in refused.stderr
         fresh = tally(tmp_path, "up", "--fresh", "--port", "0")
         assert fresh.returncode == 2
         assert "is in use" in fresh.stderr
