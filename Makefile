@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 ARGS ?=
 # Duration of make soak.
 SECONDS ?= 60
-# The interpreter for .venv; if empty, the first of python3, python3.13, python3.12 and python3.11 that is new enough.
+# The interpreter for .venv; if empty, the first of python3, python3.14, python3.13, python3.12 and python3.11 that is new enough.
 PYTHON ?=
 export PYTHON
 

@@ -94,6 +94,12 @@ def test_every_make_command_is_documented() -> None:
     assert {"up", "test"} <= set(re.findall(r"^make ([a-z]+)", read("README.md"), re.MULTILINE))
 
 
+@pytest.mark.parametrize("name", [".ci/run", ".github/workflows/ci.yml", ".pre-commit-config.yaml"])
+def test_automation_runs_existing_make_commands(name: str) -> None:
+    commands = re.findall(r"^(?:\s*(?:- run|entry): )?make ([a-z]+)$", read(name), re.MULTILINE)
+    assert {"check", "test"} <= set(commands) <= make_targets()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
     """A relative link names a file that is there."""
