@@ -1,8 +1,4 @@
-"""A match with followers, their phones, a push service on real sockets, and any number of instances that see to it.
-
-The phones here are as simple as can be: they hand in tokens when a test says so. What was pushed to
-them is in the record of the simulated service.
-"""
+"""Starts a store and the APNs simulator, and builds instances of the Live Activity services."""
 
 import asyncio
 import json
@@ -39,14 +35,14 @@ from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.cricket import made_up
 from tests.cricket.activities_instance import Instance, make_instance
-from tests.cricket.apns_harness import Apple, apple_nearby
+from tests.cricket.apns_harness import ApnsHarness, open_apns_harness
 
 DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class Phone:
-    """A device of a person: its tokens, and where it is known."""
+    """A registered device of a user and its tokens."""
 
     user_id: str
     device_id: str
@@ -55,12 +51,12 @@ class Phone:
 
 
 @dataclass(slots=True)
-class Stadium:
-    """Everything that a test of the life of Live Activities stands on."""
+class ActivitiesHarness:
+    """A store, the APNs harness and a clock; starts any number of instances on them."""
 
     engine: Engine
     clock: ManualClock
-    apple: Apple
+    apns: ApnsHarness
     contents: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -91,33 +87,33 @@ class Stadium:
     def subscriptions(self) -> ActivitySubscriptionRepository:
         return ActivitySubscriptionRepository(self.store)
 
-    async def show(self, match_id: str, view: str) -> Mapping[str, Any]:
-        """The display state, as short as can be: a test changes `contents`."""
+    async def read_display(self, match_id: str, view: str) -> Mapping[str, Any]:
+        """Return the display state of a match; a test changes `contents`."""
         if match_id not in self.contents:
-            raise NotFound("There is no such match", code="match_not_found")
+            raise NotFound("Match not found", code="match_not_found")
         if view not in {NEUTRAL, "1", "2"}:
             raise Invalid("This team does not play in the match", code="team_not_in_match")
         return {"view": view, **self.contents[match_id]}
 
     def instance(self, owner: str = "instance-1", *, uses_channels: bool = False) -> Instance:
-        """Another program on the same store."""
+        """Return a new instance on the same store."""
         return make_instance(
             Store(self.engine, self.clock),
-            self.apple.gateway,
-            self.show,
+            self.apns.gateway,
+            self.read_display,
             owner,
             uses_channels=uses_channels,
         )
 
     async def match(self, **changes: Any) -> Fixture:
-        """A match that is live, unless the changes say otherwise."""
+        """Create a match, live by default."""
         now = self.clock.milliseconds()
-        wanted = {
+        values = {
             "start_time": format_start_time(now),
             "status": MatchStatus.IN_PLAY,
             "live_updated_at": now,
         } | changes
-        fixture = made_up.fixture(**wanted)
+        fixture = made_up.fixture(**values)
         await self.fixtures.write_batch([fixture])
         teams = [
             {"id": "1", "name": "Lions", "code": "LIO"},
@@ -132,17 +128,17 @@ class Stadium:
         return fixture
 
     def score(self, fixture: Fixture, line: str) -> None:
-        """Something has happened."""
+        """Change the display state of a match."""
         self.contents[fixture.match_id] = self.contents[fixture.match_id] | {
             "lines": {"lockScreen": line}
         }
 
     async def phone(self, user_id: str, **changes: Any) -> Phone:
-        """A registered device that can be reached and started on."""
+        """Register a device with a push-to-start token."""
         device_id = made_up.name("phone")
-        self.apple.sim.devices.register(device_id, "stadium")
-        start = self.apple.sim.devices.issue(device_id, TokenKind.START)
-        token = self.apple.sim.devices.issue(device_id, TokenKind.DEVICE)
+        self.apns.simulator.devices.register(device_id, "activities")
+        start = self.apns.simulator.devices.issue(device_id, TokenKind.START)
+        token = self.apns.simulator.devices.issue(device_id, TokenKind.DEVICE)
         now = self.clock.milliseconds()
         device: UserDevice = made_up.device(
             user_id,
@@ -160,15 +156,15 @@ class Stadium:
     async def follower(
         self, fixture: Fixture, phones: int = 1, **changes: Any
     ) -> tuple[Follow, list[Phone]]:
-        """Somebody who follows the match, with so many phones."""
+        """Create a follower of the match with so many phones."""
         now = self.clock.milliseconds()
-        wanted = {"created_at": now, "expires_at": now // 1000 + 2 * DAY} | changes
-        follow = await self.follows.follow(made_up.follow(fixture.match_id, **wanted))
+        values = {"created_at": now, "expires_at": now // 1000 + 2 * DAY} | changes
+        follow = await self.follows.follow(made_up.follow(fixture.match_id, **values))
         return follow, [await self.phone(follow.user_id) for _ in range(phones)]
 
     async def crowd(self, fixture: Fixture, count: int) -> None:
-        """So many followers with a phone each, whose tokens the push service takes without having issued them."""
-        self.apple.sim.devices.accepts_any_token = True
+        """Create followers with a phone each; the simulator accepts their unissued tokens."""
+        self.apns.simulator.devices.accepts_any_token = True
         now = self.clock.milliseconds()
         people = [f"user-{number:06}" for number in range(count)]
         follows = [
@@ -212,54 +208,56 @@ class Stadium:
         return None if activity is None else activity.status
 
     def update_token(self, phone: Phone) -> str:
-        """What iOS hands to the app when an activity runs."""
-        return self.apple.sim.devices.issue(phone.device_id, TokenKind.UPDATE)
+        """Issue the token that iOS hands to the app when an activity register_activity."""
+        return self.apns.simulator.devices.issue(phone.device_id, TokenKind.UPDATE)
 
-    async def runs(self, instance: Instance, fixture: Fixture, phone: Phone) -> str:
-        """The activity was started on the phone, and the app hands in its token."""
+    async def register_activity(self, instance: Instance, fixture: Fixture, phone: Phone) -> str:
+        """Register an update token, as the app does when the activity register_activity."""
         token = self.update_token(phone)
         await instance.activities.register(fixture, phone.user_id, phone.device_id, token, NEUTRAL)
         return token
 
-    async def while_time_passes(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work, and let the clock go on until it is done: for what waits in vain."""
+    async def advance_until_done(self, work: Coroutine[Any, Any, None]) -> None:
+        """Advance the clock until the work is done."""
         task = asyncio.create_task(work)
         while not task.done():
             await self.clock.advance(0.02)
         await task
 
     def pushed(self, token: str) -> list[dict[str, Any]]:
-        """What was taken for a token, or a channel: the `aps` of each push."""
-        return [json.loads(payload)["aps"] for payload in self.apple.sim.log.payloads(token)]
+        """Return the `aps` of each push that was accepted for a token or a channel."""
+        return [json.loads(payload)["aps"] for payload in self.apns.simulator.log.payloads(token)]
 
     def events(self, token: str) -> list[str]:
         return [aps["event"] for aps in self.pushed(token)]
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What stadiums share, since it takes a while to build: the push service, and the time."""
+class SharedApns:
+    """The APNs harness and the clock that all tests share, because it starts slowly."""
 
     clock: ManualClock
-    apple: Apple
+    apns: ApnsHarness
 
 
 @asynccontextmanager
-async def open_ground(directory: Path) -> AsyncIterator[Ground]:
+async def open_shared_apns(directory: Path) -> AsyncIterator[SharedApns]:
     clock = ManualClock(datetime(2026, 11, 15, 14, tzinfo=UTC))
-    async with apple_nearby(directory, clock) as apple:
-        yield Ground(clock, apple)
+    async with open_apns_harness(directory, clock) as apns:
+        yield SharedApns(clock, apns)
 
 
 @asynccontextmanager
-async def open_stadium(directory: Path, ground: Ground) -> AsyncIterator[Stadium]:
-    """A store of its own, and a push service that has forgotten what was before."""
-    clock = ground.clock
-    ground.apple.sim.log.clear()
-    ground.apple.sim.faults.clear()
-    ground.apple.sim.devices.accepts_any_token = False
+async def open_activities_harness(
+    directory: Path, shared: SharedApns
+) -> AsyncIterator[ActivitiesHarness]:
+    """Open a new store; reset the shared simulator."""
+    clock = shared.clock
+    shared.apns.simulator.log.clear()
+    shared.apns.simulator.faults.clear()
+    shared.apns.simulator.devices.accepts_any_token = False
     async with open_sqlite(directory / "store", clock=lambda: clock.time_ns() / 1e9) as engine:
         for repository in REPOSITORIES:
             for table in owned_tables(repository):
                 await engine.create_table(table)
-        yield Stadium(engine, clock, ground.apple)
+        yield ActivitiesHarness(engine, clock, shared.apns)

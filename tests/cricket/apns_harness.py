@@ -1,4 +1,4 @@
-"""A push service and a gateway to it, for tests: real sockets, short patience, and pushes that can be told apart."""
+"""Starts the APNs simulator on real sockets and a gateway to it, with fast retries."""
 
 import json
 from collections.abc import AsyncIterator, Iterable
@@ -15,55 +15,56 @@ from tally.settings import Settings
 from tally.sim.apns.devices import TokenKind
 from tally.sim.apns.simulator import ApnsSimulator
 
-# Six tries within a blink, so that no test waits for real back-off.
-QUICK = RetryPolicy(attempts=6, base=0.005, cap=0.02, deadline=5.0)
+# Six attempts within milliseconds, so that no test waits for a real back-off.
+FAST_RETRIES = RetryPolicy(attempts=6, base=0.005, cap=0.02, deadline=5.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Apple:
-    """The simulated service, a gateway that pushes to it, and the settings that led there."""
+class ApnsHarness:
+    """The simulator, a gateway that pushes to it, and the gateway's settings and metrics."""
 
-    sim: ApnsSimulator
+    simulator: ApnsSimulator
     gateway: ApnsGateway
     settings: Settings
     metrics: Metrics
 
     def token(self, kind: TokenKind = TokenKind.UPDATE, device: str = "phone") -> str:
-        """A new token of a device."""
-        self.sim.devices.register(device, "tests")
-        return self.sim.devices.issue(device, kind)
+        """Issue a new token of a device."""
+        self.simulator.devices.register(device, "tests")
+        return self.simulator.devices.issue(device, kind)
 
     def tokens(self, count: int) -> list[str]:
         return [self.token() for _ in range(count)]
 
 
 @asynccontextmanager
-async def apple_nearby(
+async def open_apns_harness(
     directory: Path,
     clock: Clock | None = None,
     *,
     connections: int = 2,
-    patience: RetryPolicy = QUICK,
-    answer_seconds: float = 10,
-) -> AsyncIterator[Apple]:
+    retry_policy: RetryPolicy = FAST_RETRIES,
+    response_timeout: float = 10,
+) -> AsyncIterator[ApnsHarness]:
     clock = clock or SystemClock()
     metrics = Metrics()
-    async with ApnsSimulator(clock).serving() as sim:
-        given = Settings(cricket_apns_connections=connections)
-        settings = sim.configure(given, directory / "authority.pem")
-        async with open_apns(settings, clock, metrics, patience, answer_seconds) as gateway:
-            yield Apple(sim, gateway, settings, metrics)
+    async with ApnsSimulator(clock).serving() as simulator:
+        settings = simulator.configure(
+            Settings(cricket_apns_connections=connections), directory / "authority.pem"
+        )
+        async with open_apns(settings, clock, metrics, retry_policy, response_timeout) as gateway:
+            yield ApnsHarness(simulator, gateway, settings, metrics)
 
 
-def update(token: str, number: int = 0, **more: object) -> Push:
-    """A push whose payload says which one it is."""
+def update_push(token: str, number: int = 0, **fields: object) -> Push:
+    """Return a push whose payload contains a number to identify it."""
     payload = json.dumps(
         {"aps": {"timestamp": number, "event": "update", "content-state": {"number": number}}}
     ).encode()
-    return Push(token=token, payload=payload, **more)  # type: ignore[arg-type]
+    return Push(token=token, payload=payload, **fields)  # type: ignore[arg-type]
 
 
-def number_in(payload: bytes) -> int:
+def push_number(payload: bytes) -> int:
     number: int = json.loads(payload)["aps"]["content-state"]["number"]
     return number
 
@@ -71,9 +72,9 @@ def number_in(payload: bytes) -> int:
 async def send_all(
     gateway: ApnsGateway, pushes: Iterable[Push], concurrency: int | None = None
 ) -> list[tuple[Push, PushResult]]:
-    async def streamed() -> AsyncIterator[Push]:
+    async def stream() -> AsyncIterator[Push]:
         for push in pushes:
             yield push
 
-    async with aclosing(gateway.send_all(streamed(), concurrency)) as verdicts:
-        return [found async for found in verdicts]
+    async with aclosing(gateway.send_all(stream(), concurrency)) as results:
+        return [item async for item in results]

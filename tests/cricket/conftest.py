@@ -23,7 +23,12 @@ from tally.store.api import Engine
 from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
-from tests.cricket.activities_harness import Ground, Stadium, open_ground, open_stadium
+from tests.cricket.activities_harness import (
+    ActivitiesHarness,
+    SharedApns,
+    open_activities_harness,
+    open_shared_apns,
+)
 from tests.store.emulators import engines, given_engine, given_url, local_engine
 
 LogText: TypeAlias = Callable[[], str]
@@ -76,13 +81,13 @@ def store(engine: Engine, clock: ManualClock) -> Store:
 
 
 @pytest.fixture(scope="session")
-async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ground]:
-    """A push service for the tests of the life of Live Activities, on a clock that only goes on."""
-    async with open_ground(tmp_path_factory.mktemp("ground")) as opened:
+async def shared_apns(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedApns]:
+    """An APNs simulator for all tests of Live Activities, on a clock that only advances."""
+    async with open_shared_apns(tmp_path_factory.mktemp("apns")) as opened:
         yield opened
 
 
 @pytest.fixture
-async def stadium(tmp_path: Path, ground: Ground) -> AsyncIterator[Stadium]:
-    async with open_stadium(tmp_path, ground) as opened:
+async def harness(tmp_path: Path, shared_apns: SharedApns) -> AsyncIterator[ActivitiesHarness]:
+    async with open_activities_harness(tmp_path, shared_apns) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""The bodies of pushes: what ActivityKit wants in them, and never a byte too many."""
+"""Payloads have the fields that ActivityKit requires and never exceed the limits of APNs."""
 
 import json
 from typing import Any
@@ -33,8 +33,8 @@ def aps(payload: bytes) -> dict[str, Any]:
     return found
 
 
-def test_a_start_carries_the_attributes_an_alert_and_asks_for_a_token() -> None:
-    """All that a device needs to create an activity by itself."""
+def test_a_start_has_attributes_an_alert_and_requests_a_token() -> None:
+    """A device creates an activity from these fields alone."""
     payload = start_payload(
         timestamp=100,
         content={"score": "12/1"},
@@ -57,7 +57,7 @@ def test_a_start_carries_the_attributes_an_alert_and_asks_for_a_token() -> None:
     }
 
 
-def test_a_start_with_a_channel_subscribes_to_it_instead_of_asking_for_a_token() -> None:
+def test_a_start_with_a_channel_subscribes_instead_of_requesting_a_token() -> None:
     payload = start_payload(
         timestamp=1, content={}, attributes_type="M", attributes={}, alert=ALERT, channel_id="abc=="
     )
@@ -65,7 +65,7 @@ def test_a_start_with_a_channel_subscribes_to_it_instead_of_asking_for_a_token()
     assert "input-push-token" not in aps(payload)
 
 
-def test_an_update_has_nothing_that_was_not_given() -> None:
+def test_an_update_has_only_the_given_fields() -> None:
     assert aps(update_payload(timestamp=5, content={"a": 1})) == {
         "timestamp": 5,
         "event": "update",
@@ -73,7 +73,7 @@ def test_an_update_has_nothing_that_was_not_given() -> None:
     }
 
 
-def test_an_end_says_when_it_is_to_go_away() -> None:
+def test_an_end_has_its_dismissal_date() -> None:
     assert aps(end_payload(timestamp=5, content={"a": 1}, dismiss_at=9)) == {
         "timestamp": 5,
         "event": "end",
@@ -83,7 +83,7 @@ def test_an_end_says_when_it_is_to_go_away() -> None:
     assert "dismissal-date" not in aps(end_payload(timestamp=5, content={}))
 
 
-def test_a_notification_carries_what_the_app_wants_beside_aps() -> None:
+def test_a_notification_has_extra_fields_for_the_app() -> None:
     payload = json.loads(
         notification_payload(
             Alert("Toss", "India bat", None), thread_id="match-7", extra={"matchId": "7"}
@@ -98,14 +98,16 @@ def test_a_notification_carries_what_the_app_wants_beside_aps() -> None:
 @pytest.mark.parametrize(
     ("to_channel", "limit"), [(False, MAX_PAYLOAD_BYTES), (True, MAX_BROADCAST_BYTES)]
 )
-def test_a_payload_that_is_too_large_is_refused_with_its_size(to_channel: bool, limit: int) -> None:
-    """Apple would refuse it with 413, for every device."""
+def test_a_payload_that_is_too_large_is_rejected_with_its_size(
+    to_channel: bool, limit: int
+) -> None:
+    """APNs would respond with 413 for every device."""
     with pytest.raises(PayloadTooLarge, match=f"at most {limit}") as caught:
         update_payload(timestamp=1, content={"text": "x" * limit}, to_channel=to_channel)
     assert caught.value.details["limit"] == limit
 
 
-def test_attributes_beyond_their_share_are_refused() -> None:
+def test_attributes_beyond_their_limit_are_rejected() -> None:
     with pytest.raises(PayloadTooLarge, match="attributes"):
         start_payload(
             timestamp=1,
@@ -116,20 +118,20 @@ def test_attributes_beyond_their_share_are_refused() -> None:
         )
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_content_that_is_not_json_is_rejected() -> None:
     with pytest.raises(Invalid, match="JSON"):
         update_payload(timestamp=1, content={"text": "\ud800"})
 
 
 @given(title=TEXTS, body=TEXTS, text=TEXTS)
-def test_content_that_fits_its_room_fits_with_any_alert(title: str, body: str, text: str) -> None:
-    """Whatever the alert says, a display state within the room makes a payload that Apple takes."""
+def test_content_within_its_limit_fits_with_any_alert(title: str, body: str, text: str) -> None:
+    """The payload of a display state within the limit is never too large."""
     alert = Alert(title, body)
     for kind in ("start", "update", "end", "broadcast"):
         content = {"text": text, "filled": ""}
-        room = max_content_bytes(kind) - content_size(content)
-        content["filled"] = "x" * room if room > 0 else ""
-        content["text"] = text if room >= 0 else ""
+        free = max_content_bytes(kind) - content_size(content)
+        content["filled"] = "x" * free if free > 0 else ""
+        content["text"] = text if free >= 0 else ""
         assert content_size(content) <= max_content_bytes(kind)
         payload = {
             "start": lambda c: start_payload(
@@ -168,15 +170,14 @@ def test_content_that_fits_its_room_fits_with_any_alert(title: str, body: str, t
 
 
 @given(st.text(min_size=1, max_size=40))
-def test_short_alerts_are_not_touched(text: str) -> None:
+def test_short_alerts_are_not_truncated(text: str) -> None:
     shown = aps(update_payload(timestamp=1, content={}, alert=Alert("t", text[:50])))["alert"][
         "body"
     ]
     assert shown == text[:50]
 
 
-def test_a_long_text_is_cut_between_characters_and_marked() -> None:
-    """No half of a letter, and a person sees that something is missing."""
+def test_a_long_text_is_truncated_between_characters_with_an_ellipsis() -> None:
     shown = aps(update_payload(timestamp=1, content={}, alert=Alert("é" * 500, "x")))["alert"][
         "title"
     ]

@@ -1,4 +1,4 @@
-"""The provider's token: good for Apple at any moment, and never changed too often."""
+"""Provider tokens are always valid and never change too often."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -26,7 +26,7 @@ def provider(clock: ManualClock) -> ProviderToken:
     return ProviderToken(Secret(KEY.pem), KEY.key_id, KEY.team_id, clock)
 
 
-def judge(clock: ManualClock) -> ProviderTokenVerifier:
+def verifier(clock: ManualClock) -> ProviderTokenVerifier:
     providers = ProviderTokenVerifier(clock)
     providers.allow(KEY, PRIVATE)  # type: ignore[arg-type]
     return providers
@@ -45,24 +45,24 @@ def test_the_token_names_the_key_and_the_team_and_is_signed_with_es256() -> None
 
 
 @pytest.mark.parametrize("started", range(0, 60, 13))
-async def test_over_a_day_apple_never_has_a_reason_to_refuse(started: int) -> None:
-    """Asked every minute, whenever it was started: never older than an hour, never a new one within 20 minutes."""
+async def test_every_token_of_a_day_is_accepted(started: int) -> None:
+    """No token is older than an hour, and none is issued within 20 minutes of the last one."""
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=started, seconds=13))
-    token, apple = provider(clock), judge(clock)
+    token, verifying = provider(clock), verifier(clock)
     for _ in range(24 * 60):
-        assert apple.verify(token.header().encode()) is None
+        assert verifying.verify(token.header().encode()) is None
         await clock.advance(MINUTE)
 
 
-async def test_instances_and_restarts_use_one_and_the_same_token() -> None:
-    """So that several of them do not look to Apple like one that changes its token all the time."""
+async def test_instances_and_restarts_use_the_same_token() -> None:
+    """APNs would take different tokens for too many token updates."""
     clock = ManualClock(datetime(2026, 1, 1, 10, 2, tzinfo=UTC))
     first = provider(clock).header()
     await clock.advance(20 * MINUTE)
     assert provider(clock).header() == first
 
 
-async def test_a_token_that_apple_calls_expired_is_renewed_but_not_twice_in_20_minutes() -> None:
+async def test_an_expired_token_is_renewed_but_not_twice_within_20_minutes() -> None:
     clock = ManualClock(datetime(2026, 1, 1, 10, 2, tzinfo=UTC))
     token = provider(clock)
     first = token.header()
@@ -77,28 +77,28 @@ async def test_a_token_that_apple_calls_expired_is_renewed_but_not_twice_in_20_m
     assert token.header() == second
 
 
-async def test_after_too_many_updates_the_earlier_token_is_used_again() -> None:
-    """As after a restart just when a new one was due: Apple knows the one from before."""
+async def test_after_too_many_updates_the_previous_token_is_used() -> None:
+    """As after a restart when a new token is due: APNs knows the previous one."""
     clock = ManualClock(datetime(2026, 1, 1, 10, 29, tzinfo=UTC))
-    earlier, apple = provider(clock).header(), judge(clock)
-    assert apple.verify(earlier.encode()) is None
+    earlier, verifying = provider(clock).header(), verifier(clock)
+    assert verifying.verify(earlier.encode()) is None
     await clock.advance(2 * MINUTE)
     restarted = provider(clock)
-    assert apple.verify(restarted.header().encode()) == (429, "TooManyProviderTokenUpdates")
+    assert verifying.verify(restarted.header().encode()) == (429, "TooManyProviderTokenUpdates")
     later = restarted.header()
     restarted.too_new(later)
     assert restarted.header() == earlier
-    assert apple.verify(restarted.header().encode()) is None
+    assert verifying.verify(restarted.header().encode()) is None
     restarted.too_new(earlier)
     assert restarted.header() == later
 
 
-async def test_a_token_gone_back_to_is_not_kept_beyond_its_hour() -> None:
+async def test_a_previous_token_is_not_used_beyond_its_hour() -> None:
     clock = ManualClock(datetime(2026, 1, 1, 10, 20, tzinfo=UTC))
-    token, apple = provider(clock), judge(clock)
+    token, verifying = provider(clock), verifier(clock)
     token.too_new(token.header())
     for _ in range(120):
-        assert apple.verify(token.header().encode()) != (403, "ExpiredProviderToken")
+        assert verifying.verify(token.header().encode()) != (403, "ExpiredProviderToken")
         await clock.advance(MINUTE)
 
 
@@ -112,7 +112,7 @@ def other_curve() -> str:
     ["not a key, but as long as one would be", KEY.pem[:120], other_curve()],
     ids=["text", "half", "curve"],
 )
-def test_a_wrong_key_is_told_by_the_name_of_its_setting_and_without_its_content(pem: str) -> None:
+def test_an_invalid_key_is_reported_with_its_setting_and_without_its_content(pem: str) -> None:
     with pytest.raises(SettingsError, match="TALLY_CRICKET_APNS_KEY must be") as caught:
         ProviderToken(Secret(pem), "k", "t", ManualClock())
     assert pem[28:60] not in str(caught.value)

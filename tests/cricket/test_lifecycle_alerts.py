@@ -1,4 +1,4 @@
-"""Before the match and at the toss: everybody who follows is told once, on each device, however many instances there are."""
+"""Followers are notified of the start and the toss once per device, by any number of instances."""
 
 import asyncio
 import json
@@ -10,24 +10,26 @@ from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs,
 from tally.cricket.model.records import Fixture, format_start_time
 from tally.cricket.repository.leagues import LeagueRepository
 from tests.cricket import made_up
-from tests.cricket.activities_harness import Phone, Stadium
+from tests.cricket.activities_harness import ActivitiesHarness, Phone
 
 
-async def coming(stadium: Stadium, minutes: int = 20, *, is_active: bool = True) -> Fixture:
-    """A match that starts so many minutes from now."""
+async def upcoming_match(
+    harness: ActivitiesHarness, minutes: int = 20, *, is_active: bool = True
+) -> Fixture:
+    """Return a match that starts in so many minutes."""
     league = made_up.league(active=is_active)
-    await LeagueRepository(stadium.store).put(league)
-    return await stadium.match(
+    await LeagueRepository(harness.store).put(league)
+    return await harness.match(
         league_code=league.code,
-        start_time=format_start_time(stadium.clock.milliseconds() + minutes * 60_000),
+        start_time=format_start_time(harness.clock.milliseconds() + minutes * 60_000),
         status=MatchStatus.NOT_STARTED,
         live_updated_at=None,
     )
 
 
-def told(stadium: Stadium, phone: Phone) -> list[str]:
-    """What the phone was told, in words."""
-    return [aps["alert"]["body"] for aps in stadium.pushed(phone.device_token)]
+def alerts_on(harness: ActivitiesHarness, phone: Phone) -> list[str]:
+    """Return the texts of the notifications on a phone."""
+    return [aps["alert"]["body"] for aps in harness.pushed(phone.device_token)]
 
 
 def feed(fixture: Fixture, toss: Toss | None, overs: int | None = None) -> MatchFeed:
@@ -53,66 +55,73 @@ def feed(fixture: Fixture, toss: Toss | None, overs: int | None = None) -> Match
     )
 
 
-async def test_followers_are_told_half_an_hour_before_the_start(stadium: Stadium) -> None:
-    """Once, on each device, as a notification that says which match; not those of a match that is further away."""
+async def test_followers_are_notified_half_an_hour_before_the_start(
+    harness: ActivitiesHarness,
+) -> None:
+    """Each device gets one notification that names the match.
+
+    Later matches and inactive leagues are skipped.
+    """
     soon, later, inactive = (
-        await coming(stadium),
-        await coming(stadium, 40),
-        await coming(stadium, is_active=False),
+        await upcoming_match(harness),
+        await upcoming_match(harness, 40),
+        await upcoming_match(harness, is_active=False),
     )
-    _, phones = await stadium.follower(soon, 2)
-    others = [(await stadium.follower(fixture))[1][0] for fixture in (later, inactive)]
-    instance = stadium.instance()
+    _, phones = await harness.follower(soon, 2)
+    others = [(await harness.follower(fixture))[1][0] for fixture in (later, inactive)]
+    instance = harness.instance()
     for _ in range(3):
         await instance.prematch.run()
-        await stadium.clock.advance(60)
-    assert [told(stadium, phone) for phone in phones] == [["Starts in 20 minutes"]] * 2
-    assert [told(stadium, phone) for phone in others] == [[], []]
-    [seen] = stadium.apple.sim.log.for_target(phones[0].device_token)
-    assert (seen.push_type, seen.collapse_id) == ("alert", f"prematch-{soon.match_id}")
-    assert json.loads(seen.payload)["matchId"] == soon.match_id
-    await stadium.clock.advance(8 * 60)
+        await harness.clock.advance(60)
+    assert [alerts_on(harness, phone) for phone in phones] == [["Starts in 20 minutes"]] * 2
+    assert [alerts_on(harness, phone) for phone in others] == [[], []]
+    [entry] = harness.apns.simulator.log.for_target(phones[0].device_token)
+    assert (entry.push_type, entry.collapse_id) == ("alert", f"prematch-{soon.match_id}")
+    assert json.loads(entry.payload)["matchId"] == soon.match_id
+    await harness.clock.advance(8 * 60)
     await instance.prematch.run()
-    assert told(stadium, others[0]) == ["Starts in 29 minutes"]
+    assert alerts_on(harness, others[0]) == ["Starts in 29 minutes"]
 
 
-async def test_who_follows_late_is_told_all_the_same(stadium: Stadium) -> None:
-    """And who has no device yet is told when they have one."""
-    fixture = await coming(stadium)
-    follow, _ = await stadium.follower(fixture, 0)
-    instance = stadium.instance()
+async def test_a_late_follower_is_notified(harness: ActivitiesHarness) -> None:
+    """A follower without a device is notified after registering one."""
+    fixture = await upcoming_match(harness)
+    follow, _ = await harness.follower(fixture, 0)
+    instance = harness.instance()
     await instance.prematch.run()
-    await stadium.clock.advance(60)
-    phone = await stadium.phone(follow.user_id)
-    _, [late] = await stadium.follower(fixture)
+    await harness.clock.advance(60)
+    phone = await harness.phone(follow.user_id)
+    _, [late] = await harness.follower(fixture)
     await instance.prematch.run()
-    assert [told(stadium, each) for each in (phone, late)] == [["Starts in 19 minutes"]] * 2
+    assert [alerts_on(harness, device) for device in (phone, late)] == [
+        ["Starts in 19 minutes"]
+    ] * 2
 
 
-async def test_three_instances_tell_everybody_once(stadium: Stadium) -> None:
-    """At the same time, one after the other, and after a restart."""
-    fixture = await coming(stadium)
-    phones = [(await stadium.follower(fixture))[1][0] for _ in range(20)]
-    instances = [stadium.instance(f"instance-{number}") for number in range(3)]
+async def test_three_instances_notify_each_follower_once(harness: ActivitiesHarness) -> None:
+    """Concurrently, one after the other, and after a restart."""
+    fixture = await upcoming_match(harness)
+    phones = [(await harness.follower(fixture))[1][0] for _ in range(20)]
+    instances = [harness.instance(f"instance-{number}") for number in range(3)]
     await asyncio.gather(*(instance.prematch.notify(fixture) for instance in instances))
     await asyncio.gather(*(instance.prematch.run() for instance in instances))
-    await stadium.instance("restarted").prematch.run()
-    assert [told(stadium, phone) for phone in phones] == [["Starts in 20 minutes"]] * 20
+    await harness.instance("restarted").prematch.run()
+    assert [alerts_on(harness, phone) for phone in phones] == [["Starts in 20 minutes"]] * 20
 
 
-async def test_a_device_that_is_gone_is_forgotten(stadium: Stadium) -> None:
-    """APNs does not know its token: it is not tried again, and the other device was told."""
-    fixture = await coming(stadium)
-    _, [gone, phone] = await stadium.follower(fixture, 2)
-    stadium.apple.sim.devices.retire(gone.device_token)
-    await stadium.instance().prematch.run()
-    assert told(stadium, phone) == ["Starts in 20 minutes"]
-    left = await stadium.devices.of_user(phone.user_id, stadium.clock.seconds())
-    assert [device.device_id for device in left] == [phone.device_id]
+async def test_a_device_with_an_invalid_token_is_deleted(harness: ActivitiesHarness) -> None:
+    """The other device of the user is notified."""
+    fixture = await upcoming_match(harness)
+    _, [gone, phone] = await harness.follower(fixture, 2)
+    harness.apns.simulator.devices.retire(gone.device_token)
+    await harness.instance().prematch.run()
+    assert alerts_on(harness, phone) == ["Starts in 20 minutes"]
+    remaining = await harness.devices.of_user(phone.user_id, harness.clock.seconds())
+    assert [device.device_id for device in remaining] == [phone.device_id]
 
 
 @pytest.mark.parametrize(
-    ("toss", "words"),
+    ("toss", "text"),
     [
         (Toss("1", "batting"), "Lions won the toss and chose to bat"),
         (Toss("2", "bowling"), "Tigers won the toss and chose to bowl"),
@@ -120,47 +129,50 @@ async def test_a_device_that_is_gone_is_forgotten(stadium: Stadium) -> None:
         (Toss("7", "batting"), "The toss was won by the side that chose to bat"),
     ],
 )
-async def test_the_toss_is_told_once(stadium: Stadium, toss: Toss, words: str) -> None:
-    """By the first poll that has it, however many polls and instances follow."""
-    fixture = await coming(stadium)
-    phones = [(await stadium.follower(fixture))[1][0] for _ in range(5)]
-    instances = [stadium.instance(f"instance-{number}") for number in range(3)]
+async def test_followers_are_notified_of_the_toss_once(
+    harness: ActivitiesHarness, toss: Toss, text: str
+) -> None:
+    """The first poll with the toss notifies them, however many polls and instances follow."""
+    fixture = await upcoming_match(harness)
+    phones = [(await harness.follower(fixture))[1][0] for _ in range(5)]
+    instances = [harness.instance(f"instance-{number}") for number in range(3)]
     await instances[0].toss.check(feed(fixture, None))
-    assert [told(stadium, phone) for phone in phones] == [[]] * 5
+    assert [alerts_on(harness, phone) for phone in phones] == [[]] * 5
     for _ in range(2):
         await asyncio.gather(*(instance.toss.check(feed(fixture, toss)) for instance in instances))
-    assert [told(stadium, phone) for phone in phones] == [[words]] * 5
-    noted = await stadium.fixtures.get(fixture.match_id)
-    assert noted is not None
-    assert noted.toss_notified_at == stadium.clock.milliseconds()
+    assert [alerts_on(harness, phone) for phone in phones] == [[text]] * 5
+    updated = await harness.fixtures.get(fixture.match_id)
+    assert updated is not None
+    assert updated.toss_notified_at == harness.clock.milliseconds()
 
 
-async def test_a_toss_that_is_long_ago_is_no_news(stadium: Stadium) -> None:
-    """With ten overs gone nobody is told; that it was thought of is noted.
-
-    An unknown match is passed over.
-    """
-    fixture = await coming(stadium)
-    _, [phone] = await stadium.follower(fixture)
-    instance = stadium.instance()
+async def test_an_old_toss_is_not_notified(harness: ActivitiesHarness) -> None:
+    """After ten overs only the fixture is marked. An unknown match is ignored."""
+    fixture = await upcoming_match(harness)
+    _, [phone] = await harness.follower(fixture)
+    instance = harness.instance()
     toss = Toss("1", "batting")
     await instance.toss.check(feed(replace(fixture, match_id=made_up.number()), toss))
     await instance.toss.check(feed(fixture, toss, overs=10))
-    assert told(stadium, phone) == []
-    noted = await stadium.fixtures.get(fixture.match_id)
-    assert noted is not None
-    assert noted.toss_notified_at is not None
-    early = await coming(stadium)
-    _, [phone] = await stadium.follower(early)
+    assert alerts_on(harness, phone) == []
+    updated = await harness.fixtures.get(fixture.match_id)
+    assert updated is not None
+    assert updated.toss_notified_at is not None
+    early = await upcoming_match(harness)
+    _, [phone] = await harness.follower(early)
     await instance.toss.check(feed(early, toss, overs=2))
-    assert told(stadium, phone) == ["Lions won the toss and chose to bat"]
+    assert alerts_on(harness, phone) == ["Lions won the toss and chose to bat"]
 
 
-async def test_the_start_and_the_toss_are_two_things(stadium: Stadium) -> None:
-    """To be told of the one says nothing of the other."""
-    fixture = await coming(stadium)
-    _, [phone] = await stadium.follower(fixture)
-    instance = stadium.instance()
+async def test_the_start_and_the_toss_are_separate_notifications(
+    harness: ActivitiesHarness,
+) -> None:
+    fixture = await upcoming_match(harness)
+    _, [phone] = await harness.follower(fixture)
+    instance = harness.instance()
     await instance.prematch.run()
     await instance.toss.check(feed(fixture, Toss("1", "batting")))
-    assert told(stadium, phone) == ["Starts in 20 minutes", "Lions won the toss and chose to bat"]
+    assert alerts_on(harness, phone) == [
+        "Starts in 20 minutes",
+        "Lions won the toss and chose to bat",
+    ]

@@ -1,4 +1,4 @@
-"""The orchestrator: matches that go live are started on every follower's device once, healed, and handed on."""
+"""The orchestrator starts each live match once per device, repairs it and takes it over."""
 
 import asyncio
 from dataclasses import replace
@@ -7,28 +7,28 @@ from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, EndReason, PollerState, PushTarget
 from tally.cricket.service.activities.sweeps import PAGE_SIZE
 from tally.sim.apns.devices import TokenKind
-from tests.cricket.activities_harness import Stadium
+from tests.cricket.activities_harness import ActivitiesHarness
 from tests.cricket.conftest import LogText
 
 PENDING, ACTIVE, ENDED = ActivityStatus.PENDING, ActivityStatus.ACTIVE, ActivityStatus.ENDED
 CYCLE = 30
 
 
-async def test_a_match_that_goes_live_is_started_on_every_device_of_every_follower(
-    stadium: Stadium,
+async def test_a_match_that_goes_live_starts_on_every_device_of_every_follower(
+    harness: ActivitiesHarness,
 ) -> None:
-    """Once, with all that the app needs; and the record of the match is made."""
-    fixture = await stadium.match(live_updated_at=None)
-    followers = [await stadium.follower(fixture, phones) for phones in (1, 2, 0)]
-    instance = stadium.instance()
+    """Each start is sent once and complete, and the match record is created."""
+    fixture = await harness.match(live_updated_at=None)
+    followers = [await harness.follower(fixture, phones) for phones in (1, 2, 0)]
+    instance = harness.instance()
     await instance.orchestrator.run()
-    assert stadium.apple.sim.log.total == 0
-    await stadium.fixtures.update(fixture.match_id, live_updated_at=stadium.clock.milliseconds())
+    assert harness.apns.simulator.log.total == 0
+    await harness.fixtures.update(fixture.match_id, live_updated_at=harness.clock.milliseconds())
     for _ in range(2):
         await instance.orchestrator.run()
-    phones = [phone for _, theirs in followers for phone in theirs]
+    phones = [phone for _, owned in followers for phone in owned]
     for phone in phones:
-        [aps] = stadium.pushed(phone.start_token)
+        [aps] = harness.pushed(phone.start_token)
         assert (aps["event"], aps["attributes-type"], aps["input-push-token"]) == (
             "start",
             "CricketMatchAttributes",
@@ -40,271 +40,286 @@ async def test_a_match_that_goes_live_is_started_on_every_device_of_every_follow
             "title": "Lions v Tigers",
         }
         assert aps["alert"]["title"] == "Lions v Tigers"
-        assert await stadium.status(fixture, phone) is PENDING
-    assert stadium.apple.sim.log.accepted == len(phones) == 3
-    match = await stadium.matches.get(fixture.match_id)
+        assert await harness.status(fixture, phone) is PENDING
+    assert harness.apns.simulator.log.accepted == len(phones) == 3
+    match = await harness.matches.get(fixture.match_id)
     assert match is not None
     assert (match.poller_state, match.owner) == (PollerState.POLLING, "instance-1")
 
 
-async def test_followers_see_the_match_from_their_side(stadium: Stadium) -> None:
-    """The start shows what the side sees."""
-    fixture = await stadium.match()
-    _, [phone] = await stadium.follower(fixture, team_id="2")
-    await stadium.instance().orchestrator.run()
-    [aps] = stadium.pushed(phone.start_token)
+async def test_the_start_displays_the_view_of_the_followers_team(
+    harness: ActivitiesHarness,
+) -> None:
+    fixture = await harness.match()
+    _, [phone] = await harness.follower(fixture, team_id="2")
+    await harness.instance().orchestrator.run()
+    [aps] = harness.pushed(phone.start_token)
     assert (aps["attributes"]["teamId"], aps["content-state"]["view"]) == ("2", "2")
 
 
-async def test_who_is_on_a_side_that_no_longer_plays_sees_the_match_from_no_side(
-    stadium: Stadium,
+async def test_a_team_that_no_longer_plays_falls_back_to_the_neutral_view(
+    harness: ActivitiesHarness,
 ) -> None:
-    """The fixture was changed after they followed; the others are not held up."""
-    fixture = await stadium.match()
-    _, [odd] = await stadium.follower(fixture, team_id="99")
-    _, [other] = await stadium.follower(fixture, team_id="1")
-    await stadium.instance().orchestrator.run()
+    """The fixture changed after the follow; other followers are not affected."""
+    fixture = await harness.match()
+    _, [outsider] = await harness.follower(fixture, team_id="99")
+    _, [other] = await harness.follower(fixture, team_id="1")
+    await harness.instance().orchestrator.run()
     views = [
-        stadium.pushed(phone.start_token)[0]["content-state"]["view"] for phone in (odd, other)
+        harness.pushed(phone.start_token)[0]["content-state"]["view"] for phone in (outsider, other)
     ]
     assert views == ["neutral", "1"]
 
 
-async def test_after_a_restart_what_is_missing_is_made_up_for_and_nothing_comes_twice(
-    stadium: Stadium,
+async def test_after_a_restart_only_missing_activities_are_started(
+    harness: ActivitiesHarness,
 ) -> None:
-    """The match was live all the time; one follower was started before, the other one is found now."""
-    fixture = await stadium.match()
-    _, [before] = await stadium.follower(fixture)
-    await stadium.instance("before").orchestrator.run()
-    await stadium.runs(stadium.instance(), fixture, before)
-    _, [after] = await stadium.follower(fixture)
-    await stadium.clock.advance(CYCLE)
-    await stadium.instance("after").orchestrator.run()
-    assert [stadium.events(phone.start_token) for phone in (before, after)] == [
+    """The match was live all the time: one follower was started before, the other one is new."""
+    fixture = await harness.match()
+    _, [before] = await harness.follower(fixture)
+    await harness.instance("before").orchestrator.run()
+    await harness.register_activity(harness.instance(), fixture, before)
+    _, [after] = await harness.follower(fixture)
+    await harness.clock.advance(CYCLE)
+    await harness.instance("after").orchestrator.run()
+    assert [harness.events(phone.start_token) for phone in (before, after)] == [
         ["start"],
         ["start"],
     ]
-    assert await stadium.status(fixture, before) is ACTIVE
-    match = await stadium.matches.get(fixture.match_id)
+    assert await harness.status(fixture, before) is ACTIVE
+    match = await harness.matches.get(fixture.match_id)
     assert match is not None
     assert match.owner == "before"
 
 
-async def test_three_instances_at_once_start_each_device_once(stadium: Stadium) -> None:
-    """Whether they meet at the lock of the match or not."""
-    fixture = await stadium.match()
-    phones = [(await stadium.follower(fixture))[1][0] for _ in range(20)]
-    instances = [stadium.instance(f"instance-{number}") for number in range(3)]
+async def test_three_concurrent_instances_start_each_device_once(
+    harness: ActivitiesHarness,
+) -> None:
+    """With and without the lock of the match."""
+    fixture = await harness.match()
+    phones = [(await harness.follower(fixture))[1][0] for _ in range(20)]
+    instances = [harness.instance(f"instance-{number}") for number in range(3)]
     await asyncio.gather(*(instance.orchestrator.run() for instance in instances))
-    assert [stadium.events(phone.start_token) for phone in phones] == [["start"]] * 20
-    other = await stadium.match()
-    phones = [(await stadium.follower(other))[1][0] for _ in range(20)]
-    # As if each had the lock, which is what a long pause of an instance amounts to.
+    assert [harness.events(phone.start_token) for phone in phones] == [["start"]] * 20
+    other = await harness.match()
+    phones = [(await harness.follower(other))[1][0] for _ in range(20)]
+    # Without the lock, as after a long pause of an instance.
     await asyncio.gather(*(instance.orchestrator.process(other.match_id) for instance in instances))
-    assert [stadium.events(phone.start_token) for phone in phones] == [["start"]] * 20
+    assert [harness.events(phone.start_token) for phone in phones] == [["start"]] * 20
 
 
-async def test_a_crowd_is_seen_to_page_by_page(stadium: Stadium) -> None:
-    """Everybody is told of the start, started, and ended once, however many pages they fill."""
-    fixture = await stadium.match()
-    await stadium.crowd(fixture, PAGE_SIZE + 1)
-    instance, record = stadium.instance(), stadium.apple.sim.log
+async def test_many_followers_are_processed_page_by_page(harness: ActivitiesHarness) -> None:
+    """Each is notified, started and ended once, however many pages they fill."""
+    fixture = await harness.match()
+    await harness.crowd(fixture, PAGE_SIZE + 1)
+    instance, log = harness.instance(), harness.apns.simulator.log
     await instance.prematch.notify(fixture)
-    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE_SIZE + 1
-    record.clear()
+    assert len({entry.target for entry in log.entries}) == log.accepted == PAGE_SIZE + 1
+    log.clear()
     for _ in range(2):
         await instance.orchestrator.run()
-    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE_SIZE + 1
-    now = stadium.clock.milliseconds()
-    pending = [each async for each in stadium.activities.of_match(fixture.match_id, now)]
+    assert len({entry.target for entry in log.entries}) == log.accepted == PAGE_SIZE + 1
+    now = harness.clock.milliseconds()
+    pending = [activity async for activity in harness.activities.of_match(fixture.match_id, now)]
     tokens = [
-        replace(each, update_token=f"{number:0158x}ff") for number, each in enumerate(pending)
+        replace(activity, update_token=f"{number:0158x}ff")
+        for number, activity in enumerate(pending)
     ]
-    await asyncio.gather(*(stadium.activities.activate(each) for each in tokens))
-    record.clear()
-    await stadium.fixtures.update(fixture.match_id, status=MatchStatus.FINISHED)
+    await asyncio.gather(*(harness.activities.activate(activity) for activity in tokens))
+    log.clear()
+    await harness.fixtures.update(fixture.match_id, status=MatchStatus.FINISHED)
     await instance.orchestrator.run()
-    await stadium.clock.advance(60)
+    await harness.clock.advance(60)
     await instance.orchestrator.run()
-    assert len({seen.target for seen in record.entries}) == record.accepted == PAGE_SIZE + 1
-    left = [each.update_token async for each in stadium.activities.of_match(fixture.match_id, now)]
+    assert len({entry.target for entry in log.entries}) == log.accepted == PAGE_SIZE + 1
+    left = [
+        activity.update_token
+        async for activity in harness.activities.of_match(fixture.match_id, now)
+    ]
     assert left == [None] * (PAGE_SIZE + 1)
 
 
-async def test_a_killed_instance_leaves_its_match_to_another(stadium: Stadium) -> None:
-    """Within the time of its lock; whoever was started is not started again, and nobody is left out."""
-    fixture = await stadium.match()
-    phones = [(await stadium.follower(fixture))[1][0] for _ in range(30)]
-    record = stadium.apple.sim.log
-    dying = asyncio.create_task(stadium.instance("dying").orchestrator.process(fixture.match_id))
-    await record.wait_until(lambda seen: seen.accepted >= 5)
-    dying.cancel()
-    await asyncio.wait([dying])
-    heir = stadium.instance("heir")
-    # What was claimed and not sent is due again after a minute.
+async def test_another_instance_continues_the_match_of_a_killed_one(
+    harness: ActivitiesHarness,
+) -> None:
+    """Started devices are not started again, and none is missing."""
+    fixture = await harness.match()
+    phones = [(await harness.follower(fixture))[1][0] for _ in range(30)]
+    log = harness.apns.simulator.log
+    killed = asyncio.create_task(harness.instance("killed").orchestrator.process(fixture.match_id))
+    await log.wait_until(lambda log: log.accepted >= 5)
+    killed.cancel()
+    await asyncio.wait([killed])
+    successor = harness.instance("successor")
+    # A start that was claimed but not sent is due again after a minute.
     for _ in range(3):
-        await stadium.clock.advance(CYCLE)
-        await heir.orchestrator.run()
-    starts = [stadium.events(phone.start_token) for phone in phones]
-    assert all(each for each in starts)
+        await harness.clock.advance(CYCLE)
+        await successor.orchestrator.run()
+    starts = [harness.events(phone.start_token) for phone in phones]
+    assert all(starts)
     for phone in phones:
-        await stadium.runs(heir, fixture, phone)
-    await stadium.clock.advance(600)
-    before = record.accepted
-    await heir.orchestrator.run()
-    assert record.accepted == before
+        await harness.register_activity(successor, fixture, phone)
+    await harness.clock.advance(600)
+    before = log.accepted
+    await successor.orchestrator.run()
+    assert log.accepted == before
 
 
-async def test_a_refused_token_is_healed_within_one_cycle(stadium: Stadium) -> None:
-    """While its owner still follows; and the new activity is registered like the first."""
-    fixture = await stadium.match()
-    instance = stadium.instance()
-    _, [phone] = await stadium.follower(fixture)
-    _, [gone] = await stadium.follower(fixture)
+async def test_an_invalid_token_is_repaired_within_one_cycle(harness: ActivitiesHarness) -> None:
+    """Only while its owner follows the match. The new activity is registered like the first."""
+    fixture = await harness.match()
+    instance = harness.instance()
+    _, [phone] = await harness.follower(fixture)
+    _, [gone] = await harness.follower(fixture)
     await instance.orchestrator.run()
-    tokens = [await stadium.runs(instance, fixture, each) for each in (phone, gone)]
-    for each, token in zip((phone, gone), tokens, strict=True):
+    tokens = [
+        await harness.register_activity(instance, fixture, device) for device in (phone, gone)
+    ]
+    for device, token in zip((phone, gone), tokens, strict=True):
         target = PushTarget(
             match_id=fixture.match_id,
-            user_id=each.user_id,
-            device_id=each.device_id,
+            user_id=device.user_id,
+            device_id=device.device_id,
             team_id="neutral",
             update_token=token,
         )
         assert await instance.activities.on_token_invalid(target)
         assert not await instance.activities.on_token_invalid(target)
-    await stadium.follows.unfollow(fixture.match_id, gone.user_id, stadium.clock.seconds())
-    ended = await stadium.shown(fixture, phone)
+    await harness.follows.unfollow(fixture.match_id, gone.user_id, harness.clock.seconds())
+    ended = await harness.shown(fixture, phone)
     assert ended is not None
     assert (ended.status, ended.end_reason) == (ENDED, EndReason.TOKEN_INVALID)
-    await stadium.clock.advance(CYCLE)
+    await harness.clock.advance(CYCLE)
     await instance.orchestrator.run()
-    assert [stadium.events(each.start_token) for each in (phone, gone)] == [
+    assert [harness.events(device.start_token) for device in (phone, gone)] == [
         ["start", "start"],
         ["start"],
     ]
-    await stadium.runs(instance, fixture, phone)
-    assert [await stadium.status(fixture, each) for each in (phone, gone)] == [ACTIVE, ENDED]
+    await harness.register_activity(instance, fixture, phone)
+    assert [await harness.status(fixture, device) for device in (phone, gone)] == [ACTIVE, ENDED]
 
 
-async def test_a_device_that_never_answers_is_not_flooded(stadium: Stadium) -> None:
-    """Starts become rare: each wait is twice as long as the one before."""
-    fixture = await stadium.match()
-    _, [phone] = await stadium.follower(fixture)
-    instance = stadium.instance()
+async def test_starts_to_a_silent_device_back_off(harness: ActivitiesHarness) -> None:
+    """Each wait is twice as long as the one before."""
+    fixture = await harness.match()
+    _, [phone] = await harness.follower(fixture)
+    instance = harness.instance()
     at: list[int] = []
     for cycle in range(66):
-        before = len(stadium.pushed(phone.start_token))
+        before = len(harness.pushed(phone.start_token))
         await instance.orchestrator.run()
-        at += [cycle * CYCLE] * (len(stadium.pushed(phone.start_token)) - before)
-        await stadium.clock.advance(CYCLE)
+        at += [cycle * CYCLE] * (len(harness.pushed(phone.start_token)) - before)
+        await harness.clock.advance(CYCLE)
     assert at == [0, 60, 180, 420, 900, 1_860]
 
 
-async def test_a_token_that_dies_again_and_again_is_started_less_and_less(stadium: Stadium) -> None:
-    """Healing at once is for what happens once."""
-    fixture = await stadium.match()
-    _, [phone] = await stadium.follower(fixture)
-    instance = stadium.instance()
+async def test_repeatedly_invalid_tokens_back_off(harness: ActivitiesHarness) -> None:
+    fixture = await harness.match()
+    _, [phone] = await harness.follower(fixture)
+    instance = harness.instance()
     for _ in range(40):
         await instance.orchestrator.run()
-        activity = await stadium.shown(fixture, phone)
+        activity = await harness.shown(fixture, phone)
         assert activity is not None
         if activity.status is PENDING:
-            await stadium.runs(instance, fixture, phone)
-            activity = await stadium.shown(fixture, phone)
+            await harness.register_activity(instance, fixture, phone)
+            activity = await harness.shown(fixture, phone)
             assert activity is not None
-            await stadium.activities.end(
-                activity, EndReason.TOKEN_INVALID, stadium.clock.milliseconds()
+            await harness.activities.end(
+                activity, EndReason.TOKEN_INVALID, harness.clock.milliseconds()
             )
-        await stadium.clock.advance(CYCLE)
-    assert len(stadium.pushed(phone.start_token)) == 6
+        await harness.clock.advance(CYCLE)
+    assert len(harness.pushed(phone.start_token)) == 6
 
 
-async def test_a_start_token_that_apple_does_not_know_is_forgotten(stadium: Stadium) -> None:
-    """No more starts for it; the next token that the app hands in is used."""
-    fixture = await stadium.match()
-    _, [phone] = await stadium.follower(fixture)
-    stadium.apple.sim.devices.retire(phone.start_token)
-    instance = stadium.instance()
+async def test_an_invalid_push_to_start_token_is_deleted(harness: ActivitiesHarness) -> None:
+    """No start is sent until the app registers a new token."""
+    fixture = await harness.match()
+    _, [phone] = await harness.follower(fixture)
+    harness.apns.simulator.devices.retire(phone.start_token)
+    instance = harness.instance()
     await instance.orchestrator.run()
-    [device] = await stadium.devices.of_user(phone.user_id, stadium.clock.seconds())
+    [device] = await harness.devices.of_user(phone.user_id, harness.clock.seconds())
     assert device.push_to_start_token is None
-    token = stadium.apple.sim.devices.issue(phone.device_id, TokenKind.START)
-    now = stadium.clock.milliseconds()
-    await stadium.devices.update_push_to_start(device, token, now, now // 1000 + 1000)
-    await stadium.clock.advance(600)
+    token = harness.apns.simulator.devices.issue(phone.device_id, TokenKind.START)
+    now = harness.clock.milliseconds()
+    await harness.devices.update_push_to_start(device, token, now, now // 1000 + 1000)
+    await harness.clock.advance(600)
     await instance.orchestrator.run()
-    assert stadium.events(token) == ["start"]
+    assert harness.events(token) == ["start"]
 
 
-async def test_an_activity_that_nobody_follows_any_more_is_ended(stadium: Stadium) -> None:
-    """A crash in the middle of an unfollow leaves nothing on the screen."""
-    fixture = await stadium.match()
-    instance = stadium.instance()
-    _, [phone] = await stadium.follower(fixture)
+async def test_an_activity_without_a_follow_is_ended(harness: ActivitiesHarness) -> None:
+    """A crash during an unfollow leaves nothing on the screen."""
+    fixture = await harness.match()
+    instance = harness.instance()
+    _, [phone] = await harness.follower(fixture)
     await instance.orchestrator.run()
-    token = await stadium.runs(instance, fixture, phone)
-    await stadium.follows.unfollow(fixture.match_id, phone.user_id, stadium.clock.seconds())
-    await stadium.clock.advance(CYCLE)
+    token = await harness.register_activity(instance, fixture, phone)
+    await harness.follows.unfollow(fixture.match_id, phone.user_id, harness.clock.seconds())
+    await harness.clock.advance(CYCLE)
     await instance.orchestrator.run()
-    assert stadium.events(token) == ["end"]
-    activity = await stadium.shown(fixture, phone)
+    assert harness.events(token) == ["end"]
+    activity = await harness.shown(fixture, phone)
     assert activity is not None
     assert (activity.end_reason, activity.update_token) == (EndReason.USER_UNFOLLOW, None)
 
 
-async def test_an_end_that_did_not_arrive_is_said_again(stadium: Stadium) -> None:
-    """The record says that the device does not know; after that it does."""
-    fixture = await stadium.match()
-    instance = stadium.instance()
-    _, [phone] = await stadium.follower(fixture)
+async def test_an_undelivered_end_is_sent_again(harness: ActivitiesHarness) -> None:
+    """The record keeps the token until the end is delivered."""
+    fixture = await harness.match()
+    instance = harness.instance()
+    _, [phone] = await harness.follower(fixture)
     await instance.orchestrator.run()
-    token = await stadium.runs(instance, fixture, phone)
-    activity = await stadium.shown(fixture, phone)
+    token = await harness.register_activity(instance, fixture, phone)
+    activity = await harness.shown(fixture, phone)
     assert activity is not None
-    await stadium.follows.unfollow(fixture.match_id, phone.user_id, stadium.clock.seconds())
-    # Marked, and then the program died.
-    await stadium.activities.end(activity, EndReason.USER_UNFOLLOW, stadium.clock.milliseconds())
+    await harness.follows.unfollow(fixture.match_id, phone.user_id, harness.clock.seconds())
+    # The activity is marked as ended, and then the process crashes.
+    await harness.activities.end(activity, EndReason.USER_UNFOLLOW, harness.clock.milliseconds())
     await instance.orchestrator.run()
-    assert stadium.events(token) == []
+    assert harness.events(token) == []
     for _ in range(3):
-        await stadium.clock.advance(CYCLE)
+        await harness.clock.advance(CYCLE)
         await instance.orchestrator.run()
-    assert stadium.events(token) == ["end"]
+    assert harness.events(token) == ["end"]
 
 
-async def test_a_match_that_nobody_renews_is_taken_over(stadium: Stadium) -> None:
-    """By one instance; as long as it is renewed it stays where it is."""
-    fixture = await stadium.match()
-    first, second = stadium.instance("first"), stadium.instance("second")
+async def test_a_match_record_that_is_not_refreshed_is_taken_over(
+    harness: ActivitiesHarness,
+) -> None:
+    """A record that is refreshed keeps its owner."""
+    fixture = await harness.match()
+    first, second = harness.instance("first"), harness.instance("second")
     await first.orchestrator.run()
-    await stadium.clock.advance(CYCLE)
-    assert await stadium.matches.renew(fixture.match_id, "first", stadium.clock.milliseconds())
+    await harness.clock.advance(CYCLE)
+    assert await harness.matches.renew(fixture.match_id, "first", harness.clock.milliseconds())
     await second.orchestrator.run()
-    match = await stadium.matches.get(fixture.match_id)
+    match = await harness.matches.get(fixture.match_id)
     assert match is not None
     assert match.owner == "first"
-    await stadium.clock.advance(CYCLE + 1)
+    await harness.clock.advance(CYCLE + 1)
     await second.orchestrator.run()
-    taken = await stadium.matches.get(fixture.match_id)
+    taken = await harness.matches.get(fixture.match_id)
     assert taken == replace(
         match,
         owner="second",
         version=match.version + 1,
-        last_updated_at=stadium.clock.milliseconds(),
+        last_updated_at=harness.clock.milliseconds(),
     )
 
 
-async def test_trouble_with_one_match_does_not_touch_the_others(
-    stadium: Stadium, log_text: LogText
+async def test_a_failing_match_does_not_affect_the_others(
+    harness: ActivitiesHarness, log_text: LogText
 ) -> None:
-    """The display state of one cannot be had; the followers of the other see theirs, and the log tells."""
-    broken, fine = await stadium.match(), await stadium.match()
-    stadium.contents[broken.match_id] = {"teams": 7}
-    _, [unlucky] = await stadium.follower(broken)
-    _, [lucky] = await stadium.follower(fine)
-    await stadium.instance().orchestrator.run()
-    assert [stadium.events(phone.start_token) for phone in (unlucky, lucky)] == [[], ["start"]]
+    """The display state of one match is broken; the failure is logged."""
+    broken, other = await harness.match(), await harness.match()
+    harness.contents[broken.match_id] = {"teams": 7}
+    _, [failing_phone] = await harness.follower(broken)
+    _, [other_phone] = await harness.follower(other)
+    await harness.instance().orchestrator.run()
+    assert [harness.events(phone.start_token) for phone in (failing_phone, other_phone)] == [
+        [],
+        ["start"],
+    ]
     assert "Match processing failed" in log_text()

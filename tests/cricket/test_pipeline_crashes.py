@@ -1,4 +1,4 @@
-"""A process may die between any two writes: no event is lost or told twice, and every device ends with the final state."""
+"""A crash between any two writes loses and repeats no event; every device gets the final state."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -33,49 +33,49 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engi
 
 
 def feeds(match_id: str) -> list[MatchFeed]:
-    made = []
+    result = []
     for first, second, status in POLLS:
         play = Play().innings(1, first)
         if second:
             play.innings(2, second)
-        made.append(msgspec.structs.replace(feed_of(play.balls, status), match_id=match_id))
-    return made
+        result.append(msgspec.structs.replace(feed_of(play.balls, status), match_id=match_id))
+    return result
 
 
-def told(events: tuple[KeyEvent, ...]) -> list[tuple[str, int, str, int]]:
+def event_keys(events: tuple[KeyEvent, ...]) -> list[tuple[str, int, str, int]]:
     return [(event.kind, event.innings, event.subject, event.ball_id) for event in events]
 
 
-async def play_through(
-    one: PipelineInstance,
+async def process_polls(
+    instance: PipelineInstance,
     scores: FakeScores,
     match_id: str,
     done: int = 0,
     crashing: CrashingEngine | None = None,
 ) -> int:
-    """Poll after poll from number `done` on; how many were over when the process died, or all."""
-    assert isinstance(one.clock, ManualClock)
+    """Process the polls from number `done` on; return how many completed before a crash."""
+    assert isinstance(instance.clock, ManualClock)
     for number, feed in enumerate(feeds(match_id)):
         if number >= done:
             scores.live_feeds[match_id] = feed
-            await one.clock.advance(2.5)
+            await instance.clock.advance(2.5)
             with contextlib.suppress(EngineCrashed):
-                await one.poll()
+                await instance.poll()
             if crashing is not None and crashing.has_crashed:
                 return number
     return len(POLLS)
 
 
-async def reference(engine: Engine, clock: ManualClock) -> list[tuple[str, int, str, int]]:
-    """The events of a run in which nobody dies."""
+async def expected_events(engine: Engine, clock: ManualClock) -> list[tuple[str, int, str, int]]:
+    """Return the events of a run without a crash."""
     match_id, scores, gateway = made_up.number(), FakeScores(clock), FakePushGateway()
-    async with open_instance(engine, clock, scores, gateway) as one:
-        await play_through(one, scores, match_id)
-        return told((await one.state(match_id)).published_events)
+    async with open_instance(engine, clock, scores, gateway) as instance:
+        await process_polls(instance, scores, match_id)
+        return event_keys((await instance.state(match_id)).published_events)
 
 
-def expect_good_pushes(gateway: FakePushGateway, token: str) -> None:
-    """Never an older state after a newer one, never two states with one timestamp, and the end at the end."""
+def expect_ordered_pushes(gateway: FakePushGateway, token: str) -> None:
+    """Timestamps never decrease, each belongs to one state, and the last push is the end."""
     pushes = gateway.pushes_to(token)
     stamps = [push.timestamp for push in pushes]
     assert stamps == sorted(stamps)
@@ -90,51 +90,55 @@ def expect_good_pushes(gateway: FakePushGateway, token: str) -> None:
 async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(
     engine: Engine, clock: ManualClock, after: bool
 ) -> None:
-    """Whoever comes next, when the lock has expired, ends where a run without a crash would."""
-    expected = await reference(engine, clock)
+    """After the lock expires, another instance reaches the state of a run without a crash."""
+    expected = await expected_events(engine, clock)
     for writes in range(MAX_WRITES):
         match_id, scores, gateway = made_up.number(), FakeScores(clock), FakePushGateway()
         crashing = CrashingEngine(engine, writes, after=after)
-        async with open_instance(engine, clock, scores, gateway, name="nobody") as before:
+        async with open_instance(engine, clock, scores, gateway, name="initial") as before:
             tokens = [await before.follow(match_id, made_up.name()) for _ in range(2)]
-        async with open_instance(crashing, clock, scores, gateway, name="doomed") as doomed:
-            done = await play_through(doomed, scores, match_id, 0, crashing)
-        await clock.advance(11)  # the lock is over
-        async with open_instance(engine, clock, scores, gateway, name="heir") as heir:
-            await play_through(heir, scores, match_id, min(done, len(POLLS) - 1))
-            assert told((await heir.state(match_id)).published_events) == expected
-            assert (await heir.record(match_id)).poller_state is PollerState.ENDED
+        async with open_instance(
+            crashing, clock, scores, gateway, name="crashing"
+        ) as crashing_instance:
+            done = await process_polls(crashing_instance, scores, match_id, 0, crashing)
+        await clock.advance(11)
+        async with open_instance(engine, clock, scores, gateway, name="successor") as successor:
+            await process_polls(successor, scores, match_id, min(done, len(POLLS) - 1))
+            assert event_keys((await successor.state(match_id)).published_events) == expected
+            assert (await successor.record(match_id)).poller_state is PollerState.ENDED
         for token in tokens:
-            expect_good_pushes(gateway, token)
+            expect_ordered_pushes(gateway, token)
         if not crashing.has_crashed:
             return
-    pytest.fail(f"the match takes more than {MAX_WRITES} writes")
+    pytest.fail(f"the match needs more than {MAX_WRITES} writes")
 
 
-async def test_a_process_that_dies_in_its_fan_out_leaves_the_rest_to_the_next(
+async def test_a_crash_during_the_fan_out_is_completed_by_another_instance(
     engine: Engine, clock: ManualClock
 ) -> None:
-    """The state that not everybody had is delivered again, and not to be taken for an older one."""
+    """The update is delivered again with the same timestamp."""
     match_id, scores, gateway = made_up.number(), FakeScores(clock), FakePushGateway()
     crashing = CrashingEngine(engine)
-    async with open_instance(crashing, clock, scores, gateway, name="doomed") as doomed:
-        tokens = [await doomed.follow(match_id, made_up.name()) for _ in range(1200)]
+    async with open_instance(
+        crashing, clock, scores, gateway, name="crashing"
+    ) as crashing_instance:
+        tokens = [await crashing_instance.follow(match_id, made_up.name()) for _ in range(1200)]
         scores.live_feeds[match_id] = feeds(match_id)[0]
 
-        def die_in_the_middle(_: object) -> None:
+        def crash_halfway(_: object) -> None:
             if len(gateway.pushes) == 100:
                 crashing.crash()
 
-        gateway.on_send = die_in_the_middle
-        await doomed.poll()
+        gateway.on_send = crash_halfway
+        await crashing_instance.poll()
     reached = len(gateway.pushes)
     assert 100 <= reached < 1200
     await clock.advance(11)
-    async with open_instance(engine, clock, scores, gateway, name="heir") as heir:
-        await heir.poll()
+    async with open_instance(engine, clock, scores, gateway, name="successor") as successor:
+        await successor.poll()
         assert len({push.timestamp for push in gateway.pushes}) == 1
         assert {push.token for push in gateway.pushes} == set(tokens)
         count = len(gateway.pushes)
         await clock.advance(2.5)
-        await heir.poll()
+        await successor.poll()
         assert len(gateway.pushes) == count

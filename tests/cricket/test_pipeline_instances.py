@@ -1,4 +1,4 @@
-"""Several instances on one store: each push once, each event once, and a dead instance's matches go on elsewhere."""
+"""Several instances on one store: each push and event once, and a takeover after a crash."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tests.cricket.pipeline_fakes import FakePushGateway, FakeScores
 from tests.cricket.pipeline_harness import open_cricket_engine, open_instance
 from tests.cricket.play import Play, feed_of
 
-WORDS = "1 4 W . 6 6 1 W 2 . 4 4 R 6 1 1 . 2 W 6".split()  # noqa: SIM905  (a ball is a word)
+BALLS = "1 4 W . 6 6 1 W 2 . 4 4 R 6 1 1 . 2 W 6".split()  # noqa: SIM905  (one word per ball)
 
 
 @pytest.fixture(scope="module")
@@ -26,74 +26,74 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engi
         yield opened
 
 
-def said(match_id: str, count: int) -> MatchFeed:
-    status = MatchStatus.FINISHED if count >= len(WORDS) else MatchStatus.IN_PLAY
+def make_feed(match_id: str, count: int) -> MatchFeed:
+    status = MatchStatus.FINISHED if count >= len(BALLS) else MatchStatus.IN_PLAY
     return msgspec.structs.replace(
-        feed_of(Play().innings(1, WORDS[:count]).balls, status), match_id=match_id
+        feed_of(Play().innings(1, BALLS[:count]).balls, status), match_id=match_id
     )
 
 
 @pytest.mark.parametrize("count", [2, 3])
-async def test_each_push_and_event_is_sent_once_by_one_of_them(
+async def test_each_push_and_event_is_sent_once(
     engine: Engine, clock: ManualClock, count: int
 ) -> None:
-    """All poll at once; whoever has the lock sees to the match, and the others leave it."""
+    """All instances poll concurrently; the holder of the lock processes the match."""
     scores, gateway = FakeScores(clock), FakePushGateway()
     matches = [made_up.number() for _ in range(4)]
     async with contextlib.AsyncExitStack() as stack:
-        all_of_them = [
+        instances = [
             await stack.enter_async_context(
                 open_instance(engine, clock, scores, gateway, name=f"instance {number}")
             )
             for number in range(count)
         ]
         tokens = {
-            match_id: await all_of_them[0].follow(match_id, made_up.name()) for match_id in matches
+            match_id: await instances[0].follow(match_id, made_up.name()) for match_id in matches
         }
-        for balls in range(1, len(WORDS) + 1):
+        for balls in range(1, len(BALLS) + 1):
             for match_id in matches:
-                scores.live_feeds[match_id] = said(match_id, balls)
+                scores.live_feeds[match_id] = make_feed(match_id, balls)
             await clock.advance(2.5)
-            await asyncio.gather(*(each.poll() for each in all_of_them))
+            await asyncio.gather(*(instance.poll() for instance in instances))
         for match_id, token in tokens.items():
             stamps = [push.timestamp for push in gateway.pushes_to(token)]
             assert stamps == sorted(set(stamps))
             assert gateway.pushes_to(token)[-1].event == "end"
-            memory = await all_of_them[0].state(match_id)
+            state = await instances[0].state(match_id)
             assert len(
-                {(event.identity, event.ball_id) for event in memory.published_events}
-            ) == len(memory.published_events)
-        events = [event for each in all_of_them for event in each.published.events]
-        told = [
+                {(event.identity, event.ball_id) for event in state.published_events}
+            ) == len(state.published_events)
+        events = [event for instance in instances for event in instance.published.events]
+        recorded = [
             event
             for match_id in matches
-            for event in (await all_of_them[0].state(match_id)).published_events
+            for event in (await instances[0].state(match_id)).published_events
         ]
-        assert len(events) == len(told)
+        assert len(events) == len(recorded)
 
 
-async def test_a_dead_instances_match_goes_on_elsewhere_within_the_locks_time(
+async def test_another_instance_takes_over_when_the_lock_expires(
     engine: Engine, clock: ManualClock
 ) -> None:
-    """Until the lock is over nobody touches it; then the next poll of another instance takes it."""
+    """The next poll after the expiry of the lock processes the match."""
     scores, gateway, match_id = FakeScores(clock), FakePushGateway(), made_up.number()
     crashing = CrashingEngine(engine)
     async with (
         open_instance(engine, clock, scores, gateway, name="survivor") as survivor,
-        open_instance(crashing, clock, scores, gateway, name="doomed") as doomed,
+        open_instance(crashing, clock, scores, gateway, name="crashing") as crashing_instance,
     ):
         token = await survivor.follow(match_id, made_up.name())
-        scores.live_feeds[match_id] = said(match_id, 3)
+        scores.live_feeds[match_id] = make_feed(match_id, 3)
 
-        def die(_: object) -> None:
+        def crash(_: object) -> None:
             crashing.crash()
 
-        gateway.on_send = die
-        await doomed.poll()
+        gateway.on_send = crash
+        await crashing_instance.poll()
         assert crashing.has_crashed
         gateway.on_send = lambda _: None
         gateway.pushes.clear()
-        scores.live_feeds[match_id] = said(match_id, 6)
+        scores.live_feeds[match_id] = make_feed(match_id, 6)
         waited = 0.0
         while not gateway.pushes:
             await clock.advance(2.5)
@@ -101,19 +101,19 @@ async def test_a_dead_instances_match_goes_on_elsewhere_within_the_locks_time(
             await survivor.poll()
         assert 7.5 <= waited <= 12.5
         assert gateway.pushes_to(token)[-1].score == "17/1 -"
-        scores.live_feeds[match_id] = said(match_id, len(WORDS))
+        scores.live_feeds[match_id] = make_feed(match_id, len(BALLS))
         await clock.advance(2.5)
         await survivor.poll()
         assert (await survivor.record(match_id)).poller_state is PollerState.ENDED
 
 
-async def test_whoever_sees_to_a_match_last_keeps_its_record_fresh(
+async def test_the_last_instance_refreshes_the_match_record(
     engine: Engine, clock: ManualClock
 ) -> None:
-    """Also where nothing changes any more: otherwise the match would be taken for one that has lost its instance."""
+    """Without changes too: a stale record would look like a crashed instance."""
     scores, gateway, match_id = FakeScores(clock), FakePushGateway(), made_up.number()
     async with open_instance(engine, clock, scores, gateway, name="first") as first:
-        scores.live_feeds[match_id] = said(match_id, 3)
+        scores.live_feeds[match_id] = make_feed(match_id, 3)
         await first.poll()
     async with open_instance(engine, clock, scores, gateway, name="second") as second:
         for _ in range(20):

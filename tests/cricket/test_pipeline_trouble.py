@@ -1,4 +1,4 @@
-"""A live match while Apple is in trouble, on real sockets: no final state is lost, and no device sees the score go back."""
+"""A live match while APNs fails, on real sockets: no final state is lost or outdated."""
 
 import asyncio
 import json
@@ -14,17 +14,17 @@ from tally.kit.clock import ManualClock
 from tally.sim.apns.faults import PushFault
 from tally.store.api import Engine
 from tests.cricket import made_up
-from tests.cricket.apns_harness import Apple, apple_nearby
+from tests.cricket.apns_harness import ApnsHarness, open_apns_harness
 from tests.cricket.pipeline_fakes import FakeScores
 from tests.cricket.pipeline_harness import PipelineInstance, open_cricket_engine, open_instance
 from tests.cricket.play import Play, feed_of
 
-WORDS = ("1", "1 4", "1 4 W", "1 4 W 6", "1 4 W 6 6 1")
+INNINGS = ("1", "1 4", "1 4 W", "1 4 W 6", "1 4 W 6 6 1")
 DEVICES = 40
 
-TROUBLES = {
+FAULTS = {
     "429": PushFault(status=429, reason="TooManyRequests", times=90, skip=30),
-    "503 for long": PushFault(status=503, reason="ServiceUnavailable", times=700, skip=70),
+    "long 503": PushFault(status=503, reason="ServiceUnavailable", times=700, skip=70),
     "goaway": PushFault(goaway="abrupt", times=3, skip=50),
     "reset": PushFault(cut="before", times=3, skip=60),
     "cut after": PushFault(cut="after", times=3, skip=45),
@@ -35,24 +35,24 @@ TROUBLES = {
 
 @pytest.fixture(scope="module")
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
-    async with open_cricket_engine(tmp_path_factory.mktemp("trouble")) as opened:
+    async with open_cricket_engine(tmp_path_factory.mktemp("store")) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-async def apple(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Apple]:
-    async with apple_nearby(tmp_path_factory.mktemp("apple")) as nearby:
-        yield nearby
+async def apns(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApnsHarness]:
+    async with open_apns_harness(tmp_path_factory.mktemp("apns")) as opened:
+        yield opened
 
 
-def said(match_id: str, words: str, status: MatchStatus = MatchStatus.IN_PLAY) -> MatchFeed:
+def make_feed(match_id: str, balls: str, status: MatchStatus = MatchStatus.IN_PLAY) -> MatchFeed:
     return msgspec.structs.replace(
-        feed_of(Play().innings(1, words).balls, status), match_id=match_id
+        feed_of(Play().innings(1, balls).balls, status), match_id=match_id
     )
 
 
-async def sit_out(clock: ManualClock, work: Any) -> None:
-    """Let the time pass that `work` waits for."""
+async def advance_until_done(clock: ManualClock, work: Any) -> None:
+    """Advance the clock until `work` is done."""
     task = asyncio.ensure_future(work)
     while not task.done():
         await asyncio.wait({task}, timeout=0.02)
@@ -61,65 +61,66 @@ async def sit_out(clock: ManualClock, work: Any) -> None:
     await task
 
 
-async def play(
-    one: PipelineInstance, clock: ManualClock, scores: FakeScores, match_id: str
+async def play_match(
+    instance: PipelineInstance, clock: ManualClock, scores: FakeScores, match_id: str
 ) -> None:
-    """Every poll comes while the pushes of the one before may still be on their way; after the last, all are awaited."""
-    for words in WORDS:
-        scores.live_feeds[match_id] = said(match_id, words)
+    """Poll without waiting for the pushes, and wait for them after the last poll."""
+    for balls in INNINGS:
+        scores.live_feeds[match_id] = make_feed(match_id, balls)
         await clock.advance(2.5)
-        await one.poller.run()
-    scores.live_feeds[match_id] = said(match_id, WORDS[-1], MatchStatus.FINISHED)
-    # On a busy machine the test's clock may outrun the lock; then the next poll goes on where the
-    # last one stopped.
+        await instance.poller.run()
+    scores.live_feeds[match_id] = make_feed(match_id, INNINGS[-1], MatchStatus.FINISHED)
+    # On a busy machine the lock may expire by the test's clock; then the next poll continues.
     for _ in range(20):
         await clock.advance(2.5)
-        await sit_out(clock, one.poller.run())
-        await sit_out(clock, one.workers.wait_idle())
-        if (await one.record(match_id)).poller_state is PollerState.ENDED:
+        await advance_until_done(clock, instance.poller.run())
+        await advance_until_done(clock, instance.workers.wait_idle())
+        if (await instance.record(match_id)).poller_state is PollerState.ENDED:
             return
-    pytest.fail("the match does not come to its end")
+    pytest.fail("the match did not end")
 
 
-@pytest.mark.parametrize("name", TROUBLES)
-async def test_devices_end_with_the_final_state_in_spite_of(
-    engine: Engine, clock: ManualClock, apple: Apple, name: str
+@pytest.mark.parametrize("name", FAULTS)
+async def test_devices_get_the_final_state_despite(
+    engine: Engine, clock: ManualClock, apns: ApnsHarness, name: str
 ) -> None:
-    """And what each has seen never went back."""
-    apple.sim.log.clear()
-    apple.sim.faults.add(TROUBLES[name])
+    """The timestamps on each device never decrease."""
+    apns.simulator.log.clear()
+    apns.simulator.faults.add(FAULTS[name])
     scores, match_id = FakeScores(clock), made_up.number()
-    async with open_instance(engine, clock, scores, apple.gateway) as one:
-        tokens = [await one.follow(match_id, token) for token in apple.tokens(DEVICES)]
-        await play(one, clock, scores, match_id)
-    apple.sim.faults.clear()
+    async with open_instance(engine, clock, scores, apns.gateway) as instance:
+        tokens = [await instance.follow(match_id, token) for token in apns.tokens(DEVICES)]
+        await play_match(instance, clock, scores, match_id)
+    apns.simulator.faults.clear()
     for token in tokens:
-        taken = [json.loads(payload)["aps"] for payload in apple.sim.log.payloads(token)]
-        stamps = [aps["timestamp"] for aps in taken]
+        accepted = [json.loads(payload)["aps"] for payload in apns.simulator.log.payloads(token)]
+        stamps = [aps["timestamp"] for aps in accepted]
         assert stamps == sorted(stamps)
-        assert taken[-1]["event"] == "end"
-        assert taken[-1]["content-state"]["status"] == "finished"
+        assert accepted[-1]["event"] == "end"
+        assert accepted[-1]["content-state"]["status"] == "finished"
 
 
-async def test_tokens_that_are_gone_end_and_the_others_are_told(
-    engine: Engine, clock: ManualClock, apple: Apple
+async def test_invalid_tokens_end_and_the_other_devices_get_updates(
+    engine: Engine, clock: ManualClock, apns: ApnsHarness
 ) -> None:
-    """410 and BadDeviceToken, each for that device alone."""
+    """410 and BadDeviceToken affect only their device."""
     scores, match_id = FakeScores(clock), made_up.number()
-    tokens = apple.tokens(6)
-    apple.sim.devices.retire(tokens[0])
-    async with open_instance(engine, clock, scores, apple.gateway) as one:
+    tokens = apns.tokens(6)
+    apns.simulator.devices.retire(tokens[0])
+    async with open_instance(engine, clock, scores, apns.gateway) as instance:
         for token in [*tokens, "ab" * 80]:
-            await one.follow(match_id, token)
-        await play(one, clock, scores, match_id)
+            await instance.follow(match_id, token)
+        await play_match(instance, clock, scores, match_id)
         ended = {
-            each.user_id: each.end_reason
-            async for each in one.repositories.activities.of_match(match_id, clock.milliseconds())
-            if each.end_reason is not None
+            activity.user_id: activity.end_reason
+            async for activity in instance.repositories.activities.of_match(
+                match_id, clock.milliseconds()
+            )
+            if activity.end_reason is not None
         }
     assert {user: reason.value for user, reason in ended.items()} == {
         f"user-{tokens[0]}": "token_invalid",
         f"user-{'ab' * 80}": "token_invalid",
     }
     for token in tokens[1:]:
-        assert json.loads(apple.sim.log.payloads(token)[-1])["aps"]["event"] == "end"
+        assert json.loads(apns.simulator.log.payloads(token)[-1])["aps"]["event"] == "end"
