@@ -1,4 +1,4 @@
-"""The whole way, with virtual phones on the real backend: from the start of a match to its end, and all that can come between."""
+"""Live Activities on virtual phones with the real backend, from the start of a match to its end."""
 
 from collections.abc import AsyncIterator
 
@@ -19,10 +19,10 @@ async def village(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Vil
         yield opened
 
 
-async def test_a_match_is_on_every_device_of_a_follower_from_its_start_to_its_end(
+async def test_a_match_is_displayed_on_every_device_from_start_to_end(
     village: Village,
 ) -> None:
-    """Started by the orchestrator, updated with every change, ended by the result; and nobody follows it any more."""
+    """The orchestrator starts it, each change updates it, and the result ends it and the follow."""
     fixture = await village.match()
     phone, tablet = await village.phone("ana"), await village.phone("ana", "tablet")
     assert phone.app is not None
@@ -58,10 +58,10 @@ async def test_a_match_is_on_every_device_of_a_follower_from_its_start_to_its_en
     assert phone.bell(fixture.match_id) is Bell.OUTLINE
 
 
-async def test_an_activity_that_ios_has_dropped_is_there_again_after_one_look(
+async def test_an_activity_that_ios_dropped_is_restarted_by_the_orchestrator(
     village: Village,
 ) -> None:
-    """Apple says that the token is gone; the orchestrator starts another one, and it shows the score of now."""
+    """APNs reports the token as invalid; the new activity displays the current score."""
     fixture = await village.match()
     phone = await village.phone("ben")
     assert phone.app is not None
@@ -70,7 +70,7 @@ async def test_an_activity_that_ios_has_dropped_is_there_again_after_one_look(
     await village.look()
     first = phone.shown(fixture.match_id)
     assert first is not None
-    # IOS takes it away without a word to the app.
+    # iOS removes it without notifying the app.
     first.state = ActivityState.DISMISSED
     assert first.token is not None
     village.apns.devices.retire(first.token)
@@ -85,8 +85,8 @@ async def test_an_activity_that_ios_has_dropped_is_there_again_after_one_look(
     assert (await village.record(fixture, phone)).update_token == second.token
 
 
-async def test_a_server_that_starts_while_a_match_is_on_picks_it_up(village: Village) -> None:
-    """What was shown goes on, who began to follow meanwhile is started, and nobody twice."""
+async def test_a_restarted_server_continues_a_live_match(village: Village) -> None:
+    """Existing activities continue, new followers are started, and nobody is started twice."""
     fixture = await village.match()
     phone = await village.phone("cem")
     assert phone.app is not None
@@ -118,8 +118,8 @@ async def test_a_server_that_starts_while_a_match_is_on_picks_it_up(village: Vil
         )
 
 
-async def test_phones_that_can_listen_are_reached_by_one_request(village: Village) -> None:
-    """A channel for those of iOS 18; the other one has its token; all of them see the same, to the end."""
+async def test_phones_on_a_channel_are_reached_with_one_request(village: Village) -> None:
+    """An older phone has a token; all of them display the same, to the end."""
     fixture = await village.match()
     phones = [await village.phone(f"dev-{number}", os_version="18.1") for number in range(3)]
     old = await village.phone("dora")
@@ -145,8 +145,8 @@ async def test_phones_that_can_listen_are_reached_by_one_request(village: Villag
     }
 
 
-async def test_a_phone_that_is_new_shows_what_its_owner_follows_already(village: Village) -> None:
-    """At its first launch, not at some later look."""
+async def test_a_new_phone_starts_what_its_owner_follows(village: Village) -> None:
+    """It starts at the first launch, without the orchestrator."""
     fixture = await village.match()
     phone = await village.phone("eva")
     assert phone.app is not None

@@ -1,4 +1,4 @@
-"""The page on Live Activities names the test behind each arrow of their life; those tests are there."""
+"""The Live Activities page names an existing test for each transition of the lifecycle."""
 
 import ast
 import re
@@ -12,16 +12,14 @@ NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
-def test_a_test_that_the_page_names_exists(file: str, name: str) -> None:
-    """Under this name, in this file."""
+def test_each_test_named_on_the_page_exists(file: str, name: str) -> None:
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     assert name in {
         node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
 
-def test_each_arrow_of_the_diagram_has_a_row_with_a_test() -> None:
-    """Numbered in the diagram, explained and proved in the table."""
-    arrows = set(re.findall(r"-->.*\((\d+)\)", PAGE))
+def test_each_transition_of_the_diagram_has_a_row_with_a_test() -> None:
+    transitions = set(re.findall(r"-->.*\((\d+)\)", PAGE))
     rows = set(re.findall(r"^\| (\d+) \|.*`tests/", PAGE, re.MULTILINE))
-    assert arrows == rows == {str(number) for number in range(1, 14)}
+    assert transitions == rows == {str(number) for number in range(1, 14)}

@@ -1,1 +1,1 @@
-"""Everything together: simulated services on real sockets, gateways, jobs and store, from the first ball to the last push."""
+"""End-to-end tests: the whole program beside simulated services on real sockets."""

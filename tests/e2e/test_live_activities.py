@@ -1,4 +1,4 @@
-"""Live Activities from the follow to the end, on virtual phones: every arrow of their life, through the whole program."""
+"""Live Activities on virtual phones from the follow to the end, through the whole program."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,160 +9,160 @@ from tally.cricket.model.records import ActivityStatus, EndReason, PollerState
 from tally.sim.phones.activitykit import ActivityState
 from tally.sim.phones.follows import Bell
 from tally.sim.phones.phone import VirtualPhone
-from tests.e2e.theatre import Theatre, open_theatre
+from tests.e2e.phones_harness import PhonesHarness, open_phones_harness
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with open_theatre(tmp_path) as opened:
+async def harness(tmp_path: Path) -> AsyncIterator[PhonesHarness]:
+    async with open_phones_harness(tmp_path) as opened:
         yield opened
 
 
-async def follow(theatre: Theatre, phone: VirtualPhone) -> None:
+async def follow(harness: PhonesHarness, phone: VirtualPhone) -> None:
     assert phone.app is not None
-    assert await theatre.sit_out(phone.app.follows.follow(theatre.match_id))
-    await theatre.deliver()
+    assert await harness.advance_until_done(phone.app.follows.follow(harness.match_id))
+    await harness.deliver()
 
 
-async def go_live(theatre: Theatre, *phones: VirtualPhone) -> None:
-    """The toss and the first balls; the poller and the orchestrator find them by themselves."""
-    theatre.broadcast.deliver(3)
-    await theatre.until(lambda: all(shows(phone, theatre) for phone in phones))
+async def go_live(harness: PhonesHarness, *phones: VirtualPhone) -> None:
+    """Bowl the first balls; the poller and the orchestrator find the match."""
+    harness.broadcast.deliver(3)
+    await harness.until(lambda: all(displays_score(phone, harness) for phone in phones))
 
 
-def shows(phone: VirtualPhone, theatre: Theatre) -> bool:
-    """Whether the Lock Screen says what the score service says."""
-    activity = phone.shown(theatre.match_id)
+def displays_score(phone: VirtualPhone, harness: PhonesHarness) -> bool:
+    """Return whether the Lock Screen displays the score of the score service."""
+    activity = phone.shown(harness.match_id)
     if activity is None:
         return False
-    return " ".join(team.get("score", "-") for team in activity.content["teams"]) == theatre.score
+    return " ".join(team.get("score", "-") for team in activity.content["teams"]) == harness.score
 
 
-async def bowl(theatre: Theatre, balls: int, *phones: VirtualPhone) -> None:
-    """Some balls, until they are on the screens."""
-    theatre.broadcast.deliver(balls)
-    await theatre.until(lambda: all(shows(phone, theatre) for phone in phones))
+async def bowl(harness: PhonesHarness, balls: int, *phones: VirtualPhone) -> None:
+    """Bowl some balls and wait until the phones display the score."""
+    harness.broadcast.deliver(balls)
+    await harness.until(lambda: all(displays_score(phone, harness) for phone in phones))
 
 
 async def test_a_match_that_goes_live_is_started_updated_and_ended_on_the_phone(
-    theatre: Theatre,
+    harness: PhonesHarness,
 ) -> None:
-    """By the orchestrator's start, updates ball by ball, and match_end; afterwards nothing of it is left but the record."""
-    phone = await theatre.phone("ana", "ana-phone")
-    await follow(theatre, phone)
-    assert phone.shown(theatre.match_id) is None
-    await go_live(theatre, phone)
-    assert (await theatre.record("ana", "ana-phone")).status is ActivityStatus.ACTIVE
-    assert phone.bell(theatre.match_id) is Bell.FILLED
+    """The orchestrator starts it, each ball updates it, and match_end leaves only the record."""
+    phone = await harness.phone("ana", "ana-phone")
+    await follow(harness, phone)
+    assert phone.shown(harness.match_id) is None
+    await go_live(harness, phone)
+    assert (await harness.record("ana", "ana-phone")).status is ActivityStatus.ACTIVE
+    assert phone.bell(harness.match_id) is Bell.FILLED
     for _ in range(6):
-        await bowl(theatre, 3, phone)
-    activity = phone.shown(theatre.match_id)
+        await bowl(harness, 3, phone)
+    activity = phone.shown(harness.match_id)
     assert activity is not None
-    theatre.broadcast.play_out()
-    await theatre.until(lambda: activity.state is ActivityState.ENDED)
+    harness.broadcast.play_out()
+    await harness.until(lambda: activity.state is ActivityState.ENDED)
     assert activity.content["status"] == "finished"
-    theatre.broadcast.step()  # it leaves the live scores
-    await theatre.pass_time(75)
-    record = await theatre.record("ana", "ana-phone")
+    harness.broadcast.step()  # it leaves the live scores
+    await harness.advance(75)
+    record = await harness.record("ana", "ana-phone")
     assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.MATCH_END)
-    match = await theatre.cricket.repositories.matches.get(theatre.match_id)
+    match = await harness.cricket.repositories.matches.get(harness.match_id)
     assert match is not None
     assert (match.poller_state, match.expires_at is not None) == (PollerState.ENDED, True)
-    fixture = await theatre.cricket.repositories.fixtures.get(theatre.match_id)
+    fixture = await harness.cricket.repositories.fixtures.get(harness.match_id)
     assert fixture is not None
     assert (fixture.is_live, fixture.archived_at is not None) == (False, True)
 
 
-async def test_a_token_that_became_invalid_is_healed_within_one_cycle(theatre: Theatre) -> None:
-    """It ends by token_invalid with the next push, and is started again by the orchestrator while its owner follows."""
-    phone = await theatre.phone("ben", "ben-phone")
-    await follow(theatre, phone)
-    await go_live(theatre, phone)
-    lost = phone.shown(theatre.match_id)
+async def test_an_invalid_token_is_repaired_within_one_cycle(harness: PhonesHarness) -> None:
+    """The next push ends it; the orchestrator starts it again while its owner follows."""
+    phone = await harness.phone("ben", "ben-phone")
+    await follow(harness, phone)
+    await go_live(harness, phone)
+    lost = phone.shown(harness.match_id)
     assert lost is not None
-    await phone.kit.end(lost)  # the system has ended it, and tells nobody
-    theatre.broadcast.deliver(3)
-    await theatre.until_heard()
-    record = await theatre.record("ben", "ben-phone")
+    await phone.kit.end(lost)  # iOS ends it without notifying the app
+    harness.broadcast.deliver(3)
+    await harness.until_processed()
+    record = await harness.record("ben", "ben-phone")
     assert record.end_reason is EndReason.TOKEN_INVALID
-    await theatre.until(lambda: shows(phone, theatre))
-    healed = phone.shown(theatre.match_id)
-    assert healed is not None
-    assert healed is not lost
-    assert theatre.clock.seconds() - record.updated_at // 1000 <= 45
-    assert (await theatre.record("ben", "ben-phone")).status is ActivityStatus.ACTIVE
-    await bowl(theatre, 3, phone)
+    await harness.until(lambda: displays_score(phone, harness))
+    restarted = phone.shown(harness.match_id)
+    assert restarted is not None
+    assert restarted is not lost
+    assert harness.clock.seconds() - record.updated_at // 1000 <= 45
+    assert (await harness.record("ben", "ben-phone")).status is ActivityStatus.ACTIVE
+    await bowl(harness, 3, phone)
 
 
-async def test_a_follow_of_a_live_match_shows_it_at_once_and_an_unfollow_takes_it_away(
-    theatre: Theatre,
+async def test_following_starts_and_unfollowing_ends_the_activity(
+    harness: PhonesHarness,
 ) -> None:
-    """Without waiting for the orchestrator, in both directions; after that no push comes."""
-    await go_live(theatre)
-    await theatre.until_heard()
-    phone = await theatre.phone("cho", "cho-phone")
-    await follow(theatre, phone)
-    activity = phone.shown(theatre.match_id)
+    """Both happen without the orchestrator; no push follows."""
+    await go_live(harness)
+    await harness.until_processed()
+    phone = await harness.phone("cho", "cho-phone")
+    await follow(harness, phone)
+    activity = phone.shown(harness.match_id)
     assert activity is not None
-    assert shows(phone, theatre)
+    assert displays_score(phone, harness)
     assert phone.app is not None
-    await theatre.sit_out(phone.app.follows.unfollow(theatre.match_id))
-    await theatre.deliver()
+    await harness.advance_until_done(phone.app.follows.unfollow(harness.match_id))
+    await harness.deliver()
     assert activity.state is not ActivityState.ACTIVE
-    record = await theatre.record("cho", "cho-phone")
+    record = await harness.record("cho", "cho-phone")
     assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.USER_UNFOLLOW)
-    taken = theatre.apns.log.accepted
-    theatre.broadcast.deliver(6)
-    await theatre.until_heard()
-    assert theatre.apns.log.accepted == taken
+    accepted = harness.apns.log.accepted
+    harness.broadcast.deliver(6)
+    await harness.until_processed()
+    assert harness.apns.log.accepted == accepted
 
 
-async def test_swiping_it_away_ends_it_everywhere(theatre: Theatre) -> None:
-    """The device says user_dismissed, and no device of the person shows it any more."""
+async def test_dismissing_ends_the_activity_on_all_devices(harness: PhonesHarness) -> None:
+    """The device reports user_dismissed, and no device of the user displays the match."""
     phone, tablet = (
-        await theatre.phone("dev", "dev-phone"),
-        await theatre.phone("dev", "dev-tablet"),
+        await harness.phone("dev", "dev-phone"),
+        await harness.phone("dev", "dev-tablet"),
     )
-    await follow(theatre, phone)
-    await go_live(theatre, phone, tablet)
-    await phone.swipe_away(theatre.match_id)
-    await theatre.sit_out(phone.settled())
-    await theatre.deliver()
-    assert (await theatre.record("dev", "dev-phone")).end_reason is EndReason.USER_DISMISSED
-    assert (await theatre.record("dev", "dev-tablet")).status is ActivityStatus.ENDED
-    assert tablet.shown(theatre.match_id) is None
-    assert phone.bell(theatre.match_id) is Bell.OUTLINE
+    await follow(harness, phone)
+    await go_live(harness, phone, tablet)
+    await phone.swipe_away(harness.match_id)
+    await harness.advance_until_done(phone.settled())
+    await harness.deliver()
+    assert (await harness.record("dev", "dev-phone")).end_reason is EndReason.USER_DISMISSED
+    assert (await harness.record("dev", "dev-tablet")).status is ActivityStatus.ENDED
+    assert tablet.shown(harness.match_id) is None
+    assert phone.bell(harness.match_id) is Bell.OUTLINE
 
 
-async def test_a_rotated_token_is_used_from_the_next_push_on(theatre: Theatre) -> None:
-    """The same activity, reached by its new token."""
-    phone = await theatre.phone("eva", "eva-phone")
-    await follow(theatre, phone)
-    await go_live(theatre, phone)
-    activity = phone.shown(theatre.match_id)
+async def test_a_rotated_token_is_used_from_the_next_push_on(harness: PhonesHarness) -> None:
+    """The activity stays the same."""
+    phone = await harness.phone("eva", "eva-phone")
+    await follow(harness, phone)
+    await go_live(harness, phone)
+    activity = phone.shown(harness.match_id)
     assert activity is not None
     before = activity.token
     await phone.kit.rotate(activity)
-    await theatre.sit_out(phone.settled())
-    await bowl(theatre, 3, phone)
-    assert phone.shown(theatre.match_id) is activity
+    await harness.advance_until_done(phone.settled())
+    await bowl(harness, 3, phone)
+    assert phone.shown(harness.match_id) is activity
     assert activity.token != before
-    assert (await theatre.record("eva", "eva-phone")).update_token == activity.token
+    assert (await harness.record("eva", "eva-phone")).update_token == activity.token
 
 
-async def test_phones_of_ios_18_are_reached_by_the_matchs_channel(theatre: Theatre) -> None:
-    """One broadcast for all of them; an older phone keeps its token, and all end with the match."""
-    new = [await theatre.phone(f"fan-{number}", f"phone-{number}", "18.1") for number in range(3)]
-    old = await theatre.phone("gil", "gil-phone", "17.4")
+async def test_phones_with_ios_18_get_broadcasts(harness: PhonesHarness) -> None:
+    """One broadcast reaches all of them; an older phone has a token. All end with the match."""
+    new = [await harness.phone(f"fan-{number}", f"phone-{number}", "18.1") for number in range(3)]
+    old = await harness.phone("gil", "gil-phone", "17.4")
     for phone in (*new, old):
-        await follow(theatre, phone)
-    await go_live(theatre, *new, old)
+        await follow(harness, phone)
+    await go_live(harness, *new, old)
     shown = [
-        activity for phone in (*new, old) if (activity := phone.shown(theatre.match_id)) is not None
+        activity for phone in (*new, old) if (activity := phone.shown(harness.match_id)) is not None
     ]
-    taken = theatre.apns.log.accepted
-    await bowl(theatre, 3, *new, old)
-    assert theatre.apns.log.accepted == taken + 2
-    theatre.broadcast.play_out()
-    await theatre.until(lambda: all(activity.state is ActivityState.ENDED for activity in shown))
+    accepted = harness.apns.log.accepted
+    await bowl(harness, 3, *new, old)
+    assert harness.apns.log.accepted == accepted + 2
+    harness.broadcast.play_out()
+    await harness.until(lambda: all(activity.state is ActivityState.ENDED for activity in shown))
     assert {activity.content["status"] for activity in shown} == {"finished"}

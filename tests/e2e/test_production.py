@@ -1,7 +1,4 @@
-"""The server as it is in production: DynamoDB, PostgreSQL and Redis by their addresses, and nothing of its own but keys.
-
-Commands and variables are those of `deploy/compose.yaml`.
-"""
+"""The server with external DynamoDB, PostgreSQL and Redis, as deploy/compose.yaml runs it."""
 
 import asyncio
 import json
@@ -30,34 +27,36 @@ from tests.test_cli import LONG_ENOUGH, PROGRAM, read_until
 COMPOSE = Path(__file__).parent.parent.parent / "deploy" / "compose.yaml"
 
 
-def variables_of(
-    service: dict[str, Any], addresses: dict[str, str], folder: Path
+def service_environment(
+    service: dict[str, Any], addresses: dict[str, str], directory: Path
 ) -> dict[str, str]:
-    """What the compose file tells a service, with the servers of this test in the place of those in containers."""
-    told = {name: addresses.get(name, value) for name, value in service["environment"].items()}
+    """Return the environment of a compose service, with the servers of this test."""
+    configured = {
+        name: addresses.get(name, value) for name, value in service["environment"].items()
+    }
     assert set(addresses) & set(service["environment"]), (
-        "the compose file names its servers otherwise"
+        "the compose file does not set these variables"
     )
-    ours = {
+    inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("TALLY_", "AWS_"))
     }
     return (
-        ours
-        | told
-        | {"TALLY_DATA_DIR": str(folder / "data"), "TALLY_PORT": "0", "TALLY_LOG_FORMAT": "json"}
+        inherited
+        | configured
+        | {"TALLY_DATA_DIR": str(directory / "data"), "TALLY_PORT": "0", "TALLY_LOG_FORMAT": "json"}
     )
 
 
 @contextmanager
-def running(command: list[str], variables: dict[str, str]) -> Iterator[str]:
-    """The address of the server, which at the end stops cleanly when it is asked to."""
+def run_server(command: list[str], variables: dict[str, str]) -> Iterator[str]:
+    """Run the server; yield its URL and stop it cleanly at the end."""
     program = subprocess.Popen(
         [*PROGRAM, *command], env=variables, stderr=subprocess.PIPE, text=True
     )
     try:
         assert program.stderr is not None
-        told = read_until(program.stderr, '"listening"')
-        yield json.loads(told.splitlines()[-1])["data"]["url"]
+        lines = read_until(program.stderr, '"listening"')
+        yield json.loads(lines.splitlines()[-1])["data"]["url"]
         program.send_signal(signal.SIGTERM)
         program.communicate(timeout=LONG_ENOUGH)
         assert program.returncode == 0
@@ -81,7 +80,7 @@ async def addresses(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
             }
 
 
-async def ask(client: Client, url: str, **headers: str) -> Any:
+async def get_json(client: Client, url: str, **headers: str) -> Any:
     return await (
         await client.get(url).headers(headers).error_for_status(True).build().send()
     ).json()
@@ -92,8 +91,8 @@ def scoreboard(client: Client, url: str, data: Path) -> ScoreboardClient:
     return ScoreboardClient(client, f"{url}/scoreboard/api/v1", key, SystemClock())
 
 
-async def play(client: Client, url: str, data: Path) -> None:
-    """An API key is made, an item in DynamoDB, and a player scores, a row in PostgreSQL and a place in Redis."""
+async def use_backends(client: Client, url: str, data: Path) -> None:
+    """Create an API key (DynamoDB) and a score (PostgreSQL and Redis)."""
     await create_api_key(client, f"{url}/devices", read_or_create(data / "devices-admin.key"))
     server = scoreboard(client, url, data)
     player = await server.sign_up("ana", "a password of ana's", "198.18.0.2")
@@ -101,35 +100,37 @@ async def play(client: Client, url: str, data: Path) -> None:
     await server.trade(player.tokens.access_token, token, 40)
 
 
-async def test_with_the_servers_of_production_all_backends_work_and_what_was_done_outlives_the_process(
+async def test_all_backends_work_on_external_servers_and_data_survives_a_restart(
     addresses: dict[str, str], tmp_path: Path
 ) -> None:
-    """The tables are made by the compose file's own command; a second process knows what the first was told."""
+    """The command of the compose file creates the tables."""
     services, data = (
         yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"],
         tmp_path / "data",
     )
-    make_tables = partial(
+    create_tables = partial(
         subprocess.run, [*PROGRAM, *services["tables"]["command"]], check=True, timeout=LONG_ENOUGH
     )
-    await asyncio.to_thread(make_tables, env=variables_of(services["tables"], addresses, tmp_path))
+    await asyncio.to_thread(
+        create_tables, env=service_environment(services["tables"], addresses, tmp_path)
+    )
     command, variables = (
         services["tally"]["command"],
-        variables_of(services["tally"], addresses, tmp_path),
+        service_environment(services["tally"], addresses, tmp_path),
     )
     async with ClientBuilder().build() as client:
-        with running(command, variables) as url:
-            ready = await ask(client, f"{url}/health/ready")
+        with run_server(command, variables) as url:
+            ready = await get_json(client, f"{url}/health/ready")
             assert ready["checks"] == {"store": "ok", "postgresql": "ok", "redis": "ok"}
-            await play(client, url, data)
-        with running(command, variables) as url:
+            await use_backends(client, url, data)
+        with run_server(command, variables) as url:
             operator = f"Bearer {read_or_create(data / 'devices-admin.key').reveal()}"
-            keys = await ask(client, f"{url}/devices/api-keys", authorization=operator)
+            keys = await get_json(client, f"{url}/devices/api-keys", authorization=operator)
             assert [key["description"] for key in keys["api_keys"]] == ["virtual boards"]
             board = await scoreboard(client, url, data).board()
             assert [(place.username, place.score) for place in board.leaderboard] == [("ana", 40)]
-            told = await ask(client, f"{url}/openapi.json")
-            assert {path.split("/")[1] for path in told["paths"]} >= {
+            openapi = await get_json(client, f"{url}/openapi.json")
+            assert {path.split("/")[1] for path in openapi["paths"]} >= {
                 "collect",
                 "cricket",
                 "devices",

@@ -1,4 +1,4 @@
-"""Ten thousand fixtures come into the store, all of them and none twice, whatever the store and the score service do."""
+"""Fixtures are synced completely and once, despite faults of the store and SportMonks."""
 
 import random
 from collections import Counter
@@ -7,22 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from tally.cricket.repository.fixture_cache import CRICKET_FIXTURE_CACHE
-from tally.cricket.repository.fixtures import CRICKET_FIXTURES
-from tally.cricket.repository.leagues import CRICKET_LEAGUES
-from tally.cricket.repository.team_seasons import CRICKET_TEAM_SEASONS
-from tally.cricket.repository.teams import CRICKET_TEAMS
-from tally.cricket.service.sync.reference_data import SyncCounts
+from tally.cricket.repository.fixture_cache import CRICKET_FIXTURE_CACHE, FixtureCacheRepository
+from tally.cricket.repository.fixtures import CRICKET_FIXTURES, FixtureRepository
+from tally.cricket.repository.leagues import CRICKET_LEAGUES, LeagueRepository
+from tally.cricket.repository.team_seasons import CRICKET_TEAM_SEASONS, TeamSeasonRepository
+from tally.cricket.repository.teams import CRICKET_TEAMS, TeamRepository
+from tally.cricket.service.ports import ReferenceData
+from tally.cricket.service.queries.feeds import FeedCache
+from tally.cricket.service.queries.leagues import LeagueService
+from tally.cricket.service.sync.reference_data import SyncCounts, SyncService
 from tally.errors import RateLimited, Unavailable
-from tally.kit.clock import ManualClock
+from tally.kit.clock import Clock, ManualClock
+from tally.kit.ttl_cache import TTLCache
 from tally.sim.fault_injection import InjectedFault
 from tally.store.api import Engine, Scan
 from tally.store.schema import Table
 from tally.store.store import Store
 from tests.cricket.pipeline_harness import open_cricket_engine
 from tests.cricket.scores import Scores, open_scores
-from tests.e2e.reluctant import Reluctant, throttling
-from tests.e2e.syncing import sync_all, sync_service
+from tests.e2e.faulty_stores import PartialBatchEngine, open_throttling_proxy
 from tests.store.emulators import dynamodb_local, engine_at
 from tests.store.misbehaving import HurriedClock
 
@@ -33,63 +36,85 @@ SYNCED = (
     CRICKET_FIXTURES,
     CRICKET_FIXTURE_CACHE,
 )
-MANY = 10_000
+FIXTURE_COUNT = 10_000
 FIXTURES = "/api/v2.0/fixtures"
 
 
-async def ids_in(engine: Engine, table: Table) -> Counter[str]:
-    """How often each match is there."""
-    found: Counter[str] = Counter()
+def sync_service(store: Store, source: ReferenceData, clock: Clock) -> SyncService:
+    leagues, cache = LeagueRepository(store), FixtureCacheRepository(store)
+    return SyncService(
+        source=source,
+        leagues=leagues,
+        league_service=LeagueService(leagues, clock, TTLCache(clock, 0, 10)),
+        teams=TeamRepository(store),
+        seasons=TeamSeasonRepository(store),
+        fixtures=FixtureRepository(store),
+        cache=cache,
+        feeds=FeedCache(cache, clock, TTLCache(clock, 0, 10)),
+        clock=clock,
+    )
+
+
+async def sync_all(sync: SyncService) -> None:
+    """Sync the leagues first, because the others belong to them."""
+    await sync.sync_leagues()
+    await sync.sync_teams()
+    await sync.sync_fixtures()
+
+
+async def match_ids(engine: Engine, table: Table) -> Counter[str]:
+    """Count the records of each match in a table."""
+    counts: Counter[str] = Counter()
     page = await engine.scan(Scan(table))
-    found.update(item["matchId"] for item in page.items)
+    counts.update(item["matchId"] for item in page.items)
     while page.next is not None:
         page = await engine.scan(Scan(table, start=page.next))
-        found.update(item["matchId"] for item in page.items)
-    return found
+        counts.update(item["matchId"] for item in page.items)
+    return counts
 
 
 def schedule(scores: Scores, count: int) -> Counter[str]:
-    """So many matches in the coming weeks, in two leagues; their ids, each once."""
-    apart = timedelta(days=28).total_seconds() / count * 2
-    made = [
+    """Schedule matches in two leagues over the coming weeks; return their ids."""
+    interval = timedelta(days=28).total_seconds() / count * 2
+    scheduled = [
         match_id
         for league in ("First League", "Second League")
-        for match_id in scores.sportmonks.schedule(count // 2, league_name=league, apart=apart)
+        for match_id in scores.sportmonks.schedule(count // 2, league_name=league, apart=interval)
     ]
-    return Counter(map(str, made))
+    return Counter(map(str, scheduled))
 
 
-async def test_ten_thousand_fixtures_are_synced_though_batches_come_back_by_halves(
+async def test_ten_thousand_fixtures_are_synced_despite_partial_batches(
     tmp_path: Path,
 ) -> None:
     async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
-        made = schedule(scores, MANY)
-        reluctant = Reluctant(engine, random.Random(1))
-        sync = sync_service(Store(reluctant, HurriedClock()), scores.gateway, scores.clock)
+        scheduled = schedule(scores, FIXTURE_COUNT)
+        faulty_engine = PartialBatchEngine(engine, random.Random(1))
+        sync = sync_service(Store(faulty_engine, HurriedClock()), scores.gateway, scores.clock)
         await sync_all(sync)
-        assert reluctant.left_undone > MANY / 10
-        assert await ids_in(engine, CRICKET_FIXTURES) == made
-        assert await ids_in(engine, CRICKET_FIXTURE_CACHE) == made
+        assert faulty_engine.unprocessed > FIXTURE_COUNT / 10
+        assert await match_ids(engine, CRICKET_FIXTURES) == scheduled
+        assert await match_ids(engine, CRICKET_FIXTURE_CACHE) == scheduled
 
 
-async def test_fixtures_are_synced_though_the_store_wants_us_to_slow_down() -> None:
-    """On DynamoDB Local, with every seventh request sent away as the service does under load."""
+async def test_fixtures_are_synced_despite_throttling() -> None:
+    """DynamoDB Local behind a proxy that throttles every seventh request."""
     with dynamodb_local() as local:
         async with (
-            throttling(local, random.Random(2), 1 / 7) as throttle,
-            engine_at(throttle.url) as engine,
+            open_throttling_proxy(local, random.Random(2), 1 / 7) as proxy,
+            engine_at(proxy.url) as engine,
             open_scores() as scores,
         ):
             for table in SYNCED:
                 await engine.create_table(table)
-            made = schedule(scores, 300)
+            scheduled = schedule(scores, 300)
             await sync_all(sync_service(Store(engine), scores.gateway, scores.clock))
-            assert throttle.refused > 5
-            assert await ids_in(engine, CRICKET_FIXTURES) == made
+            assert proxy.throttled > 5
+            assert await match_ids(engine, CRICKET_FIXTURES) == scheduled
 
 
 @pytest.mark.parametrize(
-    ("fault", "trouble"),
+    ("fault", "error"),
     [
         (InjectedFault(path=FIXTURES, status=503, times=None), Unavailable),
         (InjectedFault(path=FIXTURES, drop="before", times=None), Unavailable),
@@ -97,29 +122,29 @@ async def test_fixtures_are_synced_though_the_store_wants_us_to_slow_down() -> N
         (InjectedFault(path=FIXTURES, status=429, times=1), RateLimited),
     ],
 )
-async def test_a_sync_that_fails_half_way_is_completed_by_the_next(
-    tmp_path: Path, fault: InjectedFault, trouble: type[Exception]
+async def test_the_next_sync_completes_a_failed_one(
+    tmp_path: Path, fault: InjectedFault, error: type[Exception]
 ) -> None:
-    """What was read is kept; nothing is lost, and nothing is there twice."""
+    """Nothing is lost or duplicated."""
     async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
-        made = schedule(scores, 500)
+        scheduled = schedule(scores, 500)
         sync = sync_service(Store(engine), scores.gateway, scores.clock)
         await sync.sync_leagues()
         scores.sportmonks.faults.add(InjectedFault(path=FIXTURES, delay=0, times=2))
         scores.sportmonks.faults.add(fault)
-        with pytest.raises(trouble):
+        with pytest.raises(error):
             await scores.sit_out(sync.sync_fixtures())
-        assert 0 < len(await ids_in(engine, CRICKET_FIXTURES)) < 500
+        assert 0 < len(await match_ids(engine, CRICKET_FIXTURES)) < 500
         scores.sportmonks.faults.clear()
         await scores.clock.advance(3700)
         await sync.sync_fixtures()
-        assert await ids_in(engine, CRICKET_FIXTURES) == made
+        assert await match_ids(engine, CRICKET_FIXTURES) == scheduled
         assert await sync.sync_fixtures() == SyncCounts(unchanged=500)
 
 
-async def test_an_unreadable_fixture_stops_no_other(tmp_path: Path) -> None:
+async def test_an_unreadable_fixture_does_not_affect_the_others(tmp_path: Path) -> None:
     async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
-        made = schedule(scores, 300)
+        scheduled = schedule(scores, 300)
         bad = random.Random(3).sample(list(scores.sportmonks.scheduled), 20)
         for number, match_id in enumerate(bad):
             scores.sportmonks.scheduled[match_id] |= (
@@ -128,11 +153,11 @@ async def test_an_unreadable_fixture_stops_no_other(tmp_path: Path) -> None:
                 {"runs": 5},
             )[number % 3]
         await sync_all(sync_service(Store(engine), scores.gateway, scores.clock))
-        assert await ids_in(engine, CRICKET_FIXTURES) == made - Counter(map(str, bad))
+        assert await match_ids(engine, CRICKET_FIXTURES) == scheduled - Counter(map(str, bad))
 
 
-async def test_a_start_that_moved_is_followed(tmp_path: Path) -> None:
-    """A match that is put off keeps its id and has its new start after the next sync."""
+async def test_a_postponed_match_is_updated(tmp_path: Path) -> None:
+    """It keeps its id and gets its new start time."""
     async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
         schedule(scores, 10)
         sync = sync_service(Store(engine), scores.gateway, scores.clock)

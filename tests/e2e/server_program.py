@@ -1,8 +1,9 @@
-"""One instance of the cricket backend as a process of its own, without the other backends: it starts fast, and can be killed.
+"""One instance of the cricket backend as a process that a test can kill.
 
-    python -m tests.e2e.instance DATA_DIRECTORY URL_OF_SPORTMONKS MARQUEE_LEAGUES
+    python -m tests.e2e.server_program DATA_DIRECTORY SPORTMONKS_URL MARQUEE_LEAGUES
 
-It runs every job of the backend until it is told to stop. All its parts are the program's own.
+It runs every job of the backend until it is stopped. The other backends are left out, for a fast
+start.
 """
 
 import asyncio
@@ -25,11 +26,11 @@ from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 
-SECRET = Secret("a made-up secret of thirty-two characters")
+SECRET = Secret("a fixed secret of thirty-two characters")
 POLL_MS = 30
 
 
-async def run(folder: Path, url: str, leagues: str, stop: asyncio.Event) -> None:
+async def run(directory: Path, url: str, leagues: str, stop: asyncio.Event) -> None:
     clock, metrics = SystemClock(), Metrics()
     settings = Settings(
         cricket_admin_key=SECRET,
@@ -42,7 +43,7 @@ async def run(folder: Path, url: str, leagues: str, stop: asyncio.Event) -> None
         cricket_idle_poll_ms=POLL_MS,
     )
     logs.configure(settings, clock)
-    async with open_sqlite(folder) as engine:
+    async with open_sqlite(directory) as engine:
         for repository in REPOSITORIES:
             for table in owned_tables(repository):
                 await engine.ensure_table(table)
@@ -58,7 +59,7 @@ async def run(folder: Path, url: str, leagues: str, stop: asyncio.Event) -> None
             open_cricket(dependencies) as cricket,
             JobRunner(cricket.jobs, clock, metrics, None, grace=5),
         ):
-            logs.logger().info("Up", action="instance_up")
+            logs.logger().info("Instance started", action="instance_started")
             await stop.wait()
 
 

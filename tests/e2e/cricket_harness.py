@@ -1,4 +1,4 @@
-"""The whole program with cricket in it, beside a simulated SportMonks and Cognito, on a clock that the test moves."""
+"""Starts the application with cricket, SportMonks and Cognito simulators, on a manual clock."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.match import Match
 from tally.sim.sportmonks.simulator import SportMonksSimulator
 
-ADMIN = "an operator's key of thirty-two characters"
+ADMIN = "an admin key of thirty-two characters"
 
 
 def settings_for(
@@ -31,9 +31,9 @@ def settings_for(
     cognito: CognitoSimulator | None = None,
     **more: Any,
 ) -> Settings:
-    """All leagues that are played are marquee leagues, so that every ball is followed."""
+    """Return settings with all leagues as marquee leagues, so that every ball is polled."""
     leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.broadcasts.values()}
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "data_dir": directory,
         "backends": ("cricket",),
         "cricket_sportmonks_url": sportmonks.api,
@@ -43,27 +43,27 @@ def settings_for(
         "cricket_admin_key": Secret(ADMIN),
     }
     if cognito is not None:
-        given |= {"cricket_issuer": cognito.issuer, "cricket_client_id": cognito.client_id}
-    return Settings(**given | more)
+        values |= {"cricket_issuer": cognito.issuer, "cricket_client_id": cognito.client_id}
+    return Settings(**values | more)
 
 
 @dataclass(frozen=True)
-class Stadium:
-    """The program and the world around it."""
+class CricketHarness:
+    """The application with cricket, simulated SportMonks and the clock."""
 
     sportmonks: SportMonksSimulator
     clock: ManualClock
-    parts: Application
+    application: Application
     cricket: Cricket
 
     async def poll(self, seconds: float = 2.5) -> None:
-        """Let the time between two polls pass, poll, and wait until everybody has been told."""
+        """Advance the clock, poll once and wait for all fan-outs."""
         await self.clock.advance(seconds)
-        await self.sit_out(self.cricket.live.poller.run())
-        await self.sit_out(self.cricket.live.workers.wait_idle())
+        await self.advance_until_done(self.cricket.live.poller.run())
+        await self.advance_until_done(self.cricket.live.workers.wait_idle())
 
-    async def sit_out(self, work: Any) -> Any:
-        """The result of `work`, letting the time pass that it waits for."""
+    async def advance_until_done(self, work: Any) -> Any:
+        """Advance the clock until `work` is done; return its result."""
         task = asyncio.ensure_future(work)
         while not task.done():
             await asyncio.wait({task}, timeout=0.02)
@@ -79,22 +79,22 @@ class Stadium:
         ):
             await work()
 
-    async def memory(self, match_id: int) -> PipelineState:
+    async def state(self, match_id: int) -> PipelineState:
         record = await self.cricket.repositories.matches.get(str(match_id))
         assert record is not None
         return pipeline_state(record)
 
-    async def heard(self, match_id: int) -> MatchFeed:
-        """What people who ask are told of a match."""
-        heard = await self.cricket.services.queries.feeds.get(str(match_id))
-        assert heard is not None
-        return heard.feed
+    async def cached_feed(self, match_id: int) -> MatchFeed:
+        """Return the cached feed of a match."""
+        cached = await self.cricket.services.queries.feeds.get(str(match_id))
+        assert cached is not None
+        return cached.feed
 
 
 @asynccontextmanager
-async def open_stadium(
+async def open_cricket_harness(
     directory: Path, *matches: Match, cognito: CognitoSimulator | None = None, **settings: Any
-) -> AsyncIterator[Stadium]:
+) -> AsyncIterator[CricketHarness]:
     clock = ManualClock()
     async with SportMonksSimulator(clock).serving() as sportmonks:
         sportmonks.limits.hourly = 10**9
@@ -102,15 +102,15 @@ async def open_stadium(
             sportmonks.add(match)
         async with open_application(
             settings_for(directory, sportmonks, cognito, **settings), clock
-        ) as parts:
-            cricket = parts.backends["cricket"]
+        ) as application:
+            cricket = application.backends["cricket"]
             assert isinstance(cricket, Cricket)
-            yield Stadium(sportmonks, clock, parts, cricket)
+            yield CricketHarness(sportmonks, clock, application, cricket)
 
 
 @dataclass(frozen=True)
-class Visitor:
-    """Somebody with a phone, who asks the server."""
+class ApiClient:
+    """An authenticated client of the cricket API."""
 
     client: Client
     url: str
@@ -129,13 +129,10 @@ class Visitor:
 
 
 @asynccontextmanager
-async def served(parts: Application, token: str) -> AsyncIterator[Visitor]:
-    """The program on a socket, and somebody who asks it.
-
-    Its jobs are left to the test, which moves the clock.
-    """
+async def serve(application: Application, token: str) -> AsyncIterator[ApiClient]:
+    """Serve the application on a socket; its jobs are left to the test."""
     async with (
-        serving(build_app(replace(parts, jobs=()))) as url,
+        serving(build_app(replace(application, jobs=()))) as url,
         ClientBuilder().build() as client,
     ):
-        yield Visitor(client, url, token)
+        yield ApiClient(client, url, token)

@@ -1,4 +1,4 @@
-"""Everything at once: the program, the score service, the push service, the issuer of tokens, and phones that people hold."""
+"""Starts the application, the simulators of all its services, and virtual phones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,17 +23,17 @@ from tally.sim.phones.push_services import LocalPushService
 from tally.sim.sportmonks.cricsheet import bundled_match
 from tally.sim.sportmonks.playback import MatchPlayback
 from tally.sim.sportmonks.simulator import SportMonksSimulator
-from tests.e2e.stadium import settings_for
+from tests.e2e.cricket_harness import settings_for
 from tests.sim.stadium import AT_ONCE
 
 T = TypeVar("T")
-# Seconds of the play at a time.
-STEP = 0.25
+# Seconds that the clock advances at a time.
+STEP_SECONDS = 0.25
 
 
 @dataclass
-class Theatre:
-    """A programme of one match, which moves when a test says so, and whoever watches it."""
+class PhonesHarness:
+    """The application, the simulators around it, one match and any number of phones."""
 
     clock: ManualClock
     sportmonks: SportMonksSimulator
@@ -50,7 +50,7 @@ class Theatre:
         return str(self.broadcast.match.id)
 
     async def phone(self, owner: str, device: str, os_version: str = "17.4") -> VirtualPhone:
-        """A phone with the app running on it."""
+        """Return a phone with the running app."""
 
         async def token() -> str:
             return self.cognito.user_token(owner)
@@ -65,64 +65,67 @@ class Theatre:
             retry_policy=AT_ONCE,
         )
         self.phones[device] = phone
-        await self.sit_out(phone.launch())
+        await self.advance_until_done(phone.launch())
         return phone
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Let time pass, and with it the program's jobs, until something holds; two minutes of the play at most."""
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Advance the clock until a condition condition, for at most two minutes."""
         for _ in range(480):
             await self.deliver()
-            if holds():
+            if condition():
                 return
-            await self.clock.advance(STEP)
-            await self.breathe()
-        raise AssertionError("it did not happen within two minutes")
+            await self.clock.advance(STEP_SECONDS)
+            await self.yield_to_sockets()
+        raise AssertionError("the condition did not hold within two minutes")
 
-    async def until_heard(self) -> None:
-        """Until the pipeline has taken the score, and whoever is to be told has been told."""
+    async def until_processed(self) -> None:
+        """Advance the clock until the pipeline has processed and delivered the score."""
         for _ in range(120):
             tables = self.cricket.repositories
             fixture, match = (
                 await tables.fixtures.get(self.match_id),
                 await tables.matches.get(self.match_id),
             )
-            taken = match.previous_scores.values() if match is not None else ()
-            scores = {each["teamId"]: f"{each['runs']}/{each['wickets']}" for each in taken}
-            shown = (
+            scores_by_innings = match.previous_scores.values() if match is not None else ()
+            scores = {
+                innings["teamId"]: f"{innings['runs']}/{innings['wickets']}"
+                for innings in scores_by_innings
+            }
+            displayed = (
                 " ".join(scores.get(side, "-") for side in fixture.team_ids)
                 if fixture is not None
                 else ""
             )
-            if fixture is not None and fixture.is_live and shown == self.score:
-                await self.sit_out(self.cricket.live.workers.wait_idle())
+            if fixture is not None and fixture.is_live and displayed == self.score:
+                await self.advance_until_done(self.cricket.live.workers.wait_idle())
                 await self.deliver()
                 return
-            await self.pass_time(1)
-        raise AssertionError("the program did not hear of it within two minutes")
+            await self.advance(1)
+        raise AssertionError("the score was not processed within two minutes")
 
-    async def pass_time(self, seconds: float) -> None:
-        """Let so much time pass, with all that it brings."""
-        for _ in range(round(seconds / STEP)):
-            await self.clock.advance(STEP)
-            await self.breathe()
+    async def advance(self, seconds: float) -> None:
+        """Advance the clock in steps and deliver the pushes."""
+        for _ in range(round(seconds / STEP_SECONDS)):
+            await self.clock.advance(STEP_SECONDS)
+            await self.yield_to_sockets()
         await self.deliver()
 
-    async def breathe(self) -> None:
-        """Let sockets have their turn, which no clock of ours can tell when they have had."""
+    async def yield_to_sockets(self) -> None:
+        """Let the event loop process sockets, which do not depend on the clock."""
         idle = asyncio.get_running_loop().create_future()
         await asyncio.wait({idle}, timeout=0.003)
 
     async def deliver(self) -> None:
-        """Hand on what Apple has taken so far, and let the apps do what they do about it."""
+        """Deliver the accepted pushes to the phones and let the apps react."""
         mailbox = self.apns.devices.mailbox("phones")
         while not mailbox.is_empty:
             for delivery in await mailbox.take():
                 await self.phones[delivery.device].receive(delivery)
             for phone in self.phones.values():
-                await self.sit_out(phone.settled())
+                await self.advance_until_done(phone.settled())
 
-    async def sit_out(self, work: Awaitable[T]) -> T:
-        """The result of `work`, letting the time pass that it waits for."""
+    async def advance_until_done(self, work: Awaitable[T]) -> T:
+        """Advance the clock until `work` is done; return its result."""
         task = asyncio.ensure_future(work)
         while not task.done():
             await asyncio.wait({task}, timeout=0.02)
@@ -132,7 +135,7 @@ class Theatre:
 
     @property
     def score(self) -> str:
-        """What the score service says, side by side as on the screen."""
+        """The score of the score service, in the format of the screen."""
         fixture = self.broadcast.fixture()
         scores = {row["team_id"]: f"{row['score']}/{row['wickets']}" for row in fixture["runs"]}
         return " ".join(
@@ -140,16 +143,16 @@ class Theatre:
         )
 
     async def record(self, owner: str, device: str) -> LiveActivity:
-        found = await self.cricket.repositories.activities.get(
+        activity = await self.cricket.repositories.activities.get(
             self.match_id, owner, device, self.clock.milliseconds()
         )
-        assert found is not None
-        return found
+        assert activity is not None
+        return activity
 
 
 @asynccontextmanager
-async def open_theatre(directory: Path) -> AsyncIterator[Theatre]:
-    """Certificates are checked by the machine's clock, so the play begins now."""
+async def open_phones_harness(directory: Path) -> AsyncIterator[PhonesHarness]:
+    """Open the harness at the current time, because certificates are verified by it."""
     clock = ManualClock(datetime.now(UTC))
     async with (
         SportMonksSimulator(clock).serving() as sportmonks,
@@ -161,14 +164,19 @@ async def open_theatre(directory: Path) -> AsyncIterator[Theatre]:
         settings = apns.configure(
             settings_for(directory, sportmonks, cognito), directory / "authority.pem"
         )
-        async with open_application(settings, clock) as parts, serving(build_app(parts)) as url:
-            cricket = parts.backends["cricket"]
+        async with (
+            open_application(settings, clock) as application,
+            serving(build_app(application)) as url,
+        ):
+            cricket = application.backends["cricket"]
             assert isinstance(cricket, Cricket)
-            theatre = Theatre(clock, sportmonks, apns, cognito, cricket, client, url, broadcast)
+            harness = PhonesHarness(
+                clock, sportmonks, apns, cognito, cricket, client, url, broadcast
+            )
             for sync in (
                 cricket.services.sync.sync_leagues,
                 cricket.services.sync.sync_teams,
                 cricket.services.sync.sync_fixtures,
             ):
-                await theatre.sit_out(sync())
-            yield theatre
+                await harness.advance_until_done(sync())
+            yield harness
