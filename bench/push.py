@@ -1,8 +1,8 @@
-"""Pushes over HTTP/2: the gateway beside the raw client that it stands on, against the same simulator in the same run.
+"""Measures pushes over HTTP/2: the gateway and the raw client against the same simulator.
 
-The simulator runs in a process of its own, as `tally sim apns` starts it. The raw client does
-nothing but send: no order for each token, no limits, no retries, no verdicts. The gateway is to
-reach at least 70 % of its rate, with memory that does not grow.
+The simulator runs in a separate process, as `tally sim apns` starts it. The raw client only sends:
+no order per token, no limits, no retries, no results. The gateway must reach at least 70 % of its
+rate, with constant memory.
 """
 
 import asyncio
@@ -29,22 +29,22 @@ from tally.settings import Secret, Settings, read_settings
 from tally.sim.apns.command import SETTINGS_FILE
 
 PUSHES = 10_000
-MANY = 100_000
+MEMORY_PUSHES = 100_000
 _CONCURRENCY = 400
 _MAX_RATIO = 1 / 0.7
 _SECTION = "pushes over HTTP/2"
 
 
-async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
-    """A payload of a usual size to many tokens, as fast as it goes."""
+async def pushes(rounds: int, many: int = MEMORY_PUSHES) -> AsyncIterator[Line]:
+    """Measure a payload of typical size to many tokens, at full speed."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
         async with (
-            simulated(Path(directory)) as settings,
+            run_simulator(Path(directory)) as settings,
             open_apns(settings, SystemClock(), Metrics()) as gateway,
         ):
-            await agree_on_a_token(gateway, settings)
+            await share_provider_token(gateway, settings)
             payload = _payload()
-            clients = [client_of(settings) for _ in range(settings.cricket_apns_connections)]
+            clients = [make_client(settings) for _ in range(settings.cricket_apns_connections)]
             tokens = [secrets.token_hex(80) for _ in range(PUSHES)]
 
             async def ours() -> int:
@@ -67,9 +67,9 @@ async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
                 ratio <= _MAX_RATIO,
                 note,
             )
-            before = memory()
+            before = resident_megabytes()
             await through_gateway(gateway, (secrets.token_hex(80) for _ in range(many)), payload)
-            after = memory()
+            after = resident_megabytes()
             what, note = (
                 f"memory after {many:,} more",
                 f"{before:.0f} MB before, {after:.0f} MB after",
@@ -89,14 +89,17 @@ async def pushes(rounds: int, many: int = MANY) -> AsyncIterator[Line]:
                 await client.close()
 
 
-async def agree_on_a_token(gateway: ApnsGateway, settings: Settings) -> None:
-    """Let both make their provider token now: a half hour later they would make another, and Apple refuses two at a time."""
+async def share_provider_token(gateway: ApnsGateway, settings: Settings) -> None:
+    """Create the provider tokens of both clients now.
+
+    Half an hour later the second client would create another token, and APNs rejects two at a time.
+    """
     _headers(settings)
     await through_gateway(gateway, iter([secrets.token_hex(80)]), _payload())
 
 
 async def through_gateway(gateway: ApnsGateway, tokens: Iterator[str], payload: bytes) -> int:
-    async def made() -> AsyncIterator[Push]:
+    async def stream() -> AsyncIterator[Push]:
         for token in tokens:
             yield Push(
                 token=token,
@@ -107,10 +110,10 @@ async def through_gateway(gateway: ApnsGateway, tokens: Iterator[str], payload: 
             )
 
     count = 0
-    async with aclosing(gateway.send_all(made())) as verdicts:
-        async for _, verdict in verdicts:
-            if not verdict.is_delivered:
-                raise AssertionError(f"a push was not delivered: {verdict.status} {verdict.reason}")
+    async with aclosing(gateway.send_all(stream())) as results:
+        async for _, result in results:
+            if not result.is_delivered:
+                raise AssertionError(f"a push was not delivered: {result.status} {result.reason}")
             count += 1
     return count
 
@@ -136,9 +139,9 @@ async def through_clients(
 
 
 @asynccontextmanager
-async def simulated(directory: Path) -> AsyncIterator[Settings]:
-    """`tally sim apns` on free ports, counting only, and the settings that lead there."""
-    words = (
+async def run_simulator(directory: Path) -> AsyncIterator[Settings]:
+    """Run `tally sim apns` on free ports with counters only; yield the settings for it."""
+    arguments = (
         "-m",
         "tally.cli",
         "sim",
@@ -154,7 +157,7 @@ async def simulated(directory: Path) -> AsyncIterator[Settings]:
     }
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *words, *ports, env=environment, stdout=pipe
+        sys.executable, *arguments, *ports, env=environment, stdout=pipe
     )
     try:
         if process.stdout is None or not await process.stdout.readline():
@@ -167,12 +170,12 @@ async def simulated(directory: Path) -> AsyncIterator[Settings]:
 
 
 def _payload() -> bytes:
-    """As large as the display state of a usual match makes it."""
+    """Return a payload of the size of a typical display state."""
     content = {"text": "x" * (max_content_bytes("update") // 3)}
     return update_payload(timestamp=1_800_000_000, content=content, stale_at=1_800_000_900)
 
 
-@cache  # one token for the whole run
+@cache  # one provider token for the whole run
 def _headers(settings: Settings) -> dict[str, str]:
     key = Secret(
         Path((settings.cricket_apns_key or Secret("")).reveal()).read_text(encoding="utf-8")
@@ -189,17 +192,17 @@ def _headers(settings: Settings) -> dict[str, str]:
     }
 
 
-def client_of(settings: Settings) -> Client:
+def make_client(settings: Settings) -> Client:
     authority = settings.cricket_apns_authority
     if authority is None:
-        raise AssertionError("the simulator has a certificate of its own")
-    building = (
+        raise AssertionError("the simulator needs its own certificate authority")
+    builder = (
         ClientBuilder().http2_prior_knowledge().add_root_certificate_pem(authority.read_bytes())
     )
-    return building.timeout(timedelta(seconds=20)).build()
+    return builder.timeout(timedelta(seconds=20)).build()
 
 
-def memory() -> float:
-    """Resident megabytes of this process."""
+def resident_megabytes() -> float:
+    """Return the anonymous resident memory of this process."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024

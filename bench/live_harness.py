@@ -1,4 +1,4 @@
-"""Live matches with as many followers as wanted: a store full of Live Activities, and one instance that sees to them."""
+"""Opens one instance of the live services on a store with any number of Live Activities."""
 
 import asyncio
 import secrets
@@ -31,69 +31,76 @@ from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 
-# Of the match that is shown: some overs in.
-BEGUN: Final = 40
-AT_ONCE: Final = 1_000
-DAY: Final = 86_400
+# Balls that are bowled before the benchmark.
+INITIAL_BALLS: Final = 40
+BATCH_SIZE: Final = 1_000
+DAY_SECONDS: Final = 86_400
 
 
-class OnTheAir:
-    """Matches that are told of as the score service does, without its network."""
+class LocalScores:
+    """A score service in the same process, without its network."""
 
     def __init__(self, count: int) -> None:
         self.clock = SystemClock()
-        self.broadcasts = [
+        self.playbacks = [
             MatchPlayback(bundled_match(900_000 + number), self.clock) for number in range(count)
         ]
-        for broadcast in self.broadcasts:
-            broadcast.deliver(BEGUN)
+        for playback in self.playbacks:
+            playback.deliver(INITIAL_BALLS)
 
     @property
     def match_ids(self) -> list[str]:
-        return [str(broadcast.match.id) for broadcast in self.broadcasts]
+        return [str(playback.match.id) for playback in self.playbacks]
 
-    def change(self) -> None:
-        """One more ball in every match."""
-        for broadcast in self.broadcasts:
-            broadcast.deliver(1)
+    def bowl(self) -> None:
+        """Bowl one more ball in every match."""
+        for playback in self.playbacks:
+            playback.deliver(1)
 
     async def live(self) -> LivePoll:
-        feeds = tuple(self._feed(broadcast) for broadcast in self.broadcasts)
+        feeds = tuple(self._feed(playback) for playback in self.playbacks)
         return LivePoll(feeds, frozenset(feed.match_id for feed in feeds), 0)
 
     async def match(self, match_id: str) -> MatchFeed | None:
         return next(
-            (self._feed(each) for each in self.broadcasts if str(each.match.id) == match_id), None
+            (
+                self._feed(playback)
+                for playback in self.playbacks
+                if str(playback.match.id) == match_id
+            ),
+            None,
         )
 
-    def _feed(self, broadcast: MatchPlayback) -> MatchFeed:
-        told = msgspec.json.encode(broadcast.fixture())
+    def _feed(self, playback: MatchPlayback) -> MatchFeed:
+        body = msgspec.json.encode(playback.fixture())
         return translate_match(
-            msgspec.json.decode(told, type=payloads.SportMonksFixture, strict=False),
+            msgspec.json.decode(body, type=payloads.SportMonksFixture, strict=False),
             self.clock.milliseconds(),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """One instance, and what it sees to."""
+class LiveHarness:
+    """One instance with its poller, workers and repositories."""
 
-    air: OnTheAir
+    scores: LocalScores
     poller: ScorePoller
     workers: MatchWorkers
     tables: Repositories
 
-    async def tell_everyone(self) -> None:
-        """A ball is bowled in every match, a poll finds it, and all devices are told."""
-        self.air.change()
+    async def deliver_ball(self) -> None:
+        """Bowl a ball in every match, poll, and wait until all devices have the new state."""
+        self.scores.bowl()
         await self.poller.run()
         await self.workers.wait_idle()
 
 
 @asynccontextmanager
-async def ground(directory: Path, apns: PushGateway, air: OnTheAir) -> AsyncIterator[Ground]:
-    """On a new store, with nobody following yet."""
-    clock, metrics = air.clock, Metrics()
+async def open_live_harness(
+    directory: Path, apns: PushGateway, scores: LocalScores
+) -> AsyncIterator[LiveHarness]:
+    """Open an instance on a new store without followers."""
+    clock, metrics = scores.clock, Metrics()
     async with open_sqlite(directory) as engine:
         for repository in REPOSITORIES:
             for table in owned_tables(repository):
@@ -103,22 +110,22 @@ async def ground(directory: Path, apns: PushGateway, air: OnTheAir) -> AsyncIter
         replays = build_replays(tables, queries.feeds, clock)
         hub = Hub(clock, metrics)
         async with open_live(
-            tables, queries, replays, air, apns, hub=hub, clock=clock, settings=Settings()
+            tables, queries, replays, scores, apns, hub=hub, clock=clock, settings=Settings()
         ) as live:
-            yield Ground(air, live.poller, live.workers, tables)
+            yield LiveHarness(scores, live.poller, live.workers, tables)
 
 
-async def fill(
+async def create_activities(
     activities: LiveActivityRepository,
     match_ids: Sequence[str],
     count: int,
     channel_id: str | None = None,
 ) -> None:
-    """As many Live Activities as wanted, spread over the matches."""
+    """Create Live Activities, distributed over the matches."""
     clock = SystemClock()
     now = clock.milliseconds()
 
-    def made(number: int) -> LiveActivity:
+    def activity(number: int) -> LiveActivity:
         return LiveActivity(
             match_id=match_ids[number % len(match_ids)],
             user_id=f"user-{number:08d}",
@@ -126,16 +133,16 @@ async def fill(
             status=ActivityStatus.ACTIVE,
             created_at=now,
             updated_at=now,
-            expires_at=now // 1000 + DAY,
+            expires_at=now // 1000 + DAY_SECONDS,
             team_id=NEUTRAL,
             update_token=secrets.token_hex(80),
             channel_id=channel_id,
         )
 
-    for first in range(0, count, AT_ONCE):
+    for first in range(0, count, BATCH_SIZE):
         await asyncio.gather(
             *(
-                activities.create(made(number))
-                for number in range(first, min(count, first + AT_ONCE))
+                activities.create(activity(number))
+                for number in range(first, min(count, first + BATCH_SIZE))
             )
         )
